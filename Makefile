@@ -1,0 +1,81 @@
+# Every check is defined here once; people, pre-commit and .ci/run call these targets.
+# The two commands of the README, `make demo` and `make test`, set up what they need.
+
+PYTHON ?= python3
+# Environments: one for users, as light as the tool itself, and one with the tools of development.
+VENV ?= .venv
+DEV ?= .venv-dev
+PYTEST_ARGS ?= -n auto --maxprocesses=4
+DEMO_ARGS ?=
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.NOTPARALLEL:
+.PHONY: help demo test lint types contracts tests slow format docs lock env dev clean
+
+help: ## Show the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+demo: env ## Install the tool and resplit an example array
+	@$(VENV)/bin/dask-io demo $(DEMO_ARGS)
+
+test: lint types contracts tests ## Run every check: lint, types, import contracts, tests
+
+lint: dev ## Check style and format
+	$(DEV)/bin/ruff check .
+	$(DEV)/bin/ruff format --check .
+
+types: dev ## Check types
+	$(DEV)/bin/mypy
+
+contracts: dev ## Check which module may import which
+	$(DEV)/bin/lint-imports
+
+tests: dev ## Run the tests
+	$(DEV)/bin/pytest $(PYTEST_ARGS)
+
+slow: dev ## Run the long versions of the tests
+	HYPOTHESIS_PROFILE=thorough $(DEV)/bin/pytest -m slow $(PYTEST_ARGS)
+
+format: dev ## Format the code and repair what ruff can
+	$(DEV)/bin/ruff check --fix-only .
+	$(DEV)/bin/ruff format .
+
+docs: dev ## Build the documentation
+	$(DEV)/bin/sphinx-build -W --keep-going --quiet --builder html docs docs/_build/html
+	@echo "docs/_build/html/index.html"
+
+env: $(VENV)/linked ## Set up the user's environment
+
+dev: $(DEV)/linked ## Set up the environment of development
+
+# A changed lock makes the environment anew, so that nothing dropped from it stays behind.
+$(VENV)/locked: requirements.lock
+$(DEV)/locked: requirements-dev.lock
+$(VENV)/locked $(DEV)/locked:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+	  echo "Dask IO needs Python 3.11 or newer, but $(PYTHON) is $$($(PYTHON) --version 2>/dev/null || echo not found); name another one: make PYTHON=python3.12" >&2; \
+	  exit 1; }
+	@echo "Setting up $(@D) from $< (once; takes a minute)" >&2
+	@$(PYTHON) -m venv --clear $(@D)
+	@$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --only-binary :all: --requirement $<
+	@touch $@
+
+# A changed pyproject.toml may have changed commands and entry points.
+$(VENV)/linked $(DEV)/linked: %/linked: %/locked pyproject.toml
+	@$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --no-index --no-deps --no-build-isolation --editable .
+	@touch $@
+
+COMPILE = .venv-lock/bin/uv pip compile pyproject.toml --quiet --no-config --universal --upgrade --extra all \
+  --generate-hashes --no-header --no-annotate --no-emit-index-url --no-emit-find-links
+
+lock: ## Lock the newest versions of all dependencies
+	@$(PYTHON) -m venv --clear .venv-lock
+	@.venv-lock/bin/python -m pip install --quiet --disable-pip-version-check uv
+	$(COMPILE) --group build --output-file requirements.lock
+	$(COMPILE) --group dev --output-file requirements-dev.lock
+	@rm -rf .venv-lock
+
+clean: ## Remove the environments and everything built
+	rm -rf $(VENV) $(DEV) .venv-lock dist docs/_build .benchmarks .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,19 @@
+"""Configuration of the documentation, built by ``make docs``."""
+
+import dask_io
+
+project = "Dask IO"
+author = "Dask IO contributors"
+copyright = "2026, Dask IO contributors"
+version = release = dask_io.__version__
+
+extensions = ["myst_parser", "numpydoc", "sphinx.ext.autodoc"]
+exclude_patterns = ["_build"]
+nitpicky = True
+
+myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
+numpydoc_show_class_members = False
+
+html_theme = "pydata_sphinx_theme"
+html_title = "Dask IO"
+html_show_sourcelink = False

@@ -1,0 +1,119 @@
+"""Everything that can go wrong, as one tree, with the exit code of each branch.
+
+::
+
+    DaskIOError
+    ├── DataError                   1  blocks are missing, extra, truncated or do not match
+    ├── UsageError                  2  a bad or unsupported option, or a combination of them
+    │   ├── BudgetTooSmallError        the smallest unit of work does not fit in the budget
+    │   ├── TargetExistsError          the target is there already
+    │   └── SamePlaceError             source and target are one place, or one is in the other
+    ├── StorageError                3  a path is absent, permission is missing, the disk is full
+    └── InterruptedRunError         4  the run was stopped from outside
+
+Messages are one line: what was asked, what was found, what to do next. Facts are attributes,
+and arguments are positional, so that errors travel between processes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from dask_io.units import format_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class DaskIOError(Exception):
+    """Root of all errors that Dask IO raises on purpose."""
+
+    exit_code: ClassVar[int] = 3
+
+
+class DataError(DaskIOError):
+    """The data is wrong: blocks are missing, extra, truncated or do not match."""
+
+    exit_code = 1
+
+    def __init__(self, place: str, problems: Sequence[str], advice: str = "") -> None:
+        super().__init__(place, tuple(problems), advice)
+        self.place, self.problems, self.advice = place, tuple(problems), advice
+
+    def __str__(self) -> str:
+        listed = "; ".join(self.problems)
+        return f"{self.place}: {listed}" + (f"; {self.advice}" if self.advice else "")
+
+
+class UsageError(DaskIOError):
+    """What was asked for cannot be done that way."""
+
+    exit_code = 2
+
+
+class BudgetTooSmallError(UsageError):
+    """The smallest unit of work does not fit in the memory budget."""
+
+    def __init__(self, required: int, budget: int, unit: str) -> None:
+        super().__init__(required, budget, unit)
+        self.required, self.budget, self.unit = required, budget, unit
+
+    def __str__(self) -> str:
+        return (
+            f"one {self.unit} needs {format_bytes(self.required)} ({self.required} bytes), but the "
+            f"memory budget is {format_bytes(self.budget)}; give at least --memory {self.required}"
+        )
+
+
+class TargetExistsError(UsageError):
+    """The target is there already."""
+
+    def __init__(self, target: str) -> None:
+        super().__init__(target)
+        self.target = target
+
+    def __str__(self) -> str:
+        return f"{self.target} exists; choose another target, or replace it with --overwrite"
+
+
+class SamePlaceError(UsageError):
+    """Source and target are one place, or one lies in the other."""
+
+    def __init__(self, source: str, target: str) -> None:
+        super().__init__(source, target)
+        self.source, self.target = source, target
+
+    def __str__(self) -> str:
+        return (
+            f"source {self.source} and target {self.target} are one place, or one lies in the "
+            "other; choose a target elsewhere"
+        )
+
+
+class StorageError(DaskIOError):
+    """The environment is in the way: an absent path, permission, a full disk."""
+
+    exit_code = 3
+
+    def __init__(self, path: str, reason: str, advice: str = "") -> None:
+        super().__init__(path, reason, advice)
+        self.path, self.reason, self.advice = path, reason, advice
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.reason}" + (f"; {self.advice}" if self.advice else "")
+
+
+class InterruptedRunError(DaskIOError):
+    """The run was stopped from outside."""
+
+    exit_code = 4
+
+    def __init__(self, target: str) -> None:
+        super().__init__(target)
+        self.target = target
+
+    def __str__(self) -> str:
+        return (
+            f"interrupted; blocks that {self.target} holds are whole, the rest is missing; "
+            "start again with --overwrite"
+        )

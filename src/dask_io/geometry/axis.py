@@ -1,0 +1,228 @@
+"""One axis of a grid: where an array is cut along one of its dimensions."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import groupby, repeat
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from numpy.typing import NDArray
+
+# Positions below this are handled as 64-bit integers; beyond it arrays hold Python's own.
+_LARGEST_INT64 = 2**62
+
+
+@dataclass(frozen=True)
+class Axis:
+    """The cuts along one dimension, as a run-length list of ``(length, count)``.
+
+    A regular axis of a billion blocks is one or two runs, so nothing here grows with the
+    number of blocks. Blocks are numbered from 0; positions are counted in elements. Both ends
+    of the axis count as boundaries. An axis of length 0 has no blocks.
+
+    Examples
+    --------
+    >>> axis = Axis.regular(10, 4)
+    >>> axis.runs, axis.length, axis.n_blocks
+    (((4, 2), (2, 1)), 10, 3)
+    >>> axis.floor(9), axis.ceil(9), axis.index_at(9)
+    (8, 10, 2)
+    """
+
+    runs: tuple[tuple[int, int], ...]
+
+    def __post_init__(self) -> None:
+        merged: list[tuple[int, int]] = []
+        for length, count in self.runs:
+            if length < 1 or count < 1:
+                message = f"a run of blocks needs a length and a count above 0: {(length, count)}"
+                raise ValueError(message)
+            if merged and merged[-1][0] == length:
+                merged[-1] = (length, merged[-1][1] + count)
+            else:
+                merged.append((int(length), int(count)))
+        object.__setattr__(self, "runs", tuple(merged))
+
+    @classmethod
+    def regular(cls, length: int, chunk: int) -> Axis:
+        """Cut `length` elements into blocks of `chunk`; the last one may be shorter."""
+        whole, rest = divmod(length, chunk)
+        return cls(tuple((size, n) for size, n in ((chunk, whole), (rest, 1)) if size * n))
+
+    @classmethod
+    def of(cls, lengths: Iterable[int]) -> Axis:
+        """Make an axis of blocks with these lengths, one after another."""
+        return cls(tuple((length, sum(1 for _ in same)) for length, same in groupby(lengths)))
+
+    @cached_property
+    def run_ends(self) -> tuple[int, ...]:
+        """Positions at which the length of the blocks changes, with 0 and the axis' length."""
+        ends = [0]
+        for length, count in self.runs:
+            ends.append(ends[-1] + length * count)
+        return tuple(ends)
+
+    @cached_property
+    def _run_indices(self) -> tuple[int, ...]:
+        """Numbers of the blocks at which the runs begin and, last, the number of blocks."""
+        indices = [0]
+        for _, count in self.runs:
+            indices.append(indices[-1] + count)
+        return tuple(indices)
+
+    @property
+    def length(self) -> int:
+        """Number of elements."""
+        return self.run_ends[-1]
+
+    @property
+    def n_blocks(self) -> int:
+        """Number of blocks."""
+        return self._run_indices[-1]
+
+    @property
+    def longest(self) -> int:
+        """Length of the longest block; 0 if there is none."""
+        return max((length for length, _ in self.runs), default=0)
+
+    @property
+    def chunk(self) -> int | None:
+        """Block length of a regular axis, None if the axis is irregular.
+
+        Examples
+        --------
+        >>> Axis.regular(10, 4).chunk, Axis.of([3, 4, 3]).chunk
+        (4, None)
+        """
+        match self.runs:
+            case []:
+                return 1
+            case [(length, _)]:
+                return length
+            case [(length, _), (rest, 1)] if rest < length:
+                return length
+        return None
+
+    def length_at(self, position: int) -> int:
+        """Return the length of the block that holds the element at `position`."""
+        return self.runs[bisect_right(self.run_ends, position) - 1][0]
+
+    def lengths(self) -> Iterator[int]:
+        """Yield the length of every block, lazily."""
+        for length, count in self.runs:
+            yield from repeat(length, count)
+
+    def start_of(self, index: int) -> int:
+        """Return the position at which block `index` starts; ``n_blocks`` gives the end."""
+        run = min(bisect_right(self._run_indices, index) - 1, len(self.runs) - 1)
+        if run < 0:
+            return 0
+        return self.run_ends[run] + (index - self._run_indices[run]) * self.runs[run][0]
+
+    def count_ends(self, position: int) -> int:
+        """Count the blocks that end at or before `position`.
+
+        Examples
+        --------
+        >>> [Axis.regular(10, 4).count_ends(x) for x in (0, 3, 4, 9, 10)]
+        [0, 0, 1, 2, 3]
+        """
+        if position >= self.length:
+            return self.n_blocks
+        run = bisect_right(self.run_ends, position) - 1
+        return self._run_indices[run] + (position - self.run_ends[run]) // self.runs[run][0]
+
+    def index_at(self, position: int) -> int:
+        """Return the number of the block that holds the element at `position`."""
+        return self.count_ends(position)
+
+    def first_from(self, position: int) -> int:
+        """Return the number of the first block that starts at or after `position`."""
+        index = self.count_ends(position)
+        return index if self.start_of(index) == position else index + 1
+
+    def floor(self, position: int) -> int:
+        """Round a position down to a boundary."""
+        return self.start_of(self.count_ends(position))
+
+    def ceil(self, position: int) -> int:
+        """Round a position up to a boundary."""
+        return self.start_of(self.first_from(position))
+
+    def pieces(self, start: int, stop: int) -> Iterator[tuple[int, int, int]]:
+        """Yield ``(index, start, stop)`` of every block's part within a range, lazily.
+
+        Examples
+        --------
+        >>> list(Axis.regular(10, 4).pieces(3, 10))
+        [(0, 3, 4), (1, 4, 8), (2, 8, 10)]
+        """
+        if start >= stop:
+            return
+        index = self.index_at(start)
+        while start < stop:
+            end = min(self.start_of(index + 1), stop)
+            yield index, start, end
+            index, start = index + 1, end
+
+    def clipped(self, start: int, stop: int) -> Axis:
+        """Return the blocks' parts within a range as an axis of their own."""
+        runs: list[tuple[int, int]] = []
+        for (length, _), run_start, run_stop in zip(
+            self.runs, self.run_ends, self.run_ends[1:], strict=False
+        ):
+            low, high = max(start, run_start), min(stop, run_stop)
+            if low >= high:
+                continue
+            first = min(-(low - run_start) % length, high - low)
+            whole, last = divmod(high - low - first, length)
+            runs += [(size, n) for size, n in ((first, 1), (length, whole), (last, 1)) if size * n]
+        return Axis(tuple(runs))
+
+    # The same look-ups for many positions at once.
+
+    @cached_property
+    def _tables(self) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+        lengths = [length for length, _ in self.runs] or [1]
+        dtype = np.int64 if self.length < _LARGEST_INT64 else object
+        return (
+            np.array(self.run_ends[:-1] or [0], dtype),
+            np.array(self._run_indices[:-1] or [0], dtype),
+            np.array(lengths, dtype),
+        )
+
+    def starts_of(self, indices: NDArray[Any]) -> NDArray[Any]:
+        """Return `start_of` for an array of block numbers."""
+        ends, firsts, lengths = self._tables
+        run = np.maximum(np.searchsorted(firsts, indices, side="right") - 1, 0)
+        return np.asarray(ends[run] + (indices - firsts[run]) * lengths[run])
+
+    def counts_ends(self, positions: NDArray[Any]) -> NDArray[Any]:
+        """Return `count_ends` for an array of positions."""
+        ends, firsts, lengths = self._tables
+        run = np.maximum(np.searchsorted(ends, positions, side="right") - 1, 0)
+        inside = np.asarray(firsts[run] + (positions - ends[run]) // lengths[run])
+        return np.where(positions >= self.length, self.n_blocks, inside)
+
+    def floors(self, positions: NDArray[Any]) -> NDArray[Any]:
+        """Return `floor` for an array of positions."""
+        return self.starts_of(self.counts_ends(positions))
+
+    def ceils(self, positions: NDArray[Any]) -> NDArray[Any]:
+        """Return `ceil` for an array of positions."""
+        indices = self.counts_ends(positions)
+        starts = self.starts_of(indices)
+        return np.where(starts == positions, starts, self.starts_of(indices + 1))
+
+    def indices(self, start: int, stop: int) -> NDArray[Any]:
+        """Return the block numbers from `start` to `stop` as an array fit for the look-ups."""
+        if self.length < _LARGEST_INT64:
+            return np.arange(start, stop, dtype=np.int64)
+        return np.array(list(range(start, stop)), dtype=object)

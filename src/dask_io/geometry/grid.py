@@ -1,0 +1,92 @@
+"""An array cut into blocks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+from math import prod
+from typing import TYPE_CHECKING
+
+from dask_io.geometry.axis import Axis
+from dask_io.geometry.region import Region
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A shape cut along each axis; a block is named by its number along each of them.
+
+    Examples
+    --------
+    >>> grid = Grid.regular((10, 6), (4, 3))
+    >>> grid.shape, grid.n_blocks, str(grid.block((2, 1)))
+    ((10, 6), 6, '8:10,3:6')
+    """
+
+    axes: tuple[Axis, ...]
+
+    @classmethod
+    def regular(cls, shape: Sequence[int], chunks: Sequence[int]) -> Grid:
+        """Cut a shape into equal blocks, shorter at the far ends."""
+        pairs = zip(shape, chunks, strict=True)
+        return cls(tuple(Axis.regular(length, chunk) for length, chunk in pairs))
+
+    @cached_property
+    def shape(self) -> tuple[int, ...]:
+        """Length along each axis."""
+        return tuple(axis.length for axis in self.axes)
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return prod(self.shape)
+
+    @cached_property
+    def counts(self) -> tuple[int, ...]:
+        """Number of blocks along each axis."""
+        return tuple(axis.n_blocks for axis in self.axes)
+
+    @property
+    def n_blocks(self) -> int:
+        """Number of blocks."""
+        return prod(self.counts)
+
+    @property
+    def longest(self) -> tuple[int, ...]:
+        """Length of the longest block along each axis."""
+        return tuple(axis.longest for axis in self.axes)
+
+    def block(self, index: Sequence[int]) -> Region:
+        """Return the region of a block."""
+        pairs = zip(self.axes, index, strict=True)
+        return Region.of((axis.start_of(i), axis.start_of(i + 1)) for axis, i in pairs)
+
+    def indices(self) -> Iterator[tuple[int, ...]]:
+        """Yield the index of every block, last axis fastest."""
+        return product(*map(range, self.counts))
+
+    def pieces(self, region: Region) -> Iterator[tuple[tuple[int, ...], Region]]:
+        """Yield every block that overlaps a region, with their intersection.
+
+        Examples
+        --------
+        >>> grid = Grid.regular((10, 6), (4, 3))
+        >>> [(index, str(part)) for index, part in grid.pieces(Region((3, 0), (5, 3)))]
+        [((0, 0), '3:4,0:3'), ((1, 0), '4:5,0:3')]
+        """
+        bounds = zip(self.axes, region.start, region.stop, strict=True)
+        for parts in product(*(list(axis.pieces(low, high)) for axis, low, high in bounds)):
+            index = tuple(i for i, _, _ in parts)
+            yield index, Region.of((low, high) for _, low, high in parts)
+
+    def clipped(self, region: Region) -> Grid:
+        """Return the blocks' parts within a region as a grid of their own."""
+        bounds = zip(self.axes, region.start, region.stop, strict=True)
+        return Grid(tuple(axis.clipped(low, high) for axis, low, high in bounds))
+
+    def __str__(self) -> str:
+        chunks = (axis.chunk or f"{axis.n_blocks} uneven" for axis in self.axes)
+        return " x ".join(map(str, chunks))

@@ -1,0 +1,137 @@
+"""The order in which a block's elements lie in storage, and the runs that follow from it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import product
+from math import prod
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from dask_io.geometry.region import Region
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The axes in storage order, slowest first: C order is ``0, 1, 2``, F order ``2, 1, 0``.
+
+    Examples
+    --------
+    >>> Layout.c(3).axes, Layout.f(3).axes, Layout((1, 0, 2)).name
+    ((0, 1, 2), (2, 1, 0), '1,0,2')
+    """
+
+    axes: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        if sorted(self.axes) != list(range(len(self.axes))):
+            message = f"a layout names every axis once, slowest first: {self.axes}"
+            raise ValueError(message)
+
+    @classmethod
+    def c(cls, n_axes: int) -> Layout:
+        """Row-major: the last axis is the fastest."""
+        return cls(tuple(range(n_axes)))
+
+    @classmethod
+    def f(cls, n_axes: int) -> Layout:
+        """Column-major: the first axis is the fastest."""
+        return cls(tuple(reversed(range(n_axes))))
+
+    @classmethod
+    def named(cls, name: str, n_axes: int) -> Layout:
+        """Return the layout called ``"C"`` or ``"F"``."""
+        return cls.f(n_axes) if name.upper() == "F" else cls.c(n_axes)
+
+    @property
+    def name(self) -> str:
+        """C, F, or the axes slowest first."""
+        if self.axes == tuple(range(len(self.axes))):
+            return "C"
+        if self.axes == tuple(reversed(range(len(self.axes)))):
+            return "F"
+        return ",".join(map(str, self.axes))
+
+    @property
+    def inverse(self) -> tuple[int, ...]:
+        """For each array axis, its place in storage order."""
+        return tuple(self.axes.index(axis) for axis in range(len(self.axes)))
+
+    def strides(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """Return how many elements apart neighbours along each axis lie in a block of `shape`."""
+        strides, stride = [0] * len(shape), 1
+        for axis in reversed(self.axes):
+            strides[axis] = stride
+            stride *= shape[axis]
+        return tuple(strides)
+
+    def run_length(self, region: Region, shape: tuple[int, ...]) -> int:
+        """Return the number of elements that lie next to each other in storage.
+
+        Examples
+        --------
+        >>> from dask_io.geometry.region import Region
+        >>> Layout.c(2).run_length(Region((1, 0), (3, 5)), (4, 5))
+        10
+        """
+        length = 1
+        for axis in reversed(self.axes):
+            length *= region.shape[axis]
+            if region.shape[axis] != shape[axis]:
+                break
+        return length
+
+    def runs(self, region: Region, shape: tuple[int, ...]) -> Iterator[tuple[int, int]]:
+        """Yield ``(offset, length)`` of every run of a region in a block, in storage order.
+
+        Offsets and lengths count elements; the region is relative to the block.
+
+        Examples
+        --------
+        >>> from dask_io.geometry.region import Region
+        >>> list(Layout.c(2).runs(Region((1, 1), (3, 4)), (4, 5)))
+        [(6, 3), (11, 3)]
+        """
+        if region.size == 0:
+            return
+        length = self.run_length(region, shape)
+        strides = self.strides(shape)
+        first = sum(low * stride for low, stride in zip(region.start, strides, strict=True))
+        outer = [axis for axis in self.axes if strides[axis] >= length]
+        for index in product(*(range(region.shape[axis]) for axis in outer)):
+            at = sum(i * strides[axis] for i, axis in zip(index, outer, strict=True))
+            yield first + at, length
+
+    def count_runs(self, region: Region, shape: tuple[int, ...]) -> int:
+        """Return how many runs `runs` yields."""
+        return region.size and prod(region.shape) // self.run_length(region, shape)
+
+    def slabs(self, region: Region, largest: int) -> Iterator[Region]:
+        """Cut a region into boxes of at most `largest` elements, in storage order.
+
+        Reading or writing the boxes one after another touches storage in the same order as the
+        whole region, so it costs no seek more.
+
+        Examples
+        --------
+        >>> from dask_io.geometry.region import Region
+        >>> [str(slab) for slab in Layout.c(2).slabs(Region((0, 0), (3, 4)), 8)]
+        ['0:2,0:4', '2:3,0:4']
+        """
+        if region.size <= largest:
+            if region.size:
+                yield region
+            return
+        axis = next(axis for axis in self.axes if region.shape[axis] > 1)
+        step = max(1, largest // (region.size // region.shape[axis]))
+        for low in range(region.start[axis], region.stop[axis], step):
+            high = min(low + step, region.stop[axis])
+            yield from self.slabs(
+                type(region)(
+                    (*region.start[:axis], low, *region.start[axis + 1 :]),
+                    (*region.stop[:axis], high, *region.stop[axis + 1 :]),
+                ),
+                largest,
+            )

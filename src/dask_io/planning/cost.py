@@ -1,0 +1,172 @@
+"""Exact costs of a plan in closed form: runs, openings, and the most that is ever held.
+
+MATH.md's formulas, with kinds of blocks (`dask_io.geometry.orbits`) in place of blocks, so
+that the cost of a plan does not depend on how many blocks there are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dask_io.geometry import orbits
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from dask_io.geometry import Axis, Layout
+
+# Products of two positions below this fit a 64-bit integer.
+_LARGEST_FACTOR = 2**31
+
+
+@dataclass(frozen=True, slots=True)
+class CutCounts:
+    """How one axis of a grid is cut by a finer one: blocks left whole, pieces of the others."""
+
+    uncut: int
+    pieces: int
+
+
+def count_cuts(blocks: Axis, cuts: Axis) -> CutCounts:
+    """Count the blocks that no boundary of `cuts` falls into, and the pieces of the rest.
+
+    Examples
+    --------
+    >>> from dask_io.geometry import Axis
+    >>> count_cuts(Axis.regular(3500, 350), Axis.regular(3500, 500))
+    CutCounts(uncut=4, pieces=12)
+    """
+    if not blocks.n_blocks:
+        return CutCounts(0, 0)
+    kinds = orbits(blocks, cuts)
+    starts, stops = blocks.starts_of(kinds.first), blocks.starts_of(kinds.first + 1)
+    # Ends strictly inside a block: those up to its last element, less those up to its start.
+    inside = cuts.counts_ends(stops - 1) - cuts.counts_ends(starts)
+    uncut = int(kinds.count[inside == 0].sum())
+    pieces = int(((inside + 1) * kinds.count)[inside > 0].sum())
+    return CutCounts(uncut, pieces)
+
+
+def count_runs(layout: Layout, shape: Sequence[int], cuts: Sequence[CutCounts]) -> int:
+    """Count the runs of all blocks' pieces, each piece touched on its own."""
+    runs, before = 0, 1
+    for place, axis in enumerate(layout.axes):
+        after = prod(cuts[other].uncut for other in layout.axes[place + 1 :])
+        runs += before * cuts[axis].pieces * after
+        before *= shape[axis]
+    return runs + prod(cut.uncut for cut in cuts)
+
+
+def count_openings(cuts: Sequence[CutCounts]) -> int:
+    """Count the visits to a block: one for each of its pieces."""
+    return prod(cut.uncut + cut.pieces for cut in cuts)
+
+
+@dataclass(frozen=True, slots=True)
+class AxisCells:
+    """The read cells of one axis as far as memory is concerned.
+
+    `kinds` maps what a cell adds, ``(held, completed)`` along this axis, to the positions
+    ``(held, completed)`` before it that matter: those that maximise some
+    ``a * held - b * completed`` with `a` and `b` at least 0.
+    """
+
+    length: int
+    kinds: tuple[tuple[tuple[int, int], tuple[tuple[int, int], ...]], ...]
+
+    @classmethod
+    def of(cls, held: NDArray[Any], completed: NDArray[Any], length: int) -> AxisCells:
+        """Group cells by what they add; rows of the arrays are before and after each cell."""
+        if length >= _LARGEST_FACTOR:
+            held, completed = held.astype(object), completed.astype(object)
+        adds, completes = held[1] - held[0], completed[1] - completed[0]
+        key = adds * (length + 1) + completes
+        order = np.argsort(key, kind="stable")
+        key = key[order]
+        changes = np.flatnonzero(key[1:] != key[:-1]) + 1
+        kinds = tuple(
+            (
+                (int(adds[group[0]]), int(completes[group[0]])),
+                tuple(_corners(held[0][group], completed[0][group])),
+            )
+            for group in np.split(order, changes)
+            if len(group)
+        )
+        return cls(length, kinds)
+
+
+def _corners(held: NDArray[Any], completed: NDArray[Any]) -> Iterator[tuple[int, int]]:
+    """Yield the points that maximise ``a * held - b * completed`` for some a, b >= 0.
+
+    They are the corners of a convex hull, from the least completed to the most held.
+    """
+    low = np.flatnonzero(completed == completed.min())
+    high = np.flatnonzero(held == held.max())
+    left, top = int(low[held[low].argmax()]), int(high[completed[high].argmin()])
+    points = np.stack([held, completed])
+    yield _point(points, left)
+    if held[top] > held[left]:
+        yield from _between(points, points[:, left], points[:, top])
+        yield _point(points, top)
+
+
+def _between(
+    points: NDArray[Any], left: NDArray[Any], top: NDArray[Any]
+) -> Iterator[tuple[int, int]]:
+    """Yield the corners strictly beyond the chord from `left` to `top`, in order."""
+    b, a = top - left
+    beyond = a * (points[0] - left[0]) - b * (points[1] - left[1])
+    points, beyond = points[:, beyond > 0], beyond[beyond > 0]
+    if beyond.size:
+        far = int(beyond.argmax())
+        yield from _between(points, left, points[:, far])
+        yield _point(points, far)
+        yield from _between(points, points[:, far], top)
+
+
+def _point(points: NDArray[Any], index: int) -> tuple[int, int]:
+    return int(points[0, index]), int(points[1, index])
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Elements held: at the most while a cell is in memory, and at the most after a step."""
+
+    peak: int
+    carried: int
+
+
+def most_held(cells: Sequence[AxisCells]) -> Held:
+    """Return the most elements held over all steps, axes outermost first.
+
+    DESIGN.md's recursion: inner axes depend on outer ones only through the two products `a`
+    (held) and `b` (completed) of what the current cell adds along the axes outside.
+    """
+    if not all(axis.kinds for axis in cells):
+        return Held(0, 0)
+    inside = [prod(axis.length for axis in cells[depth + 1 :]) for depth in range(len(cells))]
+
+    @cache
+    def most(depth: int, a: int, b: int) -> Held:
+        if depth == len(cells):
+            return Held(a, a - b)
+        options = [
+            (
+                inside[depth] * max(a * held - b * completed for held, completed in corners),
+                most(depth + 1, a * adds, b * completes),
+            )
+            for (adds, completes), corners in cells[depth].kinds
+        ]
+        return Held(
+            max(before + within.peak for before, within in options),
+            max(before + within.carried for before, within in options),
+        )
+
+    return most(0, 1, 1)

@@ -1,0 +1,140 @@
+"""The keep strategy, as published, made general and exact."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from math import gcd
+from typing import TYPE_CHECKING
+
+from dask_io.errors import BudgetTooSmallError
+from dask_io.geometry import Axis
+from dask_io.planning.plan import Hold, Plan, ReadRun
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from dask_io.planning.problem import Problem
+
+
+@dataclass(frozen=True, slots=True)
+class _Buffer:
+    """Length of the buffer along each axis, and along which axes what is left over is kept."""
+
+    lengths: tuple[int, ...]
+    kept: tuple[bool, ...]
+
+    def stretched(self, axis: int, length: int, *, keep: bool) -> _Buffer:
+        return _Buffer(
+            (*self.lengths[:axis], length, *self.lengths[axis + 1 :]),
+            (*self.kept[:axis], keep, *self.kept[axis + 1 :]),
+        )
+
+
+def plan_keep(problem: Problem) -> Plan:
+    """Keep in memory what does not yet fill a target block, and write every block once.
+
+    The buffer is stretched in storage order, fastest axis first, to the aggregate: whole
+    source blocks that cover a target block. An axis that does not fit its aggregate takes
+    the target's length; one that does not fit that either takes what fits and is flushed, and so
+    are all slower ones. If memory is left, the buffer grows beyond the aggregate by whole
+    source blocks along the axis with the largest remainder. The axis with the largest
+    remainder is swept innermost.
+
+    With plenty of memory every block is touched once. `plan_sweep` gets there with less.
+
+    Raises
+    ------
+    BudgetTooSmallError
+        If not even one element fits besides the staging.
+    """
+    smallest = _Buffer((1,) * len(problem.shape), (False,) * len(problem.shape))
+    least = _plan(problem, smallest)
+    if not least.fits:
+        required = least.held_bytes + problem.staging.minimum
+        raise BudgetTooSmallError(required, problem.budget, "element and the staging it needs")
+
+    def fits(buffer: _Buffer) -> bool:
+        return _plan(problem, buffer).fits
+
+    buffer, complete = _stretch_to_aggregate(problem, smallest, fits)
+    if complete:
+        buffer = _stretch_beyond(problem, buffer, fits)
+    plan = _plan(problem, buffer)
+    in_blocks = replace(plan, hold=Hold.BLOCKS)
+    return in_blocks if in_blocks.fits else plan
+
+
+def _plan(problem: Problem, buffer: _Buffer) -> Plan:
+    reads = tuple(
+        tuple(ReadRun(*run, keep) for run in Axis.regular(extent, length).runs)
+        for extent, length, keep in zip(problem.shape, buffer.lengths, buffer.kept, strict=True)
+    )
+    # A stable sort: axes with equal remainders stay in storage order.
+    order = sorted(problem.source.layout.axes, key=lambda axis: _remainder(problem, buffer, axis))
+    return Plan(problem, tuple(order), reads, Hold.PIECES, "keep")
+
+
+def _remainder(problem: Problem, buffer: _Buffer, axis: int) -> Fraction:
+    """Return the largest part of an axis that can be left over after a read."""
+    extent, length = problem.shape[axis], buffer.lengths[axis]
+    if length >= extent or not buffer.kept[axis]:
+        return Fraction(0)
+    target = problem.target.grid.axes[axis].longest
+    return Fraction(target - gcd(length, target), extent)
+
+
+def _stretch_to_aggregate(
+    problem: Problem, buffer: _Buffer, fits: Callable[[_Buffer], bool]
+) -> tuple[_Buffer, bool]:
+    """Stretch each axis to its aggregate, fastest first; tell whether all of them got there."""
+    for axis in reversed(problem.source.layout.axes):
+        extent = max(1, problem.shape[axis])
+        source = max(1, problem.source.grid.axes[axis].longest)
+        target = max(1, problem.target.grid.axes[axis].longest)
+        aggregate = min(source * -(-target // source), extent)
+        for length in dict.fromkeys((aggregate, min(target, extent))):
+            longer = buffer.stretched(axis, length, keep=True)
+            if fits(longer):
+                buffer = longer
+                break
+        else:
+            length = _largest(
+                target, lambda n, axis=axis: fits(buffer.stretched(axis, n, keep=False))
+            )
+            return buffer.stretched(axis, length, keep=False), False
+    return buffer, True
+
+
+def _stretch_beyond(
+    problem: Problem, buffer: _Buffer, fits: Callable[[_Buffer], bool]
+) -> _Buffer:
+    """Add whole source blocks, along the axis with the largest remainder first."""
+    axes = range(len(buffer.lengths))
+    for axis in sorted(axes, key=lambda axis: -_remainder(problem, buffer, axis)):
+        source = problem.source.grid.axes[axis].longest
+        length = buffer.lengths[axis]
+        extent = problem.shape[axis]
+        if not source or length % source or length >= extent:
+            continue
+
+        def longer(n_more: int, axis: int = axis, length: int = length) -> _Buffer:
+            more = length + (n_more - 1) * problem.source.grid.axes[axis].longest
+            return buffer.stretched(axis, min(more, problem.shape[axis]), keep=True)
+
+        n_possible = -(-(extent - length) // source) + 1
+        n_more = _largest(n_possible, lambda n: fits(longer(n)))
+        buffer = longer(n_more)
+    return buffer
+
+
+def _largest(limit: int, fits: Callable[[int], bool]) -> int:
+    """Return a large number up to `limit` that fits, knowing that 1 does, by bisection."""
+    low, high = 1, limit
+    while low < high:
+        middle = (low + high + 1) // 2
+        if fits(middle):
+            low = middle
+        else:
+            high = middle - 1
+    return low

@@ -1,0 +1,51 @@
+"""The naive strategy."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dask_io.errors import BudgetTooSmallError
+from dask_io.geometry import cut_axis
+from dask_io.planning.plan import Hold, Plan, ReadRun
+
+if TYPE_CHECKING:
+    from dask_io.geometry import Axis
+    from dask_io.planning.problem import Problem
+
+
+def plan_naive(problem: Problem) -> Plan:
+    """Read one source block at a time and write all of it at once.
+
+    Nothing is carried, so memory is one source block. Target blocks are reopened for every
+    source block they overlap: seeks grow with each cut along the fastest axis. `plan_keep`
+    exists to avoid that. A source block larger than the budget is read target block by
+    target block.
+
+    Raises
+    ------
+    BudgetTooSmallError
+        If what one source and one target block share exceeds the budget.
+    """
+    source, target = problem.source.grid.axes, problem.target.grid.axes
+    by_blocks = flush_everywhere(problem, source)
+    if by_blocks.fits:
+        return by_blocks
+    by_pieces = flush_everywhere(problem, tuple(map(cut_axis, source, target)))
+    if not by_pieces.fits:
+        required = by_pieces.held_bytes + problem.staging.minimum
+        raise BudgetTooSmallError(required, problem.budget, "piece of a source block")
+    return by_pieces
+
+
+def flush_everywhere(problem: Problem, axes: tuple[Axis, ...]) -> Plan:
+    """Read the cells of these axes and flush every end."""
+    reads = tuple(
+        tuple(ReadRun(length, count, keep=False) for length, count in axis.runs) for axis in axes
+    )
+    order = problem.source.layout.axes
+    return Plan(problem, order, reads, Hold.BLOCKS, "naive")
+
+
+def naive_seeks(problem: Problem) -> int:
+    """Return the seeks of reading block by block, were there memory for one source block."""
+    return flush_everywhere(problem, problem.source.grid.axes).seeks.total

@@ -1,0 +1,141 @@
+"""The seam to storage: what the engine asks of a store, whatever its format.
+
+A store describes an array cut into blocks. A source lends readers of one block, a target lends
+writers; a visit to a block is one reader or writer from its opening to its closing. Parts of a
+block moved in storage order within one visit cost no more than the block's runs.
+
+Any number of visits may be under way at once, to different blocks or to one, from any
+threads. A single reader or writer belongs to one thread at a time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Protocol
+
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from contextlib import AbstractContextManager
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from dask_io.geometry import Grid, Layout, Region
+    from dask_io.stores.files import Tally
+
+
+class Access(StrEnum):
+    """What moving a part of a block costs."""
+
+    ADDRESSABLE = "addressable"
+    """Its runs: bytes of the block lie where its layout says."""
+    ATOMIC = "atomic"
+    """The whole block: it is decoded or encoded as one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """Where a block's bytes are: a file of the store, and the offset of the first element."""
+
+    name: str
+    offset: int
+    shape: tuple[int, ...]
+
+
+class Store(Protocol):
+    """An array cut into blocks, somewhere."""
+
+    @property
+    def place(self) -> str:
+        """The path or address, as messages name it."""
+
+    @property
+    def format(self) -> str:
+        """Name of the format."""
+
+    @property
+    def grid(self) -> Grid:
+        """How the array is cut."""
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of the elements, as stored."""
+
+    @property
+    def layout(self) -> Layout:
+        """How elements lie in each block."""
+
+    @property
+    def access(self) -> Access:
+        """What a part of a block costs."""
+
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        """What else the store says about the array."""
+
+    @property
+    def tally(self) -> Tally:
+        """What has been moved so far."""
+
+
+class BlockReader(Protocol):
+    """One visit to a block of a source."""
+
+    def read_into(self, region: Region, buffer: memoryview) -> NDArray[Any]:
+        """Read a region, counted from the block's start, and return it as an array.
+
+        The array is a view of `buffer`, which has room for `ALIGNMENT` bytes more than the
+        region at each end.
+        """
+
+
+class Source(Store, Protocol):
+    """A store that is read."""
+
+    @property
+    def n_bytes_on_disk(self) -> int:
+        """Bytes that the store occupies, headers included."""
+
+    def reader(self, index: tuple[int, ...]) -> AbstractContextManager[BlockReader]:
+        """Visit a block."""
+
+    def check(self) -> None:
+        """Look at every block's header, and name all that do not fit.
+
+        Raises
+        ------
+        DataError
+            If blocks do not match the grid.
+        """
+
+
+class BlockWriter(Protocol):
+    """One visit to a block of a target."""
+
+    def write_from(self, region: Region, array: NDArray[Any]) -> None:
+        """Write a region, counted from the block's start; `array` lies in the target's layout."""
+
+
+class Target(Store, Protocol):
+    """A store that is written.
+
+    A block is written under a temporary name, in one visit or several, and appears under
+    its own name when it is published.
+    """
+
+    def create(self) -> None:
+        """Make the place ready for blocks."""
+
+    def writer(self, index: tuple[int, ...]) -> AbstractContextManager[BlockWriter]:
+        """Visit a block."""
+
+    def publish(self, index: tuple[int, ...]) -> None:
+        """Make a block that has been written whole appear under its name, durably."""
+
+    def finish(self) -> None:
+        """Make the target complete: every block has been published."""
+
+    def abandon(self) -> None:
+        """Remove what has not been published."""

@@ -1,0 +1,57 @@
+"""Sizes as people write them, and back."""
+
+from __future__ import annotations
+
+import re
+
+_FACTORS = {
+    "": 1,
+    "b": 1,
+    **{f"{prefix}b": 1000**power for power, prefix in enumerate("kmgtpe", start=1)},
+    **{f"{prefix}ib": 1024**power for power, prefix in enumerate("kmgtpe", start=1)},
+    **{prefix: 1000**power for power, prefix in enumerate("kmgtpe", start=1)},
+}
+_SIZE = re.compile(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*([a-zA-Z]*)\s*")
+
+
+def parse_bytes(text: str | int) -> int:
+    """Turn a size such as ``"4GiB"``, ``"1.5 MB"`` or ``4096`` into bytes.
+
+    Decimal prefixes (kB, MB, GB) count in thousands, binary ones (KiB, MiB, GiB) in 1024.
+
+    Raises
+    ------
+    ValueError
+        If the text is not a positive size.
+
+    Examples
+    --------
+    >>> parse_bytes("4GiB"), parse_bytes("1.5 MB"), parse_bytes(4096)
+    (4294967296, 1500000, 4096)
+    """
+    match = _SIZE.fullmatch(str(text))
+    factor = _FACTORS.get(match[2].lower()) if match else None
+    if match is None or factor is None:
+        message = f"{text!r} is not a size; write it as 512MiB, 4GiB, 1.5GB or a number of bytes"
+        raise ValueError(message)
+    whole, _, fraction = match[1].partition(".")
+    n_bytes = int(whole or "0") * factor + int(fraction or "0") * factor // 10 ** len(fraction)
+    if n_bytes <= 0:
+        message = f"{text!r} is not a size above zero"
+        raise ValueError(message)
+    return n_bytes
+
+
+def format_bytes(n_bytes: int) -> str:
+    """Write a number of bytes for people, in binary units.
+
+    Examples
+    --------
+    >>> format_bytes(4294967296), format_bytes(1500000), format_bytes(12)
+    ('4.00 GiB', '1.43 MiB', '12 B')
+    """
+    for power, prefix in reversed(list(enumerate("KMGTPE", start=1))):
+        if n_bytes >= 1024**power:
+            hundredths = n_bytes * 100 // 1024**power
+            return f"{hundredths // 100}.{hundredths % 100:02d} {prefix}iB"
+    return f"{n_bytes} B"
