@@ -1,3 +1,60 @@
-"""Split, merge and resplit arrays larger than memory, reading and writing every block once."""
+"""Split, merge and resplit arrays larger than memory, each block read once and written once."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dask_io.api import (
+        BlockArray,
+        Info,
+        Job,
+        Progress,
+        RunResult,
+        Verification,
+        info,
+        merge,
+        open,  # noqa: A004  # the public name, as in `h5py` or `zarr`
+        plan,
+        plan_shape,
+        resplit,
+        split,
+        verify,
+    )
 
 __version__ = "0.1.0"
+
+__all__ = [
+    "BlockArray",
+    "Info",
+    "Job",
+    "Progress",
+    "RunResult",
+    "Verification",
+    "info",
+    "merge",
+    "open",
+    "plan",
+    "plan_shape",
+    "resplit",
+    "split",
+    "verify",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Load the verbs when one of them is first used, so that importing is fast."""
+    if name not in __all__:
+        message = f"module {__name__!r} has no attribute {name!r}"
+        raise AttributeError(message)
+    if sys.platform not in {"linux", "darwin"}:
+        message = f"Dask IO runs on Linux and macOS, not on {sys.platform}"
+        raise ImportError(message)
+    from dask_io import api  # noqa: PLC0415  # on first use
+
+    return getattr(api, name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-_FACTORS = {
+_FACTORS: dict[str, int] = {
     "": 1,
     "b": 1,
     **{f"{prefix}b": 1000**power for power, prefix in enumerate("kmgtpe", start=1)},
@@ -35,7 +35,8 @@ def parse_bytes(text: str | int) -> int:
         message = f"{text!r} is not a size; write it as 512MiB, 4GiB, 1.5GB or a number of bytes"
         raise ValueError(message)
     whole, _, fraction = match[1].partition(".")
-    n_bytes = int(whole or "0") * factor + int(fraction or "0") * factor // 10 ** len(fraction)
+    scale = int(f"1{'0' * len(fraction)}")
+    n_bytes = int(f"{whole}{fraction}") * factor // scale
     if n_bytes <= 0:
         message = f"{text!r} is not a size above zero"
         raise ValueError(message)

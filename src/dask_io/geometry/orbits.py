@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import lcm
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -56,18 +56,25 @@ def orbits(axis: Axis, *others: Axis) -> Orbits:
         every = axis.indices(0, axis.n_blocks)
         return Orbits(every, every, np.ones(len(every), dtype=np.int64))
     parts = [
-        kinds
-        for start, stop, period in _stretches(axis, others)
-        for kinds in _kinds_of_stretch(axis, start, stop, period)
+        kinds for stretch in _stretches(axis, others) for kinds in _kinds_of_stretch(axis, stretch)
     ]
     return Orbits(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
 
-def _stretches(axis: Axis, others: tuple[Axis, ...]) -> Iterator[tuple[int, int, int]]:
-    """Yield ``(start, stop, period)`` where every axis is regular or has no boundary inside."""
+class _Stretch(NamedTuple):
+    """Part of an axis in which all axes repeat with a period; `reach` is their longest block."""
+
+    start: int
+    stop: int
+    period: int
+    reach: int
+
+
+def _stretches(axis: Axis, others: tuple[Axis, ...]) -> Iterator[_Stretch]:
+    """Yield the stretches where every other axis is regular or has no boundary inside."""
     all_runs = sorted({end for each in (axis, *others) for end in each.run_ends})
     for start, stop in zip(all_runs, all_runs[1:], strict=False):
-        ends, period = {start, stop}, axis.length_at(start)
+        ends, period, reach = {start, stop}, axis.length_at(start), 0
         for other in others:
             low, high = other.count_ends(start), other.count_ends(stop)
             if high - low < _SPARSE:
@@ -78,19 +85,23 @@ def _stretches(axis: Axis, others: tuple[Axis, ...]) -> Iterator[tuple[int, int,
                 )
             else:
                 period = lcm(period, other.length_at(start))
+                reach = max(reach, other.length_at(start))
         bounds = sorted(ends)
         for low, high in zip(bounds, bounds[1:], strict=False):
-            yield low, high, period
+            yield _Stretch(low, high, period, reach)
 
 
 def _kinds_of_stretch(
-    axis: Axis, start: int, stop: int, period: int
+    axis: Axis, stretch: _Stretch
 ) -> Iterator[tuple[NDArray[Any], NDArray[Any], NDArray[Any]]]:
-    """Group the blocks that start within a stretch; those near its ends stay alone."""
-    length = axis.length_at(start)
-    low, high = axis.first_from(start), axis.first_from(stop)
-    per_period = period // length
-    n_alone = 3 * per_period + 3
+    """Group the blocks that start within a stretch.
+
+    Those so near its ends that rounding may lead out of it stay alone.
+    """
+    length = axis.length_at(stretch.start)
+    low, high = axis.first_from(stretch.start), axis.first_from(stretch.stop)
+    per_period = stretch.period // length
+    n_alone = stretch.reach // length + 3
     n_periods = (high - low - 2 * n_alone) // per_period
     if n_periods < 2:
         alone = axis.indices(low, high)
@@ -101,7 +112,7 @@ def _kinds_of_stretch(
     for alone in (axis.indices(low, head), axis.indices(tail, high)):
         yield alone, alone, np.ones(len(alone), dtype=np.int64)
     first = axis.indices(head, head + per_period)
-    repeats = np.full(per_period, n_periods, dtype=np.int64)
+    repeats = np.full(per_period, n_periods, dtype=first.dtype)
     yield first, first + (n_periods - 1) * per_period, repeats
 
 

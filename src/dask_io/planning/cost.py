@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
+from itertools import pairwise
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -21,9 +22,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dask_io.geometry import Axis, Layout
+    from dask_io.planning.problem import Problem
 
-# Products of two positions below this fit a 64-bit integer.
-_LARGEST_FACTOR = 2**31
+# Sums of two products below this fit a 64-bit integer.
+_LARGEST_INT64 = 2**62
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +66,13 @@ def count_runs(layout: Layout, shape: Sequence[int], cuts: Sequence[CutCounts]) 
     return runs + prod(cut.uncut for cut in cuts)
 
 
+def naive_seeks(problem: Problem) -> int:
+    """Return the seeks of reading block by block, were there memory for one source block."""
+    source, target = problem.source.grid, problem.target
+    cuts = [count_cuts(*axes) for axes in zip(target.grid.axes, source.axes, strict=True)]
+    return source.n_blocks + count_runs(target.layout, problem.shape, cuts)
+
+
 def count_openings(cuts: Sequence[CutCounts]) -> int:
     """Count the visits to a block: one for each of its pieces."""
     return prod(cut.uncut + cut.pieces for cut in cuts)
@@ -84,51 +93,74 @@ class AxisCells:
     @classmethod
     def of(cls, held: NDArray[Any], completed: NDArray[Any], length: int) -> AxisCells:
         """Group cells by what they add; rows of the arrays are before and after each cell."""
-        if length >= _LARGEST_FACTOR:
-            held, completed = held.astype(object), completed.astype(object)
         adds, completes = held[1] - held[0], completed[1] - completed[0]
-        key = adds * (length + 1) + completes
-        order = np.argsort(key, kind="stable")
-        key = key[order]
-        changes = np.flatnonzero(key[1:] != key[:-1]) + 1
+        order = np.lexsort((completes, adds))
+        adds, completes = adds[order], completes[order]
+        before = np.stack([held[0], completed[0]])[:, order]
+        changes = (adds[1:] != adds[:-1]) | (completes[1:] != completes[:-1])
+        bounds = [0, *(np.flatnonzero(changes) + 1).tolist(), len(order)]
         kinds = tuple(
-            (
-                (int(adds[group[0]]), int(completes[group[0]])),
-                tuple(_corners(held[0][group], completed[0][group])),
-            )
-            for group in np.split(order, changes)
-            if len(group)
+            ((int(adds[low]), int(completes[low])), tuple(_corners(before[:, low:high])))
+            for low, high in pairwise(bounds)
+            if low < high
         )
         return cls(length, kinds)
 
 
-def _corners(held: NDArray[Any], completed: NDArray[Any]) -> Iterator[tuple[int, int]]:
+def _corners(points: NDArray[Any]) -> Iterator[tuple[int, int]]:
     """Yield the points that maximise ``a * held - b * completed`` for some a, b >= 0.
 
     They are the corners of a convex hull, from the least completed to the most held.
     """
+    held, completed = points
     low = np.flatnonzero(completed == completed.min())
     high = np.flatnonzero(held == held.max())
     left, top = int(low[held[low].argmax()]), int(high[completed[high].argmin()])
-    points = np.stack([held, completed])
     yield _point(points, left)
     if held[top] > held[left]:
-        yield from _between(points, points[:, left], points[:, top])
+        yield from _between(points, _point(points, left), _point(points, top))
         yield _point(points, top)
 
 
 def _between(
-    points: NDArray[Any], left: NDArray[Any], top: NDArray[Any]
+    points: NDArray[Any], left: tuple[int, int], top: tuple[int, int]
 ) -> Iterator[tuple[int, int]]:
-    """Yield the corners strictly beyond the chord from `left` to `top`, in order."""
-    b, a = top - left
-    beyond = a * (points[0] - left[0]) - b * (points[1] - left[1])
+    """Yield the corners strictly beyond the chord from `left` to `top`, in order.
+
+    Whichever point beyond the chord is taken next, no corner lies within the triangle that
+    is left out then, so the distance may be rounded as long as its sign is right.
+    """
+    beyond = _distance(points, left, top)
     points, beyond = points[:, beyond > 0], beyond[beyond > 0]
     if beyond.size:
-        far = int(beyond.argmax())
-        yield from _between(points, left, points[:, far])
-        yield _point(points, far)
-        yield from _between(points, points[:, far], top)
+        far = _point(points, int(beyond.argmax()))
+        yield from _between(points, left, far)
+        yield far
+        yield from _between(points, far, top)
+
+
+def _distance(points: NDArray[Any], left: tuple[int, int], top: tuple[int, int]) -> NDArray[Any]:
+    """Return how far points are beyond a chord, in some unit; only the sign is exact.
+
+    The distance is ``chord_completed * held - chord_held * completed``, counted from `left`.
+    Written with ``held - completed``, which is small, it seldom exceeds a 64-bit integer.
+    """
+    held = points[0] - left[0]
+    waiting = held - (points[1] - left[1])
+    chord_held = top[0] - left[0]
+    chord_waiting = chord_held - (top[1] - left[1])
+    largest = chord_held * int(abs(waiting).max()) + abs(chord_waiting) * int(abs(held).max())
+    if held.dtype == object or largest < _LARGEST_INT64:
+        return np.asarray(chord_held * waiting - chord_waiting * held)
+    gain, loss = float(chord_held) * waiting, float(chord_waiting) * held
+    distance = np.asarray(gain - loss)
+    # Four roundings of at most 2**-53 each: nearer to the chord than this is decided exactly.
+    unsure = np.flatnonzero(abs(distance) <= 2.0**-50 * (abs(gain) + abs(loss)))
+    distance[unsure] = [
+        float(chord_held * w - chord_waiting * h)
+        for h, w in zip(held[unsure].tolist(), waiting[unsure].tolist(), strict=True)
+    ]
+    return distance
 
 
 def _point(points: NDArray[Any], index: int) -> tuple[int, int]:

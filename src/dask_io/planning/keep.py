@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from math import gcd
+from math import gcd, prod
 from typing import TYPE_CHECKING
 
 from dask_io.errors import BudgetTooSmallError
@@ -55,7 +55,9 @@ def plan_keep(problem: Problem) -> Plan:
         raise BudgetTooSmallError(required, problem.budget, "element and the staging it needs")
 
     def fits(buffer: _Buffer) -> bool:
-        return _plan(problem, buffer).fits
+        # The buffer alone is held at least; most that is too large need no closer look.
+        cell = prod(map(min, buffer.lengths, problem.shape)) * problem.itemsize
+        return cell <= problem.holdable and _plan(problem, buffer).fits
 
     buffer, complete = _stretch_to_aggregate(problem, smallest, fits)
     if complete:
@@ -93,39 +95,45 @@ def _stretch_to_aggregate(
         source = max(1, problem.source.grid.axes[axis].longest)
         target = max(1, problem.target.grid.axes[axis].longest)
         aggregate = min(source * -(-target // source), extent)
-        for length in dict.fromkeys((aggregate, min(target, extent))):
-            longer = buffer.stretched(axis, length, keep=True)
-            if fits(longer):
-                buffer = longer
-                break
-        else:
-            length = _largest(
-                target, lambda n, axis=axis: fits(buffer.stretched(axis, n, keep=False))
-            )
-            return buffer.stretched(axis, length, keep=False), False
+        longer = [buffer.stretched(axis, n, keep=True) for n in (aggregate, target)]
+        fitting = next(filter(fits, longer), None)
+        if fitting is None:
+            return _stretch_partly(buffer, axis, target, fits), False
+        buffer = fitting
     return buffer, True
 
 
-def _stretch_beyond(
-    problem: Problem, buffer: _Buffer, fits: Callable[[_Buffer], bool]
+def _stretch_partly(
+    buffer: _Buffer, axis: int, target: int, fits: Callable[[_Buffer], bool]
 ) -> _Buffer:
+    """Stretch an axis as far as memory goes, and flush what is left over."""
+    n_fitting = _largest(target, lambda n: fits(buffer.stretched(axis, n, keep=False)))
+    return buffer.stretched(axis, n_fitting, keep=False)
+
+
+def _stretch_beyond(problem: Problem, buffer: _Buffer, fits: Callable[[_Buffer], bool]) -> _Buffer:
     """Add whole source blocks, along the axis with the largest remainder first."""
     axes = range(len(buffer.lengths))
     for axis in sorted(axes, key=lambda axis: -_remainder(problem, buffer, axis)):
-        source = problem.source.grid.axes[axis].longest
-        length = buffer.lengths[axis]
-        extent = problem.shape[axis]
-        if not source or length % source or length >= extent:
-            continue
-
-        def longer(n_more: int, axis: int = axis, length: int = length) -> _Buffer:
-            more = length + (n_more - 1) * problem.source.grid.axes[axis].longest
-            return buffer.stretched(axis, min(more, problem.shape[axis]), keep=True)
-
-        n_possible = -(-(extent - length) // source) + 1
-        n_more = _largest(n_possible, lambda n: fits(longer(n)))
-        buffer = longer(n_more)
+        buffer = _stretch_axis(problem, buffer, axis, fits)
     return buffer
+
+
+def _stretch_axis(
+    problem: Problem, buffer: _Buffer, axis: int, fits: Callable[[_Buffer], bool]
+) -> _Buffer:
+    """Add as many whole source blocks along one axis as fit."""
+    source, extent = problem.source.grid.axes[axis].longest, problem.shape[axis]
+    length = buffer.lengths[axis]
+    if length >= extent or length % source:
+        return buffer
+
+    def longer(n_blocks: int) -> _Buffer:
+        return buffer.stretched(axis, min(n_blocks * source, extent), keep=True)
+
+    n_now, n_all = length // source, -(-extent // source)
+    n_more = _largest(n_all - n_now + 1, lambda n: fits(longer(n_now + n - 1)))
+    return longer(n_now + n_more - 1)
 
 
 def _largest(limit: int, fits: Callable[[int], bool]) -> int:

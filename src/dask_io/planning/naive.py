@@ -24,13 +24,18 @@ def plan_naive(problem: Problem) -> Plan:
     Raises
     ------
     BudgetTooSmallError
-        If what one source and one target block share exceeds the budget.
+        If what one source and one target block share exceeds the budget, or a source block
+        does and the pieces are too many to list.
     """
     source, target = problem.source.grid.axes, problem.target.grid.axes
     by_blocks = flush_everywhere(problem, source)
     if by_blocks.fits:
         return by_blocks
-    by_pieces = flush_everywhere(problem, tuple(map(cut_axis, source, target)))
+    try:
+        by_pieces = flush_everywhere(problem, tuple(map(cut_axis, source, target)))
+    except OverflowError:
+        required = by_blocks.held_bytes + problem.staging.minimum
+        raise BudgetTooSmallError(required, problem.budget, "source block") from None
     if not by_pieces.fits:
         required = by_pieces.held_bytes + problem.staging.minimum
         raise BudgetTooSmallError(required, problem.budget, "piece of a source block")
@@ -44,8 +49,3 @@ def flush_everywhere(problem: Problem, axes: tuple[Axis, ...]) -> Plan:
     )
     order = problem.source.layout.axes
     return Plan(problem, order, reads, Hold.BLOCKS, "naive")
-
-
-def naive_seeks(problem: Problem) -> int:
-    """Return the seeks of reading block by block, were there memory for one source block."""
-    return flush_everywhere(problem, problem.source.grid.axes).seeks.total

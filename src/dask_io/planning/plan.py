@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import product
 from math import prod
 from typing import TYPE_CHECKING, NamedTuple
@@ -24,6 +24,7 @@ from dask_io.planning.cost import (
     count_runs,
     most_held,
 )
+from dask_io.planning.describe import describe_plan
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -41,10 +42,10 @@ class Hold(StrEnum):
 
 
 class ReadRun(NamedTuple):
-    """`count` read cells of `length` elements; is what is incomplete at their ends kept?"""
+    """`n_cells` read cells of `length` elements; whether what is incomplete at their ends is kept."""
 
     length: int
-    count: int
+    n_cells: int
     keep: bool
 
 
@@ -68,7 +69,7 @@ class AxisPlan:
     @cached_property
     def ends(self) -> Axis:
         """The read cells, without their marks."""
-        return Axis(tuple((run.length, run.count) for run in self.reads))
+        return Axis(tuple((run.length, run.n_cells) for run in self.reads))
 
     @cached_property
     def flushes(self) -> Axis:
@@ -116,16 +117,26 @@ class AxisPlan:
 
     def memory(self, hold: Hold) -> AxisCells:
         """Return what its read cells mean for memory."""
+        return _axis_memory(self, hold)
+
+    def _memory(self, hold: Hold) -> AxisCells:
         target, flushes, ends = self.target, self.flushes, self.ends
         if not ends.n_blocks:
             return AxisCells(0, ())
-        kinds = orbits(ends, target, flushes)
+        # Where every end is flushed, the target's boundaries change nothing.
+        kinds = orbits(ends) if flushes == ends else orbits(ends, target, flushes)
         index = np.concatenate([kinds.first, kinds.last])
         bounds = np.stack([ends.starts_of(index), ends.starts_of(index + 1)])
         completed = np.maximum(target.floors(bounds), flushes.floors(bounds))
         if hold is Hold.BLOCKS:
             bounds = np.minimum(target.ceils(bounds), flushes.ceils(bounds))
         return AxisCells.of(bounds, completed, ends.length)
+
+
+# A search tries many plans that differ along one axis only.
+@lru_cache(maxsize=256)
+def _axis_memory(axis: AxisPlan, hold: Hold) -> AxisCells:
+    return axis._memory(hold)  # noqa: SLF001 - the cache is the method's own
 
 
 class AxisStep(NamedTuple):
@@ -274,7 +285,8 @@ class Plan:
             )
             return
         axis = self.order[depth]
-        for chosen[axis] in self.axes[axis].cells():
+        for cell in self.axes[axis].cells():
+            chosen[axis] = cell
             yield from self._steps(depth + 1, chosen)
 
     def write_cells(self, region: Region) -> Iterator[Region]:
@@ -284,3 +296,14 @@ class Plan:
             list(axis.write_cells(low, high)) for axis, low, high in bounds
         ]
         return map(Region.of, product(*cells))
+
+    def count_write_cells(self, block: Region) -> int:
+        """Return into how many write cells a target block is cut."""
+        bounds = zip(self.axes, block.start, block.stop, strict=True)
+        return prod(
+            1 + axis.flushes.count_ends(stop - 1) - axis.flushes.count_ends(start)
+            for axis, start, stop in bounds
+        )
+
+    def __str__(self) -> str:
+        return describe_plan(self)

@@ -34,7 +34,7 @@ def view_as_bytes(array: NDArray[Any], layout: Layout) -> memoryview:
     """Look at an array that lies in a layout's order as bytes."""
     stored = array.transpose(layout.axes)
     assert stored.flags.c_contiguous, "the array does not lie in the target's layout"
-    return memoryview(stored.reshape(-1).view(np.uint8)).cast("B")
+    return memoryview(stored.reshape(-1).view(np.uint8).data)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,15 +47,17 @@ class AddressableReader:
     layout: Layout
 
     def read_into(self, region: Region, buffer: memoryview) -> NDArray[Any]:
-        """Read a region's runs one after another to the start of the buffer."""
-        itemsize, filled = self.dtype.itemsize, 0
+        """Read a region's runs one after another; a single run may go past the page cache."""
+        itemsize, n_bytes = self.dtype.itemsize, region.size * self.dtype.itemsize
+        raw, filled = buffer[:n_bytes], 0
         for start, length in self.layout.runs(region, self.extent.shape):
-            n_bytes = length * itemsize
-            self.file.read(
-                self.extent.offset + start * itemsize, buffer[filled : filled + n_bytes]
-            )
-            filled += n_bytes
-        return view_as_array(buffer[:filled], region.shape, self.dtype, self.layout)
+            offset, n_run = self.extent.offset + start * itemsize, length * itemsize
+            if n_run == n_bytes:
+                raw = self.file.read(offset, n_bytes, buffer)
+            else:
+                self.file.read(offset, n_run, raw[filled : filled + n_run])
+            filled += n_run
+        return view_as_array(raw, region.shape, self.dtype, self.layout)
 
 
 @dataclass(frozen=True, slots=True)

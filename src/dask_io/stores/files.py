@@ -4,6 +4,9 @@ Offsets are known beforehand, so files are read and written at an offset (`pread
 and a file's own position is never used. Within one visit, a seek is a call whose offset is
 not where the one before it ended. Headers, listings and manifests are moved here too, but are
 not counted.
+
+Large transfers go past the page cache (direct I/O) where the system and the filesystem can do
+that: data that is touched once gains nothing from being cached, and pays for it.
 """
 
 from __future__ import annotations
@@ -12,18 +15,25 @@ import errno
 import os
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Self
 
+import numpy as np
+
 from dask_io.errors import DataError, StorageError
+from dask_io.stores.naming import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
     from types import TracebackType
 
 # Offsets, sizes and addresses for direct I/O are multiples of this on all common filesystems.
 ALIGNMENT = 4096
+# Smaller transfers are faster through the page cache.
+_LARGE = 128 * 2**10
+# macOS has no such flag; there everything goes through the page cache.
+_O_DIRECT = getattr(os, "O_DIRECT", 0)
 
 
 @dataclass(slots=True)
@@ -57,7 +67,7 @@ def storage_errors(path: Path | str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise _storage_error(str(path), error) from error
+        raise _storage_error(printable(str(path)), error) from error
 
 
 def _storage_error(path: str, error: OSError) -> StorageError:
@@ -71,7 +81,8 @@ def _storage_error(path: str, error: OSError) -> StorageError:
             return StorageError(path, "no such file or directory", "check the path")
         case errno.EMFILE | errno.ENFILE:
             return StorageError(path, reason, "raise the limit of open files (ulimit -n)")
-    return StorageError(path, reason)
+        case _:
+            return StorageError(path, reason)
 
 
 class _Visit:
@@ -79,10 +90,12 @@ class _Visit:
 
     def __init__(self, path: Path, flags: int, tally: Tally, traffic: Traffic) -> None:
         self._path, self._tally, self._traffic = path, tally, traffic
+        self._flags = flags | os.O_CLOEXEC
         self._position = -1
         self._counts = Traffic()
+        self._direct_fd: int | None = None
         with storage_errors(path):
-            self._fd = os.open(path, flags | os.O_CLOEXEC)
+            self._fd = os.open(path, self._flags)
 
     def __enter__(self) -> Self:
         return self
@@ -95,6 +108,8 @@ class _Visit:
     ) -> None:
         self._tally.add(self._traffic, self._counts)
         with storage_errors(self._path):
+            if self._direct_fd is not None and self._direct_fd != self._fd:
+                os.close(self._direct_fd)
             os.close(self._fd)
 
     def _count(self, offset: int, n_bytes: int) -> None:
@@ -103,6 +118,15 @@ class _Visit:
         self._position = offset + n_bytes
         self._counts.n_bytes += n_bytes
 
+    def _direct(self) -> int:
+        """Return a descriptor that goes past the page cache, or the ordinary one."""
+        if self._direct_fd is None:
+            self._direct_fd = self._fd
+            # A filesystem that cannot do this says so here.
+            with suppress(OSError):
+                self._direct_fd = os.open(self._path, self._flags | _O_DIRECT)
+        return self._direct_fd
+
 
 class FileReader(_Visit):
     """One visit to a file that is read."""
@@ -110,10 +134,52 @@ class FileReader(_Visit):
     def __init__(self, path: Path, tally: Tally) -> None:
         super().__init__(path, os.O_RDONLY, tally, tally.read)
 
-    def read(self, offset: int, buffer: memoryview) -> None:
-        """Fill the buffer with the file's bytes from an offset on."""
-        self._count(offset, len(buffer))
-        read_fully(self._fd, self._path, offset, buffer)
+    @property
+    def size(self) -> int:
+        """Bytes in the file."""
+        with storage_errors(self._path):
+            return os.fstat(self._fd).st_size
+
+    def peek(self, n_bytes: int) -> bytes:
+        """Return the file's first bytes, or all of it if it is shorter, without counting."""
+        return _read_head(self._fd, self._path, n_bytes)
+
+    def read(self, offset: int, n_bytes: int, buffer: memoryview) -> memoryview:
+        """Read bytes from an offset on, and return the part of the buffer that holds them.
+
+        A buffer that starts at a multiple of `ALIGNMENT` and is longer than what is read by
+        `ALIGNMENT` at each end lets large reads go past the page cache.
+        """
+        self._count(offset, n_bytes)
+        before = offset % ALIGNMENT
+        whole = buffer[: -(-(before + n_bytes) // ALIGNMENT) * ALIGNMENT]
+        if n_bytes >= _LARGE and len(whole) >= before + n_bytes and is_aligned(whole):
+            part = whole[before : before + n_bytes]
+            self._read_fully(self._direct(), offset - before, whole, before + n_bytes)
+        else:
+            part = buffer[:n_bytes]
+            self._read_fully(self._fd, offset, part, n_bytes)
+        return part
+
+    def _read_fully(self, fd: int, offset: int, buffer: memoryview, n_needed: int) -> None:
+        """Read until the needed bytes are there; a file that ends before is truncated."""
+        n_done = 0
+        while n_done < n_needed:
+            with storage_errors(self._path):
+                try:
+                    n_read = os.preadv(fd, [buffer[n_done:]], offset + n_done)
+                except OSError as error:
+                    if error.errno != errno.EINVAL or fd == self._fd:
+                        raise
+                    # The filesystem wants another alignment: go through the page cache.
+                    fd = self._direct_fd = self._fd
+                    continue
+            if n_read == 0:
+                missing = n_needed - n_done
+                problem = f"ends at byte {offset + n_done}, {missing} bytes before the data does"
+                place = printable(str(self._path))
+                raise DataError(place, [problem], "the file is truncated or changed meanwhile")
+            n_done += n_read
 
 
 class FileWriter(_Visit):
@@ -126,18 +192,44 @@ class FileWriter(_Visit):
         """Write all of the buffer at an offset."""
         self._count(offset, len(buffer))
         with storage_errors(self._path):
+            if len(buffer) >= _LARGE and offset % ALIGNMENT == 0 and is_aligned(buffer):
+                n_whole = len(buffer) // ALIGNMENT * ALIGNMENT
+                self._write_direct(offset, buffer[:n_whole])
+                offset, buffer = offset + n_whole, buffer[n_whole:]
+            write_fully(self._fd, offset, buffer)
+
+    def _write_direct(self, offset: int, buffer: memoryview) -> None:
+        try:
+            write_fully(self._direct(), offset, buffer)
+        except OSError as error:
+            if error.errno != errno.EINVAL:
+                raise
+            # The filesystem wants another alignment: go through the page cache.
             write_fully(self._fd, offset, buffer)
 
 
-def read_fully(fd: int, path: Path, offset: int, buffer: memoryview) -> None:
-    """Read until the buffer is full; a file that ends before is truncated."""
-    while buffer:
-        with storage_errors(path):
-            n_read = os.preadv(fd, [buffer], offset)
-        if n_read == 0:
-            problem = f"ends at byte {offset}, {len(buffer)} bytes before the data does"
-            raise DataError(str(path), [problem], "the file is truncated or changed meanwhile")
-        buffer, offset = buffer[n_read:], offset + n_read
+def is_aligned(buffer: memoryview) -> bool:
+    """Tell whether a buffer starts at a multiple of `ALIGNMENT` in memory."""
+    return int(np.frombuffer(buffer, np.uint8).ctypes.data) % ALIGNMENT == 0
+
+
+def _read_head(fd: int, path: Path, n_bytes: int) -> bytes:
+    head = b""
+    with storage_errors(path):
+        while len(head) < n_bytes and (more := os.pread(fd, n_bytes - len(head), len(head))):
+            head += more
+    return head
+
+
+@contextmanager
+def peeking(path: Path) -> Iterator[Callable[[int], bytes]]:
+    """Open a file only to look at its first bytes; nothing is counted."""
+    with storage_errors(path):
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        yield lambda n_bytes: _read_head(fd, path, n_bytes)
+    finally:
+        os.close(fd)
 
 
 def write_fully(fd: int, offset: int, buffer: memoryview) -> None:

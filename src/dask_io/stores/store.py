@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Protocol
 
-
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from contextlib import AbstractContextManager

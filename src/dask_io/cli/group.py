@@ -1,0 +1,118 @@
+"""What all commands have in common: one line per error, an exit code, signals, output."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import traceback
+from contextlib import contextmanager, suppress
+from threading import current_thread, main_thread
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import click
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+DEBUG = "dask_io.debug"
+"""Where a command notes that ``--debug`` was given."""
+
+_USAGE, _ENVIRONMENT, _INTERRUPTED = 2, 3, 4
+
+
+class Verbs(click.Group):
+    """A group of commands that lists them as they were added and ends every error in one line."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  # click's signature
+        """Return the names in the order of use, not of the alphabet."""
+        return list(self.commands)
+
+    def make_context(self, *arguments: Any, **options: Any) -> click.Context:
+        """Parse the options before the command."""
+        with one_line_errors():
+            return super().make_context(*arguments, **options)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Parse the rest and run the command."""
+        with one_line_errors(ctx), terminate_as_interrupt():
+            return super().invoke(ctx)
+
+
+@contextmanager
+def one_line_errors(ctx: click.Context | None = None) -> Iterator[None]:
+    """Turn every error into one line on stderr and the exit code of its kind."""
+    from dask_io.errors import DaskIOError  # noqa: PLC0415  # only click is loaded for --help
+
+    try:
+        yield
+    except (click.exceptions.Exit, SystemExit):
+        raise
+    except click.UsageError as error:
+        path = error.ctx.command_path if error.ctx else "dask-io"
+        _end(f"{_clause(error.format_message())}; try {path} --help", _USAGE)
+    except click.ClickException as error:
+        _end(_clause(error.format_message()), _USAGE)
+    except DaskIOError as error:
+        _end(str(error), error.exit_code, ctx)
+    except (KeyboardInterrupt, click.Abort):
+        _end("interrupted", _INTERRUPTED, ctx)
+    except Exception as error:  # noqa: BLE001  # whatever it is, it ends in one line
+        found = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        _end(f"{found}; run again with --debug for the traceback", _ENVIRONMENT, ctx)
+
+
+def _clause(message: str) -> str:
+    """Put what click says in several lines and sentences into one."""
+    text = " ".join(message.split()).rstrip(".")
+    first, rest = text[:1], text[1:]
+    return first.lower() + rest
+
+
+def _end(message: str, code: int, ctx: click.Context | None = None) -> NoReturn:
+    if ctx is not None and ctx.meta.get(DEBUG):
+        say(traceback.format_exc().rstrip())
+    say(f"dask-io: {one_line(message)}")
+    raise click.exceptions.Exit(code)
+
+
+def one_line(text: str) -> str:
+    """Write line breaks and control characters, which file names may hold, as escapes."""
+    from dask_io.stores.naming import printable  # noqa: PLC0415  # only click is loaded for --help
+
+    return printable(text)
+
+
+def say(text: str) -> None:
+    """Write a message to stderr, if anyone is there to read it."""
+    with suppress(OSError):
+        click.echo(text, err=True)
+
+
+def show(text: str) -> None:
+    """Write a result to stdout; a reader that has left, such as ``head``, is no error."""
+    try:
+        click.echo(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # What is still in the buffer would fail again when the interpreter ends.
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+
+
+@contextmanager
+def terminate_as_interrupt() -> Iterator[None]:
+    """Let a request to terminate end a run as tidily as Ctrl-C does."""
+    if current_thread() is not main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _interrupt(*_: object) -> None:
+    raise KeyboardInterrupt

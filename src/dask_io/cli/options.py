@@ -1,0 +1,148 @@
+"""Options that several commands share, and how their text is read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from dask_io.cli.group import DEBUG
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import TypeAlias
+
+    from dask_io.geometry.chunks import Chunks
+    from dask_io.stores.array import BlockArray
+
+    Decorator: TypeAlias = Callable[["Command"], "Command"]
+
+Command = TypeVar("Command", bound="Callable[..., Any]")
+
+
+def _note_debug(ctx: click.Context, _: click.Parameter, given: bool) -> None:  # noqa: FBT001
+    if given:
+        ctx.meta[DEBUG] = True
+
+
+ORDER = click.Choice(["C", "F"], case_sensitive=False)
+
+chunks = click.option(
+    "--chunks",
+    required=True,
+    metavar="C,C,...",
+    help="Blocks of the target: a length per axis, or one for all. -1: whole axis; auto; "
+    "(3,4,3),5: all lengths along an axis; 0=24: only that axis.",
+)
+memory = click.option(
+    "--memory", metavar="SIZE", help="Budget, e.g. 4GiB.  [default: half of what is available]"
+)
+strategy = click.option(
+    "--strategy", default="auto", show_default=True, metavar="NAME", help="auto, keep or naive."
+)
+workers = click.option(
+    "--workers", type=int, metavar="N", help="Threads at the most.  [default: by cores]"
+)
+order = click.option(
+    "--order", type=ORDER, help="Order of elements in the target's blocks.  [default: as source]"
+)
+as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+quiet = click.option("--quiet", is_flag=True, help="Print errors only.")
+debug = click.option(
+    "--debug",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_note_debug,
+    help="Show tracebacks.",
+)
+
+
+def stack(*decorators: Decorator) -> Decorator:
+    """Apply options so that help shows them in this order."""
+
+    def decorate(command: Command) -> Command:
+        for decorator in reversed(decorators):
+            command = decorator(command)
+        return command
+
+    return decorate
+
+
+source = stack(
+    click.option("--source-shape", metavar="N,N,...", help="Shape of a raw source."),
+    click.option("--source-dtype", metavar="TYPE", help="Type of its elements, e.g. float32."),
+    click.option("--source-chunks", metavar="C,C,...", help="Its blocks, if not one file."),
+    click.option("--source-order", type=ORDER, help="Order of elements in its blocks."),
+)
+
+running = stack(
+    memory,
+    strategy,
+    workers,
+    click.option("--format", "format_", metavar="F", help="Format of the target: npy or raw."),
+    order,
+    click.option("--dry-run", is_flag=True, help="Show the plan; touch nothing."),
+    click.option("--overwrite", is_flag=True, help="Replace a target that exists."),
+    click.option("--verify", is_flag=True, help="Read the target back and compare it."),
+    click.option("--check", is_flag=True, help="Look at every block's header beforehand."),
+    source,
+    as_json,
+    quiet,
+    debug,
+)
+
+
+def open_source(path: str, given: dict[str, Any]) -> str | BlockArray:
+    """Open a source with what the user says about it; without that, a path is enough."""
+    names = ("shape", "dtype", "chunks", "order")
+    said = {name: given.get(f"source_{name}") for name in names}
+    if not any(said.values()):
+        return path
+    from dask_io import api  # noqa: PLC0415  # only when it is used
+
+    if said["shape"]:
+        said["shape"] = parse_shape(said["shape"], "--source-shape")
+    if said["chunks"]:
+        said["chunks"] = parse_chunks(said["chunks"])
+    if said["dtype"]:
+        said["dtype"] = parse_dtype(said["dtype"], "--source-dtype")
+    return api.open(path, **said)
+
+
+def parse_chunks(text: str) -> Chunks:
+    """Read chunks as users write them."""
+    from dask_io.geometry import chunks  # noqa: PLC0415  # only when it is used
+
+    return chunks.parse_chunks(text)
+
+
+def parse_shape(text: str, option: str) -> tuple[int, ...]:
+    """Read lengths with commas between them."""
+    from dask_io.errors import UsageError  # noqa: PLC0415  # only when it is used
+
+    try:
+        shape = tuple(int(part) for part in text.strip(" ,()").split(","))
+    except ValueError:
+        shape = (-1,)
+    if min(shape) < 0:
+        message = f"{option} {text!r} is not a shape; write it as 3500,3500,3500"
+        raise UsageError(message)
+    return shape
+
+
+def parse_dtype(text: str, option: str) -> str:
+    """Check that a type of elements is one."""
+    import numpy as np  # noqa: PLC0415  # only when it is used
+
+    from dask_io.errors import UsageError  # noqa: PLC0415  # only when it is used
+    from dask_io.stores.dtypes import check_dtype  # noqa: PLC0415  # only when it is used
+
+    try:
+        problem = check_dtype(np.dtype(text))
+    except (TypeError, ValueError, SyntaxError):
+        problem = "nothing known"
+    if problem:
+        message = f"{option} {text!r} means {problem}; write it as float32, uint8 or <i2"
+        raise UsageError(message)
+    return text

@@ -1,0 +1,108 @@
+"""Threads that carry out tasks: writes before reads, because writes free memory."""
+
+from __future__ import annotations
+
+from collections import deque
+from threading import Condition, Thread
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import TracebackType
+    from typing import Self
+
+    Task = Callable[[memoryview], None]
+
+
+class Crew:
+    """A fixed number of threads, each with a staging buffer of its own.
+
+    The first error stops everyone; it is raised where the crew is waited for. Tasks are
+    functions of the thread's staging buffer.
+    """
+
+    def __init__(self, stagings: list[memoryview], on_stop: Callable[[], None]) -> None:
+        self._on_stop = on_stop
+        self._urgent: deque[Task] = deque()
+        self._ordinary: deque[Task] = deque()
+        self._most_waiting = 2 * len(stagings)
+        self._busy = 0
+        self._stopped = False
+        self._error: BaseException | None = None
+        self._changed = Condition()
+        self._threads = [Thread(target=self._work, args=(staging,)) for staging in stagings]
+
+    def __enter__(self) -> Self:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stop()
+        for thread in self._threads:
+            thread.join()
+
+    def add(self, task: Task) -> None:
+        """Queue a task, in order; waits while enough of them wait already."""
+        with self._changed:
+            while len(self._ordinary) >= self._most_waiting and not self._stopped:
+                self._wait()
+            self._ordinary.append(task)
+            self._changed.notify_all()
+        self.raise_error()
+
+    def add_urgent(self, task: Task) -> None:
+        """Queue a task before all ordinary ones; never waits."""
+        with self._changed:
+            self._urgent.append(task)
+            self._changed.notify_all()
+
+    def finish(self) -> None:
+        """Wait until every task is done."""
+        with self._changed:
+            while (self._urgent or self._ordinary or self._busy) and not self._stopped:
+                self._wait()
+        self.raise_error()
+
+    def raise_error(self) -> None:
+        """Raise what went wrong, if anything did."""
+        if self._error is not None:
+            raise self._error
+
+    def _wait(self) -> None:
+        # Waking up now and then lets the interpreter deliver signals.
+        self._changed.wait(timeout=0.5)
+
+    def _stop(self, error: BaseException | None = None) -> None:
+        with self._changed:
+            self._stopped = True
+            self._error = self._error or error
+            self._changed.notify_all()
+        self._on_stop()
+
+    def _next(self) -> Task | None:
+        with self._changed:
+            while not (self._urgent or self._ordinary or self._stopped):
+                self._changed.wait()
+            if self._stopped:
+                return None
+            self._busy += 1
+            task = (self._urgent or self._ordinary).popleft()
+            self._changed.notify_all()
+            return task
+
+    def _work(self, staging: memoryview) -> None:
+        while (task := self._next()) is not None:
+            try:
+                task(staging)
+            except BaseException as error:  # noqa: BLE001  # raised again where the crew is waited for
+                self._stop(error)
+            finally:
+                with self._changed:
+                    self._busy -= 1
+                    self._changed.notify_all()

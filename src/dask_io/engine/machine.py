@@ -1,0 +1,89 @@
+"""What the machine has, and what the process really uses of it."""
+
+from __future__ import annotations
+
+import os
+import resource
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+_GROUPS = Path("/sys/fs/cgroup")
+
+
+class ResidentMeter:
+    """How far the process's resident memory grows, at the most, from now on."""
+
+    def __init__(self) -> None:
+        with suppress(OSError):
+            # Linux: forget the highest value so far.
+            Path("/proc/self/clear_refs").write_text("5")
+        self._before = _status("VmRSS") or _highest()
+
+    def growth(self) -> int:
+        """Return the largest growth since the meter was made."""
+        return max(0, (_status("VmHWM") or _highest()) - self._before)
+
+
+def _status(field: str) -> int | None:
+    return _field(Path("/proc/self/status"), field)
+
+
+def _field(path: Path, name: str) -> int | None:
+    """Return a field in kB of one of the kernel's tables, in bytes."""
+    with suppress(OSError):
+        for line in path.read_text().splitlines():
+            if line.startswith(f"{name}:"):
+                return int(line.split()[1]) * 1024
+    return None
+
+
+def _highest() -> int:
+    usage = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return usage if sys.platform == "darwin" else usage * 1024
+
+
+def available_memory() -> int:
+    """Return the bytes this process can still use, within the limits of its control groups."""
+    physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    free = _field(Path("/proc/meminfo"), "MemAvailable") or physical
+    return max(0, min([free, *map(_free_in_group, _memory_groups())], default=free))
+
+
+def _memory_groups() -> list[Path]:
+    """Return the folders of the control groups that hold this process, innermost first."""
+    with suppress(OSError):
+        for line in Path("/proc/self/cgroup").read_text().splitlines():
+            _, controllers, inside = line.split(":", 2)
+            if controllers in {"", "memory"}:
+                root = _GROUPS / controllers
+                folder = root / inside.lstrip("/")
+                groups = [folder, *folder.parents]
+                found = [group for group in groups if group.is_relative_to(root)]
+                if any((group / name).exists() for group in found for name in _LIMITS):
+                    return found
+    return []
+
+
+# Version 2 of control groups, then version 1: the limit, what is used, what of it is only cached.
+_LIMITS = {
+    "memory.max": ("memory.current", "inactive_file"),
+    "memory.limit_in_bytes": ("memory.usage_in_bytes", "total_inactive_file"),
+}
+
+
+def _free_in_group(group: Path) -> int:
+    for limit, (usage, cached) in _LIMITS.items():
+        with suppress(OSError, ValueError):
+            used = int((group / usage).read_text())
+            rows = (line.split() for line in (group / "memory.stat").read_text().splitlines())
+            idle = next((int(value) for name, value in rows if name == cached), 0)
+            return int((group / limit).read_text()) - used + idle
+    return sys.maxsize
+
+
+def usable_cores() -> int:
+    """Return the number of processor cores that this process may run on."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

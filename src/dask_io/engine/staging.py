@@ -1,0 +1,34 @@
+"""How much staging the engine asks for, and how its threads share what a plan grants."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dask_io.planning import Staging
+from dask_io.stores.files import ALIGNMENT
+
+if TYPE_CHECKING:
+    from dask_io.planning import Problem
+
+# Large enough that a call's cost does not count, small enough to stay in a processor's cache.
+_SLAB = 2 * 2**20
+_SMALLEST_SLAB = 16 * 2**10
+
+
+def staging_for(itemsize: int, block_bytes: int, workers: int) -> Staging:
+    """Ask for one slab a thread, and for room to write blocks behind while reading goes on."""
+    smallest = max(_SMALLEST_SLAB, itemsize + 2 * ALIGNMENT)
+    largest = max(_SLAB, smallest)
+    return Staging(smallest, workers * (largest + 2 * block_bytes))
+
+
+def share_staging(staging_bytes: int, problem: Problem, workers: int) -> tuple[int, int]:
+    """Return how many threads can work, and how many bytes of staging each of them has."""
+    smallest = max(_SMALLEST_SLAB, problem.itemsize + 2 * ALIGNMENT)
+    n_workers = max(1, min(workers, staging_bytes // smallest))
+    return n_workers, max(smallest, min(max(_SLAB, smallest), staging_bytes // n_workers))
+
+
+def comparison_slab(memory: int, itemsize: int, workers: int) -> int:
+    """Return the bytes each thread reads at once of the array that another is compared with."""
+    return max(_SMALLEST_SLAB, itemsize + 2 * ALIGNMENT, min(_SLAB, memory // (4 * workers)))

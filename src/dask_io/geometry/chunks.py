@@ -1,0 +1,215 @@
+"""Chunks as users write them: how an array is to be cut."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from math import prod
+from operator import index as as_int
+from typing import SupportsIndex, TypeAlias, TypeGuard
+
+from dask_io.errors import UsageError
+from dask_io.geometry.axis import Axis
+from dask_io.geometry.grid import Grid
+
+MOST_AXES = 64
+AUTO_BYTES = 64 * 2**20
+
+AxisChunks: TypeAlias = int | str | Sequence[int] | None
+"""Along one axis: a length, -1 (all of it), "auto", all lengths, or None for the source's."""
+Chunks: TypeAlias = AxisChunks | Sequence[AxisChunks] | Mapping[int, AxisChunks]
+"""For all axes: one of the above for every axis, or a sequence or a mapping of them by axis."""
+
+
+def normalize_chunks(
+    chunks: Chunks, shape: Sequence[int], itemsize: int, *, like: Grid | None = None
+) -> Grid:
+    """Cut a shape as asked.
+
+    Parameters
+    ----------
+    chunks
+        As in Dask: a length for all axes, a sequence with an entry per axis, or a mapping from
+        axis to entry. An entry is a length, -1 (the whole axis), ``"auto"`` (near-cubic blocks
+        of about 64 MiB), all lengths along the axis, or None.
+    shape
+        What is cut.
+    itemsize
+        Bytes per element, for ``"auto"``.
+    like
+        How axes are cut that `chunks` leaves open; whole if not given.
+
+    Raises
+    ------
+    UsageError
+        If the shape cannot be cut that way.
+
+    Examples
+    --------
+    >>> str(normalize_chunks((4, -1, (3, 2)), (10, 7, 5), itemsize=8))
+    '4 x 7 x 3'
+    >>> str(normalize_chunks({1: 2}, (10, 7), itemsize=8, like=Grid.regular((10, 7), (5, 7))))
+    '5 x 2'
+    >>> str(normalize_chunks("auto", (1000, 1000, 1000), itemsize=8))
+    '200 x 200 x 200'
+    """
+    shape = tuple(shape)
+    if not 1 <= len(shape) <= MOST_AXES:
+        raise UsageError(f"the array has {len(shape)} axes; 1 to {MOST_AXES} are supported")
+    entries = _per_axis(chunks, shape)
+    axes = [_cut(entry, axis, shape[axis], like) for axis, entry in enumerate(entries)]
+    fixed = [axis for axis in axes if axis is not None]
+    largest = max(1, AUTO_BYTES // max(1, itemsize * prod(axis.longest or 1 for axis in fixed)))
+    open_lengths = [n for n, axis in zip(shape, axes, strict=True) if axis is None]
+    sides = iter(_near_cube(open_lengths, largest))
+    return Grid(
+        tuple(
+            Axis.regular(n, next(sides)) if axis is None else axis
+            for n, axis in zip(shape, axes, strict=True)
+        )
+    )
+
+
+def _per_axis(chunks: Chunks, shape: tuple[int, ...]) -> list[object]:
+    """Spread what the user wrote over the axes."""
+    if isinstance(chunks, Mapping):
+        entries: list[object] = [None] * len(shape)
+        for axis, entry in chunks.items():
+            if not _is_int(axis) or not -len(shape) <= axis < len(shape):
+                raise UsageError(f"chunks name axis {axis}, but the array has {len(shape)} axes")
+            entries[axis] = entry
+        return entries
+    if isinstance(chunks, str) or chunks is None or not isinstance(chunks, Iterable):
+        return [chunks] * len(shape)
+    entries = list(chunks)
+    if len(shape) == 1 and len(entries) > 1 and all(map(_is_int, entries)):
+        return [entries]
+    if len(entries) != len(shape):
+        raise UsageError(
+            f"chunks are given for {len(entries)} axes, but the array has {len(shape)}: "
+            f"its shape is {_join(shape)}"
+        )
+    return entries
+
+
+def _cut(entry: object, number: int, length: int, like: Grid | None) -> Axis | None:
+    """Cut one axis; None leaves it to "auto"."""
+    if entry is None:
+        return like.axes[number] if like else Axis.regular(length, max(1, length))
+    if isinstance(entry, str):
+        if entry == "auto":
+            return None
+    elif _is_int(entry):
+        size = as_int(entry)
+        if size == -1:
+            return Axis.regular(length, max(1, length))
+        if size > 0:
+            return Axis.regular(length, size)
+        raise UsageError(f"chunks along axis {number} are {size}; give a length above 0, or -1")
+    elif isinstance(entry, Iterable):
+        return _cut_by_lengths(list(entry), number, length)
+    raise UsageError(
+        f"chunks along axis {number} are {entry!r}; give a length, -1, 'auto' or all lengths"
+    )
+
+
+def _cut_by_lengths(lengths: list[object], number: int, length: int) -> Axis:
+    sizes = [as_int(size) for size in lengths if _is_int(size)]
+    if len(sizes) < len(lengths):
+        raise UsageError(f"chunks along axis {number} are not all lengths: {_join(lengths)}")
+    if length == 0 and not any(sizes):
+        return Axis(())
+    if min(sizes, default=0) < 1:
+        raise UsageError(f"chunks along axis {number} are not all above 0: {_join(lengths)}")
+    if sum(sizes) != length:
+        raise UsageError(
+            f"chunks along axis {number} add up to {sum(sizes)}, but the axis has length {length}"
+        )
+    return Axis.of(sizes)
+
+
+def _is_int(value: object) -> TypeGuard[SupportsIndex]:
+    return isinstance(value, SupportsIndex) and not isinstance(value, bool)
+
+
+def _join(values: Sequence[object]) -> str:
+    shown = [str(value) for value in values[:8]]
+    return ",".join(shown + ["..."] * (len(values) > len(shown)))
+
+
+def _near_cube(lengths: Sequence[int], largest: int) -> list[int]:
+    """Return the sides of a box of at most `largest` elements that cuts `lengths` evenly."""
+    sides = [1] * len(lengths)
+    by_length = sorted(range(len(lengths)), key=lambda axis: lengths[axis])
+    for n_left, axis in zip(range(len(lengths), 0, -1), by_length, strict=True):
+        side = max(1, min(lengths[axis], _root(largest, n_left)))
+        n_blocks = -(-lengths[axis] // side)
+        sides[axis] = max(1, -(-lengths[axis] // max(1, n_blocks)))
+        largest = max(1, largest // sides[axis])
+    return sides
+
+
+def _root(value: int, degree: int) -> int:
+    """Return the largest integer whose power does not exceed a value."""
+    root: int = round(value ** (1 / degree))
+    return root if root**degree <= value else root - 1
+
+
+def parse_chunks(text: str) -> Chunks:
+    """Read chunks from the command line.
+
+    Raises
+    ------
+    UsageError
+        If the text is not in the notation.
+
+    Examples
+    --------
+    >>> parse_chunks("500,500,-1"), parse_chunks("auto"), parse_chunks("-1")
+    ((500, 500, -1), 'auto', -1)
+    >>> parse_chunks("(3,4,3),5"), parse_chunks("0=24,2=(3,4)")
+    (((3, 4, 3), 5), {0: 24, 2: (3, 4)})
+    """
+    entries = _split(text)
+    if any("=" in entry for entry in entries):
+        pairs = [entry.partition("=") for entry in entries]
+        axes = [_parse_int(axis, text) for axis, _, _ in pairs]
+        if len(set(axes)) < len(axes):
+            raise UsageError(f"chunks {text!r} name an axis twice")
+        return {
+            axis: _parse_entry(entry, text) for axis, (_, _, entry) in zip(axes, pairs, strict=True)
+        }
+    parsed = tuple(_parse_entry(entry, text) for entry in entries)
+    return parsed[0] if len(parsed) == 1 and not isinstance(parsed[0], tuple) else parsed
+
+
+def _split(text: str) -> list[str]:
+    """Cut at the commas outside brackets."""
+    entries, depth = [""], 0
+    for sign in text:
+        depth += (sign in "([") - (sign in ")]")
+        if sign == "," and depth == 0:
+            entries.append("")
+        else:
+            entries[-1] += sign
+    if len(entries) > 1 and not entries[-1].strip():
+        entries.pop()
+    return [entry.strip() for entry in entries]
+
+
+def _parse_entry(entry: str, text: str) -> int | str | tuple[int, ...]:
+    entry = entry.strip()
+    if entry == "auto":
+        return entry
+    if entry[:1] + entry[-1:] in {"()", "[]"}:
+        return tuple(_parse_int(part, text) for part in _split(entry[1:-1]))
+    return _parse_int(entry, text)
+
+
+def _parse_int(entry: str, text: str) -> int:
+    try:
+        return int(entry)
+    except ValueError:
+        raise UsageError(
+            f"chunks {text!r} cannot be read; write them as 500,500,500 or -1 or auto or "
+            "(3,4,3),5 or 0=24,2=-1"
+        ) from None

@@ -1,0 +1,74 @@
+"""A plan as text for people."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dask_io.planning.cost import naive_seeks
+from dask_io.units import format_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dask_io.planning.plan import Plan, ReadRun
+    from dask_io.planning.problem import Side
+
+# Runs of read cells shown for one axis.
+_SHOWN = 4
+
+
+def describe_plan(plan: Plan) -> str:
+    """Say in some ten lines what a plan does and what it costs.
+
+    Examples
+    --------
+    >>> from dask_io.planning import Problem, plan_naive
+    >>> print(plan_naive(Problem.regular((10, 6), (4, 3), (5, 6), dtype="int16", budget=1000)))
+    naive plan, axes swept 0, 1 (outermost first), held in blocks
+      array     10 x 6 of int16, 120 B
+      source    raw, 6 blocks of 4 x 3, C order
+      target    raw, 2 blocks of 5 x 6, C order
+      read      axis 0: 2 × 4 flush, 1 × 2 flush; axis 1: 2 × 3 flush
+      steps     6
+      seeks     6 read + 20 write = 26 (lower bound 8, naive 26)
+      openings  14
+      bytes     120 B read, 120 B written
+      memory    24 B held + 0 B staging = 24 B of 1000 B
+    """
+    problem = plan.problem
+    shape = " x ".join(map(str, problem.shape))
+    size = format_bytes(problem.n_bytes)
+    reads = "; ".join(f"axis {axis}: {_cells(runs)}" for axis, runs in enumerate(plan.reads))
+    excess = "" if plan.fits else ", which it exceeds"
+    lines = {
+        "array": f"{shape} of {problem.dtype}, {size}",
+        "source": _side(problem.source),
+        "target": _side(problem.target),
+        "read": reads,
+        "steps": f"{plan.n_steps:,}",
+        "seeks": f"{plan.seeks.read:,} read + {plan.seeks.write:,} write = {plan.seeks.total:,} "
+        f"(lower bound {problem.lower_bound:,}, naive {naive_seeks(problem):,})",
+        "openings": f"{plan.openings:,}",
+        "bytes": f"{size} read, {size} written",
+        "memory": f"{format_bytes(plan.held_bytes)} held + "
+        f"{format_bytes(plan.staging_bytes)} staging = {format_bytes(plan.peak_bytes)} of "
+        f"{format_bytes(problem.budget)}{excess}",
+    }
+    order = ", ".join(map(str, plan.order))
+    head = f"{plan.strategy} plan, axes swept {order} (outermost first), held in {plan.hold}"
+    return "\n".join([head, *(f"  {name:<9} {text}" for name, text in lines.items())])
+
+
+def _side(side: Side) -> str:
+    return f"{side.format}, {side.grid.n_blocks:,} blocks of {side.grid}, {side.layout.name} order"
+
+
+def _cells(runs: Sequence[ReadRun]) -> str:
+    shown = [f"{run.n_cells} × {run.length} {mark(run)}" for run in runs[:_SHOWN]]
+    rest = len(runs) - _SHOWN
+    return ", ".join([*shown, f"{rest} runs more"] if rest > 0 else shown) or "nothing"
+
+
+def mark(run: ReadRun) -> str:
+    """Return the word for what happens at the ends of read cells."""
+    return "keep" if run.keep else "flush"

@@ -1,0 +1,241 @@
+"""Plans to JSON and back.
+
+What DESIGN.md §4 promises, and beside it what is needed to make the same plan again. Numbers
+are exact however large; everything derived is written and ignored on the way back.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.lib.format import descr_to_dtype
+
+from dask_io.geometry import Axis, Grid, Layout, cut_axis
+from dask_io.planning.cost import naive_seeks
+from dask_io.planning.describe import describe_plan, mark
+from dask_io.planning.plan import AxisPlan, Hold, Plan, ReadRun
+from dask_io.planning.problem import Problem, Side, Staging
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["describe_plan", "plan_from_json", "plan_to_json"]
+
+# Longer lists are left out: they would say little to a reader, and much of it.
+_LONGEST_LIST = 4096
+
+
+def plan_to_json(plan: Plan) -> dict[str, Any]:
+    """Return a plan as the ``"plan"`` object of the command line; unknown is None.
+
+    Examples
+    --------
+    >>> from dask_io.planning import plan_naive
+    >>> plan = plan_naive(Problem.regular((10, 6), (4, 3), (5, 6), budget=1000))
+    >>> found = plan_to_json(plan)
+    >>> found["axes"][0], found["seeks"]["total"]
+    ({'read': [[4, 2, 'flush'], [2, 1, 'flush']], 'write': [[4, 1], [1, 1], [3, 1], [2, 1]]}, 26)
+    >>> plan_from_json(found) == plan
+    True
+    """
+    problem = plan.problem
+    return {
+        "shape": list(problem.shape),
+        "dtype": _dtype_to_json(problem.dtype),
+        "strategy": plan.strategy,
+        "order": list(plan.order),
+        "hold": str(plan.hold),
+        "source": _side_to_json(problem.source),
+        "target": _side_to_json(problem.target),
+        "axes": [_axis_to_json(axis) for axis in plan.axes],
+        "read_chunks": [axis.ends.longest for axis in plan.axes],
+        "steps": plan.n_steps,
+        "seeks": {
+            "read": plan.seeks.read,
+            "write": plan.seeks.write,
+            "total": plan.seeks.total,
+            "lower_bound": problem.lower_bound,
+            "naive": naive_seeks(problem),
+        },
+        "openings": plan.openings,
+        "bytes": {"read": problem.n_bytes, "written": problem.n_bytes, "scratch": 0},
+        "decodes": None,
+        "seconds": None,
+        "memory": {
+            "budget": problem.budget,
+            "peak": plan.peak_bytes,
+            "held": plan.held_bytes,
+            "staging": plan.staging_bytes,
+            "minimum_staging": problem.staging.minimum,
+            "preferred_staging": problem.staging.preferred,
+            "for_lower_bound": None,
+        },
+        "disk": {"peak": None},
+    }
+
+
+def _side_to_json(side: Side) -> dict[str, Any]:
+    return {
+        "format": side.format,
+        "chunks": [_chunks(axis) for axis in side.grid.axes],
+        "blocks": side.grid.n_blocks,
+        "grid": [[list(run) for run in axis.runs] for axis in side.grid.axes],
+        "layout": list(side.layout.axes),
+    }
+
+
+def _chunks(axis: Axis) -> int | list[int] | None:
+    if axis.chunk is not None:
+        return axis.chunk
+    return list(axis.lengths()) if axis.n_blocks <= _LONGEST_LIST else None
+
+
+def _axis_to_json(axis: AxisPlan) -> dict[str, Any]:
+    return {
+        "read": [[run.length, run.n_cells, mark(run)] for run in axis.reads],
+        "write": _write_runs(axis),
+    }
+
+
+def _write_runs(axis: AxisPlan) -> list[list[int]] | None:
+    try:
+        runs = cut_axis(axis.target, axis.flushes).runs
+    except OverflowError:
+        return None
+    return [list(run) for run in runs] if len(runs) <= _LONGEST_LIST else None
+
+
+def _dtype_to_json(dtype: np.dtype[Any]) -> Any:  # noqa: ANN401 - a name or nested lists
+    return _listed(dtype.descr) if dtype.names else dtype.str
+
+
+def _listed(descr: Any) -> Any:  # noqa: ANN401 - NumPy's own nested description
+    return [_listed(each) for each in descr] if isinstance(descr, (list, tuple)) else descr
+
+
+def plan_from_json(obj: object) -> Plan:
+    """Make the plan again that `plan_to_json` wrote.
+
+    Raises
+    ------
+    ValueError
+        If something is missing, of the wrong type or negative, or does not match the rest.
+    """
+    plan = _Node(obj, "plan")
+    source, target = (_side_from_json(plan[side]) for side in ("source", "target"))
+    memory = plan["memory"]
+    problem = Problem(
+        source,
+        target,
+        _dtype_from_json(plan["dtype"]),
+        memory["budget"].number(),
+        Staging(memory["minimum_staging"].number(), memory["preferred_staging"].number()),
+    )
+    shape = tuple(length.number() for length in plan["shape"].items())
+    if shape != problem.shape:
+        raise ValueError(f"plan.shape is {list(shape)}, but its grids are {list(problem.shape)}")
+    axes = plan["axes"].items()
+    if len(axes) != len(shape):
+        raise ValueError(f"plan.axes has {len(axes)} entries for {len(shape)} axes")
+    return Plan(
+        problem,
+        order=tuple(axis.number() for axis in plan["order"].items()),
+        reads=tuple(tuple(map(_read_run, axis["read"].items())) for axis in axes),
+        hold=Hold(plan["hold"].choice([str(hold) for hold in Hold])),
+        strategy=plan["strategy"].text(),
+    )
+
+
+def _side_from_json(side: _Node) -> Side:
+    grid = Grid(
+        tuple(Axis(tuple(_run(run) for run in axis.items())) for axis in side["grid"].items())
+    )
+    layout = Layout(tuple(axis.number() for axis in side["layout"].items()))
+    return Side(grid, layout, side["format"].text())
+
+
+def _run(node: _Node) -> tuple[int, int]:
+    length, count = node.items(2)
+    return length.number(1), count.number(1)
+
+
+def _read_run(node: _Node) -> ReadRun:
+    length, count, word = node.items(3)
+    return ReadRun(length.number(1), count.number(1), word.choice(["keep", "flush"]) == "keep")
+
+
+def _dtype_from_json(node: _Node) -> np.dtype[Any]:
+    try:
+        dtype: np.dtype[Any] = descr_to_dtype(_described(node.value))
+    except (TypeError, ValueError, KeyError, IndexError, SyntaxError, OverflowError) as error:
+        raise ValueError(f"{node.path} is no data type: {_shown(node.value)}") from error
+    if dtype.hasobject or not dtype.itemsize or dtype.subdtype:
+        raise ValueError(f"{node.path} is no data type of fixed size: {_shown(node.value)}")
+    return dtype
+
+
+def _described(value: object) -> Any:  # noqa: ANN401 - NumPy's own nested description
+    """Turn lists back into the tuples that NumPy expects inside a structured type."""
+    match value:
+        case str():
+            return value
+        case [[_, _, *_], *_]:
+            return [_field(*field) for field in value]
+    raise ValueError(value)
+
+
+def _field(name: object, kind: object, shape: Sequence[int] = ()) -> tuple[Any, ...]:
+    title_and_name = tuple(name) if isinstance(name, list) else name
+    described = _described(kind)
+    return (title_and_name, described, tuple(shape)) if shape else (title_and_name, described)
+
+
+class _Node:
+    """One value of the parsed JSON and the way to it, so that errors can name it."""
+
+    def __init__(self, value: object, path: str) -> None:
+        self.value, self.path = value, path
+
+    def __getitem__(self, key: str) -> _Node:
+        if not isinstance(self.value, dict):
+            raise self._wrong("an object")
+        if key not in self.value:
+            raise ValueError(f"{self.path}.{key} is missing")
+        return _Node(self.value[key], f"{self.path}.{key}")
+
+    def items(self, n_items: int | None = None) -> list[_Node]:
+        """Return the items of a list, of this many if a number is given."""
+        if not isinstance(self.value, (list, tuple)):
+            raise self._wrong("a list")
+        if n_items is not None and len(self.value) != n_items:
+            raise self._wrong(f"a list of {n_items}")
+        return [_Node(item, f"{self.path}[{at}]") for at, item in enumerate(self.value)]
+
+    def number(self, least: int = 0) -> int:
+        """Return an integer that is not below `least`."""
+        # To Python, True is a number too.
+        if not isinstance(self.value, int) or isinstance(self.value, bool) or self.value < least:
+            raise self._wrong(f"an integer of at least {least}")
+        return self.value
+
+    def text(self) -> str:
+        """Return a text."""
+        if not isinstance(self.value, str):
+            raise self._wrong("a text")
+        return self.value
+
+    def choice(self, words: Sequence[str]) -> str:
+        """Return one of the words."""
+        if self.value not in words:
+            raise self._wrong(" or ".join(words))
+        return str(self.value)
+
+    def _wrong(self, expected: str) -> ValueError:
+        return ValueError(f"{self.path} should be {expected}, found {_shown(self.value)}")
+
+
+def _shown(value: object) -> str:
+    """Return a value as one short line."""
+    text, longest = repr(value), 60
+    return text if len(text) <= longest else f"{text[:longest]}..."

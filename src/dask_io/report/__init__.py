@@ -1,0 +1,1 @@
+"""A plan or a run as text, JSON or a picture."""

@@ -1,0 +1,121 @@
+"""A run, a store and a comparison as values that go to JSON; keys are only ever added."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+from dask_io.planning.serial import plan_to_json
+from dask_io.stores.dtypes import dtype_to_json
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from dask_io.engine.run import RunResult
+    from dask_io.engine.verify import Verification
+    from dask_io.geometry import Axis, Grid
+    from dask_io.planning import Plan
+    from dask_io.report.explain import Alternative
+
+
+class Described(Protocol):
+    """What a store says about itself, as `dask_io.info` returns it."""
+
+    @property
+    def place(self) -> str:
+        """Where it is."""
+
+    @property
+    def format(self) -> str:
+        """Format of its blocks."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Length along each axis."""
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of the elements."""
+
+    @property
+    def grid(self) -> Grid:
+        """The blocks."""
+
+    @property
+    def order(self) -> str:
+        """How elements lie in each block."""
+
+    @property
+    def n_bytes(self) -> int:
+        """Bytes of the array."""
+
+    @property
+    def n_bytes_on_disk(self) -> int:
+        """Bytes of its files."""
+
+
+def run_to_json(plan: Plan, result: RunResult) -> dict[str, Any]:
+    """Return a plan and what came of it."""
+    return {
+        "plan": plan_to_json(plan),
+        "result": {
+            "seconds": result.seconds,
+            "seeks": {"read": result.seeks.read, "write": result.seeks.write},
+            "bytes": {"read": result.n_bytes_read, "written": result.n_bytes_written},
+            "peak_memory": result.peak_memory,
+            "held": result.held,
+            "blocks_written": result.blocks_written,
+            "blocks_skipped": 0,
+            "verified": result.verified,
+        },
+    }
+
+
+def info_to_json(info: Described) -> dict[str, Any]:
+    """Return what a store says about itself."""
+    return {
+        "place": info.place,
+        "format": info.format,
+        "shape": list(info.shape),
+        "dtype": dtype_to_json(info.dtype),
+        "chunks": [_chunks(axis) for axis in info.grid.axes],
+        "blocks": info.grid.n_blocks,
+        "order": info.order,
+        "n_bytes": info.n_bytes,
+        "n_bytes_on_disk": info.n_bytes_on_disk,
+    }
+
+
+def verification_to_json(found: Verification) -> dict[str, Any]:
+    """Return whether two arrays agree, and where they first differ."""
+    region = found.first_difference
+    return {
+        "equal": found.equal,
+        "n_elements": found.n_elements,
+        "n_differing": found.n_differing,
+        "first_difference": region
+        and [list(bounds) for bounds in zip(region.start, region.stop, strict=True)],
+    }
+
+
+def explained_to_json(plan: Plan, alternatives: list[Alternative]) -> dict[str, Any]:
+    """Return a plan and, beside it, what every strategy would have cost."""
+    return {
+        **plan_to_json(plan),
+        "alternatives": [
+            {
+                "strategy": one.strategy,
+                "chosen": one.strategy == plan.strategy,
+                "seeks": one.plan and one.plan.seeks.total,
+                "openings": one.plan and one.plan.openings,
+                "memory": one.plan and one.plan.peak_bytes,
+                "steps": one.plan and one.plan.n_steps,
+                "why_not": one.why_not or None,
+            }
+            for one in alternatives
+        ],
+    }
+
+
+def _chunks(axis: Axis) -> int | list[int]:
+    """Return the one block length of a regular axis, or all of them."""
+    return axis.chunk or list(axis.lengths())

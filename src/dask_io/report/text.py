@@ -1,0 +1,144 @@
+"""Plans, runs, stores and comparisons as text for people."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dask_io.planning.serial import describe_plan
+from dask_io.stores.naming import printable
+from dask_io.units import format_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from dask_io.engine.run import RunResult
+    from dask_io.engine.verify import Verification
+    from dask_io.planning import Plan
+    from dask_io.report.explain import Alternative
+    from dask_io.report.jsonable import Described
+
+_MINUTE, _HOUR, _DAY = 60, 3600, 86400
+
+
+def plan_text(plan: Plan) -> str:
+    """Write what a plan does and costs."""
+    return describe_plan(plan).rstrip()
+
+
+def explained_text(plan: Plan, alternatives: Iterable[Alternative]) -> str:
+    """Write what every strategy would cost, and which one was chosen."""
+    rows = [("strategy", "seeks", "openings", "memory", "steps", "")]
+    for one in alternatives:
+        chosen = "chosen" if one.strategy == plan.strategy else ""
+        if one.plan is None:
+            rows.append((one.strategy, "-", "-", "-", "-", f"does not fit: {one.why_not}"))
+        else:
+            costs = (one.plan.seeks.total, one.plan.openings)
+            memory = format_bytes(one.plan.peak_bytes)
+            counts = [f"{count:,}" for count in (*costs, one.plan.n_steps)]
+            rows.append((one.strategy, counts[0], counts[1], memory, counts[2], chosen))
+    bound = f"{plan.problem.lower_bound:,} seeks are the fewest possible: every block touched once"
+    return f"{table(rows)}\n{bound}"
+
+
+def run_text(plan: Plan, result: RunResult) -> str:
+    """Write what a run did, as predicted and as counted."""
+    rows = [
+        ("", "predicted", "measured"),
+        ("seeks, read", f"{plan.seeks.read:,}", f"{result.seeks.read:,}"),
+        ("seeks, write", f"{plan.seeks.write:,}", f"{result.seeks.write:,}"),
+        ("data held", format_bytes(plan.held_bytes), format_bytes(result.held)),
+        ("memory", format_bytes(plan.peak_bytes), format_bytes(result.peak_memory)),
+    ]
+    blocks = f"{result.blocks_written:,} block{'s' * (result.blocks_written != 1)}"
+    done = (
+        f"wrote {blocks}, {format_bytes(result.n_bytes_written)}, in "
+        f"{format_seconds(result.seconds)} ({format_speed(plan.problem.n_bytes, result.seconds)})"
+    )
+    verified = {None: "", True: "; verified: equal to the source", False: "; not equal"}
+    return f"{done}{verified[result.verified]}\n{table(rows)}"
+
+
+def info_text(info: Described) -> str:
+    """Write what a store says about itself."""
+    axes = info.grid.axes
+    uneven = ["" if axis.chunk else f", uneven along axis {i}" for i, axis in enumerate(axes)]
+    orders = {"C": "C (last axis fastest)", "F": "F (first axis fastest)"}
+    size, on_disk = format_bytes(info.n_bytes), format_bytes(info.n_bytes_on_disk)
+    rows = [
+        ("place", printable(info.place)),
+        ("format", info.format),
+        ("shape", _by(info.shape)),
+        ("dtype", printable(str(info.dtype))),
+        ("blocks", f"{info.grid.n_blocks:,} of {_by(info.grid.longest)}{''.join(uneven)}"),
+        ("order", orders.get(info.order, f"axes {info.order}, slowest first")),
+        ("size", f"{size} ({info.n_bytes:,} bytes)"),
+        ("on disk", f"{on_disk} ({info.n_bytes_on_disk:,} bytes)"),
+    ]
+    return "\n".join(f"{name:<8}  {value}" for name, value in rows)
+
+
+def verification_text(found: Verification) -> str:
+    """Write whether two arrays agree."""
+    elements = f"{found.n_elements:,} element{'s' * (found.n_elements != 1)}"
+    if found.equal:
+        return f"equal: {elements} compared"
+    return (
+        f"{found.n_differing:,} of {elements} differ, first in region {found.first_difference}"
+    )
+
+
+def table(rows: Sequence[tuple[str, ...]]) -> str:
+    """Align columns, the first to the left, the others to the right but for a last long one.
+
+    Examples
+    --------
+    >>> print(table([("", "seeks"), ("keep", "12"), ("naive", "3,456")]))
+           seeks
+    keep      12
+    naive  3,456
+    """
+    n_columns = len(rows[0])
+    is_note = [i > 0 and not rows[0][i] for i in range(n_columns)]
+    widths = [max(len(row[i]) for row in rows) for i in range(n_columns)]
+    lines = (
+        "  ".join(
+            cell.ljust(width) if i == 0 or note else cell.rjust(width)
+            for i, (cell, width, note) in enumerate(zip(row, widths, is_note, strict=True))
+        )
+        for row in rows
+    )
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def format_seconds(seconds: float) -> str:
+    """Write a duration with as much detail as it deserves.
+
+    Examples
+    --------
+    >>> [format_seconds(s) for s in (0.1234, 12.34, 75, 7260, 200_000)]
+    ['0.12 s', '12.3 s', '1 min 15 s', '2 h 1 min', '2 d 7 h']
+    """
+    if seconds < _MINUTE:
+        return f"{seconds:.2f} s" if seconds < _MINUTE / 6 else f"{seconds:.1f} s"
+    whole = round(seconds)
+    if whole < _HOUR:
+        return f"{whole // _MINUTE} min {whole % _MINUTE} s"
+    if whole < _DAY:
+        return f"{whole // _HOUR} h {whole % _HOUR // _MINUTE} min"
+    return f"{whole // _DAY} d {whole % _DAY // _HOUR} h"
+
+
+def format_speed(n_bytes: int, seconds: float) -> str:
+    """Write bytes per second.
+
+    Examples
+    --------
+    >>> format_speed(123_000_000, 2)
+    '61.5 MB/s'
+    """
+    return f"{n_bytes / max(seconds, 1e-6) / 1e6:,.1f} MB/s"
+
+
+def _by(lengths: Iterable[int]) -> str:
+    return " x ".join(map(str, lengths))

@@ -1,0 +1,263 @@
+"""Arrays whose blocks are files of one directory, or one file: reading them."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass
+from math import prod
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from dask_io.errors import DataError
+from dask_io.stores import manifest
+from dask_io.stores.addressable import AddressableReader
+from dask_io.stores.files import FileReader, Tally, peeking, storage_errors
+from dask_io.stores.listing import Checked, Expected, Problems, check_blocks, match_names
+from dask_io.stores.naming import OneName, printable
+from dask_io.stores.store import Access, Extent
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from pathlib import Path
+
+    import numpy as np
+
+    from dask_io.geometry import Grid, Layout, Region
+    from dask_io.stores.format import Format, Header
+    from dask_io.stores.naming import BlockNames
+
+
+@dataclass(frozen=True, slots=True)
+class Blocks:
+    """Which files hold which blocks of an array, and how."""
+
+    folder: Path
+    names: BlockNames | OneName
+    format: Format
+    grid: Grid
+    dtype: np.dtype[Any]
+    layout: Layout
+
+    @property
+    def path(self) -> Path:
+        """The directory, or the file if there is only one."""
+        return self.folder / self.names.pattern if self.is_one_file else self.folder
+
+    @property
+    def is_one_file(self) -> bool:
+        """Whether the array is a file and not a directory."""
+        return isinstance(self.names, OneName)
+
+    def problem_with(self, header: Header | None, shape: tuple[int, ...], size: int) -> str:
+        """Say what is wrong with a block's header and size; empty if nothing is."""
+        problem = self._mismatch(header, shape) if header else ""
+        right = (header.offset if header else 0) + prod(shape) * self.dtype.itemsize
+        if problem or size == right:
+            return problem
+        word = "truncated" if size < right else "too long"
+        return f"is {word}: it has {size} bytes, expected {right}"
+
+    def _mismatch(self, header: Header, shape: tuple[int, ...]) -> str:
+        if header.shape != shape:
+            return f"has shape {_times(header.shape)}, expected {_times(shape)}"
+        if header.dtype != self.dtype:
+            return f"has dtype {header.dtype}, expected {self.dtype}"
+        if order_of(header.layout, shape) != order_of(self.layout, shape):
+            return f"has order {header.layout.name}, expected {self.layout.name}"
+        return ""
+
+
+def order_of(layout: Layout, shape: tuple[int, ...]) -> list[int]:
+    """Return the storage order of the axes along which a block extends.
+
+    NumPy calls a block C order whenever it is both, so orders are compared by this.
+    """
+    return [axis for axis in layout.axes if shape[axis] > 1]
+
+
+def _times(shape: tuple[int, ...]) -> str:
+    return " x ".join(map(str, shape))
+
+
+class BlockStore:
+    """What sources and targets of block files have in common: their description."""
+
+    def __init__(self, blocks: Blocks) -> None:
+        self._blocks = blocks
+        self.tally = Tally()
+
+    @property
+    def path(self) -> Path:
+        """The directory, or the file if there is only one."""
+        return self._blocks.path
+
+    @property
+    def place(self) -> str:
+        """The path."""
+        return str(self._blocks.path)
+
+    @property
+    def format(self) -> str:
+        """Name of the format."""
+        return self._blocks.format.name
+
+    @property
+    def grid(self) -> Grid:
+        """How the array is cut."""
+        return self._blocks.grid
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of the elements."""
+        return self._blocks.dtype
+
+    @property
+    def layout(self) -> Layout:
+        """How elements lie in each block."""
+        return self._blocks.layout
+
+    @property
+    def access(self) -> Access:
+        """A part of a block costs its runs."""
+        return Access.ADDRESSABLE
+
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        """Block files say nothing else."""
+        return MappingProxyType({})
+
+    def _name_of(self, index: tuple[int, ...], region: Region) -> str:
+        return self._blocks.names.name_of(index, region.start)
+
+
+class BlockFiles(BlockStore):
+    """A source whose blocks are files; any number may be read at once.
+
+    Parameters
+    ----------
+    blocks
+        What the files hold.
+    files
+        Size by name of all files in the directory, from one listing.
+    offsets
+        Where data begins in blocks whose headers have been read already.
+    only_blocks
+        Whether files that are no blocks are out of place.
+    problems
+        What was found to be wrong so far.
+
+    Raises
+    ------
+    DataError
+        If blocks are missing, extra or of the wrong size; it names them all.
+    """
+
+    def __init__(
+        self,
+        blocks: Blocks,
+        files: Mapping[str, int],
+        *,
+        offsets: Mapping[tuple[int, ...], int] | None = None,
+        only_blocks: bool = False,
+        problems: Problems | None = None,
+    ) -> None:
+        super().__init__(blocks)
+        problems = problems or Problems(self.place)
+        expected = Expected(
+            blocks.grid, blocks.names, blocks.dtype.itemsize, blocks.format.longest_header
+        )
+        matches = match_names(files, blocks.names)
+        # An array without elements has no blocks, but it may have a file that says so.
+        empty = blocks.grid.n_blocks == 0 and not only_blocks
+        checked = Checked() if empty else check_blocks(files, matches, expected, problems)
+        self._odd_names = checked.odd_names
+        if only_blocks:
+            for name in matches.others:
+                if not name.startswith(".") and name != manifest.NAME:
+                    problems.add(name, "is extra: it is no block")
+        self.n_bytes_on_disk = sum(files[name] for name in matches.by_numbers.values())
+        # Most headers are as long as the first: one byte per block remembers those.
+        self._known = bytearray(0 if problems.n_found else blocks.grid.n_blocks)
+        self._usual_offset = -1
+        self._other_offsets: dict[int, int] = {}
+        for index, offset in (offsets or {}).items():
+            self._remember(self._flat(index), offset)
+        # A file that lost fewer bytes than its header has still room for its data.
+        self._check_headers(checked.unusual, problems)
+        problems.raise_if_any()
+
+    @contextmanager
+    def reader(self, index: tuple[int, ...]) -> Iterator[AddressableReader]:
+        """Visit a block; its header is checked at the first visit.
+
+        Raises
+        ------
+        DataError
+            If the block is not what the grid says.
+        """
+        blocks, region = self._blocks, self.grid.block(index)
+        path = self._path_of(index, region)
+        with FileReader(path, self.tally) as file:
+            flat = self._flat(index)
+            if not self._known[flat]:
+                problem, offset = self._look(region.shape, file.peek, file.size)
+                if problem:
+                    raise DataError(printable(str(path)), [problem])
+                self._remember(flat, offset)
+            offset = self._other_offsets.get(flat, self._usual_offset)
+            extent = Extent(path.name, offset, region.shape)
+            yield AddressableReader(file, extent, blocks.dtype, blocks.layout)
+
+    def check(self) -> None:
+        """Look at the header of every block.
+
+        Raises
+        ------
+        DataError
+            If some do not match; it names them all.
+        """
+        problems = Problems(self.place)
+        self._check_headers(self.grid.indices(), problems)
+        problems.raise_if_any()
+
+    def _check_headers(self, indices: Iterable[tuple[int, ...]], problems: Problems) -> None:
+        for index in indices:
+            region, flat = self.grid.block(index), self._flat(index)
+            if any(self._known[flat : flat + 1]):
+                continue
+            path = self._path_of(index, region)
+            with storage_errors(path), peeking(path) as peek:
+                problem, offset = self._look(region.shape, peek, path.stat().st_size)
+            if problem:
+                problems.add(path.name, problem)
+            else:
+                self._remember(flat, offset)
+
+    def _look(
+        self, shape: tuple[int, ...], peek: Callable[[int], bytes], size: int
+    ) -> tuple[str, int]:
+        """Return what is wrong with a block's header and size, and where its data begins."""
+        header = None
+        if self._blocks.format.longest_header:
+            try:
+                header = self._blocks.format.parse_header(peek)
+            except ValueError as error:
+                return str(error), 0
+        return self._blocks.problem_with(header, shape, size), header.offset if header else 0
+
+    def _path_of(self, index: tuple[int, ...], region: Region) -> Path:
+        name = self._odd_names.get(index) or self._name_of(index, region)
+        return self._blocks.folder / name
+
+    def _flat(self, index: tuple[int, ...]) -> int:
+        flat = 0
+        for i, count in zip(index, self.grid.counts, strict=True):
+            flat = flat * count + i
+        return flat
+
+    def _remember(self, flat: int, offset: int) -> None:
+        if self._usual_offset < 0:
+            self._usual_offset = offset
+        if offset != self._usual_offset:
+            self._other_offsets[flat] = offset
+        self._known[flat : flat + 1] = b"\1" * bool(self._known)

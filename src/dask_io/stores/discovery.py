@@ -1,0 +1,145 @@
+"""Finding the grid of block files that carry none: from their names, and headers along the axes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from dask_io.errors import DataError
+from dask_io.geometry import Axis, Grid
+from dask_io.stores.blockfiles import BlockFiles, Blocks, order_of
+from dask_io.stores.files import peeking
+from dask_io.stores.listing import NOT_A_FILE, Problems, locator, match_names
+from dask_io.stores.naming import BlockNames, OneName, printable
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from dask_io.geometry import Layout
+    from dask_io.stores.format import Format, Header
+
+
+def open_by_headers(
+    folder: Path,
+    files: Mapping[str, int],
+    format: Format,  # noqa: A002 - the word that users know
+    names: BlockNames | OneName,
+) -> BlockFiles:
+    """Open block files that say their own shape, of which only those along the axes are asked.
+
+    Raises
+    ------
+    DataError
+        If they are not the blocks of one array; it names all that do not fit.
+    """
+    place = str(folder / names.pattern if isinstance(names, OneName) else folder)
+    search = _Search(folder, files, format, match_names(files, names).by_numbers, Problems(place))
+    if not search.names:
+        raise DataError(printable(place), [f"no file is called like {names.pattern}"])
+    return search.open(names)
+
+
+@dataclass(slots=True)
+class _Search:
+    """Block files whose headers are read as they are needed, each once."""
+
+    folder: Path
+    files: Mapping[str, int]
+    format: Format
+    names: Mapping[tuple[int, ...], str]
+    problems: Problems
+    headers: dict[tuple[int, ...], Header | None] = field(default_factory=dict)
+
+    def open(self, names: BlockNames | OneName) -> BlockFiles:
+        """Find the grid, and open the blocks as it says."""
+        values = [sorted(set(along)) for along in zip(*self.names, strict=True)]
+        corner = tuple(along[0] for along in values)
+        first = self.header_near(corner)
+        if first is None:
+            self.problems.raise_if_any()
+            raise DataError(printable(self.problems.place), ["none of the blocks is a file"])
+        if len(first.shape) != len(values):
+            found = f"blocks have {len(first.shape)} axes, but their names number {len(values)}"
+            raise DataError(printable(self.problems.place), [found], "name one field per axis")
+        axes = []
+        for axis, along in enumerate(values):
+            lengths = [self.length_at(corner, axis, value) for value in along]
+            axes.append(self.lay_out(axis, along, lengths, by_offset=names.by_offset))
+        grid = Grid(tuple(axes))
+        layout = self.layout(corner, values)
+        blocks = Blocks(self.folder, names, self.format, grid, first.dtype, layout)
+        return BlockFiles(blocks, self.files, offsets=self.offsets(blocks), problems=self.problems)
+
+    def header(self, numbers: tuple[int, ...]) -> Header | None:
+        """Return the header of a block, None if it has no good one; why not is noted."""
+        if numbers not in self.headers:
+            self.headers[numbers] = None
+            name = self.names[numbers]
+            if self.files[name] != NOT_A_FILE:  # else the check of sizes names it
+                try:
+                    with peeking(self.folder / name) as peek:
+                        self.headers[numbers] = self.format.parse_header(peek)
+                except ValueError as error:
+                    self.problems.add(name, str(error))
+        return self.headers[numbers]
+
+    def header_near(self, numbers: tuple[int, ...], axis: int | None = None) -> Header | None:
+        """Return the header of a block or, failing that, of any other at its place on an axis."""
+        found = self.header(numbers) if numbers in self.names else None
+        if found is not None:
+            return found
+        others = (n for n in sorted(self.names) if axis is None or n[axis] == numbers[axis])
+        return next(filter(None, map(self.header, others)), None)
+
+    def length_at(self, corner: tuple[int, ...], axis: int, value: int) -> int:
+        """Return the length of the blocks at a place on an axis, 0 if none of them says it."""
+        header = self.header_near((*corner[:axis], value, *corner[axis + 1 :]), axis)
+        return header.shape[axis] if header and len(header.shape) == len(corner) else 0
+
+    def lay_out(self, axis: int, values: list[int], lengths: list[int], *, by_offset: bool) -> Axis:
+        """Lay blocks one after another along an axis; gaps are filled with missing ones."""
+        usual = next(filter(None, lengths), 0)
+        if not usual:
+            return Axis(())
+        runs: list[tuple[int, int]] = []
+        position = 0
+        for value, length in zip(values, lengths, strict=True):
+            gap = value - position
+            if gap < 0 or not length:
+                problem = "begin within those before" if gap < 0 else "have no known length"
+                self.problems.add(f"blocks at {value} along axis {axis}", problem)
+            runs += [(usual, gap // usual), (gap % usual, 1)] if by_offset else [(usual, gap)]
+            runs.append((length or usual, 1))
+            position = value + ((length or usual) if by_offset else 1)
+        return Axis(tuple((length, count) for length, count in runs if length > 0 and count > 0))
+
+    def layout(self, corner: tuple[int, ...], values: list[list[int]]) -> Layout:
+        """Return the order of the first block that shows one, as blocks one element wide do not."""
+        headers = [header for header in self.headers.values() if header is not None]
+        for header in headers:
+            if len(order_of(header.layout, header.shape)) > 1:
+                return header.layout
+        lengths = [
+            {self.length_at(corner, axis, value): value for value in reversed(along)}
+            for axis, along in enumerate(values)
+        ]
+        widest = tuple(by_length[max(by_length)] for by_length in lengths)
+        last = self.header(widest) if widest in self.names else None
+        return (last or headers[0]).layout
+
+    def offsets(self, blocks: Blocks) -> dict[tuple[int, ...], int]:
+        """Hold the headers read so far against the grid; return where their data begins."""
+        locate = [locator(axis, by_offset=blocks.names.by_offset) for axis in blocks.grid.axes]
+        offsets = {}
+        for numbers, header in self.headers.items():
+            places = [find(number) for find, number in zip(locate, numbers, strict=True)]
+            index = tuple(place for place in places if place is not None)
+            if header is None or len(index) < len(places):
+                continue
+            name = self.names[numbers]
+            problem = blocks.problem_with(header, blocks.grid.block(index).shape, self.files[name])
+            if problem:
+                self.problems.add(name, problem)
+            offsets[index] = header.offset
+        return offsets

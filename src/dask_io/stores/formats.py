@@ -1,0 +1,84 @@
+"""The formats there are: ours, and those that other packages add."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, cast
+
+from dask_io.errors import UsageError
+from dask_io.stores.naming import printable
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from dask_io.stores.format import Format
+
+ENTRY_POINTS = "dask_io.formats"
+# The same as in pyproject.toml, so that a checkout works without being installed and the
+# packages of the environment are not searched for what is known.
+_OURS = {"npy": "dask_io.stores.npy:FORMAT", "raw": "dask_io.stores.raw:FORMAT"}
+
+
+def format_names() -> list[str]:
+    """Return the names of all formats, those of other packages last."""
+    return [*_OURS, *sorted(_others().keys() - _OURS.keys())]
+
+
+def _others() -> dict[str, str]:
+    from importlib.metadata import entry_points  # noqa: PLC0415 - slow, and rarely needed
+
+    return {entry.name: entry.value for entry in entry_points(group=ENTRY_POINTS)}
+
+
+def load_format(name: str) -> Format:
+    """Return a format by its name; its module is imported only now.
+
+    Raises
+    ------
+    UsageError
+        If there is no such format, or what it needs is not installed.
+
+    Examples
+    --------
+    >>> load_format("npy").suffixes
+    ('.npy',)
+    """
+    address = _OURS.get(name) or _others().get(name)
+    if address is None:
+        known = ", ".join(format_names())
+        raise UsageError(f"format {printable(name)!r} is not known; formats are {known}")
+    module, _, attribute = address.partition(":")
+    try:
+        found = getattr(import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        raise UsageError(f"format {name} cannot be loaded from {address}: {error}") from error
+    return cast("Format", found)
+
+
+def format_of(name: str) -> Format | None:
+    """Return the format that a file's suffix names."""
+    for ours in _OURS:
+        if name.endswith(load_format(ours).suffixes):
+            return load_format(ours)
+    for other in sorted(_others().keys() - _OURS.keys()):
+        if name.endswith(load_format(other).suffixes):
+            return load_format(other)
+    return None
+
+
+def choose_format(path: Path, name: str | None) -> Format:
+    """Return the format of a file, by its name if one is given, else by the suffix."""
+    by_suffix = format_of(path.name)
+    if name is None:
+        if by_suffix is None:
+            raise UsageError(
+                f"{printable(str(path))} does not end as a format that is known; formats are "
+                f"{', '.join(format_names())}, name one with --format"
+            )
+        return by_suffix
+    chosen = load_format(name)
+    if by_suffix is not None and by_suffix.name != name:
+        raise UsageError(
+            f"{printable(str(path))} ends as {by_suffix.name}, but format {name} is asked for"
+        )
+    return chosen

@@ -1,0 +1,203 @@
+"""One listing of a directory, and what is wrong with it: all of it, in one error."""
+
+from __future__ import annotations
+
+import os
+import stat
+from dataclasses import dataclass, field
+from functools import cache
+from math import prod
+from typing import TYPE_CHECKING
+
+from dask_io.errors import DataError
+from dask_io.stores.files import storage_errors
+from dask_io.stores.naming import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from pathlib import Path
+
+    from dask_io.geometry import Axis, Grid
+    from dask_io.stores.naming import BlockNames, OneName
+
+_MOST_SHOWN = 20
+NOT_A_FILE = -1
+
+
+class Problems:
+    """What is wrong with a store's blocks; the first twenty are kept, the rest are counted."""
+
+    def __init__(self, place: str) -> None:
+        self.place = place
+        self.shown: list[str] = []
+        self.n_found = 0
+        self._named: set[str] = set()
+
+    def add(self, name: str, problem: str) -> None:
+        """Note what is wrong with a file, unless something is known to be wrong with it."""
+        if name in self._named:
+            return
+        self._named.add(name)
+        self.n_found += 1
+        if len(self.shown) < _MOST_SHOWN:
+            self.shown.append(printable(f"{name} {problem}"))
+
+    def raise_if_any(self) -> None:
+        """Raise all of them as one error.
+
+        Raises
+        ------
+        DataError
+            If there was a problem.
+        """
+        if self.n_found:
+            rest = self.n_found - len(self.shown)
+            listed = [*self.shown, *([f"and {rest} more"] if rest else [])]
+            raise DataError(printable(self.place), listed)
+
+
+def scan(folder: Path) -> dict[str, int]:
+    """Return the size of every file in a directory by name, links followed, without opening any.
+
+    What is no regular file gets `NOT_A_FILE`.
+    """
+    with storage_errors(folder), os.scandir(folder) as entries:
+        return {entry.name: _size(entry) for entry in entries}
+
+
+def _size(entry: os.DirEntry[str] | Path) -> int:
+    try:
+        found = entry.stat()
+    except FileNotFoundError:
+        return NOT_A_FILE
+    return found.st_size if stat.S_ISREG(found.st_mode) else NOT_A_FILE
+
+
+def look_at(path: Path) -> dict[str, int]:
+    """Return the size of one file as a listing of its own."""
+    with storage_errors(path):
+        path.stat()
+        return {path.name: _size(path)}
+
+
+@dataclass(slots=True)
+class Matches:
+    """Files whose names a pattern matches, by their numbers; two of one block are a problem."""
+
+    by_numbers: dict[tuple[int, ...], str] = field(default_factory=dict)
+    others: list[str] = field(default_factory=list)
+    doubles: list[tuple[str, str]] = field(default_factory=list)
+
+
+def match_names(files: Iterable[str], names: BlockNames | OneName) -> Matches:
+    """Sort out which files are blocks."""
+    found = Matches()
+    for name in sorted(files):
+        numbers = names.parse(name)
+        if numbers is None:
+            found.others.append(name)
+        elif (first := found.by_numbers.setdefault(numbers, name)) != name:
+            found.doubles.append((name, first))
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """What a directory of blocks should hold."""
+
+    grid: Grid
+    names: BlockNames | OneName
+    itemsize: int
+    longest_header: int
+
+    def name_of(self, index: tuple[int, ...]) -> str:
+        """Return the name of a block."""
+        return self.names.name_of(index, self.grid.block(index).start)
+
+
+@dataclass(slots=True)
+class Checked:
+    """What a listing says about blocks that are as expected so far."""
+
+    odd_names: dict[tuple[int, ...], str] = field(default_factory=dict)
+    """Names with more zeros than we would write."""
+    by_excess: dict[int, list[tuple[int, ...]]] = field(default_factory=dict)
+    """Blocks by the bytes that their files have besides data."""
+
+    @property
+    def unusual(self) -> list[tuple[int, ...]]:
+        """Blocks whose files have more or fewer bytes besides data than most."""
+        usual = max(self.by_excess.values(), key=len, default=None)
+        return [i for blocks in self.by_excess.values() if blocks is not usual for i in blocks]
+
+
+def check_blocks(
+    files: Mapping[str, int], matches: Matches, expected: Expected, problems: Problems
+) -> Checked:
+    """Note what is missing, extra or of the wrong size."""
+    axes, by_offset = expected.grid.axes, expected.names.by_offset
+    locate = [locator(axis, by_offset=by_offset) for axis in axes]
+    lengths = [_length_of(axis) for axis in axes]
+    present: set[tuple[int, ...]] = set()
+    checked = Checked()
+    for name, first in matches.doubles:
+        problems.add(name, f"is extra: {first} is the same block")
+    for numbers, name in matches.by_numbers.items():
+        places = [find(number) for find, number in zip(locate, numbers, strict=True)]
+        index = tuple(i for i in places if i is not None)
+        if len(index) < len(axes):
+            problems.add(name, "is extra: it lies outside the grid of blocks")
+            continue
+        present.add(index)
+        if name != expected.name_of(index):
+            checked.odd_names[index] = name
+        data = expected.itemsize * prod(n(i) for n, i in zip(lengths, index, strict=True))
+        problem = _wrong_size(files[name], data, expected.longest_header)
+        if problem:
+            problems.add(name, problem)
+        else:
+            checked.by_excess.setdefault(files[name] - data, []).append(index)
+    n_missing = expected.grid.n_blocks - len(present)
+    for index in _first_missing(expected.grid, present, min(n_missing, _MOST_SHOWN)):
+        problems.add(expected.name_of(index), "is missing")
+    problems.n_found += max(0, n_missing - _MOST_SHOWN)
+    return checked
+
+
+def locator(axis: Axis, *, by_offset: bool) -> Callable[[int], int | None]:
+    """Return a function from the number in a name to the block's, None outside the grid."""
+
+    def locate(number: int) -> int | None:
+        if not by_offset:
+            return number if number < axis.n_blocks else None
+        index = axis.index_at(number)
+        return index if number < axis.length and axis.start_of(index) == number else None
+
+    return cache(locate)
+
+
+def _length_of(axis: Axis) -> Callable[[int], int]:
+    return cache(lambda index: axis.start_of(index + 1) - axis.start_of(index))
+
+
+def _wrong_size(size: int, data: int, longest_header: int) -> str:
+    if size == NOT_A_FILE:
+        return "is not a file"
+    if size < data:
+        return f"is truncated: it has {size} bytes, but its data alone {data}"
+    if size > data + longest_header:
+        return f"is too long: it has {size} bytes, but its data only {data}"
+    return ""
+
+
+def _first_missing(
+    grid: Grid, present: set[tuple[int, ...]], n_wanted: int
+) -> Iterator[tuple[int, ...]]:
+    if n_wanted < 1:
+        return
+    for index in grid.indices():
+        if index not in present:
+            yield index
+            n_wanted -= 1
+            if not n_wanted:
+                return

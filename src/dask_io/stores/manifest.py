@@ -1,0 +1,171 @@
+"""The manifest: a directory of block files that describes itself in ``dask-io.json``."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from dask_io.errors import DataError
+from dask_io.geometry import Axis, Grid, Layout
+from dask_io.stores.dtypes import dtype_from_json, dtype_to_json
+from dask_io.stores.files import storage_errors, write_whole
+from dask_io.stores.naming import BlockNames, printable
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import numpy as np
+
+NAME = "dask-io.json"
+VERSION = 1
+# Room for millions of uneven blocks; anything larger was not written by us.
+_LONGEST = 64 * 2**20
+_MOST_AXES = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What a directory of block files says about itself.
+
+    Raises
+    ------
+    ValueError
+        If pattern, grid and layout differ in their number of axes.
+    """
+
+    format: str
+    grid: Grid
+    dtype: np.dtype[Any]
+    layout: Layout
+    names: BlockNames
+
+    def __post_init__(self) -> None:
+        n_axes = len(self.grid.axes)
+        if self.names.n_axes != n_axes:
+            raise ValueError(f"pattern has {self.names.n_axes} fields, but shape {n_axes} axes")
+        if len(self.layout.axes) != n_axes:
+            raise ValueError(f"order names {len(self.layout.axes)} axes, but shape has {n_axes}")
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the manifest as plain values."""
+        order = self.layout.name
+        return {
+            "version": VERSION,
+            "format": self.format,
+            "shape": list(self.grid.shape),
+            "dtype": dtype_to_json(self.dtype),
+            "chunks": [axis.chunk or list(axis.lengths()) for axis in self.grid.axes],
+            "order": order if order in {"C", "F"} else list(self.layout.axes),
+            "pattern": self.names.pattern,
+            "offset": 0,
+        }
+
+    @classmethod
+    def from_json(cls, value: object) -> Manifest:
+        """Read back what `to_json` returned; keys that are not known are left aside.
+
+        Raises
+        ------
+        ValueError
+            If anything is not as it should be.
+        """
+        if not isinstance(value, dict):
+            raise ValueError("is not an object")  # noqa: TRY004 - wrong data, not a wrong call
+        version = value.get("version")
+        if version != VERSION or isinstance(version, bool):
+            raise ValueError(f"version is {version!r:.40}, but this Dask IO knows {VERSION}")
+        missing = {"format", "shape", "dtype", "chunks", "order", "pattern"} - value.keys()
+        if missing:
+            raise ValueError(f"does not say {', '.join(sorted(missing))}")
+        if value.get("offset", 0) != 0:
+            raise ValueError("offset is not 0")
+        for key in ("format", "pattern"):
+            if not isinstance(value[key], str):
+                raise ValueError(f"{key} is not a text")  # noqa: TRY004 - as above
+        try:
+            names = BlockNames(value["pattern"])
+        except ValueError as error:
+            raise ValueError(f"pattern cannot be used: {error}") from error
+        grid = _grid(value["shape"], value["chunks"])
+        dtype = dtype_from_json(value["dtype"])
+        return cls(value["format"], grid, dtype, _layout(value["order"], len(grid.axes)), names)
+
+    @classmethod
+    def read(cls, folder: Path) -> Manifest:
+        """Read the manifest of a directory.
+
+        Raises
+        ------
+        DataError
+            If it is not a manifest that can be trusted.
+        StorageError
+            If it cannot be read.
+        """
+        path = folder / NAME
+        with storage_errors(path), path.open("rb") as file:
+            content = file.read(_LONGEST + 1)
+        try:
+            return cls.from_json(_parse(content))
+        except ValueError as error:
+            advice = "repair or remove it, or name the blocks by a pattern"
+            raise DataError(printable(str(path)), [printable(str(error))], advice) from error
+
+    def write(self, folder: Path) -> None:
+        """Write the manifest to a directory, whole or not at all."""
+        text = json.dumps(self.to_json(), ensure_ascii=True) + "\n"
+        write_whole(folder / NAME, text.encode())
+
+
+def _parse(content: bytes) -> object:
+    if len(content) > _LONGEST:
+        raise ValueError(f"is longer than {_LONGEST} bytes")
+    try:
+        value: object = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise ValueError("is not JSON") from error
+    return value
+
+
+def _lengths(value: object, what: str, least: int) -> list[int]:
+    if not isinstance(value, list) or any(type(n) is not int or n < least for n in value):
+        raise ValueError(f"{what} are not a list of whole numbers from {least} up")
+    return value
+
+
+def _grid(shape: object, chunks: object) -> Grid:
+    lengths = _lengths(shape, "lengths in shape", 0)
+    if not 1 <= len(lengths) <= _MOST_AXES:
+        raise ValueError(f"shape has {len(lengths)} axes; 1 to {_MOST_AXES} are allowed")
+    if not isinstance(chunks, list) or len(chunks) != len(lengths):
+        raise ValueError(f"chunks do not have {len(lengths)} entries, one for each axis")
+    return Grid(
+        tuple(
+            _axis(n, length, chunk)
+            for n, (length, chunk) in enumerate(zip(lengths, chunks, strict=True))
+        )
+    )
+
+
+def _axis(number: int, length: int, chunk: object) -> Axis:
+    if isinstance(chunk, list):
+        axis = Axis.of(_lengths(chunk, f"chunks along axis {number}", 1))
+        if axis.length != length:
+            raise ValueError(
+                f"chunks along axis {number} add up to {axis.length}, but shape says {length}"
+            )
+        return axis
+    if type(chunk) is not int or chunk < 1:
+        raise ValueError(f"chunks along axis {number} are not a whole number above 0")
+    return Axis.regular(length, chunk)
+
+
+def _layout(order: object, n_axes: int) -> Layout:
+    if order in ("C", "F"):
+        return Layout.named(str(order), n_axes)
+    if isinstance(order, list) and all(type(n) is int for n in order):
+        try:
+            return Layout(tuple(order))
+        except ValueError:
+            pass
+    raise ValueError("order is not C, F or a list that names every axis once")

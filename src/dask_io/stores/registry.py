@@ -1,0 +1,277 @@
+"""From a path to a store: sources are recognised, targets made."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dask_io.errors import DataError, SamePlaceError, StorageError, UsageError
+from dask_io.stores import manifest
+from dask_io.stores.blockfiles import BlockFiles, Blocks
+from dask_io.stores.blocktarget import BlockFilesTarget
+from dask_io.stores.description import Description, parse_dtype
+from dask_io.stores.discovery import open_by_headers
+from dask_io.stores.dtypes import check_dtype
+from dask_io.stores.files import peeking
+from dask_io.stores.formats import choose_format, format_names, format_of, load_format
+from dask_io.stores.listing import NOT_A_FILE, look_at, scan
+from dask_io.stores.naming import BlockNames, OneName, printable
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import numpy as np
+    from numpy.typing import DTypeLike
+
+    from dask_io.geometry import Grid, Layout
+    from dask_io.geometry.chunks import Chunks
+    from dask_io.stores.format import Format
+    from dask_io.stores.store import Source, Store, Target
+
+_HAS_FIELD = re.compile(r"(?<!\{)(?:\{\{)*\{[^{}]*\}")
+
+
+def _show(path: Path) -> str:
+    return printable(str(path))
+
+
+def open_source(
+    path: str | os.PathLike[str],
+    *,
+    format: str | None = None,  # noqa: A002 - the word that users know
+    shape: Sequence[int] | None = None,
+    dtype: DTypeLike | None = None,
+    chunks: Chunks = None,
+    order: str | None = None,
+) -> Source:
+    """Open what a path names, after looking at the names and sizes of all its blocks.
+
+    Parameters
+    ----------
+    path
+        A directory of blocks, one file, or a pattern of block files such as
+        ``blocks/b_{0}_{1}.npy``.
+    format
+        Name of the format; by default the suffix says it.
+    shape, dtype, chunks, order
+        Description of data that does not describe itself.
+
+    Raises
+    ------
+    StorageError
+        If the path is absent or cannot be read.
+    UsageError
+        If it is no format that is known, or contradicts its description.
+    DataError
+        If blocks are missing, extra, truncated or do not match.
+    """
+    place = Path(path)
+    said = Description(
+        tuple(int(n) for n in shape) if shape is not None else None,
+        parse_dtype(dtype),
+        chunks,
+        order,
+    )
+    if place.is_dir():
+        if (place / manifest.NAME).exists():
+            return _open_manifest(place, format, said)
+        return _open_directory(place, format, said)
+    if not os.path.lexists(place) and _HAS_FIELD.search(str(place)):
+        names = _pattern(place)
+        chosen = choose_format(place, format)
+        return _open_blocks(place.parent, scan(place.parent), chosen, names, said)
+    if not place.exists():
+        raise StorageError(_show(place), "no such file or directory", "check the path")
+    return _open_file(place, choose_format(place, format), said)
+
+
+def _pattern(path: Path) -> BlockNames:
+    if _HAS_FIELD.search(str(path.parent)) and not path.parent.is_dir():
+        raise UsageError(f"{_show(path)} has fields outside the file name; put all of them there")
+    try:
+        return BlockNames(path.name)
+    except ValueError as error:
+        raise UsageError(f"{_show(path)} is no pattern of block files: {error}") from error
+
+
+def _open_manifest(folder: Path, format: str | None, said: Description) -> BlockFiles:  # noqa: A002
+    found = manifest.Manifest.read(folder)
+    if format is not None and format != found.format:
+        raise UsageError(f"{_show(folder)} holds {found.format} blocks, but {format} is asked for")
+    try:
+        chosen = load_format(found.format)
+    except UsageError as error:
+        raise DataError(_show(folder / manifest.NAME), [str(error)]) from error
+    blocks = Blocks(folder, found.names, chosen, found.grid, found.dtype, found.layout)
+    source = BlockFiles(blocks, scan(folder), only_blocks=True)
+    said.agree_with(source)
+    return source
+
+
+def _open_directory(folder: Path, format: str | None, said: Description) -> BlockFiles:  # noqa: A002
+    files = {name: n for name, n in scan(folder).items() if not name.startswith(".")}
+    by_format: dict[str, list[str]] = {}
+    for name in sorted(files):
+        found = format_of(name) if files[name] != NOT_A_FILE else None
+        if found is not None and (format is None or found.name == format):
+            by_format.setdefault(found.name, []).append(name)
+    if len(by_format) != 1:
+        found_text = f"it holds {' and '.join(by_format)} files" if by_format else "no block files"
+        raise DataError(
+            _show(folder),
+            [found_text],
+            f"name one pattern of files, as in '{_show(folder)}/b_{{0}}_{{1}}.npy', "
+            f"or a format ({', '.join(format_names())})",
+        )
+    ((chosen_name, block_names),) = by_format.items()
+    chosen = load_format(chosen_name)
+    names = _guess_names(folder, block_names, chosen, said)
+    return _open_blocks(folder, files, chosen, names, said)
+
+
+def _guess_names(
+    folder: Path, block_names: list[str], chosen: Format, said: Description
+) -> BlockNames:
+    suffixes = {suffix for suffix in chosen.suffixes if block_names[0].endswith(suffix)}
+    suffix = max(suffixes, key=len)
+    if chosen.longest_header:
+        first_shape = _first_shape(folder, block_names, chosen)
+    else:
+        grid, _, _ = said.needed_by(folder, chosen)
+        first_shape = tuple(axis.length_at(0) if axis.length else 0 for axis in grid.axes)
+    return BlockNames.guess(str(folder), block_names, suffix=suffix, first_shape=first_shape)
+
+
+def _first_shape(folder: Path, block_names: list[str], chosen: Format) -> tuple[int, ...]:
+    """Return the shape of the first block that has a good header."""
+    reason = ""
+    for name in sorted(block_names, key=lambda name: [int(n) for n in re.findall("[0-9]+", name)]):
+        try:
+            with peeking(folder / name) as peek:
+                return chosen.parse_header(peek).shape
+        except ValueError as error:
+            reason = reason or f"{printable(name)} {error}"
+    raise DataError(_show(folder), [reason])
+
+
+def _open_blocks(
+    folder: Path,
+    files: Mapping[str, int],
+    chosen: Format,
+    names: BlockNames | OneName,
+    said: Description,
+) -> BlockFiles:
+    if chosen.longest_header:
+        source = open_by_headers(folder, files, chosen, names)
+        said.agree_with(source)
+        return source
+    grid, dtype, layout = said.needed_by(folder, chosen)
+    if names.n_axes != len(grid.axes):
+        raise UsageError(
+            f"{printable(names.pattern)} has {names.n_axes} fields, but the shape given has "
+            f"{len(grid.axes)} axes"
+        )
+    return BlockFiles(Blocks(folder, names, chosen, grid, dtype, layout), files)
+
+
+def _open_file(path: Path, chosen: Format, said: Description) -> BlockFiles:
+    files = look_at(path)
+    if files[path.name] == NOT_A_FILE:
+        raise StorageError(_show(path), "is neither a file nor a directory", "check the path")
+    if chosen.longest_header:
+        try:
+            with peeking(path) as peek:
+                n_axes = len(chosen.parse_header(peek).shape)
+        except ValueError as error:
+            raise DataError(_show(path), [str(error)]) from error
+        return _open_blocks(path.parent, files, chosen, OneName(path.name, n_axes), said)
+    grid, _, _ = said.needed_by(path, chosen)
+    if grid.n_blocks > 1:
+        raise UsageError(f"{_show(path)} is one file, so it is one block; leave chunks out")
+    return _open_blocks(path.parent, files, chosen, OneName(path.name, len(grid.axes)), said)
+
+
+def make_target(
+    path: str | os.PathLike[str],
+    *,
+    grid: Grid,
+    dtype: np.dtype[Any],
+    layout: Layout,
+    format: str | None = None,  # noqa: A002 - the word that users know
+    like: str | None = None,
+    overwrite: bool = False,
+) -> Target:
+    """Describe a target; nothing is touched until its `create`.
+
+    Parameters
+    ----------
+    path
+        One file, if its suffix names a format; a pattern of block files; else a directory.
+    grid, dtype, layout
+        What it will hold.
+    format
+        Name of the format; by default the suffix says it, else `like`.
+    like
+        The source's format, which a directory of blocks takes over if it can.
+    overwrite
+        Whether what is there may be replaced.
+
+    Raises
+    ------
+    UsageError
+        If the format cannot hold that.
+    """
+    place, n_axes = Path(path), len(grid.axes)
+    names: BlockNames | OneName
+    if _HAS_FIELD.search(str(place)) and not os.path.lexists(place):
+        names, folder, chosen = _pattern(place), place.parent, choose_format(place, format)
+        if names.n_axes != n_axes:
+            raise UsageError(f"{_show(place)} has {names.n_axes} fields for {n_axes} axes")
+    elif _is_directory(path, place, format):
+        chosen = load_format(format or (like if like in format_names() else None) or "npy")
+        names, folder = BlockNames.default(n_axes, chosen.suffixes[0]), place
+    else:
+        chosen = choose_format(place, format)
+        names, folder = OneName(place.name, n_axes), place.parent
+        if grid.n_blocks > 1:
+            raise UsageError(
+                f"{_show(place)} is one file, but the chunks make {grid.n_blocks} blocks; "
+                "name a directory, or use chunks of -1"
+            )
+    problem = check_dtype(dtype)
+    if problem:
+        raise UsageError(f"a target cannot hold {problem}")
+    try:
+        chosen.make_header(tuple(axis.longest for axis in grid.axes), dtype, layout)
+    except ValueError as error:
+        raise UsageError(f"format {chosen.name} {error}") from error
+    return BlockFilesTarget(Blocks(folder, names, chosen, grid, dtype, layout), overwrite=overwrite)
+
+
+def _is_directory(path: str | os.PathLike[str], place: Path, format: str | None) -> bool:  # noqa: A002
+    if os.fspath(path).endswith("/") or place.is_dir() or not place.suffix:
+        return True
+    return format is not None and format_of(place.name) is None
+
+
+def check_places(source: Store, target: Store) -> None:
+    """Refuse a target that is the source, or in it, or around it; links are followed.
+
+    Raises
+    ------
+    SamePlaceError
+        If so.
+    """
+    a, b = Path(source.place).resolve(), Path(target.place).resolve()
+    if _lies_in(a, b) or _lies_in(b, a):
+        raise SamePlaceError(printable(source.place), printable(target.place))
+
+
+def _lies_in(inner: Path, outer: Path) -> bool:
+    if inner == outer or outer in inner.parents:
+        return True
+    if not outer.exists():
+        return False
+    return any(path.exists() and path.samefile(outer) for path in (inner, *inner.parents))

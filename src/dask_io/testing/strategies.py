@@ -1,0 +1,132 @@
+"""Hypothesis strategies for grids, problems and plans, small enough to be walked."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from hypothesis import strategies as st
+
+from dask_io.geometry import Axis, Grid, Layout
+from dask_io.planning import Hold, Plan, Problem, ReadRun, Side, Staging
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+# The longest axis drawn, by number of axes: an array stays below a few hundred elements.
+_LONGEST = {1: 60, 2: 17, 3: 7, 4: 4, 5: 3}
+_PRIMES = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59)
+_DTYPES = (
+    "uint8",
+    "bool",
+    ">i2",
+    "float16",
+    "<f4",
+    "float64",
+    "complex64",
+    [("a", "u1"), ("b", "<f8")],
+    {"names": ["a", "b"], "formats": ["u1", "<i4"], "offsets": [0, 4], "itemsize": 12},
+)
+
+
+def shapes(*, max_axes: int = 5) -> st.SearchStrategy[tuple[int, ...]]:
+    """Shapes of 1 to `max_axes` axes: prime lengths, lengths of 1 and, rarely, of 0 included."""
+
+    def of(n_axes: int) -> st.SearchStrategy[tuple[int, ...]]:
+        longest = _LONGEST[n_axes]
+        primes = [prime for prime in _PRIMES if prime <= longest]
+        # Drawn in the order of how much they prove; 0 comes out once in some thirty times.
+        some = [*range(1, longest + 1), *primes, *primes, 1, 1]
+        length = st.sampled_from([*some * -(-30 // len(some)), 0])
+        return st.tuples(*[length] * n_axes)
+
+    return st.integers(1, max_axes).flatmap(of)
+
+
+@st.composite
+def axes(draw: st.DrawFn, length: int | None = None) -> Axis:
+    """Axes of a given length, or of any small one: regular, ragged or uneven."""
+    if length is None:
+        length = draw(st.integers(0, 60))
+    if length and draw(st.booleans()):
+        return Axis.regular(length, draw(st.integers(1, length)))
+    return Axis.of(draw(_lengths(length)))
+
+
+@st.composite
+def _lengths(draw: st.DrawFn, length: int) -> list[int]:
+    """Any way to write a length as a sum of positive ones."""
+    if length == 0:
+        return []
+    ends = draw(st.sets(st.integers(1, length - 1), max_size=12)) if length > 1 else set[int]()
+    bounds = [0, *sorted(ends), length]
+    return [high - low for low, high in zip(bounds, bounds[1:], strict=False)]
+
+
+@st.composite
+def grids(draw: st.DrawFn, shape: Sequence[int] | None = None) -> Grid:
+    """Grids of a given shape, or of any small one."""
+    if shape is None:
+        shape = draw(shapes())
+    return Grid(tuple(draw(axes(length)) for length in shape))
+
+
+def layouts(n_axes: int) -> st.SearchStrategy[Layout]:
+    """C order, F order, or any other order of the axes."""
+    some = st.sampled_from([Layout.c(n_axes), Layout.f(n_axes)])
+    return some | st.permutations(range(n_axes)).map(lambda order: Layout(tuple(order)))
+
+
+def dtypes() -> st.SearchStrategy[np.dtype[np.generic]]:
+    """Types of 1 to 12 bytes, of either endianness, structured and padded ones included."""
+    return st.sampled_from(_DTYPES).map(lambda dtype: np.dtype(dtype))
+
+
+def stagings() -> st.SearchStrategy[Staging]:
+    """No staging at all, or a least and a preferred number of bytes."""
+    some = st.tuples(st.integers(0, 64), st.integers(0, 256))
+    return st.just(Staging()) | some.map(lambda pair: Staging(pair[0], sum(pair)))
+
+
+@st.composite
+def problems(draw: st.DrawFn, *, max_axes: int = 5) -> Problem:
+    """Problems of any grids, layouts and dtypes.
+
+    Budgets go from one element and the least staging to twice the array and all the staging.
+    """
+    shape = draw(shapes(max_axes=max_axes))
+    dtype, staging = draw(dtypes()), draw(stagings())
+    source, target = (
+        Side(draw(grids(shape)), draw(layouts(len(shape))), draw(st.sampled_from(["raw", "npy"])))
+        for _ in range(2)
+    )
+    problem = Problem(source, target, dtype, 0, staging)
+    least = staging.minimum + dtype.itemsize
+    most = staging.preferred + max(least, 2 * problem.n_bytes)
+    return problem.within(draw(st.integers(least, most)))
+
+
+@st.composite
+def reads(draw: st.DrawFn, length: int) -> tuple[ReadRun, ...]:
+    """Any read cells along an axis, each end kept or flushed, written in any way as runs."""
+    marked = [(run, draw(st.booleans())) for run in draw(axes(length)).runs]
+    runs: list[ReadRun] = []
+    for (cell, count), keep in marked:
+        # The cells of a run may differ in their marks, and equal runs need not be one.
+        first = draw(st.integers(0, count))
+        parts = ((first, keep), (count - first, draw(st.booleans())))
+        runs += [ReadRun(cell, n, mark) for n, mark in parts if n]
+    return tuple(runs)
+
+
+@st.composite
+def plans(draw: st.DrawFn, *, max_axes: int = 5) -> Plan:
+    """Any plans, not only those that a strategy would make; they need not fit their budget."""
+    problem = draw(problems(max_axes=max_axes))
+    return Plan(
+        problem,
+        order=tuple(draw(st.permutations(range(len(problem.shape))))),
+        reads=tuple(draw(reads(length)) for length in problem.shape),
+        hold=draw(st.sampled_from(Hold)),
+        strategy=draw(st.sampled_from(["naive", "keep", "sweep"])),
+    )

@@ -1,0 +1,259 @@
+"""A plain walk of a plan, step by step: the oracle that the closed forms are tested against.
+
+Nothing here is clever. Blocks are flat buffers, boundaries are lists, and what is read, held
+and written is counted element by element, so only small arrays can be walked.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import accumulate, pairwise, product
+from math import prod
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from dask_io.planning import Hold, Seeks
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from dask_io.geometry import Region
+    from dask_io.planning import Plan, Side, Step
+
+# Start and stop along each axis.
+Box: TypeAlias = tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Walked:
+    """What walking a plan counted; each number has its closed form in `Plan`.
+
+    `held_bytes` is the most array data in memory at once, `peak_bytes` the same with the
+    staging that the budget leaves room for.
+    """
+
+    read_seeks: int
+    write_seeks: int
+    openings: int
+    n_steps: int
+    read_bytes: int
+    written_bytes: int
+    held_bytes: int
+    carried_bytes: int
+    peak_bytes: int
+    array_is_rebuilt: bool
+
+    @property
+    def seeks(self) -> Seeks:
+        """Runs touched on each side."""
+        return Seeks(self.read_seeks, self.write_seeks)
+
+
+def walk(plan: Plan, array: NDArray[Any] | None = None) -> Walked:
+    """Carry a plan out in memory, one step after another, and count everything.
+
+    Parameters
+    ----------
+    plan
+        The plan to walk; its array has to be small.
+    array
+        The array to move; random bytes if none is given.
+
+    Raises
+    ------
+    AssertionError
+        If the plan contradicts itself: a step completes other cells than it says.
+
+    Examples
+    --------
+    >>> from dask_io.planning import Problem, plan_naive
+    >>> walked = walk(plan_naive(Problem.regular((10, 6), (4, 3), (5, 6), budget=1000)))
+    >>> walked.seeks, walked.held_bytes, walked.array_is_rebuilt
+    (Seeks(read=6, write=20), 12, True)
+    """
+    problem = plan.problem
+    # Opaque elements: every byte counts, the padding of structured types and NaNs included.
+    opaque = np.dtype((np.void, problem.itemsize))
+    if array is None:
+        noise = np.random.default_rng(0).bytes(problem.n_bytes)
+        array = np.frombuffer(noise, opaque).reshape(problem.shape)
+    original = np.ascontiguousarray(array).view(opaque).reshape(problem.shape)
+
+    source, target = _Storage(problem.source, opaque), _Storage(problem.target, opaque)
+    source.fill(original)
+    memory = _Memory(plan, opaque)
+    n_steps = held = carried = 0
+    for step in plan.steps():
+        n_steps += 1
+        cell = _box(step.cell)
+        for part, values in source.read(cell):
+            memory.take(part, values)
+        held = max(held, memory.held)
+        complete = memory.complete()
+        _check_step(plan, step, memory.touched_by(cell), complete)
+        target.write((part, memory.array[_slices(part)]) for part in complete)
+        memory.free(complete)
+        carried = max(carried, memory.held)
+
+    staging = max(
+        problem.staging.minimum,
+        min(problem.staging.preferred, problem.budget - held * problem.itemsize),
+    )
+    return Walked(
+        read_seeks=source.seeks,
+        write_seeks=target.seeks,
+        openings=source.openings + target.openings,
+        n_steps=n_steps,
+        read_bytes=source.moved * problem.itemsize,
+        written_bytes=target.moved * problem.itemsize,
+        held_bytes=held * problem.itemsize,
+        carried_bytes=carried * problem.itemsize,
+        peak_bytes=held * problem.itemsize + staging,
+        array_is_rebuilt=target.holds(original),
+    )
+
+
+class _Storage:
+    """One side: its blocks as flat buffers in its layout, and what was done to them."""
+
+    def __init__(self, side: Side, dtype: np.dtype[Any]) -> None:
+        bounds = [list(pairwise(accumulate(axis.lengths(), initial=0))) for axis in side.grid.axes]
+        self.buffers: dict[Box, NDArray[Any]] = {}
+        # Where in its buffer each element of a block lies.
+        self.places: dict[Box, NDArray[np.int64]] = {}
+        self.times_written: dict[Box, NDArray[np.int64]] = {}
+        self.seeks = self.openings = self.moved = 0
+        for block in product(*bounds):
+            shape = [high - low for low, high in block]
+            self.buffers[block] = np.zeros(prod(shape), dtype)
+            self.times_written[block] = np.zeros(prod(shape), np.int64)
+            places = np.arange(prod(shape)).reshape([shape[axis] for axis in side.layout.axes])
+            self.places[block] = places.transpose(np.argsort(side.layout.axes))
+
+    def fill(self, array: NDArray[Any]) -> None:
+        """Put an array into the blocks, uncounted."""
+        for block, buffer in self.buffers.items():
+            buffer[self.places[block]] = array[_slices(block)]
+
+    def holds(self, array: NDArray[Any]) -> bool:
+        """Whether every block is this array's, each element written once."""
+        return all(
+            buffer[self.places[block]].tobytes() == array[_slices(block)].tobytes()
+            and (self.times_written[block] == 1).all()
+            for block, buffer in self.buffers.items()
+        )
+
+    def read(self, box: Box) -> Iterator[tuple[Box, NDArray[Any]]]:
+        """Yield what each block holds of a box."""
+        for block, buffer in self.buffers.items():
+            if part := _overlap(block, box):
+                places = self.places[block][_slices(part, block)]
+                self._count(places.ravel())
+                yield part, buffer[places]
+
+    def write(self, parts: Iterable[tuple[Box, NDArray[Any]]]) -> None:
+        """Write boxes that lie in one block each, all those of a block in one visit."""
+        touched: dict[Box, list[NDArray[np.int64]]] = {}
+        for box, values in parts:
+            block = next(block for block in self.buffers if _overlap(block, box))
+            places = self.places[block][_slices(box, block)]
+            self.buffers[block][places] = values
+            self.times_written[block][places] += 1
+            touched.setdefault(block, []).append(places.ravel())
+        for visits in touched.values():
+            self._count(np.concatenate(visits))
+
+    def _count(self, places: NDArray[np.int64]) -> None:
+        """Count one visit to a block: a seek wherever the next place is not the neighbour."""
+        self.openings += 1
+        self.moved += len(places)
+        self.seeks += 1 + int((np.diff(np.sort(places)) != 1).sum())
+
+
+class _Memory:
+    """What has been read and not yet written."""
+
+    def __init__(self, plan: Plan, dtype: np.dtype[Any]) -> None:
+        self.hold = plan.hold
+        self.array = np.zeros(plan.problem.shape, dtype)
+        self.is_held = np.zeros(plan.problem.shape, bool)
+        self.touched: set[Box] = set()
+        self.cells = set(product(*(_write_bounds(plan, axis) for axis in range(len(plan.reads)))))
+
+    def take(self, part: Box, values: NDArray[Any]) -> None:
+        """Take in what was read."""
+        self.array[_slices(part)] = values
+        self.is_held[_slices(part)] = True
+        self.touched |= self.touched_by(part)
+
+    def touched_by(self, box: Box) -> set[Box]:
+        """Return the write cells not yet written that overlap a box."""
+        return {cell for cell in self.cells if _overlap(cell, box)}
+
+    def complete(self) -> set[Box]:
+        """Return the write cells of which all is here."""
+        return {cell for cell in self.touched if self.is_held[_slices(cell)].all()}
+
+    def free(self, cells: set[Box]) -> None:
+        """Forget cells that have been written, and what they held."""
+        for cell in cells:
+            self.is_held[_slices(cell)] = False
+        self.touched -= cells
+        self.cells -= cells
+
+    @property
+    def held(self) -> int:
+        """Elements held: what is here, or the whole of every cell of which something is here."""
+        if self.hold is Hold.PIECES:
+            return int(self.is_held.sum())
+        return sum(prod(high - low for low, high in cell) for cell in self.touched)
+
+
+def _write_bounds(plan: Plan, axis: int) -> list[tuple[int, int]]:
+    """List the write cells along an axis: the target's blocks, cut at every flushed end."""
+    ends = set(accumulate(plan.problem.target.grid.axes[axis].lengths(), initial=0))
+    end = 0
+    for length, count, keep in plan.reads[axis]:
+        for _ in range(count):
+            end += length
+            if not keep:
+                ends.add(end)
+    return list(pairwise(sorted(ends)))
+
+
+def _check_step(plan: Plan, step: Step, touched: set[Box], complete: set[Box]) -> None:
+    """Check what a step says of itself against the elements that are there."""
+    within = {
+        cell
+        for cell in touched | complete
+        if all(
+            low >= done_low and high <= done_high
+            for (low, high), (done_low, done_high) in zip(cell, _box(step.done), strict=True)
+        )
+    }
+    assert within == complete, f"{step} completes {sorted(complete)}"
+    listed = [_box(cell) for cell in plan.write_cells(step.done)]
+    assert sorted(listed) == sorted(complete), f"{step} completes {sorted(complete)}"
+    listed = [_box(cell) for cell in plan.write_cells(step.cell)]
+    assert sorted(listed) == sorted(touched), f"{step} touches {sorted(touched)}"
+
+
+def _box(region: Region) -> Box:
+    return tuple(zip(region.start, region.stop, strict=True))
+
+
+def _overlap(one: Box, other: Box) -> Box:
+    """Return what two boxes share, an empty tuple if that is nothing."""
+    shared = tuple((max(a, c), min(b, d)) for (a, b), (c, d) in zip(one, other, strict=True))
+    return shared if all(low < high for low, high in shared) else ()
+
+
+def _slices(box: Box, within: Sequence[tuple[int, int]] = ()) -> tuple[slice, ...]:
+    """Return a box as an index into the array, or into a block of it."""
+    origin = [low for low, _ in within] or [0] * len(box)
+    return tuple(
+        slice(low - zero, high - zero) for (low, high), zero in zip(box, origin, strict=True)
+    )

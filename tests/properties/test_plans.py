@@ -1,0 +1,81 @@
+"""Prediction equals walk, for any plan and for those that the strategies make."""
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dask_io.errors import BudgetTooSmallError
+from dask_io.planning import Plan, Problem, plan_keep, plan_naive
+from dask_io.testing import Walked, walk
+from dask_io.testing.strategies import plans, problems
+
+STRATEGIES = [plan_naive, plan_keep]
+Strategy = Callable[[Problem], Plan]
+
+
+def predicted(plan: Plan) -> Walked:
+    """What the closed forms say that a walk will count."""
+    return Walked(
+        read_seeks=plan.seeks.read,
+        write_seeks=plan.seeks.write,
+        openings=plan.openings,
+        n_steps=plan.n_steps,
+        read_bytes=plan.problem.n_bytes,
+        written_bytes=plan.problem.n_bytes,
+        held_bytes=plan.held_bytes,
+        carried_bytes=plan.carried_bytes,
+        peak_bytes=plan.peak_bytes,
+        array_is_rebuilt=True,
+    )
+
+
+@given(plan=plans())
+def test_any_plan_costs_what_it_says(plan: Plan) -> None:
+    """The closed forms equal what walking a plan counts, for any order, ends, marks and hold."""
+    assert walk(plan) == predicted(plan)
+
+
+@given(plan=plans())
+def test_no_plan_beats_the_lower_bound(plan: Plan) -> None:
+    """No plan has fewer seeks or openings than there are blocks."""
+    assert plan.problem.lower_bound <= plan.openings <= plan.seeks.total
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@given(problem=problems(), budget=st.integers(1, 4000))
+def test_a_strategy_fits_or_names_the_budget_it_needs(
+    strategy: Strategy, problem: Problem, budget: int
+) -> None:
+    """A plan keeps its budget; an error names the least one that gives a plan."""
+    try:
+        plan = strategy(problem.within(budget))
+    except BudgetTooSmallError as error:
+        assert error.budget == budget < error.required
+        assert strategy(problem.within(error.required)).fits
+        with pytest.raises(BudgetTooSmallError):
+            strategy(problem.within(error.required - 1))
+    else:
+        assert plan.fits
+        assert plan.peak_bytes <= budget
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@given(problem=problems())
+def test_a_strategys_plan_costs_what_it_says(strategy: Strategy, problem: Problem) -> None:
+    """The closed forms equal what walking counts, at any budget that gives a plan."""
+    try:
+        plan = strategy(problem)
+    except BudgetTooSmallError:
+        assert strategy is plan_naive  # one element always fits, and keep needs no more
+        return
+    assert walk(plan) == predicted(plan)
+
+
+@given(problem=problems())
+def test_keep_with_plenty_of_memory_touches_every_block_once(problem: Problem) -> None:
+    """With memory for the whole array and more, keep reaches the lower bound."""
+    plenty = 4 * problem.n_bytes + problem.staging.preferred + problem.itemsize
+    plan = plan_keep(problem.within(plenty))
+    assert plan.seeks.total == problem.lower_bound
