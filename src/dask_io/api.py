@@ -186,6 +186,23 @@ def open(  # noqa: A001  # the public name, as in `h5py` or `zarr`
     )
 
 
+def open_one_file(source: Place) -> BlockArray:
+    """Open what `split` takes: an array that is one block.
+
+    Raises
+    ------
+    UsageError
+        If it is in several.
+    """
+    array = BlockArray(_source(source))
+    n_blocks = array.source.grid.n_blocks
+    if n_blocks > 1:
+        place = array.source.place
+        message = f"split takes one file, but {place} has {n_blocks} blocks; use resplit"
+        raise UsageError(message)
+    return array
+
+
 def info(source: Place) -> Info:
     """Tell what a store says about itself."""
     store = _source(source)
@@ -328,15 +345,8 @@ def split(
     **options: Unpack[Options],
 ) -> RunResult | Delayed:
     """Cut one file into blocks; otherwise as `resplit`."""
-    whole = BlockArray(_source(source))
-    if whole.source.grid.n_blocks > 1:
-        message = (
-            f"split takes one file, but {whole.source.place} has {whole.source.grid.n_blocks} "
-            "blocks; use resplit"
-        )
-        raise UsageError(message)
     return resplit(
-        whole,
+        open_one_file(source),
         target,
         chunks=chunks,
         compute=compute,

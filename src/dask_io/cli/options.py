@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import click
 
@@ -10,14 +10,18 @@ from dask_io.cli.group import DEBUG
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import TypeAlias
 
     from dask_io.geometry.chunks import Chunks
     from dask_io.stores.array import BlockArray
 
-    Decorator: TypeAlias = Callable[["Command"], "Command"]
-
 Command = TypeVar("Command", bound="Callable[..., Any]")
+
+
+class Decorator(Protocol):
+    """Adds options to a command."""
+
+    def __call__(self, command: Command, /) -> Command:
+        """Return the command with the options added."""
 
 
 def _note_debug(ctx: click.Context, _: click.Parameter, given: bool) -> None:  # noqa: FBT001
@@ -44,7 +48,10 @@ workers = click.option(
     "--workers", type=int, metavar="N", help="Threads at the most.  [default: by cores]"
 )
 order = click.option(
-    "--order", type=ORDER, help="Order of elements in the target's blocks.  [default: as source]"
+    "--order",
+    type=ORDER,
+    metavar="C|F",
+    help="Order of elements in the target's blocks.  [default: as source]",
 )
 as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 quiet = click.option("--quiet", is_flag=True, help="Print errors only.")
@@ -73,7 +80,10 @@ source = stack(
     click.option("--source-shape", metavar="N,N,...", help="Shape of a raw source."),
     click.option("--source-dtype", metavar="TYPE", help="Type of its elements, e.g. float32."),
     click.option("--source-chunks", metavar="C,C,...", help="Its blocks, if not one file."),
-    click.option("--source-order", type=ORDER, help="Order of elements in its blocks."),
+    click.option(
+        "--source-order", type=ORDER, metavar="C|F", help="Order of elements in its blocks."
+    ),
+    click.option("--source-format", metavar="F", help="Its format, if no suffix says it: raw."),
 )
 
 running = stack(
@@ -95,7 +105,7 @@ running = stack(
 
 def open_source(path: str, given: dict[str, Any]) -> str | BlockArray:
     """Open a source with what the user says about it; without that, a path is enough."""
-    names = ("shape", "dtype", "chunks", "order")
+    names = ("shape", "dtype", "chunks", "order", "format")
     said = {name: given.get(f"source_{name}") for name in names}
     if not any(said.values()):
         return path
@@ -105,8 +115,6 @@ def open_source(path: str, given: dict[str, Any]) -> str | BlockArray:
         said["shape"] = parse_shape(said["shape"], "--source-shape")
     if said["chunks"]:
         said["chunks"] = parse_chunks(said["chunks"])
-    if said["dtype"]:
-        said["dtype"] = parse_dtype(said["dtype"], "--source-dtype")
     return api.open(path, **said)
 
 
@@ -131,7 +139,7 @@ def parse_shape(text: str, option: str) -> tuple[int, ...]:
     return shape
 
 
-def parse_dtype(text: str, option: str) -> str:
+def parse_dtype(text: str) -> str:
     """Check that a type of elements is one."""
     import numpy as np  # noqa: PLC0415  # only when it is used
 
@@ -143,6 +151,6 @@ def parse_dtype(text: str, option: str) -> str:
     except (TypeError, ValueError, SyntaxError):
         problem = "nothing known"
     if problem:
-        message = f"{option} {text!r} means {problem}; write it as float32, uint8 or <i2"
+        message = f"--dtype {text!r} means {problem}; write it as float32, uint8 or <i2"
         raise UsageError(message)
     return text

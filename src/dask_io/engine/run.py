@@ -13,6 +13,8 @@ from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from dask_io.engine.crew import Crew
 from dask_io.engine.machine import ResidentMeter
 from dask_io.engine.memory import Account, Buffers
@@ -129,6 +131,7 @@ class _Run:
     ) -> None:
         self.plan, self.source, self.target = plan, source, target
         self.on_progress = on_progress
+        self.moved = moved_dtype(target.dtype)
         n_workers, staging_bytes = share_staging(plan.staging_bytes, plan.problem, workers)
         # What is complete but not yet written counts as staging where there is room for it, so
         # that reading can go on; what is held then is exactly what the plan says.
@@ -173,7 +176,7 @@ class _Run:
     def _make_piece(self, region: Region) -> _Piece:
         n_bytes = region.size * self.target.dtype.itemsize
         buffer = self.buffers.lend(n_bytes)
-        array = view_as_array(buffer[:n_bytes], region.shape, self.target.dtype, self.target.layout)
+        array = view_as_array(buffer[:n_bytes], region.shape, self.moved, self.target.layout)
         return _Piece(region, array, buffer)
 
     def _read(
@@ -191,7 +194,7 @@ class _Run:
         )
         with self.source.reader(index) as reader:
             for slab in self.source.layout.slabs(region, largest):
-                values = reader.read_into(slab.relative_to(origin), staging)
+                values = reader.read_into(slab.relative_to(origin), staging).view(self.moved)
                 for cell in self.plan.write_cells(slab):
                     part, piece = slab & cell, pieces[cell.start]
                     inside = part.relative_to(piece.region.start).slices
@@ -245,7 +248,7 @@ class _Run:
         self, staging: memoryview, cell: _Cell, writer: BlockWriter, origin: tuple[int, ...]
     ) -> None:
         """Put a cell together, slab by slab, and write it in sequence."""
-        layout, dtype = self.target.layout, self.target.dtype
+        layout, dtype = self.target.layout, self.moved
         for slab in layout.slabs(cell.region, n_staged(staging, dtype.itemsize)):
             raw = staging[: slab.size * dtype.itemsize]
             values = view_as_array(raw, slab.shape, dtype, layout)
@@ -278,6 +281,11 @@ class _Run:
             )
         if self.on_progress is not None:
             self.on_progress(progress)
+
+
+def moved_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """Return the type as which elements are moved: NumPy copies fields without what is between."""
+    return dtype if dtype.names is None else np.dtype((np.void, dtype.itemsize))
 
 
 def n_staged(staging: memoryview, itemsize: int) -> int:

@@ -133,7 +133,9 @@ class _Compared:
         buffer = self._buffers.lend(self._slab)
         try:
             with self._other.reader(index) as reader:
-                yield _Comparison(reader, buffer, self._other, origin, self._differences)
+                yield _Comparison(
+                    reader, buffer, self._other, self.dtype, origin, self._differences
+                )
         finally:
             self._buffers.take_back(buffer)
 
@@ -145,6 +147,7 @@ class _Comparison:
     reader: BlockReader
     buffer: memoryview
     other: Source
+    dtype: np.dtype[Any]
     origin: tuple[int, ...]
     differences: _Differences
 
@@ -152,7 +155,7 @@ class _Comparison:
         layout, itemsize = self.other.layout, self.other.dtype.itemsize
         for slab in layout.slabs(region, n_staged(self.buffer, itemsize)):
             theirs = self.reader.read_into(slab, self.buffer)
-            ours = array[slab.relative_to(region.start).slices]
+            ours = array[slab.relative_to(region.start).slices].view(self.dtype)
             if not _same_bytes(ours, theirs, layout) and (differs := _differs(ours, theirs)).any():
                 start = tuple(a + b for a, b in zip(self.origin, slab.start, strict=True))
                 self.differences.add(differs, start)

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 # Positions below this are handled as 64-bit integers; beyond it arrays hold Python's own.
 _LARGEST_INT64 = 2**62
 
+# Up to so many runs, going through them is faster than looking each position up.
+_FEW_RUNS = 8
+
 
 @dataclass(frozen=True)
 class Axis:
@@ -201,15 +204,28 @@ class Axis:
     def starts_of(self, indices: NDArray[Any]) -> NDArray[Any]:
         """Return `start_of` for an array of block numbers."""
         ends, firsts, lengths = self._tables
-        run = np.maximum(np.searchsorted(firsts, indices, side="right") - 1, 0)
-        return np.asarray(ends[run] + (indices - firsts[run]) * lengths[run])
+        if len(ends) > _FEW_RUNS:
+            run = np.maximum(np.searchsorted(firsts, indices, side="right") - 1, 0)
+            return np.asarray(ends[run] + (indices - firsts[run]) * lengths[run])
+        starts = np.asarray(indices * lengths[0])
+        for end, first, length in zip(ends[1:], firsts[1:], lengths[1:], strict=True):
+            beyond = indices >= first
+            starts[beyond] = end + (indices[beyond] - first) * length
+        return starts
 
     def counts_ends(self, positions: NDArray[Any]) -> NDArray[Any]:
         """Return `count_ends` for an array of positions."""
         ends, firsts, lengths = self._tables
-        run = np.maximum(np.searchsorted(ends, positions, side="right") - 1, 0)
-        inside = np.asarray(firsts[run] + (positions - ends[run]) // lengths[run])
-        return np.where(positions >= self.length, self.n_blocks, inside)
+        if len(ends) > _FEW_RUNS:
+            run = np.maximum(np.searchsorted(ends, positions, side="right") - 1, 0)
+            counts = np.asarray(firsts[run] + (positions - ends[run]) // lengths[run])
+        else:
+            counts = np.asarray(positions // lengths[0])
+            for end, first, length in zip(ends[1:], firsts[1:], lengths[1:], strict=True):
+                beyond = positions >= end
+                counts[beyond] = first + (positions[beyond] - end) // length
+        counts[positions >= self.length] = self.n_blocks
+        return counts
 
     def floors(self, positions: NDArray[Any]) -> NDArray[Any]:
         """Return `floor` for an array of positions."""

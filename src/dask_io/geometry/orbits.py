@@ -9,6 +9,7 @@ everything linear in the position is largest at the first or the last block of a
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from math import lcm
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -73,7 +74,7 @@ class _Stretch(NamedTuple):
 def _stretches(axis: Axis, others: tuple[Axis, ...]) -> Iterator[_Stretch]:
     """Yield the stretches where every other axis is regular or has no boundary inside."""
     all_runs = sorted({end for each in (axis, *others) for end in each.run_ends})
-    for start, stop in zip(all_runs, all_runs[1:], strict=False):
+    for start, stop in pairwise(all_runs):
         ends, period, reach = {start, stop}, axis.length_at(start), 0
         for other in others:
             low, high = other.count_ends(start), other.count_ends(stop)
@@ -87,7 +88,7 @@ def _stretches(axis: Axis, others: tuple[Axis, ...]) -> Iterator[_Stretch]:
                 period = lcm(period, other.length_at(start))
                 reach = max(reach, other.length_at(start))
         bounds = sorted(ends)
-        for low, high in zip(bounds, bounds[1:], strict=False):
+        for low, high in pairwise(bounds):
             yield _Stretch(low, high, period, reach)
 
 
@@ -103,7 +104,7 @@ def _kinds_of_stretch(
     per_period = stretch.period // length
     n_alone = stretch.reach // length + 3
     n_periods = (high - low - 2 * n_alone) // per_period
-    if n_periods < 2:
+    if n_periods <= 1:
         alone = axis.indices(low, high)
         yield alone, alone, np.ones(len(alone), dtype=np.int64)
         return

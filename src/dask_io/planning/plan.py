@@ -42,7 +42,7 @@ class Hold(StrEnum):
 
 
 class ReadRun(NamedTuple):
-    """`n_cells` read cells of `length` elements; whether what is incomplete at their ends is kept."""
+    """`n_cells` read cells of `length` elements, and whether what they leave incomplete is kept."""
 
     length: int
     n_cells: int

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from numpy.lib.format import descr_to_dtype
 
 from dask_io.geometry import Axis, Grid, Layout, cut_axis
@@ -19,6 +18,8 @@ from dask_io.planning.problem import Problem, Side, Staging
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    import numpy as np
 
 __all__ = ["describe_plan", "plan_from_json", "plan_to_json"]
 
@@ -106,11 +107,11 @@ def _write_runs(axis: AxisPlan) -> list[list[int]] | None:
     return [list(run) for run in runs] if len(runs) <= _LONGEST_LIST else None
 
 
-def _dtype_to_json(dtype: np.dtype[Any]) -> Any:  # noqa: ANN401 - a name or nested lists
+def _dtype_to_json(dtype: np.dtype[Any]) -> Any:
     return _listed(dtype.descr) if dtype.names else dtype.str
 
 
-def _listed(descr: Any) -> Any:  # noqa: ANN401 - NumPy's own nested description
+def _listed(descr: Any) -> Any:
     return [_listed(each) for each in descr] if isinstance(descr, (list, tuple)) else descr
 
 
@@ -175,14 +176,13 @@ def _dtype_from_json(node: _Node) -> np.dtype[Any]:
     return dtype
 
 
-def _described(value: object) -> Any:  # noqa: ANN401 - NumPy's own nested description
+def _described(value: object) -> Any:
     """Turn lists back into the tuples that NumPy expects inside a structured type."""
-    match value:
-        case str():
-            return value
-        case [[_, _, *_], *_]:
-            return [_field(*field) for field in value]
-    raise ValueError(value)
+    if isinstance(value, str):
+        return value
+    if not isinstance(value, list) or not all(isinstance(field, list) for field in value):
+        raise TypeError(value)
+    return [_field(*field) for field in value]
 
 
 def _field(name: object, kind: object, shape: Sequence[int] = ()) -> tuple[Any, ...]:

@@ -60,10 +60,10 @@ def plan_svg(plan: Plan) -> str:
     rows, columns = _shown_axes(plan)
     height, width = _sides(plan, rows, columns)
     panels = _panels(plan, rows, columns)
-    total = (_LEFT * 2 + 3 * _SIDE + 2 * _GAP, _TOP + height + _BELOW)
+    across, down = _LEFT * 2 + 3 * _SIDE + 2 * _GAP, _TOP + height + _BELOW
+    size = f'width="{across}" height="{down}" viewBox="0 0 {across} {down}"'
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{total[0]}" height="{total[1]}" '
-        f'viewBox="0 0 {total[0]} {total[1]}" role="img" font-family="sans-serif" font-size="11">',
+        f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img" font-family="sans-serif">',
         f"<title>{escape(f'{plan.strategy} plan: {plan.seeks.total:,} seeks')}</title>",
         '<rect width="100%" height="100%" fill="white"/>',
     ]
@@ -135,7 +135,7 @@ def _boundaries(axis: Axis, colour: str) -> Iterator[_Line]:
 def _ends(plan: Plan, axis: int) -> Iterator[_Line]:
     """Yield the ends of read cells, in the colour of their mark."""
     reads, ends = plan.axes[axis].reads, plan.axes[axis].ends
-    counts = list(accumulate(run.count for run in reads))
+    counts = list(accumulate(run.n_cells for run in reads))
     for index in _sampled(ends.n_blocks):
         keep = reads[bisect_right(counts, index - 1)].keep
         yield _Line(ends.start_of(index) / ends.length, _KEEP if keep else _FLUSH)

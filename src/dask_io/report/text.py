@@ -83,9 +83,7 @@ def verification_text(found: Verification) -> str:
     elements = f"{found.n_elements:,} element{'s' * (found.n_elements != 1)}"
     if found.equal:
         return f"equal: {elements} compared"
-    return (
-        f"{found.n_differing:,} of {elements} differ, first in region {found.first_difference}"
-    )
+    return f"{found.n_differing:,} of {elements} differ, first in region {found.first_difference}"
 
 
 def table(rows: Sequence[tuple[str, ...]]) -> str:

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 class BlockFilesTarget(BlockStore):
     """A target whose blocks become files; any number may be written at once.
 
-    A directory gets its manifest last, so that one without it is not complete.
+    A directory's manifest gets its name last; until then it is hidden, and marks the directory
+    as unfinished.
     """
 
     def __init__(self, blocks: Blocks, *, overwrite: bool = False) -> None:
@@ -35,6 +36,8 @@ class BlockFilesTarget(BlockStore):
         self._publisher = Publisher(blocks.folder)
         self._headers: dict[tuple[int, ...], bytes] = {}
         self._made: list[Path] = []
+        self._any_published = False
+        self._manifest = _manifest_of(blocks)
 
     def create(self) -> None:
         """Make the directory, with its parents; what exists is refused or, if asked, replaced.
@@ -56,6 +59,8 @@ class BlockFilesTarget(BlockStore):
             for folder in reversed(missing):
                 folder.mkdir(exist_ok=True)
                 self._made.append(folder)
+        if self._manifest:
+            self._manifest.begin(blocks.folder)
 
     def _refuse_file(self, path: Path) -> None:
         if os.path.lexists(path) and not self._overwrite:
@@ -116,14 +121,13 @@ class BlockFilesTarget(BlockStore):
     def publish(self, index: tuple[int, ...]) -> None:
         """Sync a block and give it its name."""
         self._publisher.publish(self._name_of(index, self.grid.block(index)))
+        self._any_published = True
 
     def finish(self) -> None:
         """Write the manifest, or the file of an array without elements, and sync the directory."""
         blocks = self._blocks
-        if isinstance(blocks.names, BlockNames):
-            manifest.Manifest(
-                blocks.format.name, blocks.grid, blocks.dtype, blocks.layout, blocks.names
-            ).write(blocks.folder)
+        if self._manifest:
+            self._manifest.write(blocks.folder)
         elif blocks.grid.n_blocks == 0:
             write_whole(self.path, self._header(blocks.grid.shape))
         for folder in {blocks.folder, *(made.parent for made in self._made)}:
@@ -131,11 +135,24 @@ class BlockFilesTarget(BlockStore):
                 sync(folder)
 
     def abandon(self) -> None:
-        """Remove what has not been published, and directories made for nothing."""
+        """Remove what has not been published; blocks that have been stay marked as unfinished."""
         self._publisher.abandon()
+        if self._any_published:
+            return
+        if self._manifest:
+            with suppress(OSError):
+                (self._blocks.folder / manifest.UNFINISHED).unlink()
         for folder in reversed(self._made):
             with suppress(OSError):
                 folder.rmdir()
+
+
+def _manifest_of(blocks: Blocks) -> manifest.Manifest | None:
+    if not isinstance(blocks.names, BlockNames):
+        return None
+    return manifest.Manifest(
+        blocks.format.name, blocks.grid, blocks.dtype, blocks.layout, blocks.names
+    )
 
 
 def _is_ours(name: str, patterns: list[BlockNames | OneName]) -> bool:

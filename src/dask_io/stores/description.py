@@ -106,6 +106,13 @@ def parse_order(order: str, n_axes: int) -> Layout:
 
 
 def parse_dtype(dtype: DTypeLike | None) -> np.dtype[Any] | None:
+    """Read a type of elements.
+
+    Raises
+    ------
+    UsageError
+        If it is none that can be stored.
+    """
     if dtype is None:
         return None
     try:

@@ -15,6 +15,7 @@ import errno
 import os
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from mmap import mmap
 from threading import Lock
 from typing import TYPE_CHECKING, Self
 
@@ -86,16 +87,15 @@ def _storage_error(path: str, error: OSError) -> StorageError:
 
 
 class _Visit:
-    """An open file that counts what is moved through it."""
+    """A file, opened as it is needed, that counts what is moved through it."""
 
     def __init__(self, path: Path, flags: int, tally: Tally, traffic: Traffic) -> None:
         self._path, self._tally, self._traffic = path, tally, traffic
         self._flags = flags | os.O_CLOEXEC
         self._position = -1
         self._counts = Traffic()
+        self._cached_fd: int | None = None
         self._direct_fd: int | None = None
-        with storage_errors(path):
-            self._fd = os.open(path, self._flags)
 
     def __enter__(self) -> Self:
         return self
@@ -108,9 +108,9 @@ class _Visit:
     ) -> None:
         self._tally.add(self._traffic, self._counts)
         with storage_errors(self._path):
-            if self._direct_fd is not None and self._direct_fd != self._fd:
-                os.close(self._direct_fd)
-            os.close(self._fd)
+            for fd in {self._cached_fd, self._direct_fd}:
+                if fd is not None:
+                    os.close(fd)
 
     def _count(self, offset: int, n_bytes: int) -> None:
         if offset != self._position:
@@ -118,13 +118,28 @@ class _Visit:
         self._position = offset + n_bytes
         self._counts.n_bytes += n_bytes
 
+    def _cached(self) -> int:
+        """Return a descriptor that goes through the page cache."""
+        if self._cached_fd is None:
+            with storage_errors(self._path):
+                self._cached_fd = os.open(self._path, self._flags)
+        return self._cached_fd
+
     def _direct(self) -> int:
-        """Return a descriptor that goes past the page cache, or the ordinary one."""
+        """Return a descriptor that goes past the page cache, or else through it."""
         if self._direct_fd is None:
-            self._direct_fd = self._fd
-            # A filesystem that cannot do this says so here.
-            with suppress(OSError):
+            try:
                 self._direct_fd = os.open(self._path, self._flags | _O_DIRECT)
+            except OSError:
+                # The filesystem cannot do this; any other trouble shows at the plain opening.
+                self._direct_fd = self._cached()
+        return self._direct_fd
+
+    def _give_up_direct(self) -> int:
+        """Go through the page cache from now on: the filesystem wants another alignment."""
+        if self._direct_fd not in {None, self._cached_fd}:
+            os.close(self._direct_fd)
+        self._direct_fd = self._cached()
         return self._direct_fd
 
 
@@ -138,11 +153,15 @@ class FileReader(_Visit):
     def size(self) -> int:
         """Bytes in the file."""
         with storage_errors(self._path):
-            return os.fstat(self._fd).st_size
+            return os.fstat(self._direct()).st_size
 
     def peek(self, n_bytes: int) -> bytes:
         """Return the file's first bytes, or all of it if it is shorter, without counting."""
-        return _read_head(self._fd, self._path, n_bytes)
+        # Through the page cache this would have the system read ahead what is read directly.
+        with mmap(-1, -(-n_bytes // ALIGNMENT) * ALIGNMENT) as head:
+            with memoryview(head) as buffer:
+                n_read = self._read_fully(self._direct(), 0, buffer, n_bytes)
+            return head[: min(n_read, n_bytes)]
 
     def read(self, offset: int, n_bytes: int, buffer: memoryview) -> memoryview:
         """Read bytes from an offset on, and return the part of the buffer that holds them.
@@ -155,31 +174,33 @@ class FileReader(_Visit):
         whole = buffer[: -(-(before + n_bytes) // ALIGNMENT) * ALIGNMENT]
         if n_bytes >= _LARGE and len(whole) >= before + n_bytes and is_aligned(whole):
             part = whole[before : before + n_bytes]
-            self._read_fully(self._direct(), offset - before, whole, before + n_bytes)
+            fd, start, needed, into = self._direct(), offset - before, before + n_bytes, whole
         else:
             part = buffer[:n_bytes]
-            self._read_fully(self._fd, offset, part, n_bytes)
+            fd, start, needed, into = self._cached(), offset, n_bytes, part
+        n_read = self._read_fully(fd, start, into, needed)
+        if n_read < needed:
+            problem = f"ends at byte {start + n_read}, {needed - n_read} bytes before the data does"
+            place = printable(str(self._path))
+            raise DataError(place, [problem], "the file is truncated or changed meanwhile")
         return part
 
-    def _read_fully(self, fd: int, offset: int, buffer: memoryview, n_needed: int) -> None:
-        """Read until the needed bytes are there; a file that ends before is truncated."""
+    def _read_fully(self, fd: int, offset: int, buffer: memoryview, n_needed: int) -> int:
+        """Read until the needed bytes are there or the file ends; return how many there are."""
         n_done = 0
         while n_done < n_needed:
-            with storage_errors(self._path):
-                try:
-                    n_read = os.preadv(fd, [buffer[n_done:]], offset + n_done)
-                except OSError as error:
-                    if error.errno != errno.EINVAL or fd == self._fd:
+            try:
+                n_read = os.preadv(fd, [buffer[n_done:]], offset + n_done)
+            except OSError as error:
+                with storage_errors(self._path):
+                    if error.errno != errno.EINVAL or fd == self._cached_fd:
                         raise
-                    # The filesystem wants another alignment: go through the page cache.
-                    fd = self._direct_fd = self._fd
-                    continue
+                    fd = self._give_up_direct()
+                continue
             if n_read == 0:
-                missing = n_needed - n_done
-                problem = f"ends at byte {offset + n_done}, {missing} bytes before the data does"
-                place = printable(str(self._path))
-                raise DataError(place, [problem], "the file is truncated or changed meanwhile")
+                break
             n_done += n_read
+        return n_done
 
 
 class FileWriter(_Visit):
@@ -196,16 +217,17 @@ class FileWriter(_Visit):
                 n_whole = len(buffer) // ALIGNMENT * ALIGNMENT
                 self._write_direct(offset, buffer[:n_whole])
                 offset, buffer = offset + n_whole, buffer[n_whole:]
-            write_fully(self._fd, offset, buffer)
+            if buffer:
+                write_fully(self._cached(), offset, buffer)
 
     def _write_direct(self, offset: int, buffer: memoryview) -> None:
+        fd = self._direct()
         try:
-            write_fully(self._direct(), offset, buffer)
+            write_fully(fd, offset, buffer)
         except OSError as error:
-            if error.errno != errno.EINVAL:
+            if error.errno != errno.EINVAL or fd == self._cached_fd:
                 raise
-            # The filesystem wants another alignment: go through the page cache.
-            write_fully(self._fd, offset, buffer)
+            write_fully(self._give_up_direct(), offset, buffer)
 
 
 def is_aligned(buffer: memoryview) -> bool:
@@ -213,23 +235,11 @@ def is_aligned(buffer: memoryview) -> bool:
     return int(np.frombuffer(buffer, np.uint8).ctypes.data) % ALIGNMENT == 0
 
 
-def _read_head(fd: int, path: Path, n_bytes: int) -> bytes:
-    head = b""
-    with storage_errors(path):
-        while len(head) < n_bytes and (more := os.pread(fd, n_bytes - len(head), len(head))):
-            head += more
-    return head
-
-
 @contextmanager
 def peeking(path: Path) -> Iterator[Callable[[int], bytes]]:
     """Open a file only to look at its first bytes; nothing is counted."""
-    with storage_errors(path):
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        yield lambda n_bytes: _read_head(fd, path, n_bytes)
-    finally:
-        os.close(fd)
+    with FileReader(path, Tally()) as file:
+        yield file.peek
 
 
 def write_fully(fd: int, offset: int, buffer: memoryview) -> None:

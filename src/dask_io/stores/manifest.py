@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from dask_io.errors import DataError
 from dask_io.geometry import Axis, Grid, Layout
 from dask_io.stores.dtypes import dtype_from_json, dtype_to_json
-from dask_io.stores.files import storage_errors, write_whole
+from dask_io.stores.files import Publisher, storage_errors, write_whole
 from dask_io.stores.naming import BlockNames, printable
 
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 NAME = "dask-io.json"
+UNFINISHED = f".{NAME}.part"
 VERSION = 1
 # Room for millions of uneven blocks; anything larger was not written by us.
 _LONGEST = 64 * 2**20
@@ -111,10 +112,18 @@ class Manifest:
             advice = "repair or remove it, or name the blocks by a pattern"
             raise DataError(printable(str(path)), [printable(str(error))], advice) from error
 
+    def begin(self, folder: Path) -> None:
+        """Mark a directory as unfinished: its manifest is there, but does not have its name."""
+        content = self.to_bytes()
+        Publisher(folder).begin(NAME, content, len(content))
+
     def write(self, folder: Path) -> None:
         """Write the manifest to a directory, whole or not at all."""
-        text = json.dumps(self.to_json(), ensure_ascii=True) + "\n"
-        write_whole(folder / NAME, text.encode())
+        write_whole(folder / NAME, self.to_bytes())
+
+    def to_bytes(self) -> bytes:
+        """Return the content of the file."""
+        return (json.dumps(self.to_json(), ensure_ascii=True) + "\n").encode()
 
 
 def _parse(content: bytes) -> object:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -81,7 +82,9 @@ def open_source(
     if not os.path.lexists(place) and _HAS_FIELD.search(str(place)):
         names = _pattern(place)
         chosen = choose_format(place, format)
-        return _open_blocks(place.parent, scan(place.parent), chosen, names, said)
+        if _describes(place.parent, names):
+            return _open_manifest(place.parent, chosen.name, said)
+        return _open_blocks(place.parent, _scan_finished(place.parent), chosen, names, said)
     if not place.exists():
         raise StorageError(_show(place), "no such file or directory", "check the path")
     return _open_file(place, choose_format(place, format), said)
@@ -94,6 +97,13 @@ def _pattern(path: Path) -> BlockNames:
         return BlockNames(path.name)
     except ValueError as error:
         raise UsageError(f"{_show(path)} is no pattern of block files: {error}") from error
+
+
+def _describes(folder: Path, names: BlockNames) -> bool:
+    """Whether a directory has a good manifest about files of these names."""
+    with suppress(DataError, StorageError):
+        return manifest.Manifest.read(folder).names == names
+    return False
 
 
 def _open_manifest(folder: Path, format: str | None, said: Description) -> BlockFiles:  # noqa: A002
@@ -110,11 +120,27 @@ def _open_manifest(folder: Path, format: str | None, said: Description) -> Block
     return source
 
 
+def _scan_finished(folder: Path) -> dict[str, int]:
+    """List a directory whose blocks, without a manifest, could be taken for a smaller array."""
+    files = scan(folder)
+    if manifest.UNFINISHED in files and manifest.NAME not in files:
+        raise DataError(
+            _show(folder),
+            ["it is unfinished: the run that wrote it was interrupted"],
+            "run it again with --overwrite",
+        )
+    return files
+
+
 def _open_directory(folder: Path, format: str | None, said: Description) -> BlockFiles:  # noqa: A002
-    files = {name: n for name, n in scan(folder).items() if not name.startswith(".")}
+    files = {name: n for name, n in _scan_finished(folder).items() if not name.startswith(".")}
     by_format: dict[str, list[str]] = {}
-    for name in sorted(files):
-        found = format_of(name) if files[name] != NOT_A_FILE else None
+    by_pattern: dict[str, Format | None] = {}
+    for name in sorted(name for name, size in files.items() if size != NOT_A_FILE):
+        pattern = re.sub("[0-9]+", "0", name)
+        if pattern not in by_pattern:
+            by_pattern[pattern] = format_of(name)
+        found = by_pattern[pattern]
         if found is not None and (format is None or found.name == format):
             by_format.setdefault(found.name, []).append(name)
     if len(by_format) != 1:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from hypothesis import strategies as st
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 # The longest axis drawn, by number of axes: an array stays below a few hundred elements.
 _LONGEST = {1: 60, 2: 17, 3: 7, 4: 4, 5: 3}
 _PRIMES = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59)
-_DTYPES = (
+_DTYPES: tuple[Any, ...] = (
     "uint8",
     "bool",
     ">i2",
@@ -60,7 +61,7 @@ def _lengths(draw: st.DrawFn, length: int) -> list[int]:
         return []
     ends = draw(st.sets(st.integers(1, length - 1), max_size=12)) if length > 1 else set[int]()
     bounds = [0, *sorted(ends), length]
-    return [high - low for low, high in zip(bounds, bounds[1:], strict=False)]
+    return [high - low for low, high in pairwise(bounds)]
 
 
 @st.composite
@@ -79,7 +80,7 @@ def layouts(n_axes: int) -> st.SearchStrategy[Layout]:
 
 def dtypes() -> st.SearchStrategy[np.dtype[np.generic]]:
     """Types of 1 to 12 bytes, of either endianness, structured and padded ones included."""
-    return st.sampled_from(_DTYPES).map(lambda dtype: np.dtype(dtype))
+    return st.sampled_from(_DTYPES).map(np.dtype)
 
 
 def stagings() -> st.SearchStrategy[Staging]:

@@ -1,0 +1,241 @@
+"""Measure the engine beside `cp -r` and the floor: ``python -m benchmarks.engine --help``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import signal
+import sys
+import tempfile
+from math import prod
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import dask_io
+from benchmarks.engine.measuring import (
+    FailedError,
+    Timing,
+    copy,
+    drop_caches,
+    remove,
+    run_contestant,
+)
+from benchmarks.engine.results import LEGEND, Round, Row, goals_to_text, rows_to_text
+from benchmarks.engine.workloads import WORKLOADS, make_source
+from dask_io.units import format_bytes, parse_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from benchmarks.engine.workloads import Workload
+    from dask_io.geometry import Grid
+
+_ROOM_TO_SPARE = 64 * 2**20
+_MEMORY_TO_VERIFY = "1GiB"
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the benchmark; files made for it are removed, however it ends."""
+    options = _parser().parse_args(arguments)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))
+    options.dir.mkdir(parents=True, exist_ok=True)
+    _check_space(options)
+    with tempfile.TemporaryDirectory(prefix="engine-", dir=options.dir) as folder:
+        bench = _Bench(Path(folder), options)
+        bench.introduce()
+        rows = bench.run()
+    _say(f"\n{rows_to_text(rows)}\n\n{LEGEND}\n\n{goals_to_text(rows)}")
+    if options.json:
+        found = {"machine": bench.machine(), "rows": [row.to_json() for row in rows]}
+        options.json.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.engine", description=__doc__)
+    add = parser.add_argument
+    add("--size", type=parse_bytes, default="2.5GiB", help="bytes of each array, at least")
+    add("--budgets", type=_budgets, default="256MiB,1GiB,4GiB", help="memory, with commas")
+    add("--workloads", type=_workloads, default=",".join(WORKLOADS), help="letters, with commas")
+    add("--repeats", type=int, default=3, help="rounds of cp, ours and floor")
+    add("--workers", type=int, help="threads of ours and of the floor")
+    add("--strategy", default="auto", help="as for dask-io resplit")
+    add("--dir", type=Path, default=Path(".benchmarks"), help="where to work, on the disk meant")
+    add("--json", type=Path, metavar="FILE", help="write every timing to it")
+    return parser
+
+
+def _budgets(text: str) -> list[int]:
+    return [parse_bytes(part) for part in text.split(",")]
+
+
+def _workloads(text: str) -> list[Workload]:
+    try:
+        return [WORKLOADS[name] for name in text.split(",")]
+    except KeyError as error:
+        known = ", ".join(f"{one.name} ({one.title})" for one in WORKLOADS.values())
+        raise argparse.ArgumentTypeError(f"there is no {error}, only {known}") from None
+
+
+def _check_space(options: argparse.Namespace) -> None:
+    """Stop if there is no room for a source, its target, and a second source kept for later."""
+    largest = max(
+        prod(one.grids(options.size)[0].shape) * one.itemsize for one in options.workloads
+    )
+    needed, free = 3 * largest + _ROOM_TO_SPARE, shutil.disk_usage(options.dir).free
+    if needed > free:
+        sys.exit(
+            f"{options.dir} has {format_bytes(free)} free, {format_bytes(needed)} are needed; "
+            "give a smaller --size or another --dir"
+        )
+
+
+class _Bench:
+    """The course of the benchmark; at most two sources and one target are there at a time."""
+
+    def __init__(self, folder: Path, options: argparse.Namespace) -> None:
+        self._folder, self._options = folder, options
+        self._drops_caches = drop_caches()
+        self._workers = self._count_workers()
+
+    def _count_workers(self) -> int:
+        """Return how many threads the engine would use, as the floor is to have as many."""
+        place, (grid, _) = self._folder / "probe.npy", WORKLOADS["c"].grids(1)
+        make_source(place, grid, WORKLOADS["c"].dtype)
+        workers = dask_io.plan(place, chunks=-1, workers=self._options.workers).workers
+        remove(place)
+        return workers
+
+    def machine(self) -> dict[str, Any]:
+        """Return under which conditions the figures were taken."""
+        return {
+            "cores": os.cpu_count(),
+            "load": os.getloadavg()[0],
+            "workers": self._workers,
+            "caches_dropped": self._drops_caches,
+            "version": dask_io.__version__,
+        }
+
+    def introduce(self) -> None:
+        """Say under which conditions the figures are taken."""
+        facts = self.machine()
+        _say(
+            f"{facts['cores']} cores, load {facts['load']:.1f}, {self._workers} threads, "
+            f"{self._options.repeats} rounds, in {self._options.dir.resolve()}"
+        )
+        if not self._drops_caches:
+            _say("CAUTION: caches cannot be dropped (not root), so reads come from memory")
+
+    def run(self) -> list[Row]:
+        """Measure all workloads at all budgets."""
+        rows, remaining = [], list(self._options.workloads)
+        while remaining:
+            # Workloads with the same source come one after another.
+            source_key = remaining[0].source_key
+            same = [one for one in remaining if one.source_key == source_key]
+            remaining = [one for one in remaining if one.source_key != source_key]
+            rows += self._run_source(same)
+        names = [one.name for one in self._options.workloads]
+        return sorted(rows, key=lambda row: names.index(row.workload.name))
+
+    def _run_source(self, workloads: list[Workload]) -> list[Row]:
+        before, _ = workloads[0].grids(self._options.size)
+        source = self._folder / ("source.npy" if before.n_blocks == 1 else "source")
+        n_bytes = before.size * workloads[0].itemsize
+        shape = " x ".join(map(str, before.shape))
+        _say(
+            f"making {shape} {workloads[0].dtype}, {format_bytes(n_bytes)}, in {before.n_blocks:,} "
+            f"blocks of {before}"
+        )
+        make_source(source, before, workloads[0].dtype)
+        rows = []
+        for workload in workloads:
+            verify = True
+            for budget in self._options.budgets:
+                rows.append(self._run_budget(workload, source, budget, verify=verify))
+                verify = verify and bool(rows[-1].failure)
+        remove(source)
+        return rows
+
+    def _run_budget(self, workload: Workload, source: Path, budget: int, *, verify: bool) -> Row:
+        before, after = workload.grids(self._options.size)
+        n_bytes, rounds = before.size * workload.itemsize, []
+        try:
+            for number in range(self._options.repeats):
+                timings = self._run_round(
+                    workload, source, after, budget, first=number, verify=verify and number == 0
+                )
+                rounds.append(Round(**timings))
+                seconds = ", ".join(f"{name} {one.seconds:.2f} s" for name, one in timings.items())
+                _say(f"{workload.name} at {format_bytes(budget)}: {seconds}")
+        except FailedError as error:
+            _say(f"{workload.name} at {format_bytes(budget)}: {error}")
+            return Row(workload, budget, n_bytes, [], str(error))
+        return Row(workload, budget, n_bytes, rounds)
+
+    def _run_round(
+        self,
+        workload: Workload,
+        source: Path,
+        after: Grid,
+        budget: int,
+        *,
+        first: int,
+        verify: bool,
+    ) -> dict[str, Timing]:
+        """Time the three one after another; each round begins with another one of them."""
+        target = self._folder / ("target.npy" if after.n_blocks == 1 else "target")
+        runs: list[tuple[str, Callable[[], Timing]]] = [
+            ("cp", lambda: copy(source, target)),
+            ("ours", lambda: self._resplit(workload, source, target, after, budget)),
+            ("floor", lambda: self._floor(workload, source, after)),
+        ]
+        timings = {}
+        for name, run in runs[first % 3 :] + runs[: first % 3]:
+            try:
+                timings[name] = run()
+                if name == "ours" and verify:
+                    _verify(source, target)
+            finally:
+                remove(target)
+                remove(self._folder / "floor")
+        return timings
+
+    def _resplit(
+        self, workload: Workload, source: Path, target: Path, after: Grid, budget: int
+    ) -> Timing:
+        return run_contestant(
+            "resplit",
+            source=str(source),
+            target=str(target),
+            chunks=after.longest,
+            memory=budget,
+            order=workload.order,
+            strategy=self._options.strategy,
+            workers=self._workers,
+        )
+
+    def _floor(self, workload: Workload, source: Path, after: Grid) -> Timing:
+        return run_contestant(
+            "floor",
+            source=str(source),
+            target=str(self._folder / "floor"),
+            n_bytes=after.size * workload.itemsize,
+            file_bytes=prod(after.longest) * workload.itemsize,
+            workers=self._workers,
+        )
+
+
+def _verify(source: Path, target: Path) -> None:
+    found = dask_io.verify(source, target, memory=_MEMORY_TO_VERIFY)
+    if not found:
+        raise FailedError(f"the result is wrong, first at {found.first_difference}")
+
+
+def _say(text: str) -> None:
+    print(text, flush=True)  # noqa: T201  # this is a command
+
+
+if __name__ == "__main__":
+    main()

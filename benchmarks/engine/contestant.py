@@ -1,0 +1,192 @@
+"""What is timed, each in a process of its own: the engine, and the floor of the device.
+
+Started with the name of one and its arguments as JSON. It says when it is ready, with the CPU
+seconds it has spent so far, begins when told to, and ends with a line of JSON.
+"""
+
+from __future__ import annotations
+
+import heapq
+import json
+import mmap
+import os
+import random
+import sys
+import time
+from contextlib import closing
+from itertools import accumulate
+from pathlib import Path
+from threading import Lock, Thread
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from dask_io import api
+from dask_io.engine.machine import ResidentMeter
+from dask_io.report.jsonable import run_to_json
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+_ALIGNMENT = 4096
+# Files up to this size are moved whole, longer ones in pieces of it.
+_PIECE = 16 * 2**20
+_O_DIRECT = getattr(os, "O_DIRECT", 0)
+
+
+def resplit(source: str, target: str, **options: Any) -> Callable[[], dict[str, Any]]:
+    """Get ready to resplit: what `dask-io info` does has been done, so memory counts from there."""
+    api.info(source)
+
+    def run() -> dict[str, Any]:
+        meter = ResidentMeter()
+        job = api.plan(source, target, **options)
+        found = run_to_json(job.plan, job.run())
+        return {**found, "resident_growth": meter.growth()}
+
+    return run
+
+
+class _Piece(NamedTuple):
+    """Bytes of one file that are read, or written, at once; `turn` is when."""
+
+    turn: int
+    is_write: bool
+    path: str
+    offset: int
+    n_bytes: int
+    file_bytes: int
+
+
+class _Floor:
+    """Reads all bytes of some files and writes as many to others, directly and in no relation.
+
+    Each thread has one buffer for both. A piece is written no sooner than as many bytes
+    before it as it would take have been read.
+    """
+
+    def __init__(self, workers: int) -> None:
+        self._buffers = [mmap.mmap(-1, _PIECE) for _ in range(workers)]
+        for buffer in self._buffers:
+            # A device may be quicker with zeros.
+            buffer.write(random.randbytes(2**20) * (_PIECE // 2**20))
+        self._lock = Lock()
+        self._errors: list[BaseException] = []
+        self.is_direct = bool(_O_DIRECT)
+
+    def run(self, reads: list[tuple[str, int]], writes: list[tuple[str, int]]) -> None:
+        """Move the files, given as paths and sizes."""
+        for path, n_bytes in writes:
+            if n_bytes > _PIECE:
+                self._reserve(path, n_bytes)
+        pieces = heapq.merge(_pieces(reads, is_write=False), _pieces(writes, is_write=True))
+        threads = [Thread(target=self._work, args=(pieces, b)) for b in self._buffers]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        if self._errors:
+            raise self._errors[0]
+
+    def _work(self, pieces: Iterator[_Piece], buffer: mmap.mmap) -> None:
+        view = memoryview(buffer)
+        try:
+            while not self._errors:
+                with self._lock:
+                    piece = next(pieces, None)
+                if piece is None:
+                    return
+                (self._write if piece.is_write else self._read)(piece, view)
+        except OSError as error:
+            self._errors.append(error)
+
+    def _open(self, path: str, flags: int) -> int:
+        if self.is_direct:
+            try:
+                return os.open(path, flags | _O_DIRECT, 0o666)
+            except OSError:
+                # The filesystem cannot do it; if it is something else, it will show below.
+                self.is_direct = False
+        return os.open(path, flags, 0o666)
+
+    def _read(self, piece: _Piece, buffer: memoryview) -> None:
+        with closing(_Descriptor(self._open(piece.path, os.O_RDONLY))) as file:
+            n_done = 0
+            while n_done < piece.n_bytes:
+                n_read = os.preadv(file.fd, [buffer[n_done:]], piece.offset + n_done)
+                if n_read == 0:
+                    raise OSError(f"{piece.path} is shorter than it was")
+                n_done += n_read
+
+    def _write(self, piece: _Piece, buffer: memoryview) -> None:
+        with closing(_Descriptor(self._open(piece.path, os.O_WRONLY | os.O_CREAT))) as file:
+            if piece.n_bytes == piece.file_bytes:
+                _allocate(file.fd, piece.file_bytes)
+            n_done, n_aligned = 0, -(-piece.n_bytes // _ALIGNMENT) * _ALIGNMENT
+            while n_done < n_aligned:
+                n_done += os.pwrite(file.fd, buffer[n_done:n_aligned], piece.offset + n_done)
+            if piece.offset + piece.n_bytes == piece.file_bytes != piece.offset + n_aligned:
+                os.ftruncate(file.fd, piece.file_bytes)
+
+    def _reserve(self, path: str, n_bytes: int) -> None:
+        with closing(_Descriptor(os.open(path, os.O_WRONLY | os.O_CREAT, 0o666))) as file:
+            _allocate(file.fd, n_bytes)
+
+
+class _Descriptor(NamedTuple):
+    """An open file."""
+
+    fd: int
+
+    def close(self) -> None:
+        os.close(self.fd)
+
+
+def _allocate(fd: int, n_bytes: int) -> None:
+    if hasattr(os, "posix_fallocate"):
+        os.posix_fallocate(fd, 0, n_bytes)
+    else:
+        os.ftruncate(fd, n_bytes)
+
+
+def _pieces(files: Iterable[tuple[str, int]], *, is_write: bool) -> Iterator[_Piece]:
+    """Yield all bytes of some files; a read's turn is its first byte, a write's its last."""
+    files = list(files)
+    starts = accumulate((n_bytes for _, n_bytes in files), initial=0)
+    for (path, file_bytes), start in zip(files, starts, strict=False):
+        for offset in range(0, file_bytes, _PIECE):
+            n_bytes = min(_PIECE, file_bytes - offset)
+            turn = start + offset + n_bytes * is_write
+            yield _Piece(turn, is_write, path, offset, n_bytes, file_bytes)
+
+
+def floor(
+    source: str, target: str, *, n_bytes: int, file_bytes: int, workers: int
+) -> Callable[[], dict[str, Any]]:
+    """Get ready to read the source and to write so many bytes to files of another size."""
+    engine = _Floor(workers)
+
+    def run() -> dict[str, Any]:
+        place, folder = Path(source), Path(target)
+        files = sorted(place.iterdir()) if place.is_dir() else [place]
+        reads = [(str(file), file.stat().st_size) for file in files]
+        folder.mkdir()
+        writes = [
+            (str(folder / str(start)), min(file_bytes, n_bytes - start))
+            for start in range(0, n_bytes, file_bytes)
+        ]
+        engine.run(reads, writes)
+        return {"direct": engine.is_direct}
+
+    return run
+
+
+def main() -> None:
+    """Get ready, wait, run, report."""
+    kind, arguments = sys.argv[1:]
+    run = {"resplit": resplit, "floor": floor}[kind](**json.loads(arguments))
+    print(time.process_time(), flush=True)  # noqa: T201  # to the process that waits for it
+    sys.stdin.readline()
+    print(json.dumps(run()))  # noqa: T201  # as above
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,94 @@
+"""One measurement: caches dropped, a process run, its files on the disk."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import shutil
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+_CONTESTANT = Path(__file__).with_name("contestant.py")
+_DROP_CACHES = Path("/proc/sys/vm/drop_caches")
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """What a process took, until its files were on the disk, and what it said of itself."""
+
+    seconds: float
+    cpu_seconds: float
+    report: dict[str, Any] = field(default_factory=dict)
+
+
+class FailedError(Exception):
+    """A process that was to be timed failed; the message is what it said."""
+
+
+def drop_caches() -> bool:
+    """Write out what is dirty, and forget what is cached; False if that is not allowed."""
+    os.sync()
+    try:
+        _DROP_CACHES.write_text("3")
+    except OSError:
+        return False
+    return True
+
+
+def copy(source: Path, target: Path) -> Timing:
+    """Time `cp -r`, the yardstick."""
+    command = ["cp", "-r", "--reflink=never", str(source), str(target)]
+    return _time(command, waits=False)
+
+
+def run_contestant(kind: str, **arguments: Any) -> Timing:
+    """Time a contestant from when it is ready: its start and its imports are not counted."""
+    command = [sys.executable, str(_CONTESTANT), kind, json.dumps(arguments)]
+    return _time(command, waits=True)
+
+
+def remove(path: Path) -> None:
+    """Remove a file, or a directory with all that is in it."""
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _time(command: list[str], *, waits: bool) -> Timing:
+    cpu_before = _cpu_of_children()
+    if not waits:
+        drop_caches()
+    start = time.perf_counter()
+    process = subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    with process:
+        try:
+            if waits:
+                assert process.stdout is not None
+                cpu_before += float(process.stdout.readline() or 0)
+                drop_caches()
+                start = time.perf_counter()
+            said, complaint = process.communicate("\n")
+        except BaseException:
+            process.kill()
+            raise
+    os.sync()
+    seconds = time.perf_counter() - start
+    if process.returncode:
+        lines = complaint.strip().splitlines() or [f"exit code {process.returncode}"]
+        raise FailedError(lines[-1])
+    report = json.loads(said) if waits else {}
+    return Timing(seconds, _cpu_of_children() - cpu_before, report)
+
+
+def _cpu_of_children() -> float:
+    """Return the CPU seconds of the processes that have been waited for."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime

@@ -1,0 +1,174 @@
+"""The figures: medians and ratios of the timings, as a table and as JSON, and the goals."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+from dask_io.report.text import table
+from dask_io.units import format_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from benchmarks.engine.measuring import Timing
+    from benchmarks.engine.workloads import Workload
+
+LEGEND = """\
+Seconds are medians, until all is on the disk; ratios are medians of those of each round. The start
+of Python is not counted. Seeks are predicted = counted. Memory is the predicted peak, and how far
+the process's resident memory grew, at the most, over what `dask-io info` takes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """One measurement of each, one right after the other."""
+
+    cp: Timing
+    ours: Timing
+    floor: Timing
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """All rounds of one workload at one budget, or why there are none."""
+
+    workload: Workload
+    budget: int
+    n_bytes: int
+    rounds: Sequence[Round]
+    failure: str = ""
+
+    @property
+    def of_cp(self) -> float:
+        """Our seconds as a part of those of `cp -r`."""
+        return median(one.ours.seconds / one.cp.seconds for one in self.rounds)
+
+    @property
+    def of_floor(self) -> float:
+        """Our seconds as a multiple of the floor's."""
+        return median(one.ours.seconds / one.floor.seconds for one in self.rounds)
+
+    @property
+    def seconds(self) -> float:
+        """Our seconds."""
+        return median(one.ours.seconds for one in self.rounds)
+
+    @property
+    def seeks_differ(self) -> bool:
+        """Whether a run counted other seeks than its plan predicted."""
+        return any(_seeks(one, "plan") != _seeks(one, "result") for one in self.rounds)
+
+    @property
+    def meets_goal(self) -> bool:
+        """Whether both ratios are as small as they are to be."""
+        most_of_floor = self.workload.most_of_floor
+        return (
+            not self.failure
+            and self.of_cp <= self.workload.most_of_cp
+            and (most_of_floor is None or self.of_floor <= most_of_floor)
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return every timing, and what is derived from them."""
+        figures = {} if self.failure else {"of_cp": self.of_cp, "of_floor": self.of_floor}
+        return {
+            "workload": self.workload.name,
+            "title": self.workload.title,
+            "budget": self.budget,
+            "n_bytes": self.n_bytes,
+            **figures,
+            "meets_goal": self.meets_goal,
+            "failure": self.failure or None,
+            "rounds": [asdict(one) for one in self.rounds],
+        }
+
+    def cells(self) -> tuple[str, ...]:
+        """Return the row as text, in the columns of `HEADINGS`."""
+        title = f"{self.workload.name}  {self.workload.title}"
+        if self.failure:
+            empty = [""] * (len(HEADINGS) - 3)
+            return (title, _short(self.budget), *empty, f"failed: {self.failure}")
+        plan = self.rounds[0].ours.report["plan"]
+        predicted, counted = _seeks(self.rounds[0], "plan"), _seeks(self.rounds[0], "result")
+        sign = "!=" if self.seeks_differ else "="
+        grown = max(one.ours.report["resident_growth"] for one in self.rounds)
+        return (
+            title,
+            _short(self.budget),
+            f"{plan['strategy']}, {plan['hold']}",
+            f"{sum(predicted):,} {sign} {sum(counted):,}",
+            f"{median(one.cp.seconds for one in self.rounds):.2f}",
+            f"{median(one.floor.seconds for one in self.rounds):.2f}",
+            f"{self.seconds:.2f}",
+            f"{self.of_cp:.2f}",
+            f"{self.of_floor:.2f}",
+            f"{median(one.cp.cpu_seconds for one in self.rounds):.2f}",
+            f"{median(one.ours.cpu_seconds for one in self.rounds):.2f}",
+            _short(plan["memory"]["peak"]),
+            _short(grown),
+            f"{self.n_bytes / self.seconds / 1e9:.2f}",
+            "",
+        )
+
+
+HEADINGS = (
+    "workload",
+    "budget",
+    "plan",
+    "seeks",
+    "cp s",
+    "floor s",
+    "ours s",
+    "of cp",
+    "of floor",
+    "cp CPU s",
+    "our CPU s",
+    "predicted",
+    "resident",
+    "GB/s",
+    "",
+)
+
+
+def rows_to_text(rows: Sequence[Row]) -> str:
+    """Return a table of all rows, and below it what was counted other than predicted."""
+    differing = [
+        f"{row.workload.name} at {_short(row.budget)}: the seeks counted are not those predicted"
+        for row in rows
+        if row.seeks_differ
+    ]
+    return "\n".join([table([HEADINGS, *(row.cells() for row in rows)]), *differing])
+
+
+def goals_to_text(rows: Sequence[Row]) -> str:
+    """Say for each workload what is asked of it, and at which budgets that holds."""
+    return "\n".join(_goal(name, rows) for name in dict.fromkeys(row.workload.name for row in rows))
+
+
+def _goal(name: str, rows: Sequence[Row]) -> str:
+    mine = [row for row in rows if row.workload.name == name]
+    workload = mine[0].workload
+    asked = f"{name}: at most {workload.most_of_cp} of cp -r"
+    if workload.most_of_floor is not None:
+        asked += f" and {workload.most_of_floor} of the floor"
+    missed = [row for row in mine if not row.meets_goal]
+    if not missed:
+        return f"{asked}: holds"
+    return f"{asked}: does not hold at {', '.join(map(_figures, missed))}"
+
+
+def _figures(row: Row) -> str:
+    if row.failure:
+        return f"{_short(row.budget)} (failed)"
+    return f"{_short(row.budget)} ({row.of_cp:.2f} of cp, {row.of_floor:.2f} of the floor)"
+
+
+def _seeks(one: Round, side: str) -> tuple[int, int]:
+    seeks = one.ours.report[side]["seeks"]
+    return seeks["read"], seeks["write"]
+
+
+def _short(n_bytes: int) -> str:
+    return format_bytes(n_bytes).replace(".00", "")

@@ -1,0 +1,273 @@
+"""The commands, in the order of use; what they need is loaded when they run."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING, Any, Literal
+
+import click
+
+import dask_io
+from dask_io.cli import options
+from dask_io.cli.group import Verbs, one_line, show
+
+if TYPE_CHECKING:
+    from dask_io.api import Job
+    from dask_io.planning import Plan
+
+_WIDTH = 100
+
+
+@click.group(
+    name="io",
+    cls=Verbs,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": _WIDTH},
+    epilog="Exit codes: 0 done, 1 the data is wrong, 2 usage, 3 the environment, 4 interrupted.",
+)
+@click.version_option(dask_io.__version__, prog_name="dask-io")
+@click.pass_context
+def commands(ctx: click.Context) -> None:
+    """Split, merge and resplit arrays larger than memory, each block read and written once.
+
+    SRC and DST are one file (volume.npy), a directory of blocks, or a pattern of block files
+    (blocks/b_{0}_{1}_{2}.npy).
+    """
+    if ctx.invoked_subcommand is None:
+        show(ctx.get_help())
+
+
+@commands.command()
+@click.argument("src")
+@options.source
+@options.as_json
+@options.debug
+def info(src: str, *, as_json: bool, **given: Any) -> None:
+    r"""Show what SRC holds: shape, type, blocks, size.
+
+    \b
+    Example:
+      dask-io info blocks/
+    """
+    from dask_io import api  # noqa: PLC0415  # loaded on use
+    from dask_io.report import jsonable, text  # noqa: PLC0415  # loaded on use
+
+    found = api.info(options.open_source(src, given))
+    show(json.dumps(jsonable.info_to_json(found)) if as_json else text.info_text(found))
+
+
+@commands.command()
+@click.argument("src", required=False)
+@click.option("--chunks", metavar="C,C,...", help="Blocks to make of SRC.")
+@click.option("--shape", metavar="N,N,...", help="Without SRC: shape of the array.")
+@click.option("--dtype", metavar="TYPE", help="Without SRC: type of its elements, e.g. float32.")
+@click.option("--from", "from_", metavar="C,C,...", help="Without SRC: the blocks it has.")
+@click.option("--to", metavar="C,C,...", help="Without SRC: the blocks to make.")
+@options.memory
+@options.strategy
+@options.workers
+@options.order
+@click.option("--explain", is_flag=True, help="Show what every strategy would cost.")
+@options.source
+@options.as_json
+@options.debug
+def plan(src: str | None, *, explain: bool, as_json: bool, **given: Any) -> None:
+    r"""Show how an array would be moved, and the cost.
+
+    \b
+    Examples:
+      dask-io plan blocks/ --chunks 500,500,500 --memory 4GiB
+      dask-io plan --shape 3500,3500,3500 --dtype float16 --from 350 --to 500 --memory 4GiB
+    """
+    made = _plan_with_data(src, given) if src is not None else _plan_without_data(given)
+    _show_plan(made, as_json=as_json, explained=explain)
+
+
+@commands.command()
+@click.argument("src")
+@click.argument("dst")
+@options.chunks
+@options.running
+def resplit(src: str, dst: str, **given: Any) -> None:
+    r"""Move the array in SRC to blocks of another shape in DST.
+
+    \b
+    Example:
+      dask-io resplit blocks/ out/ --chunks 500,500,500 --memory 4GiB
+    """
+    _run("resplit", src, dst, **given)
+
+
+@commands.command()
+@click.argument("src")
+@click.argument("dst")
+@options.chunks
+@options.running
+def split(src: str, dst: str, **given: Any) -> None:
+    r"""Cut the one file SRC into blocks in DST.
+
+    \b
+    Example:
+      dask-io split volume.npy out/ --chunks 500,500,500 --memory 4GiB
+    """
+    _run("split", src, dst, **given)
+
+
+@commands.command()
+@click.argument("src")
+@click.argument("dst")
+@options.running
+def merge(src: str, dst: str, **given: Any) -> None:
+    r"""Put all blocks in SRC into the one file DST.
+
+    \b
+    Example:
+      dask-io merge blocks/ volume.npy --memory 4GiB
+    """
+    _run("merge", src, dst, **given)
+
+
+@commands.command()
+@click.argument("src")
+@click.argument("dst")
+@options.memory
+@options.workers
+@options.source
+@options.as_json
+@options.quiet
+@options.debug
+def verify(src: str, dst: str, *, as_json: bool, quiet: bool, **given: Any) -> None:
+    r"""Compare two arrays, whatever their blocks.
+
+    Values are compared bit by bit where the types agree; exit code 1 if any differs.
+
+    \b
+    Example:
+      dask-io verify blocks/ out/ --memory 4GiB
+    """
+    from dask_io import api  # noqa: PLC0415  # loaded on use
+    from dask_io.errors import DataError  # noqa: PLC0415  # loaded on use
+    from dask_io.report import jsonable, text  # noqa: PLC0415  # loaded on use
+
+    source = options.open_source(src, given)
+    found = api.verify(source, dst, memory=given["memory"], workers=given["workers"])
+    if as_json:
+        show(json.dumps(jsonable.verification_to_json(found)))
+    elif found and not quiet:
+        show(text.verification_text(found))
+    if not found:
+        raise DataError(dst, [f"differs from {src}: {text.verification_text(found)}"])
+
+
+@commands.command()
+@click.option("--size", default="256MiB", show_default=True, help="Size of the array, about.")
+@click.option("--memory", metavar="SIZE", help="Budget.  [default: a sixth of the array]")
+@options.workers
+@click.option("--dir", "folder", metavar="DIR", help="Where to work.  [default: temporary files]")
+@click.option("--keep-files", is_flag=True, help="Leave the arrays there.")
+@options.debug
+def demo(**given: Any) -> None:
+    r"""Resplit an example array and compare that with the naive way.
+
+    \b
+    Example:
+      dask-io demo --size 1GiB
+    """
+    from dask_io.cli.demo import run_demo  # noqa: PLC0415  # loaded on use
+
+    run_demo(**given)
+
+
+def _plan_with_data(src: str, given: dict[str, Any]) -> Plan:
+    from dask_io import api  # noqa: PLC0415  # loaded on use
+
+    names = {"shape": "--shape", "dtype": "--dtype", "from_": "--from", "to": "--to"}
+    extra = [option for name, option in names.items() if given[name] is not None]
+    if extra:
+        raise click.UsageError(f"{', '.join(extra)} describe an array without data, not SRC")
+    if given["chunks"] is None:
+        raise click.UsageError("missing option '--chunks' for the blocks to make of SRC")
+    chunks = options.parse_chunks(given["chunks"])
+    source = options.open_source(src, given)
+    return api.plan(source, chunks=chunks, **_plan_options(given)).plan
+
+
+def _plan_without_data(given: dict[str, Any]) -> Plan:
+    from dask_io import api  # noqa: PLC0415  # loaded on use
+
+    needed = {"--shape": "shape", "--dtype": "dtype", "--from": "from_", "--to": "to"}
+    missing = [option for option, name in needed.items() if given[name] is None]
+    if missing:
+        raise click.UsageError(f"name SRC, or describe an array: missing {', '.join(missing)}")
+    useless = [name for name in given if name.startswith("source_") or name == "chunks"]
+    extra = [f"--{name.replace('_', '-')}" for name in useless if given[name] is not None]
+    if extra:
+        raise click.UsageError(f"{', '.join(extra)} need SRC; without data use --from and --to")
+    return api.plan_shape(
+        options.parse_shape(given["shape"], "--shape"),
+        options.parse_dtype(given["dtype"]),
+        options.parse_chunks(given["from_"]),
+        options.parse_chunks(given["to"]),
+        **_plan_options(given),
+    )
+
+
+def _plan_options(given: dict[str, Any]) -> dict[str, Any]:
+    return {name: given[name] for name in ("memory", "strategy", "workers", "order")}
+
+
+def _run(
+    verb: Literal["resplit", "split", "merge"],
+    src: str,
+    dst: str,
+    *,
+    dry_run: bool,
+    as_json: bool,
+    quiet: bool,
+    **given: Any,
+) -> None:
+    """Plan and, unless it is only to be shown, carry the plan out and report."""
+    from dask_io import api  # noqa: PLC0415  # loaded on use
+
+    chunks = -1 if verb == "merge" else options.parse_chunks(given["chunks"])
+    source = options.open_source(src, given)
+    if verb == "split":
+        source = api.open_one_file(source)
+    moving = {name: given[name] for name in ("overwrite", "check")}
+    job = api.plan(
+        source, dst, chunks=chunks, format=given["format_"], **moving, **_plan_options(given)
+    )
+    if dry_run:
+        _show_plan(job.plan, as_json=as_json, explained=False)
+        return
+    _carry_out(job, label=verb, verify=given["verify"], as_json=as_json, quiet=quiet)
+
+
+def _carry_out(job: Job, *, label: str, verify: bool, as_json: bool, quiet: bool) -> None:
+    from dask_io.report import jsonable, text  # noqa: PLC0415  # loaded on use
+    from dask_io.report.progress import ProgressLine  # noqa: PLC0415  # loaded on use
+
+    then = "verifying" if verify else ""
+    with ProgressLine(sys.stderr, label=label, then=then, quiet=quiet) as progress:
+        result = job.run(verify=verify, on_progress=progress.update)
+    if as_json:
+        show(json.dumps(jsonable.run_to_json(job.plan, result)))
+    elif not quiet:
+        place = job.target.place if job.target else ""
+        show(f"{one_line(place)}: {text.run_text(job.plan, result)}")
+
+
+def _show_plan(plan: Plan, *, as_json: bool, explained: bool) -> None:
+    from dask_io.planning.serial import plan_to_json  # noqa: PLC0415  # loaded on use
+    from dask_io.report import jsonable, text  # noqa: PLC0415  # loaded on use
+    from dask_io.report.explain import explain  # noqa: PLC0415  # loaded on use
+
+    if not explained:
+        show(json.dumps(plan_to_json(plan)) if as_json else text.plan_text(plan))
+        return
+    ways = explain(plan.problem)
+    if as_json:
+        show(json.dumps(jsonable.explained_to_json(plan, ways)))
+    else:
+        show(f"{text.plan_text(plan)}\n\n{text.explained_text(plan, ways)}")

@@ -1,0 +1,342 @@
+"""The laws that every store keeps, for a format's author to run against the format.
+
+Subclass `StoreConformance` in a test module, say how a target is made and how it is opened
+again, and run pytest::
+
+    class TestMyFormat(StoreConformance):
+        def make_target(self, folder, case, *, overwrite=False):
+            return make_target(folder / "x", format="mine", **case.description, ...)
+
+        def open_source(self, folder, case):
+            return open_source(folder / "x")
+
+The laws are plain methods that take an empty directory, pytest's ``tmp_path``; a store that
+breaks one makes it raise `AssertionError`.
+"""
+
+from __future__ import annotations
+
+import random
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from dask_io.errors import DaskIOError, TargetExistsError
+from dask_io.geometry import Axis, Grid, Layout, Region
+from dask_io.stores.addressable import view_as_array
+from dask_io.stores.files import ALIGNMENT
+from dask_io.stores.store import Access
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from dask_io.stores.store import BlockReader, Source, Target
+
+_FIELDS = [("a", "<i2"), ("b", "u1", (3,)), ("c", ">f4")]
+# By number of axes, so that there are some tens of blocks at most.
+_LONGEST = ((12,), (7, 7), (5, 4, 3), (3, 2, 3, 2))
+_DTYPES = ("u1", "<i2", ">i2", "<f4", ">f8", "<c8", "S3", "<U2", ">M8[s]", "V5", _FIELDS)
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """An array to store: how it is cut, its dtype, and how its blocks lie."""
+
+    grid: Grid
+    dtype: np.dtype[Any]
+    layout: Layout
+    seed: int = 0
+
+    @property
+    def array(self) -> NDArray[Any]:
+        """The array; its bytes are random, so compare it by them."""
+        raw = random.Random(self.seed).randbytes(self.grid.size * self.dtype.itemsize)  # noqa: S311 - data, not a secret
+        return np.frombuffer(raw, self.dtype).reshape(self.grid.shape)
+
+    def part(self, region: Region) -> NDArray[Any]:
+        """Return a region of the array, lying in the layout's order."""
+        stored = self.array[region.slices].transpose(self.layout.axes)
+        raw = memoryview(stored.tobytes())
+        return view_as_array(raw, region.shape, self.dtype, self.layout)
+
+
+class StoreConformance:
+    """What a format promises. Make it one's own by the two methods and the three settings."""
+
+    n_examples: ClassVar[int] = 8
+    """How many random arrays each law is tried on."""
+    layouts: ClassVar[str] = "any"
+    """Which orders a block may have: ``"any"``, ``"CF"`` or ``"C"``."""
+    one_block: ClassVar[bool] = False
+    """Whether the store holds its array as a single block."""
+
+    def make_target(self, folder: Path, case: Case, *, overwrite: bool = False) -> Target:
+        """Return a target for the array somewhere in the directory."""
+        raise NotImplementedError
+
+    def open_source(self, folder: Path, case: Case) -> Source:
+        """Open what has been written to the directory."""
+        raise NotImplementedError
+
+    def test_reads_back_what_was_written(self, tmp_path: Path) -> None:
+        """Every block, for any grid, dtype and layout, comes back bit by bit."""
+        for folder, case in self.examples(tmp_path):
+            self.write(folder, case)
+            source = self.open_source(folder, case)
+            for index in case.grid.indices():
+                block = case.grid.block(index)
+                read = read_region(source, index, Region.whole(block.shape))
+                assert _same(read, case.part(block)), f"block {index} of {case} differs"
+
+    def test_describes_what_was_written(self, tmp_path: Path) -> None:
+        """Shape, dtype, grid and layout survive, in the target and in the source."""
+        for folder, case in self.examples(tmp_path):
+            for store in (self.write(folder, case), self.open_source(folder, case)):
+                assert store.grid == case.grid
+                assert store.dtype == case.dtype
+                assert _orders(store.layout, case.grid) == _orders(case.layout, case.grid)
+                assert store.access in Access
+                assert store.place
+                assert store.format
+
+    def test_regions_equal_slices(self, tmp_path: Path) -> None:
+        """Any part of a block, read alone or after another, is that part of the array."""
+        for folder, case in self.examples(tmp_path):
+            self.write(folder, case)
+            source = self.open_source(folder, case)
+            generator = _generator(case)
+            for index in case.grid.indices():
+                block = case.grid.block(index)
+                with source.reader(index) as reader:
+                    for _ in range(3):
+                        part = _random_part(generator, block.shape)
+                        read = _read(reader, part, case.dtype)
+                        assert _same(read, case.part(_moved(part, block.start)))
+
+    def test_parts_may_be_written_in_any_order(self, tmp_path: Path) -> None:
+        """A block written in parts, over several visits, equals one written at once."""
+        for folder, case in self.examples(tmp_path):
+            target, generator = self.make_target(folder, case), _generator(case)
+            if target.access is Access.ATOMIC:
+                return
+            target.create()
+            for index in _shuffled(generator, case.grid.indices()):
+                block = case.grid.block(index)
+                cells = Grid.regular(block.shape, [generator.randint(1, n) for n in block.shape])
+                for cell in _shuffled(generator, cells.indices()):
+                    region = cells.block(cell)
+                    with target.writer(index) as writer:
+                        writer.write_from(region, case.part(_moved(region, block.start)))
+                target.publish(index)
+            target.finish()
+            self.assert_holds(folder, case)
+
+    def test_seeks_are_the_runs_of_each_visit(self, tmp_path: Path) -> None:
+        """The tally counts visits, bytes, and for each visit the runs of what it moved."""
+        for folder, case in self.examples(tmp_path):
+            target = self.write(folder, case)
+            if target.access is Access.ATOMIC:
+                return
+            n_bytes = case.grid.size * case.dtype.itemsize
+            written = target.tally.write
+            assert (written.seeks, written.visits, written.n_bytes) == (
+                case.grid.n_blocks,
+                case.grid.n_blocks,
+                n_bytes,
+            )
+            source, generator = self.open_source(folder, case), _generator(case)
+            assert source.tally.read.seeks == 0, "headers and listings are not counted"
+            runs = 0
+            for index in case.grid.indices():
+                shape = case.grid.block(index).shape
+                part = _random_part(generator, shape)
+                runs += source.layout.count_runs(part, shape)
+                read_region(source, index, part)
+            assert source.tally.read.seeks == runs
+            assert source.tally.read.visits == case.grid.n_blocks
+
+    def test_blocks_appear_when_published(self, tmp_path: Path) -> None:
+        """Until a target is finished it cannot be opened as a whole one."""
+        for folder, case in self.examples(tmp_path):
+            target = self.make_target(folder, case)
+            target.create()
+            for index in case.grid.indices():
+                before = _visible(folder)
+                with target.writer(index) as writer:
+                    block = case.grid.block(index)
+                    writer.write_from(Region.whole(block.shape), case.part(block))
+                assert _visible(folder) == before, "a block shows before it is published"
+                with suppress(DaskIOError):
+                    self.open_source(folder, case)
+                    raise AssertionError("a target that is not whole can be opened")
+                target.publish(index)
+            target.finish()
+            self.assert_holds(folder, case)
+
+    def test_abandoning_leaves_nothing(self, tmp_path: Path) -> None:
+        """What was begun and not published is gone after `abandon`."""
+        for folder, case in self.examples(tmp_path):
+            target = self.make_target(folder, case)
+            target.create()
+            for index in case.grid.indices():
+                with target.writer(index) as writer:
+                    block = case.grid.block(index)
+                    writer.write_from(Region.whole(block.shape), case.part(block))
+            target.abandon()
+            assert not list(folder.iterdir())
+
+    def test_existing_target_is_refused(self, tmp_path: Path) -> None:
+        """A target that is there stays as it is, unless it is to be overwritten."""
+        for folder, case in self.examples(tmp_path):
+            self.write(folder, case)
+            try:
+                self.make_target(folder, case).create()
+            except TargetExistsError:
+                pass
+            else:
+                raise AssertionError("an existing target was not refused")
+            self.assert_holds(folder, case)
+            other = replace(case, seed=case.seed + 1)
+            self.write(folder, other, overwrite=True)
+            self.assert_holds(folder, other)
+
+    def test_visits_may_be_concurrent(self, tmp_path: Path) -> None:
+        """Blocks are written and read by many threads at once, and counted as by one."""
+        for folder, case in self.examples(tmp_path):
+            target = self.make_target(folder, case)
+            target.create()
+
+            def write(index: tuple[int, ...], case: Case = case, target: Target = target) -> None:
+                block = case.grid.block(index)
+                with target.writer(index) as writer:
+                    writer.write_from(Region.whole(block.shape), case.part(block))
+                target.publish(index)
+
+            with ThreadPoolExecutor(8) as pool:
+                list(pool.map(write, case.grid.indices()))
+                target.finish()
+                source = self.open_source(folder, case)
+                _read_by(pool, source, case)
+                _read_by(pool, source, case)
+            if source.access is Access.ADDRESSABLE:
+                assert target.tally.write.seeks == case.grid.n_blocks
+                assert source.tally.read.seeks == 2 * case.grid.n_blocks
+
+    def test_arrays_without_elements(self, tmp_path: Path) -> None:
+        """An axis of length 0 means no blocks, but the array is there and describes itself."""
+        for number, shape in enumerate([(0,), (3, 0), (0, 2, 5)]):
+            folder = tmp_path / str(number)
+            folder.mkdir()
+            grid = Grid.regular(shape, [max(1, n) for n in shape])
+            case = Case(grid, np.dtype("<f4"), Layout.c(len(shape)))
+            self.write(folder, case)
+            source = self.open_source(folder, case)
+            source.check()
+            assert (source.grid.shape, source.dtype) == (shape, case.dtype)
+
+    def examples(self, folder: Path) -> Iterator[tuple[Path, Case]]:
+        """Yield arrays to try a law on, each with an empty directory."""
+        generator = random.Random(2017)  # noqa: S311 - data, not a secret
+        for number in range(self.n_examples):
+            place = folder / str(number)
+            place.mkdir()
+            yield place, self.random_case(generator)
+
+    def random_case(self, generator: random.Random) -> Case:
+        """Draw an array of 1 to 4 axes, some of length 1, cut regularly or not."""
+        longest = generator.choice(_LONGEST)
+        shape = [generator.randint(1, n) for n in longest]
+        axes = [_random_axis(generator, length) for length in shape]
+        grid = Grid.regular(shape, shape) if self.one_block else Grid(tuple(axes))
+        dtype = np.dtype(generator.choice(_DTYPES))
+        orders = {
+            "C": [Layout.c(len(shape))],
+            "CF": [Layout.c(len(shape)), Layout.f(len(shape))],
+            "any": [Layout(tuple(generator.sample(range(len(shape)), len(shape))))],
+        }
+        layout = generator.choice(orders[self.layouts])
+        return Case(grid, dtype, layout, generator.randrange(2**32))
+
+    def write(self, folder: Path, case: Case, *, overwrite: bool = False) -> Target:
+        """Write an array block by block."""
+        target = self.make_target(folder, case, overwrite=overwrite)
+        target.create()
+        for index in case.grid.indices():
+            block = case.grid.block(index)
+            with target.writer(index) as writer:
+                writer.write_from(Region.whole(block.shape), case.part(block))
+            target.publish(index)
+        target.finish()
+        return target
+
+    def assert_holds(self, folder: Path, case: Case) -> None:
+        """Read an array block by block and compare it."""
+        source = self.open_source(folder, case)
+        source.check()
+        for index in case.grid.indices():
+            block = case.grid.block(index)
+            assert _same(read_region(source, index, Region.whole(block.shape)), case.part(block))
+
+
+def read_region(source: Source, index: tuple[int, ...], region: Region) -> NDArray[Any]:
+    """Read a region of a block in one visit."""
+    with source.reader(index) as reader:
+        return _read(reader, region, source.dtype)
+
+
+def _read(reader: BlockReader, region: Region, dtype: np.dtype[Any]) -> NDArray[Any]:
+    buffer = memoryview(bytearray(region.size * dtype.itemsize + 2 * ALIGNMENT))
+    return reader.read_into(region, buffer)
+
+
+def _read_by(pool: ThreadPoolExecutor, source: Source, case: Case) -> None:
+    def read(index: tuple[int, ...]) -> bool:
+        block = case.grid.block(index)
+        return _same(read_region(source, index, Region.whole(block.shape)), case.part(block))
+
+    assert all(pool.map(read, case.grid.indices())), "a block differs when read concurrently"
+
+
+def _same(a: NDArray[Any], b: NDArray[Any]) -> bool:
+    return (a.shape, a.dtype, a.tobytes()) == (b.shape, b.dtype, b.tobytes())
+
+
+def _orders(layout: Layout, grid: Grid) -> list[int]:
+    """Return the order of the axes along which blocks extend; the others can be anywhere."""
+    return [axis for axis in layout.axes if grid.axes[axis].longest > 1]
+
+
+def _visible(folder: Path) -> set[Path]:
+    return {path for path in folder.rglob("*") if not path.name.startswith(".")}
+
+
+def _generator(case: Case) -> random.Random:
+    return random.Random(case.seed)  # noqa: S311 - data, not a secret
+
+
+def _shuffled(
+    generator: random.Random, indices: Iterator[tuple[int, ...]]
+) -> list[tuple[int, ...]]:
+    return sorted(indices, key=lambda _: generator.random())
+
+
+def _random_axis(generator: random.Random, length: int) -> Axis:
+    if generator.choice([True, False]):
+        return Axis.regular(length, generator.randint(1, length))
+    cuts = sorted(generator.sample(range(1, length), generator.randint(0, length - 1)))
+    return Axis.of(high - low for low, high in zip([0, *cuts], [*cuts, length], strict=True))
+
+
+def _random_part(generator: random.Random, shape: tuple[int, ...]) -> Region:
+    bounds = [sorted(generator.sample(range(length + 1), 2)) for length in shape]
+    return Region.of((low, high) for low, high in bounds)
+
+
+def _moved(region: Region, by: tuple[int, ...]) -> Region:
+    return region.relative_to(tuple(-start for start in by))

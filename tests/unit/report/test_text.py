@@ -1,0 +1,142 @@
+"""Plans, runs, stores and comparisons as text and as JSON."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from dask_io.api import Info
+from dask_io.engine.run import RunResult
+from dask_io.engine.verify import Verification
+from dask_io.geometry import Axis, Grid, Region
+from dask_io.planning import Problem, Seeks, plan_keep
+from dask_io.report import jsonable, text
+from dask_io.report.explain import Alternative, explain
+
+PLAN = plan_keep(Problem.regular((12, 12), (4, 4), (3, 6), dtype="<i2", budget=1000))
+RESULT = RunResult(
+    seconds=2.0,
+    seeks=Seeks(9, 8),
+    n_bytes_read=288,
+    n_bytes_written=288,
+    openings=17,
+    peak_memory=2048,
+    held=PLAN.held_bytes,
+    blocks_written=8,
+)
+INFO = Info(
+    place="a\nb",
+    format="npy",
+    shape=(10, 6),
+    dtype=np.dtype("<f4"),
+    grid=Grid((Axis.of([3, 4, 3]), Axis.regular(6, 6))),
+    order="F",
+    n_bytes=240,
+    n_bytes_on_disk=12_528,
+)
+
+
+def test_a_run_is_told_beside_what_was_predicted() -> None:
+    """Seeks and memory stand side by side; verification only if there was one."""
+    told = text.run_text(PLAN, RESULT)
+
+    assert "wrote 8 blocks, 288 B, in 2.00 s" in told
+    assert "seeks, read           9         9" in told
+    assert "verified" not in told
+    assert "verified: equal" in text.run_text(PLAN, replace(RESULT, verified=True))
+
+
+def test_a_run_in_json_has_the_keys_of_the_contract() -> None:
+    """DESIGN.md §4 names the keys of a result; what is unknown is null."""
+    value = json.loads(json.dumps(jsonable.run_to_json(PLAN, RESULT)))
+
+    assert value.keys() == {"plan", "result"}
+    assert value["result"] == {
+        "seconds": 2.0,
+        "seeks": {"read": 9, "write": 8},
+        "bytes": {"read": 288, "written": 288},
+        "peak_memory": 2048,
+        "held": PLAN.held_bytes,
+        "blocks_written": 8,
+        "blocks_skipped": 0,
+        "verified": None,
+    }
+
+
+def test_a_store_is_told_in_lines_that_names_cannot_break() -> None:
+    """A line break in a name is shown as an escape."""
+    told = text.info_text(INFO)
+
+    assert len(told.splitlines()) == 8
+    assert "place     a\\nb" in told
+    assert "3 of 4 x 6, uneven along axis 0" in told
+    assert "12,528 bytes" in told
+
+
+def test_a_store_in_json_tells_all_uneven_blocks() -> None:
+    """A regular axis is one number, an uneven one a list."""
+    value = json.loads(json.dumps(jsonable.info_to_json(INFO)))
+
+    assert value == {
+        "place": "a\nb",
+        "format": "npy",
+        "shape": [10, 6],
+        "dtype": "<f4",
+        "chunks": [[3, 4, 3], 6],
+        "blocks": 3,
+        "order": "F",
+        "n_bytes": 240,
+        "n_bytes_on_disk": 12_528,
+    }
+
+
+@pytest.mark.parametrize(
+    ("found", "told", "value"),
+    [
+        (
+            Verification(24),
+            "equal: 24 elements compared",
+            {"equal": True, "n_elements": 24, "n_differing": 0, "first_difference": None},
+        ),
+        (
+            Verification(24, 2, Region((0, 3), (1, 5))),
+            "2 of 24 elements differ, first in region 0:1,3:5",
+            {
+                "equal": False,
+                "n_elements": 24,
+                "n_differing": 2,
+                "first_difference": [[0, 1], [3, 5]],
+            },
+        ),
+    ],
+)
+def test_a_comparison_names_the_first_difference(
+    found: Verification, told: str, value: dict[str, object]
+) -> None:
+    """As text and as JSON."""
+    assert text.verification_text(found) == told
+    assert jsonable.verification_to_json(found) == value
+
+
+def test_strategies_are_set_side_by_side() -> None:
+    """The chosen one is marked, and one that does not fit says why."""
+    ways = [*explain(PLAN.problem), Alternative("other", None, "one block needs 4 GiB")]
+
+    told = text.explained_text(PLAN, ways)
+    value = json.loads(json.dumps(jsonable.explained_to_json(PLAN, ways)))
+
+    chosen = [line for line in told.splitlines() if line.endswith("chosen")]
+    assert [line.split()[0] for line in chosen] == ["keep"]
+    assert "does not fit: one block needs 4 GiB" in told
+    assert "17 seeks are the fewest possible" in told
+    assert [one["chosen"] for one in value["alternatives"]] == [True, False, False]
+    assert value["alternatives"][2]["seeks"] is None
+
+
+def test_a_budget_too_small_for_a_strategy_is_explained() -> None:
+    """A strategy that finds no plan tells what it would need."""
+    ways = explain(Problem.regular((12, 12), (12, 12), (12, 12), budget=1))
+
+    assert all("needs" in one.why_not for one in ways if one.plan is None)
+    assert any(one.plan is None for one in ways)

@@ -1,0 +1,71 @@
+"""Every error travels between processes and says what is wrong in one line."""
+
+import pickle
+
+import pytest
+
+from dask_io import errors
+from dask_io.errors import (
+    BudgetTooSmallError,
+    DaskIOError,
+    DataError,
+    InterruptedRunError,
+    SamePlaceError,
+    StorageError,
+    TargetExistsError,
+    UsageError,
+)
+
+EXAMPLES: list[tuple[DaskIOError, int]] = [
+    (DataError("in", ["a is missing", "b is short"], "copy them again"), 1),
+    (UsageError("there is no such option"), 2),
+    (BudgetTooSmallError(2**30, 2**20, "source block"), 2),
+    (TargetExistsError("out"), 2),
+    (SamePlaceError("in", "in/out"), 2),
+    (StorageError("out", "no space left", "free some"), 3),
+    (InterruptedRunError("out"), 4),
+]
+
+
+def all_errors() -> set[type[DaskIOError]]:
+    """Every error class of the module but the root."""
+    return {
+        value
+        for value in vars(errors).values()
+        if isinstance(value, type) and issubclass(value, DaskIOError) and value is not DaskIOError
+    }
+
+
+def test_every_error_has_an_example() -> None:
+    """No error is left out below."""
+    assert {type(error) for error, _ in EXAMPLES} == all_errors()
+
+
+@pytest.mark.parametrize(("error", "exit_code"), EXAMPLES, ids=lambda value: type(value).__name__)
+def test_errors_travel_and_are_one_line(error: DaskIOError, exit_code: int) -> None:
+    """An error survives pickling with its facts, prints as one line and has its exit code."""
+    again = pickle.loads(pickle.dumps(error))  # noqa: S301 - pickled in the line itself
+    assert type(again) is type(error)
+    assert str(again) == str(error)
+    assert vars(again) == vars(error)
+    assert str(error)
+    assert "\n" not in str(error)
+    assert error.exit_code == exit_code
+
+
+def test_a_budget_too_small_names_the_one_needed() -> None:
+    """The message has the exact number to give instead."""
+    message = str(BudgetTooSmallError(3 * 2**30 + 1, 2**30, "source block"))
+    assert "3.00 GiB" in message
+    assert "--memory 3221225473" in message
+
+
+def test_data_errors_name_every_problem() -> None:
+    """All problems are in the message, not only the first."""
+    message = str(DataError("in", ["a is missing", "b is short"]))
+    assert message == "in: a is missing; b is short"
+
+
+def test_advice_is_optional() -> None:
+    """Without advice nothing trails."""
+    assert str(StorageError("out", "no space left")) == "out: no space left"
