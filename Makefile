@@ -7,14 +7,20 @@ VENV ?= .venv
 DEV ?= .venv-dev
 PYTEST_ARGS ?= -n auto --maxprocesses=4
 DEMO_ARGS ?=
+# The benchmark of the engine: bytes of each array, budgets, workloads and rounds; more in BENCH_ARGS.
+SIZE ?= 2.5GiB
+BUDGETS ?= 256MiB,1GiB,4GiB
+WORKLOADS ?= a,b,c,d,e,f,g
+REPEATS ?= 3
+BENCH_ARGS ?=
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo test lint types contracts tests slow format docs lock env dev clean
+.PHONY: help demo test lint types contracts tests slow bench-engine format docs lock env dev clean
 
 help: ## Show the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 demo: env ## Install the tool and resplit an example array
 	@$(VENV)/bin/dask-io demo $(DEMO_ARGS)
@@ -36,6 +42,9 @@ tests: dev ## Run the tests
 
 slow: dev ## Run the long versions of the tests
 	HYPOTHESIS_PROFILE=thorough $(DEV)/bin/pytest -m slow $(PYTEST_ARGS)
+
+bench-engine: dev ## Measure the engine beside `cp -r`, in a few minutes for each workload
+	$(DEV)/bin/python -m benchmarks.engine --size $(SIZE) --budgets $(BUDGETS) --workloads $(WORKLOADS) --repeats $(REPEATS) $(BENCH_ARGS)
 
 format: dev ## Format the code and repair what ruff can
 	$(DEV)/bin/ruff check --fix-only .
@@ -78,4 +87,4 @@ lock: ## Lock the newest versions of all dependencies
 
 clean: ## Remove the environments and everything built
 	rm -rf $(VENV) $(DEV) .venv-lock dist docs/_build .benchmarks .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
-	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
+	find benchmarks src tests -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -62,6 +62,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--workers", type=int, help="threads of ours and of the floor")
     add("--strategy", default="auto", help="as for dask-io resplit")
     add("--dir", type=Path, default=Path(".benchmarks"), help="where to work, on the disk meant")
+    add("--warm", action="store_true", help="leave the machine's caches alone")
     add("--json", type=Path, metavar="FILE", help="write every timing to it")
     return parser
 
@@ -79,7 +80,7 @@ def _workloads(text: str) -> list[Workload]:
 
 
 def _check_space(options: argparse.Namespace) -> None:
-    """Stop if there is no room for a source, its target, and a second source kept for later."""
+    """Stop if there is no room for a source and its target, with the disk not nearly full."""
     largest = max(
         prod(one.grids(options.size)[0].shape) * one.itemsize for one in options.workloads
     )
@@ -92,11 +93,12 @@ def _check_space(options: argparse.Namespace) -> None:
 
 
 class _Bench:
-    """The course of the benchmark; at most two sources and one target are there at a time."""
+    """The course of the benchmark; one source and one target are there at a time."""
 
     def __init__(self, folder: Path, options: argparse.Namespace) -> None:
         self._folder, self._options = folder, options
-        self._drops_caches = drop_caches()
+        self._prepare = os.sync if options.warm else drop_caches
+        self._drops_caches = bool(self._prepare())
         self._workers = self._count_workers()
 
     def _count_workers(self) -> int:
@@ -125,7 +127,8 @@ class _Bench:
             f"{self._options.repeats} rounds, in {self._options.dir.resolve()}"
         )
         if not self._drops_caches:
-            _say("CAUTION: caches cannot be dropped (not root), so reads come from memory")
+            why = "are left as they are" if self._options.warm else "cannot be dropped (not root)"
+            _say(f"CAUTION: caches {why}, so what is read may come from memory")
 
     def run(self) -> list[Row]:
         """Measure all workloads at all budgets."""
@@ -144,9 +147,8 @@ class _Bench:
         source = self._folder / ("source.npy" if before.n_blocks == 1 else "source")
         n_bytes = before.size * workloads[0].itemsize
         shape = " x ".join(map(str, before.shape))
-        _say(
-            f"making {shape} {workloads[0].dtype}, {format_bytes(n_bytes)}, in {before.n_blocks:,} "
-            f"blocks of {before}"
+        _note(
+            f"making {shape} {workloads[0].dtype}, {format_bytes(n_bytes)}, in blocks of {before}"
         )
         make_source(source, before, workloads[0].dtype)
         rows = []
@@ -168,9 +170,9 @@ class _Bench:
                 )
                 rounds.append(Round(**timings))
                 seconds = ", ".join(f"{name} {one.seconds:.2f} s" for name, one in timings.items())
-                _say(f"{workload.name} at {format_bytes(budget)}: {seconds}")
+                _note(f"{workload.name} at {format_bytes(budget)}: {seconds}")
         except FailedError as error:
-            _say(f"{workload.name} at {format_bytes(budget)}: {error}")
+            _note(f"{workload.name} at {format_bytes(budget)}: {error}")
             return Row(workload, budget, n_bytes, [], str(error))
         return Row(workload, budget, n_bytes, rounds)
 
@@ -187,7 +189,7 @@ class _Bench:
         """Time the three one after another; each round begins with another one of them."""
         target = self._folder / ("target.npy" if after.n_blocks == 1 else "target")
         runs: list[tuple[str, Callable[[], Timing]]] = [
-            ("cp", lambda: copy(source, target)),
+            ("cp", lambda: copy(source, target, self._prepare)),
             ("ours", lambda: self._resplit(workload, source, target, after, budget)),
             ("floor", lambda: self._floor(workload, source, after)),
         ]
@@ -207,6 +209,7 @@ class _Bench:
     ) -> Timing:
         return run_contestant(
             "resplit",
+            self._prepare,
             source=str(source),
             target=str(target),
             chunks=after.longest,
@@ -219,6 +222,7 @@ class _Bench:
     def _floor(self, workload: Workload, source: Path, after: Grid) -> Timing:
         return run_contestant(
             "floor",
+            self._prepare,
             source=str(source),
             target=str(self._folder / "floor"),
             n_bytes=after.size * workload.itemsize,
@@ -235,6 +239,10 @@ def _verify(source: Path, target: Path) -> None:
 
 def _say(text: str) -> None:
     print(text, flush=True)  # noqa: T201  # this is a command
+
+
+def _note(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)  # noqa: T201  # this is a command
 
 
 if __name__ == "__main__":

@@ -109,9 +109,10 @@ class _Floor:
 
     def _read(self, piece: _Piece, buffer: memoryview) -> None:
         with closing(_Descriptor(self._open(piece.path, os.O_RDONLY))) as file:
-            n_done = 0
+            n_done, n_aligned = 0, _round_up(piece.n_bytes)
             while n_done < piece.n_bytes:
-                n_read = os.preadv(file.fd, [buffer[n_done:]], piece.offset + n_done)
+                part = buffer[n_done:n_aligned]
+                n_read = os.preadv(file.fd, [part], piece.offset + n_done)
                 if n_read == 0:
                     raise OSError(f"{piece.path} is shorter than it was")
                 n_done += n_read
@@ -120,7 +121,7 @@ class _Floor:
         with closing(_Descriptor(self._open(piece.path, os.O_WRONLY | os.O_CREAT))) as file:
             if piece.n_bytes == piece.file_bytes:
                 _allocate(file.fd, piece.file_bytes)
-            n_done, n_aligned = 0, -(-piece.n_bytes // _ALIGNMENT) * _ALIGNMENT
+            n_done, n_aligned = 0, _round_up(piece.n_bytes)
             while n_done < n_aligned:
                 n_done += os.pwrite(file.fd, buffer[n_done:n_aligned], piece.offset + n_done)
             if piece.offset + piece.n_bytes == piece.file_bytes != piece.offset + n_aligned:
@@ -138,6 +139,10 @@ class _Descriptor(NamedTuple):
 
     def close(self) -> None:
         os.close(self.fd)
+
+
+def _round_up(n_bytes: int) -> int:
+    return -(-n_bytes // _ALIGNMENT) * _ALIGNMENT
 
 
 def _allocate(fd: int, n_bytes: int) -> None:

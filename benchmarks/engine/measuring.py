@@ -11,7 +11,10 @@ import sys
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _CONTESTANT = Path(__file__).with_name("contestant.py")
 _DROP_CACHES = Path("/proc/sys/vm/drop_caches")
@@ -40,16 +43,16 @@ def drop_caches() -> bool:
     return True
 
 
-def copy(source: Path, target: Path) -> Timing:
-    """Time `cp -r`, the yardstick."""
+def copy(source: Path, target: Path, prepare: Callable[[], object]) -> Timing:
+    """Time `cp -r`, the yardstick; `prepare` is called right before."""
     command = ["cp", "-r", "--reflink=never", str(source), str(target)]
-    return _time(command, waits=False)
+    return _time(command, prepare, waits=False)
 
 
-def run_contestant(kind: str, **arguments: Any) -> Timing:
+def run_contestant(kind: str, prepare: Callable[[], object], **arguments: Any) -> Timing:
     """Time a contestant from when it is ready: its start and its imports are not counted."""
     command = [sys.executable, str(_CONTESTANT), kind, json.dumps(arguments)]
-    return _time(command, waits=True)
+    return _time(command, prepare, waits=True)
 
 
 def remove(path: Path) -> None:
@@ -60,10 +63,10 @@ def remove(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def _time(command: list[str], *, waits: bool) -> Timing:
+def _time(command: list[str], prepare: Callable[[], object], *, waits: bool) -> Timing:
     cpu_before = _cpu_of_children()
     if not waits:
-        drop_caches()
+        prepare()
     start = time.perf_counter()
     process = subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -73,7 +76,7 @@ def _time(command: list[str], *, waits: bool) -> Timing:
             if waits:
                 assert process.stdout is not None
                 cpu_before += float(process.stdout.readline() or 0)
-                drop_caches()
+                prepare()
                 start = time.perf_counter()
             said, complaint = process.communicate("\n")
         except BaseException:

@@ -88,8 +88,7 @@ class Row:
         """Return the row as text, in the columns of `HEADINGS`."""
         title = f"{self.workload.name}  {self.workload.title}"
         if self.failure:
-            empty = [""] * (len(HEADINGS) - 3)
-            return (title, _short(self.budget), *empty, f"failed: {self.failure}")
+            return (title, _short(self.budget), "failed", *[""] * (len(HEADINGS) - 3))
         plan = self.rounds[0].ours.report["plan"]
         predicted, counted = _seeks(self.rounds[0], "plan"), _seeks(self.rounds[0], "result")
         sign = "!=" if self.seeks_differ else "="
@@ -109,7 +108,6 @@ class Row:
             _short(plan["memory"]["peak"]),
             _short(grown),
             f"{self.n_bytes / self.seconds / 1e9:.2f}",
-            "",
         )
 
 
@@ -128,18 +126,20 @@ HEADINGS = (
     "predicted",
     "resident",
     "GB/s",
-    "",
 )
 
 
 def rows_to_text(rows: Sequence[Row]) -> str:
-    """Return a table of all rows, and below it what was counted other than predicted."""
-    differing = [
-        f"{row.workload.name} at {_short(row.budget)}: the seeks counted are not those predicted"
+    """Return a table of all rows, and below it what is to be known of them."""
+    notes = [
+        f"{row.workload.name} at {_short(row.budget)}: "
+        + (row.failure or "the seeks counted are not those predicted")
         for row in rows
-        if row.seeks_differ
+        if row.failure or row.seeks_differ
     ]
-    return "\n".join([table([HEADINGS, *(row.cells() for row in rows)]), *differing])
+    if not all(one.floor.report["direct"] for row in rows for one in row.rounds):
+        notes.append("The floor went through the page cache: there is no direct I/O here.")
+    return "\n".join([table([HEADINGS, *(row.cells() for row in rows)]), *notes])
 
 
 def goals_to_text(rows: Sequence[Row]) -> str:

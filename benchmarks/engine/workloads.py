@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import product
-from math import ceil, floor, prod
+from math import floor, prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
 from dask_io.geometry import Grid
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ class Proportions:
         """Return the smallest shape near these proportions with so many elements."""
         scale = (n_elements / prod(self.lengths)) ** (1 / 3)
         ideal = [scale * a / b for a, b in zip(self.lengths, self.multiples, strict=True)]
-        choices = product(*((max(1, floor(n)), ceil(n)) for n in ideal))
+        choices = product(*((max(1, floor(n)), floor(n) + 1) for n in ideal))
         shapes = [
             tuple(n * m for n, m in zip(choice, self.multiples, strict=True)) for choice in choices
         ]
@@ -164,4 +165,4 @@ class _Fill:
             np.lib.format.write_array_header_1_0(file, header)
             while missing:
                 np.bitwise_xor(self._pool, self._words(1), out=self._out)
-                missing -= file.write(memoryview(self._out).cast("B")[:missing])
+                missing -= file.write(self._out.view(np.uint8).data[:missing])

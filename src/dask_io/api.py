@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import prod
 from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
@@ -431,8 +430,7 @@ def _problem(
 ) -> Problem:
     budget = _memory(options.get("memory"))
     workers = _workers(options.get("workers"))
-    block_bytes = prod(target.grid.longest) * dtype.itemsize
-    return Problem(source, target, dtype, budget, staging_for(dtype.itemsize, block_bytes, workers))
+    return Problem(source, target, dtype, budget, staging_for(target, dtype, workers))
 
 
 def _memory(memory: int | str | None) -> int:

@@ -34,11 +34,14 @@ print(json.dumps(counted))
 """
 AT_AN_OFFSET = {"pread64", "preadv", "preadv2", "pwrite64", "pwritev", "pwritev2"}
 AT_THE_POSITION = {"read", "readv", "write", "writev", "lseek", "sendfile", "copy_file_range"}
-OTHERS = {"openat", "open", "creat", "close", "mmap", "dup", "dup2", "dup3"}
+OTHERS = {"openat", "close", "mmap", "dup", "dup2", "dup3"}
 # With -y a descriptor is followed by its path: `pread64(3</tmp/b_0.npy>, ""..., 96, 128) = 96`.
 CALL = re.compile(r"(\w+)\((.*)\)\s+= (-?\d+)(?:<(.*)>)?")
 DESCRIPTOR = re.compile(r"(\d+)<([^>]*)>")
-OFFSET = re.compile(r", (?:0x)?(\d+)(?:, \w+)?$")
+# Those that end in 2 have flags after the offset.
+OFFSET = {
+    name: re.compile(rf", (\d+){', [0-9A-Z_|]+' * name.endswith('2')}$") for name in AT_AN_OFFSET
+}
 
 
 @dataclass
@@ -93,7 +96,7 @@ def follow(lines: list[str], places: tuple[str, ...], found: Trace) -> None:
     """Collect what one thread did to block files."""
     now: dict[int, Visit] = {}
     for name, arguments, value, opened in parse(lines):
-        if name in {"openat", "open", "creat"}:
+        if name == "openat":
             if value >= 0 and opened.startswith(places) and not Path(opened).is_dir():
                 now[value] = Visit(Path(opened), arguments)
                 found.visits.append(now[value])
@@ -102,7 +105,7 @@ def follow(lines: list[str], places: tuple[str, ...], found: Trace) -> None:
         if descriptor is None or not is_block(descriptor[2], places):
             continue
         if name in AT_AN_OFFSET:
-            offset = OFFSET.search(arguments)
+            offset = OFFSET[name].search(arguments)
             assert offset is not None, arguments
             if value > 0:  # the end of a file is found by reading nothing
                 now[int(descriptor[1])].calls.append((int(offset[1]), value))

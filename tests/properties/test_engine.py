@@ -137,8 +137,7 @@ def check_counts(plan: Plan, result: RunResult, walked: Walked) -> None:
 
 def with_staging(problem: Problem, workers: int) -> Problem:
     """The problem with the staging that the engine asks for."""
-    block_bytes = int(np.prod(problem.target.grid.longest)) * problem.itemsize
-    return replace(problem, staging=staging_for(problem.itemsize, block_bytes, workers))
+    return replace(problem, staging=staging_for(problem.target, problem.dtype, workers))
 
 
 def smallest_budget(problem: Problem) -> int:
@@ -176,9 +175,7 @@ def test_any_of_many_plans_costs_on_files_what_it_says(
     check_any_plan(plan, workers, plenty=plenty)
 
 
-def check_strategy(
-    strategy: Strategy, problem: Problem, workers: int, data: st.DataObject
-) -> None:
+def check_strategy(strategy: Strategy, problem: Problem, workers: int, data: st.DataObject) -> None:
     """Run a strategy's plan at any budget from the smallest on."""
     problem = with_staging(problem, workers)
     least = smallest_budget(problem)
@@ -229,7 +226,9 @@ def test_slabs_cost_nothing(plan: Plan, workers: int) -> None:
 def test_threads_change_no_count(problem: Problem, hold: Hold) -> None:
     """One thread and several count the same seeks, openings and bytes, and hold as much."""
     problem = with_staging(problem, 4)
-    plan = replace(plan_keep(problem.within(problem.staging.preferred + problem.n_bytes)), hold=hold)
+    plan = replace(
+        plan_keep(problem.within(problem.staging.preferred + problem.n_bytes)), hold=hold
+    )
 
     one, several = run(plan, 1), run(plan, 4)
 

@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from math import prod
+from typing import TYPE_CHECKING, Any
 
 from dask_io.planning import Staging
 from dask_io.stores.files import ALIGNMENT
 
 if TYPE_CHECKING:
-    from dask_io.planning import Problem
+    import numpy as np
+
+    from dask_io.planning import Problem, Side
 
 # Large enough that a call's cost does not count, small enough to stay in a processor's cache.
 _SLAB = 2 * 2**20
 _SMALLEST_SLAB = 16 * 2**10
 
 
-def staging_for(itemsize: int, block_bytes: int, workers: int) -> Staging:
+def staging_for(target: Side, dtype: np.dtype[Any], workers: int) -> Staging:
     """Ask for one slab a thread, and for room to write blocks behind while reading goes on."""
-    smallest = max(_SMALLEST_SLAB, itemsize + 2 * ALIGNMENT)
+    smallest = max(_SMALLEST_SLAB, dtype.itemsize + 2 * ALIGNMENT)
     largest = max(_SLAB, smallest)
-    return Staging(smallest, workers * (largest + 2 * block_bytes))
+    block_bytes = prod(target.grid.longest) * dtype.itemsize
+    preferred = min(workers * (largest + 2 * block_bytes), target.grid.size * dtype.itemsize)
+    return Staging(smallest, max(smallest, preferred))
 
 
 def share_staging(staging_bytes: int, problem: Problem, workers: int) -> tuple[int, int]:

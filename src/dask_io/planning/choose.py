@@ -2,46 +2,161 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from dask_io.errors import BudgetTooSmallError, UsageError
+from dask_io.planning.device import SSD, predict_seconds
 from dask_io.planning.keep import plan_keep
 from dask_io.planning.naive import plan_naive
+from dask_io.planning.previous import is_split_or_merge, plan_clustered, plan_multiple
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from dask_io.planning.device import Device
     from dask_io.planning.plan import Plan
     from dask_io.planning.problem import Problem
 
-STRATEGIES: Mapping[str, Callable[[Problem], Plan]] = {"keep": plan_keep, "naive": plan_naive}
+STRATEGIES: Mapping[str, Callable[[Problem], Plan]] = MappingProxyType(
+    {
+        "keep": plan_keep,
+        "naive": plan_naive,
+        "clustered": plan_clustered,
+        "multiple": plan_multiple,
+    }
+)
+"""Every strategy by its name; among plans that cost the same, the first one's is taken."""
+
+_ONLY_FOR: Mapping[str, Callable[[Problem], bool]] = MappingProxyType(
+    {"clustered": is_split_or_merge, "multiple": is_split_or_merge}
+)
+
+# How much longer than the fastest a plan may take that is chosen for its little memory.
+_PATIENCE = 1.1
 
 
-def plan_auto(problem: Problem) -> Plan:
-    """Take the plan with the fewest seeks; among equals the least memory, then the fewest steps.
+class Objective(StrEnum):
+    """What ``auto`` looks for in a plan."""
+
+    TIME = "time"
+    """The fewest predicted seconds on the device."""
+    SEEKS = "seeks"
+    """The fewest seeks."""
+    MEMORY = "memory"
+    """The least memory at which a run takes at most a tenth longer than the fastest."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """The plan that one strategy finds, or why it finds none."""
+
+    strategy: str
+    plan: Plan | None
+    why_not: BudgetTooSmallError | None = None
+
+
+def find_candidates(problem: Problem) -> list[Candidate]:
+    """Plan with every strategy that is meant for the problem.
+
+    Examples
+    --------
+    >>> from dask_io.planning import Problem
+    >>> for one in find_candidates(Problem.regular((12, 12), (4, 4), (3, 6), budget=8)):
+    ...     print(one.strategy, one.plan.seeks.total if one.plan else one.why_not.required)
+    keep 63
+    naive 57
+    """
+    return [
+        _candidate(name, problem)
+        for name in STRATEGIES
+        if name not in _ONLY_FOR or _ONLY_FOR[name](problem)
+    ]
+
+
+def _candidate(name: str, problem: Problem) -> Candidate:
+    try:
+        return Candidate(name, STRATEGIES[name](problem))
+    except BudgetTooSmallError as error:
+        return Candidate(name, None, error)
+
+
+def plan_auto(
+    problem: Problem, *, objective: Objective = Objective.TIME, device: Device = SSD
+) -> Plan:
+    """Take the best plan of all strategies by an objective.
+
+    Among equals by the objective the fewest seeks win, then the least memory held, then the
+    fewest steps, then the strategy that comes first in `STRATEGIES`.
+
+    Parameters
+    ----------
+    problem
+        What is to be done, within its budget.
+    objective
+        What is best.
+    device
+        Where it is to be done; without meaning for `Objective.SEEKS`.
 
     Raises
     ------
     BudgetTooSmallError
         If no strategy finds a plan; it names the smallest budget with which one would.
     """
-    plans, errors = [], []
-    for strategy in STRATEGIES.values():
-        try:
-            plans.append(strategy(problem))
-        except BudgetTooSmallError as error:
-            errors.append(error)
+    candidates = find_candidates(problem)
+    plans = [one.plan for one in candidates if one.plan is not None]
     if not plans:
+        errors = [one.why_not for one in candidates if one.why_not is not None]
         raise min(errors, key=lambda error: error.required)
-    return min(plans, key=lambda plan: (plan.seeks.total, plan.held_bytes, plan.n_steps))
+    match objective:
+        case Objective.SEEKS:
+            return min(plans, key=_ties)
+        case Objective.TIME:
+            return _fastest(plans, device)
+        case Objective.MEMORY:
+            return _with_least_memory(problem, plans, device)
 
 
-def plan_with(strategy: str, problem: Problem) -> Plan:
-    """Plan with the strategy of this name, or with the best one for ``"auto"``."""
+def _ties(plan: Plan) -> tuple[int, int, int]:
+    return plan.seeks.total, plan.held_bytes, plan.n_steps
+
+
+def _fastest(plans: list[Plan], device: Device) -> Plan:
+    return min(plans, key=lambda plan: (predict_seconds(plan, device), *_ties(plan)))
+
+
+def _with_least_memory(problem: Problem, plans: list[Plan], device: Device) -> Plan:
+    """Halve the budget as long as a plan comes out that is about as fast as the fastest."""
+    found = _fastest(plans, device)
+    longest = predict_seconds(found, device) * _PATIENCE
+    while plans := [plan for plan in plans if predict_seconds(plan, device) <= longest]:
+        found = min(plans, key=lambda plan: (plan.held_bytes, *_ties(plan)))
+        if not found.held_bytes:
+            break
+        smaller = problem.within(problem.staging.minimum + found.held_bytes // 2)
+        plans = [one.plan for one in find_candidates(smaller) if one.plan is not None]
+    return replace(found, problem=problem)
+
+
+def plan_with(
+    strategy: str,
+    problem: Problem,
+    *,
+    objective: Objective = Objective.TIME,
+    device: Device = SSD,
+) -> Plan:
+    """Plan with the strategy of this name, or with the best one for ``"auto"``.
+
+    Raises
+    ------
+    UsageError
+        If there is no such strategy, or it is not meant for the problem.
+    """
     if strategy == "auto":
-        return plan_auto(problem)
+        return plan_auto(problem, objective=objective, device=device)
     if strategy not in STRATEGIES:
         known = ", ".join(["auto", *STRATEGIES])
-        message = f"there is no strategy {strategy!r}; choose one of {known}"
-        raise UsageError(message)
+        raise UsageError(f"there is no strategy {strategy!r}; choose one of {known}")
     return STRATEGIES[strategy](problem)

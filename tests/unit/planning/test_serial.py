@@ -195,5 +195,5 @@ def test_malformed_input_is_one_clear_line(path: str, value: object, message: st
 @pytest.mark.parametrize("value", [None, 3, "plan", [], {}])
 def test_anything_else_is_no_plan(value: object) -> None:
     """Whatever JSON holds, the error is a ValueError."""
-    with pytest.raises(ValueError, match="^plan"):
+    with pytest.raises(ValueError, match=r"^plan"):
         plan_from_json(value)

@@ -120,7 +120,7 @@ def entries(**changes: str) -> bytes:
         (framed("9" * 60000), "cannot be read"),
         (framed("9**9**9**9"), "cannot be read"),
         (framed("__import__('os').system('true')"), "cannot be read"),
-        (framed("\x00"), "cannot be read"),
+        (framed("\x00" * 9), "cannot be read"),
         (framed(b"\xff\xfe", version=3), "cannot be read"),
         (framed("[1, 2]"), "does not name"),
         (framed("{'descr': '<f4'}"), "does not name"),
@@ -156,7 +156,7 @@ def test_pickles_are_never_loaded(tmp_path: Path) -> None:
     np.save(path, np.array([{"a": 1}], dtype=object), allow_pickle=True)
     with pytest.raises(ValueError, match="Python objects, which are never loaded"):
         parse(path.read_bytes())
-    with pytest.raises(ValueError, match="not a .npy file"):
+    with pytest.raises(ValueError, match="does not begin as one"):
         parse(pickle.dumps([1, 2]))
 
 

@@ -12,4 +12,4 @@ def test_there_is_no_header() -> None:
     assert FORMAT.make_header((2, 3, 4), np.dtype(">f4"), Layout((1, 0, 2))) == b""
     assert FORMAT.longest_header == 0
     with pytest.raises(ValueError, match="give its shape and dtype"):
-        FORMAT.parse_header(lambda n_bytes: bytes(n_bytes))
+        FORMAT.parse_header(bytes)

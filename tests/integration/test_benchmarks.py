@@ -1,0 +1,49 @@
+"""The benchmarks run, at sizes too small to measure anything, so that they keep running."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+
+def run_engine_benchmark(folder: Path, *args: str) -> subprocess.CompletedProcess[str]:
+    """Run the benchmark of the engine on tiny arrays, leaving the machine's caches alone."""
+    tiny = ("--size", "1MiB", "--repeats", "1", "--warm", "--dir", str(folder))
+    return subprocess.run(
+        [sys.executable, "-m", "benchmarks.engine", *tiny, *args],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_engine_benchmark_measures_every_kind_of_workload(tmp_path: Path) -> None:
+    """Each workload is run beside `cp -r` and the floor, counted as planned, and cleaned up."""
+    found, place = tmp_path / "found.json", tmp_path / "work"
+
+    done = run_engine_benchmark(
+        place, "--budgets", "4MiB", "--workloads", "c,d,e,f,g", "--json", str(found)
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert "not those predicted" not in done.stdout
+    rows = json.loads(found.read_text(encoding="utf-8"))["rows"]
+    assert [row["workload"] for row in rows] == ["c", "d", "e", "f", "g"]
+    for row in rows:
+        assert row["failure"] is None
+        assert f"{row['workload']}: at most" in done.stdout
+        assert {"cp", "ours", "floor"} == row["rounds"][0].keys()
+    assert not any(place.iterdir())
+
+
+def test_engine_benchmark_reports_a_workload_that_fails(tmp_path: Path) -> None:
+    """A budget that is too small shows in the results and does not end the benchmark."""
+    done = run_engine_benchmark(tmp_path, "--budgets", "1KiB,4MiB", "--workloads", "f")
+
+    assert done.returncode == 0, done.stderr
+    assert "f at 1 KiB: " in done.stdout
+    assert "does not hold at 1 KiB (failed)" in done.stdout
+    assert not any(tmp_path.iterdir())

@@ -1,0 +1,185 @@
+"""A run keeps its budget as the system sees it, not only as the engine counts."""
+
+import fcntl
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytestmark = pytest.mark.linux
+
+MIB = 2**20
+# What a run may take besides its budget: threads, plans, names of files.
+CONSTANT = 24 * MIB
+STATUS = """
+import sys
+from pathlib import Path
+
+def status(name):
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(name))
+"""
+INFO = f"""{STATUS}
+from dask_io.cli import main
+
+sys.argv = ["dask-io", "info", "--json", sys.argv[1]]
+try:
+    main()
+finally:
+    print(status("VmHWM"), file=sys.stderr)
+"""
+RUN = f"""{STATUS}
+import json, resource, threading
+from dataclasses import replace
+import dask_io
+from dask_io.planning import Hold
+
+source, target, options, (hold, room) = *sys.argv[1:3], *map(json.loads, sys.argv[3:5])
+job = dask_io.plan(source, target, order="F", **options)
+if hold:
+    job = replace(job, plan=replace(job.plan, hold=Hold(hold)))
+assert job.plan.fits, job.plan
+if room:
+    # Address space that a thread reserves for its stack is no memory, but counts as such here.
+    threading.stack_size(256 * 1024)
+    limit = status("VmData") + room
+    resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
+result = job.run()
+assert result.held == job.plan.held_bytes
+print(json.dumps([status("VmHWM"), result.peak_memory]))
+"""
+SOURCES = {
+    "4 MiB": ((64, 128, 128), (32, 32, 32)),
+    "64 MiB": ((256, 256, 256), (32, 32, 32)),
+    "256 MiB": ((256, 512, 512), (64, 128, 128)),
+}
+TINY = ("4 MiB", 200_000, "auto", (40, 50, 60))
+SMALL = ("64 MiB", 4 * MIB, "keep", (48, 48, 48))
+MEDIUM = ("64 MiB", 16 * MIB, "keep", (48, 48, 48))
+LARGE = ("256 MiB", 64 * MIB, "keep", (100, 128, 96))
+Case = tuple[str, int, str, tuple[int, int, int]]
+
+
+def make_source(folder: Path, shape: tuple[int, ...], chunks: tuple[int, ...]) -> None:
+    """Write blocks with NumPy, one after another."""
+    folder.mkdir(parents=True)
+    block = np.random.default_rng(0).random(chunks, np.float32)
+    for index in product(*(range(n // chunk) for n, chunk in zip(shape, chunks, strict=True))):
+        np.save(folder / f"b_{'_'.join(map(str, index))}.npy", block)
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Let one process at a time go on."""
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def run_child(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run a script in a process of its own."""
+    command = [sys.executable, "-c", script, *arguments]
+    # A few threads of the linear algebra library would weigh more than a small budget.
+    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "2"}
+    return subprocess.run(
+        command, capture_output=True, text=True, timeout=300, check=False, env=environment
+    )
+
+
+@pytest.fixture(scope="session")
+def source_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Make an array the first time it is asked for, by whichever process that is."""
+    common = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        common = common.parent
+
+    def source(name: str) -> Path:
+        folder = common / f"array of {name}"
+        with locked(common / "arrays.lock"):
+            if not folder.exists():
+                making = common / "array in the making"
+                make_source(making, *SOURCES[name])
+                making.rename(folder)
+        return folder
+
+    return source
+
+
+@pytest.fixture
+def target(tmp_path: Path) -> Iterator[Path]:
+    """A target that is removed at once: pytest would keep it for a while."""
+    yield tmp_path / "target"
+    shutil.rmtree(tmp_path / "target", ignore_errors=True)
+
+
+def run(source: Path, target: Path, case: Case, **how: Any) -> subprocess.CompletedProcess[str]:
+    """Resplit in a process of its own."""
+    _, budget, strategy, chunks = case
+    options = {"memory": budget, "strategy": strategy, "chunks": chunks, "workers": how["workers"]}
+    more = [how["hold"], how.get("room", 0)]
+    done = run_child(RUN, str(source), str(target), json.dumps(options), json.dumps(more))
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+@pytest.mark.parametrize("workers", [1, 4])
+@pytest.mark.parametrize(
+    ("case", "hold"),
+    [
+        (TINY, None),
+        (SMALL, "pieces"),
+        (SMALL, "blocks"),
+        (MEDIUM, "pieces"),
+        (MEDIUM, "blocks"),
+        (LARGE, "pieces"),
+        (LARGE, "blocks"),
+    ],
+    ids=lambda value: value if isinstance(value, str | None) else f"{value[1]} of {value[0]}",
+)
+def test_resident_growth_stays_within_the_budget(
+    source_of: Callable[[str], Path], target: Path, case: Case, hold: str | None, workers: int
+) -> None:
+    """The process grows by no more than 1.02 budgets and 24 MiB over `info` of the same source."""
+    name, budget, *_ = case
+    source = source_of(name)
+    before = int(run_child(INFO, str(source)).stderr.split()[-1])
+
+    peak, measured = json.loads(run(source, target, case, hold=hold, workers=workers).stdout)
+
+    assert peak - before <= 1.02 * budget + CONSTANT
+    assert measured <= 1.02 * budget + CONSTANT
+
+
+@pytest.mark.parametrize(
+    ("case", "hold"),
+    [(TINY, None), (SMALL, "pieces"), (SMALL, "blocks"), (LARGE, "pieces"), (LARGE, "blocks")],
+    ids=lambda value: value if isinstance(value, str | None) else f"{value[1]} of {value[0]}",
+)
+def test_a_run_ends_well_under_a_hard_limit(
+    source_of: Callable[[str], Path], target: Path, case: Case, hold: str | None
+) -> None:
+    """With four threads, all writable memory of the process fits in the budget and 24 MiB."""
+    name, budget, *_ = case
+
+    run(source_of(name), target, case, hold=hold, workers=4, room=budget + CONSTANT)
+
+
+def test_a_hard_limit_would_be_felt(source_of: Callable[[str], Path], target: Path) -> None:
+    """The limit does limit: half of what is held is not enough."""
+    _, budget, strategy, chunks = LARGE
+    options = {"memory": budget, "strategy": strategy, "chunks": chunks, "workers": 4}
+    arguments = [str(source_of("256 MiB")), str(target), json.dumps(options)]
+
+    done = run_child(RUN, *arguments, json.dumps(["blocks", budget // 2]))
+
+    assert done.returncode != 0
+    assert "Cannot allocate memory" in done.stderr or "MemoryError" in done.stderr
