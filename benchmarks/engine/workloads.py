@@ -164,5 +164,6 @@ class _Fill:
         with path.open("wb") as file:
             np.lib.format.write_array_header_1_0(file, header)
             while missing:
-                np.bitwise_xor(self._pool, self._words(1), out=self._out)
-                missing -= file.write(self._out.view(np.uint8).data[:missing])
+                words = slice(-(-missing // 8))
+                out = np.bitwise_xor(self._pool[words], self._words(1), out=self._out[words])
+                missing -= file.write(out.view(np.uint8).data[:missing])

@@ -8,16 +8,20 @@ from typing import TYPE_CHECKING, Any, TypedDict
 import numpy as np
 
 from dask_io.engine.machine import available_memory, usable_cores
-from dask_io.engine.preflight import check_space
+from dask_io.engine.measure import check_device_name, find_device
+from dask_io.engine.preflight import check_before_run
 from dask_io.engine.run import Progress, RunResult, run_plan
 from dask_io.engine.staging import comparison_slab, staging_for
 from dask_io.engine.verify import Verification, verify_plan
-from dask_io.errors import DataError, InterruptedRunError, UsageError
-from dask_io.geometry import Grid, Layout
+from dask_io.errors import BudgetTooSmallError, DataError, InterruptedRunError, UsageError
+from dask_io.geometry import Grid, Layout, Region
 from dask_io.geometry.chunks import normalize_chunks
-from dask_io.planning import Plan, Problem, Side, plan_with
+from dask_io.planning import Device, Plan, Problem, Side, parse_objective, plan_with
 from dask_io.stores.array import BlockArray
+from dask_io.stores.description import parse_dtype, parse_order
+from dask_io.stores.formats import load_format
 from dask_io.stores.registry import check_places, make_target, open_source
+from dask_io.stores.window import Window
 from dask_io.units import parse_bytes
 
 if TYPE_CHECKING:
@@ -29,7 +33,7 @@ if TYPE_CHECKING:
     from numpy.typing import DTypeLike
 
     from dask_io.geometry.chunks import Chunks
-    from dask_io.stores.store import Source, Target
+    from dask_io.stores.store import Source, Store, Target
 
     Place = str | PathLike[str] | BlockArray
 
@@ -62,10 +66,18 @@ class Options(TypedDict, total=False):
     memory
         The budget: bytes, or text such as ``"4GiB"``. Half of what is available by default.
     strategy
-        ``"auto"``, ``"keep"`` or ``"naive"``.
+        ``"auto"``, or the name of a strategy; `dask_io.planning.STRATEGIES` has them all.
+    objective
+        What ``"auto"`` looks for: the least ``"time"`` (the default), the fewest ``"seeks"``, or
+        the least ``"memory"`` at which a run takes at most a tenth longer than the fastest.
+    device
+        What time is predicted for: ``"hdd"``, ``"ssd"``, ``"nvme"``, ``"nfs"``, ``"s3"``,
+        ``"measured"`` to measure the target's folder; by default the kind of filesystem says it.
     format
         Format of the target's blocks, ``"npy"`` or ``"raw"``; by default what the target's
         name says, else the source's.
+    region
+        Move only this region of the source, such as ``"0:100,:,5:"``.
     order
         How elements lie in the target's blocks, ``"C"`` or ``"F"``; by default as in the source's.
     workers
@@ -78,7 +90,10 @@ class Options(TypedDict, total=False):
 
     memory: int | str | None
     strategy: str
+    objective: str | None
+    device: str | None
     format: str | None
+    region: str | Region | None
     order: str | None
     workers: int | None
     overwrite: bool
@@ -90,12 +105,14 @@ class Job:
     """A plan with its source and, if one was named, its target; nothing has been moved yet.
 
     `plan` is the pure plan: what it will cost in seeks, bytes and memory. `run` carries it out.
+    `device` is what time is predicted for.
     """
 
     plan: Plan
     source: Source
     target: Target | None
     workers: int
+    device: Device
 
     def run(
         self, *, verify: bool = False, on_progress: Callable[[Progress], None] | None = None
@@ -122,14 +139,17 @@ class Job:
         if target is None:
             message = "this job has no target: name one when planning it"
             raise UsageError(message)
-        check_space(target)
+        check_before_run(target, workers=self.workers)
+        # Planned beforehand: that there is too little memory for it should not show afterwards.
+        budget, workers = self.plan.problem.budget, self.workers
+        comparison = _plan_comparison(self.source, target, budget, workers) if verify else None
         try:
             result = run_plan(
                 self.plan, self.source, target, workers=self.workers, on_progress=on_progress
             )
-            if not verify:
+            if comparison is None:
                 return result
-            found = _verify(self.source, _reopen(target), self.plan.problem.budget, self.workers)
+            found = comparison.run(self.source, _reopen(target))
         except KeyboardInterrupt:
             raise InterruptedRunError(target.place) from None
         if found.first_difference is not None:
@@ -242,15 +262,20 @@ def plan(
     BudgetTooSmallError
         If no plan fits the memory; it names the smallest budget that would do.
     """
+    _check_names(options)
     store = _source(source)
     if options.get("check", False):
         store.check()
+    if (region := options.get("region")) is not None:
+        store = Window(store, _region(region, store.grid.shape))
     grid = normalize_chunks(chunks, store.grid.shape, store.dtype.itemsize, like=store.grid)
     layout = store.layout
     if (order := options.get("order")) is not None:
-        layout = Layout.named(order, len(grid.axes))
+        layout = parse_order(order, len(grid.axes))
     made = None
-    if target is not None:
+    if target is None:
+        wanted = load_format(options.get("format") or store.format).name
+    else:
         made = make_target(
             target,
             format=options.get("format"),
@@ -261,14 +286,23 @@ def plan(
             overwrite=options.get("overwrite", False),
         )
         check_places(store, made)
+        wanted = made.format
     problem = _problem(
         _side(store),
-        Side(grid, layout, made.format if made else options.get("format") or store.format),
+        Side(grid, layout, wanted),
         store.dtype,
         **options,
     )
     workers = _workers(options.get("workers"))
-    return Job(plan_with(options.get("strategy", "auto"), problem), store, made, workers)
+    places = [store.place, *([made.place] if made else [])]
+    device = find_device(options.get("device"), *places)
+    planned = plan_with(
+        options.get("strategy", "auto"),
+        problem,
+        objective=parse_objective(options.get("objective")),
+        device=device,
+    )
+    return Job(planned, store, made, workers, device)
 
 
 def plan_shape(
@@ -286,13 +320,20 @@ def plan_shape(
     >>> plan.problem.lower_bound, plan.fits
     (1343, True)
     """
+    _check_names(options)
+    parse_dtype(dtype)  # says what is wrong with it
     kind = np.dtype(dtype)
     source = normalize_chunks(source_chunks, tuple(shape), kind.itemsize)
     target = normalize_chunks(target_chunks, tuple(shape), kind.itemsize, like=source)
     stored = Layout.c(len(source.axes))
-    wanted = Layout.named(options.get("order") or "C", len(source.axes))
+    wanted = parse_order(options.get("order") or "C", len(source.axes))
     problem = _problem(Side(source, stored), Side(target, wanted), kind, **options)
-    return plan_with(options.get("strategy", "auto"), problem)
+    return plan_with(
+        options.get("strategy", "auto"),
+        problem,
+        objective=parse_objective(options.get("objective")),
+        device=find_device(options.get("device")),
+    )
 
 
 def resplit(
@@ -393,26 +434,53 @@ def verify(
     DataError
         If the shapes differ.
     """
-    return _verify(_source(a), _source(b), _memory(memory), _workers(workers))
+    one, other = _source(a), _source(b)
+    if one.grid.shape != other.grid.shape:
+        shapes = f"has shape {other.grid.shape}, but {one.place} has {one.grid.shape}"
+        raise DataError(other.place, [shapes])
+    return _plan_comparison(one, other, _memory(memory), _workers(workers)).run(one, other)
 
 
-def _verify(a: Source, b: Source, memory: int, workers: int) -> Verification:
-    if a.grid.shape != b.grid.shape:
-        shapes = f"has shape {b.grid.shape}, but {a.place} has {a.grid.shape}"
-        raise DataError(b.place, [shapes])
+@dataclass(frozen=True, slots=True)
+class _Comparison:
+    """How two arrays will be compared."""
+
+    plan: Plan
+    workers: int
+    slab: int
+
+    def run(self, a: Source, b: Source) -> Verification:
+        return verify_plan(self.plan, a, b, workers=self.workers, slab=self.slab)
+
+
+def _plan_comparison(a: Store, b: Store, memory: int, workers: int) -> _Comparison:
+    """Plan within a budget, with one thread if there is too little for several."""
     slab = comparison_slab(memory, b.dtype.itemsize, workers)
-    problem = _problem(
-        _side(a), _side(b), a.dtype, memory=max(1, memory - workers * slab), workers=workers
-    )
-    return verify_plan(plan_with("auto", problem), a, b, workers=workers, slab=slab)
+    left = max(1, memory - workers * slab)
+    try:
+        problem = _problem(_side(a), _side(b), a.dtype, memory=left, workers=workers)
+        return _Comparison(plan_with("auto", problem), workers, slab)
+    except BudgetTooSmallError as error:
+        if workers > 1:
+            return _plan_comparison(a, b, memory, 1)
+        raise BudgetTooSmallError(error.required + slab, memory, error.unit) from None
 
 
 def _source(place: Place) -> Source:
     return place.source if isinstance(place, BlockArray) else open_source(place)
 
 
-def _side(store: Source) -> Side:
+def _side(store: Store) -> Side:
+    if isinstance(store, Window):
+        return Side(store.whole.grid, store.layout, store.format, store.region)
     return Side(store.grid, store.layout, store.format)
+
+
+def _region(region: str | Region, shape: tuple[int, ...]) -> Region:
+    try:
+        return Region.parse(str(region), shape)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
 
 
 def _reopen(target: Target) -> Source:
@@ -423,6 +491,15 @@ def _reopen(target: Target) -> Source:
         dtype=target.dtype,
         order=target.layout.name,
     )
+
+
+def _check_names(options: Options) -> None:
+    """Refuse an option that does not exist, as Python does for arguments that are spelled out."""
+    unknown = options.keys() - Options.__annotations__.keys()
+    if unknown:
+        raise TypeError(f"there is no option {', '.join(sorted(unknown))}")
+    parse_objective(options.get("objective"))
+    check_device_name(options.get("device"))
 
 
 def _problem(

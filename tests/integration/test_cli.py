@@ -272,6 +272,20 @@ def test_progress_is_drawn_on_a_terminal_and_erased(source: Path, tmp_path: Path
     assert drawn.endswith(b"\r\x1b[K")
 
 
+def test_a_poor_encoding_is_no_error() -> None:
+    """What stdout has no sign for is written as an escape."""
+    shape = ["--shape=10", "--dtype=u1", "--from=2", "--to=5"]
+
+    done = subprocess.run(
+        [sys.executable, "-m", "dask_io.cli", "plan", *shape],
+        capture_output=True,
+        check=True,
+        env={**os.environ, "PYTHONIOENCODING": "ascii"},
+    )
+
+    assert done.stdout.isascii()
+
+
 def test_a_reader_that_leaves_is_no_error() -> None:
     """As with ``dask-io plan ... | head -1``."""
     reading, writing = os.pipe()

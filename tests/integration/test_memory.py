@@ -139,7 +139,6 @@ def run(source: Path, target: Path, case: Case, **how: Any) -> subprocess.Comple
         (SMALL, "pieces"),
         (SMALL, "blocks"),
         (MEDIUM, "pieces"),
-        (MEDIUM, "blocks"),
         (LARGE, "pieces"),
         (LARGE, "blocks"),
     ],

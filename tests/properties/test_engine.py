@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from math import prod
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 from dask_io.engine.run import RunResult, run_plan
 from dask_io.engine.staging import staging_for
 from dask_io.errors import BudgetTooSmallError
-from dask_io.planning import Hold, Plan, Problem, Seeks, Side, plan_keep, plan_naive
+from dask_io.planning import Hold, Plan, Problem, Seeks, Side, Staging, plan_keep, plan_naive
 from dask_io.stores.registry import make_target, open_source
 from dask_io.testing import Walked, walk
 from dask_io.testing.strategies import plans, problems
@@ -136,8 +137,13 @@ def check_counts(plan: Plan, result: RunResult, walked: Walked) -> None:
 
 
 def with_staging(problem: Problem, workers: int) -> Problem:
-    """The problem with the staging that the engine asks for."""
-    return replace(problem, staging=staging_for(problem.target, problem.dtype, workers))
+    """The problem with staging for all threads, and for a block behind each of them.
+
+    The engine itself asks for no more than the array, which is too small here for threads.
+    """
+    least = staging_for(problem.target, problem.dtype, workers).minimum
+    block_bytes = prod(problem.target.grid.longest) * problem.itemsize
+    return replace(problem, staging=Staging(least, workers * (least + block_bytes)))
 
 
 def smallest_budget(problem: Problem) -> int:

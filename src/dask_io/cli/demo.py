@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dask_io import api
-from dask_io.cli.group import show
+from dask_io.cli.group import one_line, show
 from dask_io.errors import InterruptedRunError, StorageError, UsageError
 from dask_io.geometry import Grid, Region
 from dask_io.report import text
@@ -67,7 +67,7 @@ def run_demo(
             # There is nothing to start again: the files are removed.
             raise KeyboardInterrupt from None
         if keep_files:
-            show(f"\nThe arrays are left in {place}")
+            show(f"\nThe arrays are left in {one_line(str(place))}")
 
 
 def _make_example(size: str, memory: str | None, workers: int | None) -> _Example:

@@ -14,6 +14,7 @@ import click
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from typing import TextIO
 
 DEBUG = "dask_io.debug"
 """Where a command notes that ``--debug`` was given."""
@@ -86,19 +87,25 @@ def one_line(text: str) -> str:
 def say(text: str) -> None:
     """Write a message to stderr, if anyone is there to read it."""
     with suppress(OSError):
-        click.echo(text, err=True)
+        click.echo(_encodable(text, sys.stderr), err=True)
 
 
 def show(text: str) -> None:
     """Write a result to stdout; a reader that has left, such as ``head``, is no error."""
     try:
-        click.echo(text)
+        click.echo(_encodable(text, sys.stdout))
         sys.stdout.flush()
     except BrokenPipeError:
         # What is still in the buffer would fail again when the interpreter ends.
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, sys.stdout.fileno())
         os.close(nowhere)
+
+
+def _encodable(text: str, stream: TextIO) -> str:
+    """Write as an escape what the stream has no sign for."""
+    encoding = stream.encoding or "utf-8"
+    return text.encode(encoding, "backslashreplace").decode(encoding)
 
 
 @contextmanager

@@ -42,7 +42,11 @@ memory = click.option(
     "--memory", metavar="SIZE", help="Budget, e.g. 4GiB.  [default: half of what is available]"
 )
 strategy = click.option(
-    "--strategy", default="auto", show_default=True, metavar="NAME", help="auto, keep or naive."
+    "--strategy",
+    default="auto",
+    show_default=True,
+    metavar="NAME",
+    help="auto (the cheapest), keep, naive; any other name lists all there are.",
 )
 workers = click.option(
     "--workers", type=int, metavar="N", help="Threads at the most.  [default: by cores]"

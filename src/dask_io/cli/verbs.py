@@ -259,15 +259,14 @@ def _carry_out(job: Job, *, label: str, verify: bool, as_json: bool, quiet: bool
 
 
 def _show_plan(plan: Plan, *, as_json: bool, explained: bool) -> None:
-    from dask_io.planning.serial import plan_to_json  # noqa: PLC0415  # loaded on use
+    from dask_io.planning import find_candidates, plan_to_json  # noqa: PLC0415  # loaded on use
     from dask_io.report import jsonable, text  # noqa: PLC0415  # loaded on use
-    from dask_io.report.explain import explain  # noqa: PLC0415  # loaded on use
 
     if not explained:
         show(json.dumps(plan_to_json(plan)) if as_json else text.plan_text(plan))
         return
-    ways = explain(plan.problem)
+    found = find_candidates(plan.problem)
     if as_json:
-        show(json.dumps(jsonable.explained_to_json(plan, ways)))
+        show(json.dumps(jsonable.explained_to_json(plan, found)))
     else:
-        show(f"{text.plan_text(plan)}\n\n{text.explained_text(plan, ways)}")
+        show(f"{text.plan_text(plan)}\n\n{text.explained_text(plan, found)}")

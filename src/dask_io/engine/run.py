@@ -8,7 +8,7 @@ are written, so waiting for memory always ends, however many steps are under way
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING, Any
@@ -21,7 +21,7 @@ from dask_io.engine.memory import Account, Buffers
 from dask_io.engine.staging import share_staging
 from dask_io.planning import Hold
 from dask_io.stores.addressable import view_as_array
-from dask_io.stores.files import ALIGNMENT
+from dask_io.stores.files import ALIGNMENT, Traffic
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -97,15 +97,17 @@ def run_plan(
     are whole.
     """
     started, meter = time.perf_counter(), ResidentMeter()
+    read_before, written_before = replace(source.tally.read), replace(target.tally.write)
     target.create()
-    run = _Run(plan, source, target, workers, on_progress)
     try:
+        run = _Run(plan, source, target, workers, on_progress)
         run.carry_out()
         target.finish()
     except BaseException:
         target.abandon()
         raise
-    read, write = source.tally.read, target.tally.write
+    read = _moved_since(read_before, source.tally.read)
+    write = _moved_since(written_before, target.tally.write)
     return RunResult(
         seconds=time.perf_counter() - started,
         seeks=type(plan.seeks)(read.seeks, write.seeks),
@@ -115,6 +117,13 @@ def run_plan(
         peak_memory=meter.growth(),
         held=run.held.peak,
         blocks_written=run.n_blocks_written,
+    )
+
+
+def _moved_since(before: Traffic, now: Traffic) -> Traffic:
+    """Return what one run moved: a store may be used for several."""
+    return Traffic(
+        now.seeks - before.seeks, now.visits - before.visits, now.n_bytes - before.n_bytes
     )
 
 

@@ -173,7 +173,12 @@ def _differs(ours: NDArray[Any], theirs: NDArray[Any]) -> NDArray[np.bool_]:
     if ours.dtype == theirs.dtype:
         bits = np.dtype((np.void, ours.dtype.itemsize))
         return np.asarray(ours.view(bits) != theirs.view(bits))
-    differs = ours != theirs
-    if all(array.dtype.kind in "fc" for array in (ours, theirs)):
+    try:
+        with np.errstate(invalid="ignore"):
+            differs = np.asarray(ours != theirs)
+    except TypeError:
+        # Types that have nothing in common, such as records and numbers.
+        return np.ones(ours.shape, bool)
+    if all(array.dtype.kind in "fcmM" for array in (ours, theirs)):
         differs &= ~(np.isnan(ours) & np.isnan(theirs))
-    return np.asarray(differs)
+    return differs

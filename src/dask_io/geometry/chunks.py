@@ -55,6 +55,8 @@ def normalize_chunks(
     shape = tuple(shape)
     if not 1 <= len(shape) <= MOST_AXES:
         raise UsageError(f"the array has {len(shape)} axes; 1 to {MOST_AXES} are supported")
+    if min(shape) < 0:
+        raise UsageError(f"the shape {_join(shape)} has an axis of negative length")
     entries = _per_axis(chunks, shape)
     axes = [_cut(entry, axis, shape[axis], like) for axis, entry in enumerate(entries)]
     fixed = [axis for axis in axes if axis is not None]

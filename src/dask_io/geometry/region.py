@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+_RANGE = re.compile(r"\s*(-?\d+)?\s*:\s*(-?\d+)?\s*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +41,39 @@ class Region:
         pairs = tuple(bounds)
         return cls(tuple(low for low, _ in pairs), tuple(high for _, high in pairs))
 
+    @classmethod
+    def parse(cls, text: str, shape: tuple[int, ...]) -> Region:
+        """Read a region of an array of this shape, as ``"0:100,:,-5:"``.
+
+        Starts and stops may be left out, and count from the end if they are negative. Axes at
+        the end may be left out.
+
+        Raises
+        ------
+        ValueError
+            If it is not a region, or not one of this array.
+
+        Examples
+        --------
+        >>> str(Region.parse("2:5,:", (10, 6, 4)))
+        '2:5,0:6,0:4'
+        """
+        parts = text.split(",") if text.strip() else []
+        if len(parts) > len(shape):
+            message = f"region {text!r} names {len(parts)} axes of an array of {len(shape)}"
+            raise ValueError(message)
+        parts += [":"] * (len(shape) - len(parts))
+        return cls.of(_bounds(part, length) for part, length in zip(parts, shape, strict=True))
+
     @property
     def shape(self) -> tuple[int, ...]:
         """Length along each axis."""
         return tuple(high - low for low, high in zip(self.start, self.stop, strict=True))
+
+    @property
+    def bounds(self) -> tuple[tuple[int, int], ...]:
+        """Start and stop along each axis."""
+        return tuple(zip(self.start, self.stop, strict=True))
 
     @property
     def size(self) -> int:
@@ -67,3 +99,18 @@ class Region:
 
     def __str__(self) -> str:
         return ",".join(f"{low}:{high}" for low, high in zip(self.start, self.stop, strict=True))
+
+
+def _bounds(text: str, length: int) -> tuple[int, int]:
+    """Read a start and a stop along an axis."""
+    match = _RANGE.fullmatch(text)
+    if match is None:
+        message = f"{text!r} is not a range of an axis; write it as 0:100, 5: or :"
+        raise ValueError(message)
+    low, high = (
+        end + length if end < 0 else end for end in (int(match[1] or 0), int(match[2] or length))
+    )
+    if not 0 <= low <= high <= length:
+        message = f"the range {text} does not lie within 0:{length}"
+        raise ValueError(message)
+    return low, high

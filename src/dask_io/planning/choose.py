@@ -49,6 +49,21 @@ class Objective(StrEnum):
     """The least memory at which a run takes at most a tenth longer than the fastest."""
 
 
+def parse_objective(text: str | None) -> Objective:
+    """Return the objective of this name; by default the least time.
+
+    Raises
+    ------
+    UsageError
+        If there is none.
+    """
+    try:
+        return Objective(text) if text is not None else Objective.TIME
+    except ValueError:
+        known = ", ".join(Objective)
+        raise UsageError(f"there is no objective {text!r}; choose one of {known}") from None
+
+
 @dataclass(frozen=True, slots=True)
 class Candidate:
     """The plan that one strategy finds, or why it finds none."""
@@ -64,10 +79,10 @@ def find_candidates(problem: Problem) -> list[Candidate]:
     Examples
     --------
     >>> from dask_io.planning import Problem
-    >>> for one in find_candidates(Problem.regular((12, 12), (4, 4), (3, 6), budget=8)):
-    ...     print(one.strategy, one.plan.seeks.total if one.plan else one.why_not.required)
-    keep 63
-    naive 57
+    >>> problem = Problem.regular((12, 12), (4, 4), (12, 12), budget=6)
+    >>> found = {one.strategy: one for one in find_candidates(problem)}
+    >>> found["multiple"].plan.seeks.total, found["clustered"].why_not.required
+    (72, 16)
     """
     return [
         _candidate(name, problem)

@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dask_io.geometry import orbits
+from dask_io.geometry import Axis, orbits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
-    from dask_io.geometry import Axis, Layout
-    from dask_io.planning.problem import Problem
+    from dask_io.geometry import Layout
+    from dask_io.planning.problem import Problem, Side
 
 # Sums of two products below this fit a 64-bit integer.
 _LARGEST_INT64 = 2**62
@@ -36,8 +36,10 @@ class CutCounts:
     pieces: int
 
 
-def count_cuts(blocks: Axis, cuts: Axis) -> CutCounts:
+def count_cuts(blocks: Axis, cuts: Axis, partial: tuple[bool, bool] = (False, False)) -> CutCounts:
     """Count the blocks that no boundary of `cuts` falls into, and the pieces of the rest.
+
+    If the first or the last block is only part of a larger one, it counts as cut.
 
     Examples
     --------
@@ -51,8 +53,11 @@ def count_cuts(blocks: Axis, cuts: Axis) -> CutCounts:
     starts, stops = blocks.starts_of(kinds.first), blocks.starts_of(kinds.first + 1)
     # Ends strictly inside a block: those up to its last element, less those up to its start.
     inside = cuts.counts_ends(stops - 1) - cuts.counts_ends(starts)
-    uncut = int(kinds.count[inside == 0].sum())
-    pieces = int(((inside + 1) * kinds.count)[inside > 0].sum())
+    whole = inside == 0
+    for is_partial, end in zip(partial, (0, blocks.n_blocks - 1), strict=True):
+        whole &= (kinds.first != end) | (not is_partial)
+    uncut = int(kinds.count[whole].sum())
+    pieces = int(((inside + 1) * kinds.count)[~whole].sum())
     return CutCounts(uncut, pieces)
 
 
@@ -66,11 +71,22 @@ def count_runs(layout: Layout, shape: Sequence[int], cuts: Sequence[CutCounts]) 
     return runs + prod(cut.uncut for cut in cuts)
 
 
+def cut_side(side: Side, cuts: Sequence[Axis]) -> tuple[CutCounts, ...]:
+    """Count along each axis how a side's blocks are cut."""
+    return tuple(map(count_cuts, side.grid.axes, cuts, side.partial))
+
+
+def fewest_runs(side: Side) -> int:
+    """Return the runs of a side's blocks when none of them is cut: one each, if all are whole."""
+    uncut = [Axis(((length, 1),) if length else ()) for length in side.grid.shape]
+    return count_runs(side.layout, side.grid.shape, cut_side(side, uncut))
+
+
 def naive_seeks(problem: Problem) -> int:
     """Return the seeks of reading block by block, were there memory for one source block."""
-    source, target = problem.source.grid, problem.target
-    cuts = [count_cuts(*axes) for axes in zip(target.grid.axes, source.axes, strict=True)]
-    return source.n_blocks + count_runs(target.layout, problem.shape, cuts)
+    source, target = problem.source, problem.target
+    cuts = cut_side(target, source.grid.axes)
+    return fewest_runs(source) + count_runs(target.layout, problem.shape, cuts)
 
 
 def count_openings(cuts: Sequence[CutCounts]) -> int:

@@ -82,7 +82,7 @@ def predict_seconds(plan: Plan, device: Device) -> float:
     >>> from dask_io.planning import Problem, plan_naive
     >>> plan = plan_naive(Problem.regular((10**4, 10**4), (100, 10**4), (10**4, 100), budget=10**8))
     >>> [(device.name, round(predict_seconds(plan, device), 1)) for device in DEVICES.values()]
-    [('hdd', 10002.5), ('ssd', 15.4), ('nvme', 3.9), ('nfs', 253.1), ('s3', 6314.4)]
+    [('hdd', 102.7), ('ssd', 0.6), ('nvme', 0.2), ('nfs', 5.6), ('s3', 127.0)]
     """
     waits = plan.seeks.total * (device.seek_seconds + device.request_latency)
     waits += plan.openings * device.request_latency

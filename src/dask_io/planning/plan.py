@@ -19,9 +19,9 @@ from dask_io.planning.cost import (
     AxisCells,
     CutCounts,
     Held,
-    count_cuts,
     count_openings,
     count_runs,
+    cut_side,
     most_held,
 )
 from dask_io.planning.describe import describe_plan
@@ -213,15 +213,12 @@ class Plan:
     @cached_property
     def read_cuts(self) -> tuple[CutCounts, ...]:
         """How the read cells cut the source's blocks along each axis."""
-        sources = self.problem.source.grid.axes
-        return tuple(
-            count_cuts(source, axis.ends) for source, axis in zip(sources, self.axes, strict=True)
-        )
+        return cut_side(self.problem.source, [axis.ends for axis in self.axes])
 
     @cached_property
     def write_cuts(self) -> tuple[CutCounts, ...]:
         """How the write cells cut the target's blocks along each axis."""
-        return tuple(count_cuts(axis.target, axis.flushes) for axis in self.axes)
+        return cut_side(self.problem.target, [axis.flushes for axis in self.axes])
 
     @cached_property
     def seeks(self) -> Seeks:

@@ -86,7 +86,8 @@ def _plan(
         required = smallest + problem.staging.minimum
         raise BudgetTooSmallError(required, problem.budget, unit)
     cells, box = list(units), [max(1, axis.longest) for axis in units]
-    room = problem.holdable // problem.itemsize
+    # An empty array fits any budget.
+    room = max(problem.holdable // problem.itemsize, prod(box))
     for axis in reversed(layout.axes):
         longest = room * box[axis] // prod(box)
         cells[axis] = _grouped(units[axis], longest)
@@ -108,14 +109,14 @@ def _grouped(axis: Axis, longest: int) -> Axis:
     runs: list[tuple[int, int]] = []
     begun = 0
     for length, count in axis.runs:
-        n_joining = min(count, (longest - begun) // length) if begun else 0
+        n_joining = min(count, (longest - begun) // length)
         begun += n_joining * length
-        n_left = count - n_joining
-        if not n_left:
+        if n_joining == count:
             continue
+        # The last cell stays open for what follows.
         in_cell = longest // length
-        n_cells, n_begun = divmod(n_left, in_cell)
+        n_cells, n_begun = divmod(count - n_joining - 1, in_cell)
         runs += [(begun, 1), (in_cell * length, n_cells)]
-        begun = n_begun * length
+        begun = (n_begun + 1) * length
     runs.append((begun, 1))
     return Axis(tuple((length, count) for length, count in runs if length * count))

@@ -3,29 +3,58 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from math import prod
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dask_io.geometry import Grid, Layout
+from dask_io.geometry import Grid, Layout, Region
+from dask_io.planning.cost import fewest_runs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Side:
-    """Where the array is or goes: its blocks, and how elements lie in each of them."""
+    """Where the array is or goes: the blocks that are stored, and how elements lie in each.
 
-    grid: Grid
+    With a `window`, only that region of what is stored takes part. Blocks that reach out of it
+    are moved in part, and cost the runs of that part.
+
+    Examples
+    --------
+    >>> side = Side(Grid.regular((10,), (4,)), Layout.c(1), window=Region((3,), (8,)))
+    >>> side.grid.axes[0].runs, side.partial
+    (((1, 1), (4, 1)), ((True, False),))
+    """
+
+    stored: Grid
     layout: Layout
     format: str = "raw"
+    window: Region | None = None
 
     def __post_init__(self) -> None:
-        if len(self.layout.axes) != len(self.grid.axes):
-            message = f"a layout of {len(self.layout.axes)} axes for {len(self.grid.axes)}"
+        if len(self.layout.axes) != len(self.stored.axes):
+            message = f"a layout of {len(self.layout.axes)} axes for {len(self.stored.axes)}"
             raise ValueError(message)
+        if self.window is not None and self.window & Region.whole(self.stored.shape) != self.window:
+            message = f"the window {self.window} reaches out of {Region.whole(self.stored.shape)}"
+            raise ValueError(message)
+
+    @cached_property
+    def grid(self) -> Grid:
+        """The blocks' parts that take part, counted from the window's corner."""
+        return self.stored if self.window is None else self.stored.clipped(self.window)
+
+    @cached_property
+    def partial(self) -> tuple[tuple[bool, bool], ...]:
+        """Along each axis, whether the first and the last block reach out of the window."""
+        if self.window is None:
+            return ((False, False),) * len(self.stored.axes)
+        bounds = zip(self.stored.axes, self.window.start, self.window.stop, strict=True)
+        return tuple((axis.floor(low) < low, axis.ceil(high) > high) for axis, low, high in bounds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +125,8 @@ class Problem:
 
     @property
     def lower_bound(self) -> int:
-        """The fewest seeks possible: every block touched once."""
-        return self.source.grid.n_blocks + self.target.grid.n_blocks
+        """The fewest seeks possible: every block, or its part in a window, touched once."""
+        return fewest_runs(self.source) + fewest_runs(self.target)
 
     @property
     def holdable(self) -> int:

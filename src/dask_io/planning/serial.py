@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from numpy.lib.format import descr_to_dtype
 
-from dask_io.geometry import Axis, Grid, Layout, cut_axis
+from dask_io.geometry import Axis, Grid, Layout, Region, cut_axis
 from dask_io.planning.cost import naive_seeks
 from dask_io.planning.describe import describe_plan, mark
+from dask_io.planning.device import predict_seconds
 from dask_io.planning.plan import AxisPlan, Hold, Plan, ReadRun
 from dask_io.planning.problem import Problem, Side, Staging
 
@@ -21,14 +22,18 @@ if TYPE_CHECKING:
 
     import numpy as np
 
+    from dask_io.planning.device import Device
+
 __all__ = ["describe_plan", "plan_from_json", "plan_to_json"]
 
 # Longer lists are left out: they would say little to a reader, and much of it.
 _LONGEST_LIST = 4096
 
 
-def plan_to_json(plan: Plan) -> dict[str, Any]:
+def plan_to_json(plan: Plan, device: Device | None = None) -> dict[str, Any]:
     """Return a plan as the ``"plan"`` object of the command line; unknown is None.
+
+    With a device, the object says how long the plan is predicted to take on it.
 
     Examples
     --------
@@ -62,7 +67,8 @@ def plan_to_json(plan: Plan) -> dict[str, Any]:
         "openings": plan.openings,
         "bytes": {"read": problem.n_bytes, "written": problem.n_bytes, "scratch": 0},
         "decodes": None,
-        "seconds": None,
+        "seconds": device and predict_seconds(plan, device),
+        "device": device and device.name,
         "memory": {
             "budget": problem.budget,
             "peak": plan.peak_bytes,
@@ -81,8 +87,9 @@ def _side_to_json(side: Side) -> dict[str, Any]:
         "format": side.format,
         "chunks": [_chunks(axis) for axis in side.grid.axes],
         "blocks": side.grid.n_blocks,
-        "grid": [[list(run) for run in axis.runs] for axis in side.grid.axes],
+        "grid": [[list(run) for run in axis.runs] for axis in side.stored.axes],
         "layout": list(side.layout.axes),
+        "window": side.window and [list(bounds) for bounds in side.window.bounds],
     }
 
 
@@ -153,7 +160,14 @@ def _side_from_json(side: _Node) -> Side:
         tuple(Axis(tuple(_run(run) for run in axis.items())) for axis in side["grid"].items())
     )
     layout = Layout(tuple(axis.number() for axis in side["layout"].items()))
-    return Side(grid, layout, side["format"].text())
+    return Side(grid, layout, side["format"].text(), _window_from_json(side["window"]))
+
+
+def _window_from_json(window: _Node) -> Region | None:
+    if window.is_null:
+        return None
+    pairs = (bounds.items(2) for bounds in window.items())
+    return Region.of((low.number(), high.number()) for low, high in pairs)
 
 
 def _run(node: _Node) -> tuple[int, int]:
@@ -203,6 +217,11 @@ class _Node:
         if key not in self.value:
             raise ValueError(f"{self.path}.{key} is missing")
         return _Node(self.value[key], f"{self.path}.{key}")
+
+    @property
+    def is_null(self) -> bool:
+        """Whether there is nothing."""
+        return self.value is None
 
     def items(self, n_items: int | None = None) -> list[_Node]:
         """Return the items of a list, of this many if a number is given."""

@@ -13,8 +13,7 @@ if TYPE_CHECKING:
     from dask_io.engine.run import RunResult
     from dask_io.engine.verify import Verification
     from dask_io.geometry import Axis, Grid
-    from dask_io.planning import Plan
-    from dask_io.report.explain import Alternative
+    from dask_io.planning import Candidate, Plan
 
 
 class Described(Protocol):
@@ -97,7 +96,7 @@ def verification_to_json(found: Verification) -> dict[str, Any]:
     }
 
 
-def explained_to_json(plan: Plan, alternatives: list[Alternative]) -> dict[str, Any]:
+def explained_to_json(plan: Plan, candidates: list[Candidate]) -> dict[str, Any]:
     """Return a plan and, beside it, what every strategy would have cost."""
     return {
         **plan_to_json(plan),
@@ -109,9 +108,9 @@ def explained_to_json(plan: Plan, alternatives: list[Alternative]) -> dict[str, 
                 "openings": one.plan and one.plan.openings,
                 "memory": one.plan and one.plan.peak_bytes,
                 "steps": one.plan and one.plan.n_steps,
-                "why_not": one.why_not or None,
+                "why_not": one.why_not and str(one.why_not),
             }
-            for one in alternatives
+            for one in candidates
         ],
     }
 

@@ -13,8 +13,7 @@ if TYPE_CHECKING:
 
     from dask_io.engine.run import RunResult
     from dask_io.engine.verify import Verification
-    from dask_io.planning import Plan
-    from dask_io.report.explain import Alternative
+    from dask_io.planning import Candidate, Plan
     from dask_io.report.jsonable import Described
 
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
@@ -25,10 +24,10 @@ def plan_text(plan: Plan) -> str:
     return describe_plan(plan).rstrip()
 
 
-def explained_text(plan: Plan, alternatives: Iterable[Alternative]) -> str:
+def explained_text(plan: Plan, candidates: Iterable[Candidate]) -> str:
     """Write what every strategy would cost, and which one was chosen."""
     rows = [("strategy", "seeks", "openings", "memory", "steps", "")]
-    for one in alternatives:
+    for one in candidates:
         chosen = "chosen" if one.strategy == plan.strategy else ""
         if one.plan is None:
             rows.append((one.strategy, "-", "-", "-", "-", f"does not fit: {one.why_not}"))

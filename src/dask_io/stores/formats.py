@@ -46,7 +46,7 @@ def load_format(name: str) -> Format:
     address = _OURS.get(name) or _others().get(name)
     if address is None:
         known = ", ".join(format_names())
-        raise UsageError(f"format {printable(name)!r} is not known; formats are {known}")
+        raise UsageError(f"format '{printable(name)}' is not known; formats are {known}")
     module, _, attribute = address.partition(":")
     try:
         found = getattr(import_module(module), attribute)

@@ -149,7 +149,7 @@ def check_blocks(
             problems.add(name, "is extra: it lies outside the grid of blocks")
             continue
         present.add(index)
-        if name != expected.name_of(index):
+        if name != expected.names.name_of(numbers, numbers):
             checked.odd_names[index] = name
         data = expected.itemsize * prod(n(i) for n, i in zip(lengths, index, strict=True))
         problem = _wrong_size(files[name], data, expected.longest_header)
@@ -193,11 +193,19 @@ def _wrong_size(size: int, data: int, longest_header: int) -> str:
 def _first_missing(
     grid: Grid, present: set[tuple[int, ...]], n_wanted: int
 ) -> Iterator[tuple[int, ...]]:
-    if n_wanted < 1:
-        return
-    for index in grid.indices():
+    # Counted one by one: a grid that a hostile manifest claims is too large for any list.
+    flat = 0
+    while n_wanted > 0:
+        index = _unravel(flat, grid.counts)
         if index not in present:
             yield index
             n_wanted -= 1
-            if not n_wanted:
-                return
+        flat += 1
+
+
+def _unravel(flat: int, counts: tuple[int, ...]) -> tuple[int, ...]:
+    index = []
+    for count in reversed(counts):
+        flat, i = divmod(flat, count)
+        index.append(i)
+    return tuple(reversed(index))

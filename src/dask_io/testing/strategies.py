@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from hypothesis import strategies as st
 
-from dask_io.geometry import Axis, Grid, Layout
+from dask_io.geometry import Axis, Grid, Layout, Region
 from dask_io.planning import Hold, Plan, Problem, ReadRun, Side, Staging
 
 if TYPE_CHECKING:
@@ -90,17 +90,28 @@ def stagings() -> st.SearchStrategy[Staging]:
 
 
 @st.composite
-def problems(draw: st.DrawFn, *, max_axes: int = 5) -> Problem:
+def sides(draw: st.DrawFn, shape: tuple[int, ...], *, windows: bool = False) -> Side:
+    """Any blocks and layout of an array; with `windows`, perhaps of a region of a larger one."""
+    layout, kind = draw(layouts(len(shape))), draw(st.sampled_from(["raw", "npy"]))
+    if not windows or draw(st.booleans()):
+        return Side(draw(grids(shape)), layout, kind)
+    before = tuple(draw(st.integers(0, 3)) for _ in shape)
+    after = tuple(draw(st.integers(0, 3)) for _ in shape)
+    stop = tuple(map(sum, zip(before, shape, strict=True)))
+    larger = tuple(map(sum, zip(stop, after, strict=True)))
+    return Side(draw(grids(larger)), layout, kind, Region(before, stop))
+
+
+@st.composite
+def problems(draw: st.DrawFn, *, max_axes: int = 5, windows: bool = False) -> Problem:
     """Problems of any grids, layouts and dtypes.
 
     Budgets go from one element and the least staging to twice the array and all the staging.
+    With `windows`, either side may be a region of a larger array.
     """
     shape = draw(shapes(max_axes=max_axes))
     dtype, staging = draw(dtypes()), draw(stagings())
-    source, target = (
-        Side(draw(grids(shape)), draw(layouts(len(shape))), draw(st.sampled_from(["raw", "npy"])))
-        for _ in range(2)
-    )
+    source, target = (draw(sides(shape, windows=windows)) for _ in range(2))
     problem = Problem(source, target, dtype, 0, staging)
     least = staging.minimum + dtype.itemsize
     most = staging.preferred + max(least, 2 * problem.n_bytes)
@@ -121,9 +132,9 @@ def reads(draw: st.DrawFn, length: int) -> tuple[ReadRun, ...]:
 
 
 @st.composite
-def plans(draw: st.DrawFn, *, max_axes: int = 5) -> Plan:
+def plans(draw: st.DrawFn, *, max_axes: int = 5, windows: bool = False) -> Plan:
     """Any plans, not only those that a strategy would make; they need not fit their budget."""
-    problem = draw(problems(max_axes=max_axes))
+    problem = draw(problems(max_axes=max_axes, windows=windows))
     return Plan(
         problem,
         order=tuple(draw(st.permutations(range(len(problem.shape))))),

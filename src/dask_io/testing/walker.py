@@ -120,13 +120,19 @@ class _Storage:
     """One side: its blocks as flat buffers in its layout, and what was done to them."""
 
     def __init__(self, side: Side, dtype: np.dtype[Any]) -> None:
-        bounds = [list(pairwise(accumulate(axis.lengths(), initial=0))) for axis in side.grid.axes]
+        # Counted from the window's corner: blocks that reach out of it may start below zero.
+        corner = side.window.start if side.window else (0,) * len(side.stored.axes)
+        bounds = [
+            list(pairwise(accumulate(axis.lengths(), initial=-zero)))
+            for axis, zero in zip(side.stored.axes, corner, strict=True)
+        ]
+        self.inside: Box = tuple((0, length) for length in side.grid.shape)
         self.buffers: dict[Box, NDArray[Any]] = {}
         # Where in its buffer each element of a block lies.
         self.places: dict[Box, NDArray[np.int64]] = {}
         self.times_written: dict[Box, NDArray[np.int64]] = {}
         self.seeks = self.openings = self.moved = 0
-        for block in product(*bounds):
+        for block in filter(self._takes_part, product(*bounds)):
             shape = [high - low for low, high in block]
             self.buffers[block] = np.zeros(prod(shape), dtype)
             self.times_written[block] = np.zeros(prod(shape), np.int64)
@@ -136,15 +142,23 @@ class _Storage:
     def fill(self, array: NDArray[Any]) -> None:
         """Put an array into the blocks, uncounted."""
         for block, buffer in self.buffers.items():
-            buffer[self.places[block]] = array[_slices(block)]
+            part = _overlap(block, self.inside)
+            buffer[self.places[block][_slices(part, block)]] = array[_slices(part)]
 
     def holds(self, array: NDArray[Any]) -> bool:
-        """Whether every block is this array's, each element written once."""
-        return all(
-            buffer[self.places[block]].tobytes() == array[_slices(block)].tobytes()
-            and (self.times_written[block] == 1).all()
-            for block, buffer in self.buffers.items()
-        )
+        """Whether every block is this array's, each element written once, and nothing else."""
+        for block, buffer in self.buffers.items():
+            part = _overlap(block, self.inside)
+            places = self.places[block][_slices(part, block)]
+            times = np.bincount(places.ravel(), minlength=len(buffer))
+            if buffer[places].tobytes() != array[_slices(part)].tobytes():
+                return False
+            if not np.array_equal(times, self.times_written[block]):
+                return False
+        return True
+
+    def _takes_part(self, block: Box) -> bool:
+        return bool(_overlap(block, self.inside))
 
     def read(self, box: Box) -> Iterator[tuple[Box, NDArray[Any]]]:
         """Yield what each block holds of a box."""

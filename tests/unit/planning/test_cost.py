@@ -119,3 +119,19 @@ def test_nothing_is_held_of_an_empty_array() -> None:
     empty = AxisPlan(Axis(()), ()).memory(Hold.PIECES)
     full = AxisPlan(Axis.regular(4, 2), (ReadRun(4, 1, keep=True),)).memory(Hold.PIECES)
     assert most_held([full, empty]) == Held(0, 0)
+
+
+def test_a_corner_one_beyond_the_chord_is_found_exactly() -> None:
+    """A corner that floating point cannot tell from the chord is not lost.
+
+    Of Fibonacci numbers F(n+1) F(n-1) - F(n)**2 is 1 for even n: so far is the point beyond.
+    """
+    fibonacci = [0, 1]
+    while len(fibonacci) < 82:
+        fibonacci.append(fibonacci[-1] + fibonacci[-2])
+    small, middle, large = fibonacci[79:82]
+    points = [(0, 0), (middle, middle - small), (large, large - middle)]
+    held, completed = np.array(points, dtype=np.int64).T
+    cells = AxisCells.of(np.stack([held, held]), np.stack([completed, completed]), large)
+    ((_, corners),) = cells.kinds
+    assert list(corners) == points

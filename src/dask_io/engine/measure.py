@@ -1,0 +1,230 @@
+"""What kind of device a folder lies on: by what the system says or, if asked, by measuring it."""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+from time import perf_counter
+from typing import TYPE_CHECKING, NamedTuple
+
+from dask_io.errors import UsageError
+from dask_io.planning.device import DEVICES, HDD, NFS, NVME, S3, SSD, Device
+from dask_io.stores.files import storage_errors, write_fully
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+MEASURED = "measured"
+"""Name of a device that has been measured."""
+
+# Filesystems behind a network, behind an object store, and without a device.
+_NETWORK = re.compile(
+    r"(?:nfs\d?|cifs|smb\d|smbfs|ceph|lustre|gpfs|glusterfs|beegfs|afs|9p|virtiofs)"
+    r"|fuse\.(?:sshfs|glusterfs|ceph|cephfs|juicefs|rclone)"
+)
+_OBJECTS = re.compile(r"fuse\.(?:s3fs|goofys|geesefs|mount-s3|mountpoint-s3|gcsfuse|blobfuse\d?)")
+_MEMORY = re.compile(r"tmpfs|ramfs|devtmpfs")
+_VIRTUAL = re.compile(r"x?vd[a-z]")
+
+# At most this much is written and read back, a piece at a time, and no phase goes on for longer
+# than this: four phases stay within a couple of seconds.
+_MOST_BYTES, _PIECE_BYTES, _SEEK_BYTES = 32 * 2**20, 2**20, 4096
+_MOST_SECONDS, _MOST_TIMES = 0.4, 256
+
+
+def device_of(path: str | os.PathLike[str], *, system: Path = Path("/")) -> Device:
+    """Return the preset for the kind of filesystem that a path lies on, or would lie on.
+
+    Nothing is measured. Where the system does not say what it has, an SSD is assumed.
+
+    Parameters
+    ----------
+    path
+        A file or folder, which need not exist yet.
+    system
+        Where the tables of the kernel are found.
+    """
+    with suppress(OSError, ValueError):
+        mount = _mount_of(existing_folder(path), system / "proc" / "mounts")
+        if mount is None:
+            return SSD
+        if _NETWORK.fullmatch(mount.kind):
+            return NFS
+        if _OBJECTS.fullmatch(mount.kind):
+            return S3
+        if _MEMORY.fullmatch(mount.kind):
+            return NVME
+        return _disk(mount.device, system)
+    return SSD
+
+
+def find_device(name: str | None, *places: str | os.PathLike[str]) -> Device:
+    """Return the device of this name; by default the slowest kind that the places lie on.
+
+    Parameters
+    ----------
+    name
+        A preset's name; ``"measured"``, for the last of the places; or nothing.
+    places
+        Where the source is and, last, where the target goes.
+
+    Raises
+    ------
+    UsageError
+        If there is no such device, or none of the places to measure.
+    """
+    check_device_name(name)
+    if name == MEASURED:
+        if not places:
+            raise UsageError(
+                f"there is no folder to measure for device {MEASURED!r}; name a source or one of "
+                f"{', '.join(DEVICES)}"
+            )
+        return measure_device(places[-1])
+    if name is not None:
+        return DEVICES[name]
+    found = [device_of(place) for place in places] or [SSD]
+    return max(found, key=lambda device: device.seek_seconds + device.request_latency)
+
+
+def check_device_name(name: str | None) -> None:
+    """Check that there is a device of this name.
+
+    Raises
+    ------
+    UsageError
+        If there is none.
+    """
+    known = [*DEVICES, MEASURED]
+    if name is not None and name not in known:
+        raise UsageError(f"there is no device {name!r}; choose one of {', '.join(known)}")
+
+
+def existing_folder(path: str | os.PathLike[str]) -> Path:
+    """Return the nearest folder that exists, the path itself or one that it lies in."""
+    place = Path(path).absolute()
+    return next(each for each in (place, *place.parents) if each.is_dir())
+
+
+class _Mount(NamedTuple):
+    device: str
+    folder: str
+    kind: str
+
+
+def _mount_of(folder: Path, table: Path) -> _Mount | None:
+    """Return the mount that a folder lies on: the deepest, and of those the latest."""
+    found = None
+    resolved = folder.resolve()
+    for line in table.read_text(errors="surrogateescape").splitlines():
+        mount = _Mount(*(_unescaped(word) for word in line.split()[:3]))
+        deeper = found is None or len(mount.folder) >= len(found.folder)
+        if deeper and resolved.is_relative_to(mount.folder):
+            found = mount
+    return found
+
+
+def _unescaped(word: str) -> str:
+    """Undo how the kernel writes spaces and the like."""
+    return re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), word)
+
+
+def _disk(device: str, system: Path) -> Device:
+    """Return what a block device is; a partition is what its disk is."""
+    name = (system / device.lstrip("/")).resolve().name
+    entry = (system / "sys" / "class" / "block" / name).resolve()
+    for folder in (entry, entry.parent):
+        flag = folder / "queue" / "rotational"
+        if flag.exists():
+            # What a virtual disk says of itself is a default, and means nothing.
+            if flag.read_text().strip() == "1" and not _VIRTUAL.match(folder.name):
+                return HDD
+            return NVME if folder.name.startswith("nvme") else SSD
+    return SSD
+
+
+def measure_device(folder: str | os.PathLike[str]) -> Device:
+    """Measure a folder with a temporary file of at most 32 MiB, in at most some two seconds.
+
+    How many requests it serves at once is taken from its kind. What a device keeps in a memory
+    of its own, or a system that will not forget what it has cached, makes it look faster.
+
+    Parameters
+    ----------
+    folder
+        Where to measure; if it is a file or absent, the folder it lies in.
+
+    Raises
+    ------
+    StorageError
+        If nothing can be written there.
+    """
+    place = existing_folder(folder)
+    with (
+        storage_errors(place),
+        tempfile.NamedTemporaryFile(dir=place, prefix=".dask-io-", suffix=".part") as file,
+    ):
+        fd = file.fileno()
+        n_bytes, writing = _measure_writing(fd)
+        _forget(fd)
+        reading = _measure_reading(fd, n_bytes)
+        _forget(fd)
+        seek = _measure_seeks(fd, n_bytes)
+        opening = _time_each(lambda: os.close(os.open(file.name, os.O_RDONLY | os.O_CLOEXEC)))
+    # A run costs the seek and the request, and what was measured is both.
+    return Device(
+        MEASURED,
+        seek_seconds=max(0.0, seek - opening),
+        read_bandwidth=reading,
+        write_bandwidth=writing,
+        request_latency=opening,
+        concurrency=device_of(place).concurrency,
+    )
+
+
+def _measure_writing(fd: int) -> tuple[int, float]:
+    """Write until there is enough; return the bytes written and how many a second."""
+    # Noise, so that a filesystem that compresses gains nothing.
+    piece = memoryview(random.Random(0).randbytes(_PIECE_BYTES))  # noqa: S311  # data, no secret
+    n_bytes, started = 0, perf_counter()
+    while n_bytes < _MOST_BYTES and perf_counter() - started < _MOST_SECONDS:
+        write_fully(fd, n_bytes, piece)
+        n_bytes += len(piece)
+        os.fsync(fd)
+    return n_bytes, n_bytes / _since(started)
+
+
+def _measure_reading(fd: int, n_bytes: int) -> float:
+    n_read, started = 0, perf_counter()
+    while n_read < n_bytes and perf_counter() - started < _MOST_SECONDS:
+        n_read += len(os.pread(fd, _PIECE_BYTES, n_read))
+    return n_read / _since(started)
+
+
+def _measure_seeks(fd: int, n_bytes: int) -> float:
+    places = random.Random(0)  # noqa: S311  # places, no secrets
+    n_places = n_bytes // _SEEK_BYTES
+    return _time_each(lambda: os.pread(fd, _SEEK_BYTES, places.randrange(n_places) * _SEEK_BYTES))
+
+
+def _time_each(act: Callable[[], object]) -> float:
+    """Return the mean time of doing something again and again for a while."""
+    n_times, started = 0, perf_counter()
+    while n_times < _MOST_TIMES and perf_counter() - started < _MOST_SECONDS:
+        act()
+        n_times += 1
+    return _since(started) / n_times
+
+
+def _since(started: float) -> float:
+    return max(perf_counter() - started, 1e-9)
+
+
+def _forget(fd: int) -> None:
+    """Have the system drop what it has cached of a file, where it can be asked to."""
+    if hasattr(os, "posix_fadvise"):
+        os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)

@@ -1,0 +1,100 @@
+"""A region of a source, as a source of its own."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from dask_io.geometry import Grid, Layout, Region
+    from dask_io.stores.files import Tally
+    from dask_io.stores.store import Access, BlockReader, Source
+
+
+@dataclass(frozen=True)
+class Window:
+    """What lies within a region of another source; positions count from the region's corner.
+
+    Blocks that reach out of the region are read in part. Nothing else is touched.
+    """
+
+    whole: Source
+    region: Region
+
+    @property
+    def place(self) -> str:
+        """The whole source's place."""
+        return self.whole.place
+
+    @property
+    def format(self) -> str:
+        """Name of the format."""
+        return self.whole.format
+
+    @property
+    def grid(self) -> Grid:
+        """The blocks' parts within the region."""
+        return self.whole.grid.clipped(self.region)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of the elements."""
+        return self.whole.dtype
+
+    @property
+    def layout(self) -> Layout:
+        """How elements lie in each block."""
+        return self.whole.layout
+
+    @property
+    def access(self) -> Access:
+        """What a part of a block costs."""
+        return self.whole.access
+
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        """What the whole source says about the array."""
+        return self.whole.metadata
+
+    @property
+    def tally(self) -> Tally:
+        """What has been moved so far."""
+        return self.whole.tally
+
+    @property
+    def n_bytes_on_disk(self) -> int:
+        """Bytes that the whole source occupies."""
+        return self.whole.n_bytes_on_disk
+
+    def check(self) -> None:
+        """Look at every block's header, outside the region too."""
+        self.whole.check()
+
+    @contextmanager
+    def reader(self, index: tuple[int, ...]) -> Iterator[BlockReader]:
+        """Visit a block of the whole source."""
+        axes = self.whole.grid.axes
+        first = (axis.index_at(low) for axis, low in zip(axes, self.region.start, strict=True))
+        stored = tuple(a + b for a, b in zip(first, index, strict=True))
+        low = self.whole.grid.block(stored).start
+        # How far a block's part within the region lies from the block's own start.
+        shift = tuple(min(0, a - b) for a, b in zip(low, self.region.start, strict=True))
+        with self.whole.reader(stored) as reader:
+            yield _ShiftedReader(reader, shift)
+
+
+@dataclass(frozen=True, slots=True)
+class _ShiftedReader:
+    """One visit to a block of which only a part is seen."""
+
+    reader: BlockReader
+    shift: tuple[int, ...]
+
+    def read_into(self, region: Region, buffer: memoryview) -> NDArray[Any]:
+        return self.reader.read_into(region.relative_to(self.shift), buffer)

@@ -1,0 +1,224 @@
+"""From paths to stores."""
+
+from __future__ import annotations
+
+import os
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dask_io.errors import DataError, SamePlaceError, StorageError, UsageError
+from dask_io.geometry import Grid, Layout
+from dask_io.stores import check_places, format_names, make_target, open_source
+from dask_io.stores.blocktarget import BlockFilesTarget
+from dask_io.stores.formats import ENTRY_POINTS, load_format
+
+GRID = Grid.regular((4, 6), (2, 3))
+
+
+def target_at(path: str | Path, **changes: Any) -> BlockFilesTarget:
+    """Describe a target of four blocks, unless told otherwise."""
+    given: dict[str, Any] = {
+        "grid": GRID,
+        "dtype": np.dtype("<f4"),
+        "layout": Layout.c(2),
+    } | changes
+    target = make_target(path, **given)
+    assert isinstance(target, BlockFilesTarget)
+    return target
+
+
+def test_formats_are_registered() -> None:
+    """What the code knows is what the installed package announces."""
+    announced = {entry.name: entry.value for entry in entry_points(group=ENTRY_POINTS)}
+    for name in ("npy", "raw"):
+        assert announced[name] == f"dask_io.stores.{name}:FORMAT"
+        assert load_format(name).name == name
+
+
+def test_other_packages_add_formats(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """An entry point is a format by name and suffix, and is loaded when it is used."""
+    entries = [
+        EntryPoint("mine", "tests_no_such_module:FORMAT", ENTRY_POINTS),
+        EntryPoint("npy", "tests_no_such_module:FORMAT", ENTRY_POINTS),
+    ]
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: entries)  # noqa: ARG005
+    assert format_names() == ["npy", "raw", "mine"]
+    assert load_format("npy").name == "npy"
+    with pytest.raises(UsageError, match="format mine cannot be loaded from tests_no_such_module"):
+        target_at(tmp_path / "x", format="mine")
+
+
+@pytest.mark.parametrize("name", ["nothing", "nothing.npy", "no/where/b_{0}.npy"])
+def test_absent_paths_are_a_matter_of_storage(name: str, tmp_path: Path) -> None:
+    """Whatever the path looks like."""
+    with pytest.raises(StorageError, match="no such file or directory; check the path"):
+        open_source(tmp_path / name)
+
+
+def test_unknown_suffixes_name_the_formats(tmp_path: Path) -> None:
+    """Formats are listed to source and target alike."""
+    (tmp_path / "x.zip").write_bytes(b"")
+    with pytest.raises(UsageError, match="formats are npy, raw"):
+        open_source(tmp_path / "x.zip")
+    with pytest.raises(UsageError, match="formats are npy, raw"):
+        target_at(tmp_path / "y.zip")
+    with pytest.raises(UsageError, match="format 'zip' is not known; formats are npy, raw"):
+        target_at(tmp_path / "y", format="zip")
+
+
+@pytest.mark.parametrize("files", [[], ["notes.txt"], ["a0.npy", "a0.raw"]])
+def test_directories_that_show_no_blocks_are_refused(files: list[str], tmp_path: Path) -> None:
+    """The advice is to name a pattern."""
+    for name in files:
+        (tmp_path / name).write_bytes(b"x")
+    with pytest.raises(DataError, match="name one pattern of files, as in"):
+        open_source(tmp_path)
+
+
+def test_strangers_beside_blocks_are_left_aside(tmp_path: Path) -> None:
+    """Without a manifest, files of no format and hidden ones do not matter."""
+    np.save(tmp_path / "b_0.npy", np.zeros(3))
+    (tmp_path / "README.txt").write_text("about")
+    (tmp_path / ".DS_Store").write_bytes(b"")
+    (tmp_path / "sub").mkdir()
+    assert open_source(tmp_path).grid.shape == (3,)
+
+
+def test_one_file_of_each_format(tmp_path: Path) -> None:
+    """A file is a grid of one block, in the order that its header or the user says."""
+    array = np.asfortranarray(np.arange(24.0).reshape(4, 6))
+    np.save(tmp_path / "x.npy", array)
+    source = open_source(str(tmp_path / "x.npy"))
+    assert (source.grid.n_blocks, source.layout.name, source.format) == (1, "F", "npy")
+    (tmp_path / "x.bin").write_bytes(array.tobytes())
+    source = open_source(tmp_path / "x.bin", shape=(4, 6), dtype="f8", order="1,0")
+    assert (source.grid.n_blocks, source.layout.name, source.format) == (1, "F", "raw")
+    (tmp_path / "odd.name").write_bytes(array.tobytes())
+    assert open_source(tmp_path / "odd.name", format="raw", shape=[24], dtype="f8").format == "raw"
+
+
+@pytest.mark.parametrize(
+    ("description", "says"),
+    [
+        ({}, "give its shape and dtype"),
+        ({"shape": (4, 6)}, "give its dtype"),
+        ({"dtype": "f8"}, "give its shape"),
+        ({"shape": (4, 6), "dtype": "O"}, "Python objects"),
+        ({"shape": (4, 6), "dtype": "f99"}, "dtype 'f99' is not known"),
+        ({"shape": (4, 6), "dtype": "f8", "chunks": 2}, "is one file, so it is one block"),
+        ({"shape": (4, 6), "dtype": "f8", "order": "Z"}, "order 'Z' is not C, F or the 2 axes"),
+        ({"shape": (4, 6), "dtype": "f8", "order": "0"}, "order '0'"),
+        ({"shape": (-4, 6), "dtype": "f8"}, "-4"),
+        ({"shape": (), "dtype": "f8"}, "0 axes"),
+    ],
+)
+def test_raw_files_need_a_description(
+    description: dict[str, Any], says: str, tmp_path: Path
+) -> None:
+    """What is missing or wrong is named."""
+    (tmp_path / "x.raw").write_bytes(bytes(24 * 8))
+    with pytest.raises(UsageError, match=says):
+        open_source(tmp_path / "x.raw", **description)
+
+
+@pytest.mark.parametrize(
+    ("description", "says"),
+    [
+        ({"shape": (6, 4)}, "has shape"),
+        ({"dtype": "f4"}, "has dtype"),
+        ({"order": "F"}, "has order C"),
+        ({"chunks": 2}, "has blocks of 4 x 6, but 2 x 2"),
+        ({"format": "raw"}, "ends as npy, but format raw"),
+    ],
+)
+def test_contradictions_are_refused(description: dict[str, Any], says: str, tmp_path: Path) -> None:
+    """A description of what describes itself has to agree with it."""
+    np.save(tmp_path / "x.npy", np.zeros((4, 6)))
+    with pytest.raises(UsageError, match=says):
+        open_source(tmp_path / "x.npy", **description)
+    source = open_source(tmp_path / "x.npy", shape=(4, 6), dtype="f8", order="C", chunks=-1)
+    assert source.grid.shape == (4, 6)
+
+
+def test_manifests_are_believed_before_names(tmp_path: Path) -> None:
+    """A format that the manifest contradicts, or does not exist, is an error."""
+    target = target_at(tmp_path / "x", grid=Grid.regular((0, 6), (1, 3)))
+    target.create()
+    target.finish()
+    with pytest.raises(UsageError, match="holds npy blocks, but raw is asked for"):
+        open_source(tmp_path / "x", format="raw")
+    manifest = tmp_path / "x" / "dask-io.json"
+    manifest.write_text(manifest.read_text().replace('"npy"', '"evil\\u001b"'))
+    with pytest.raises(DataError, match=r"format 'evil\\x1b' is not known"):
+        open_source(tmp_path / "x")
+
+
+@pytest.mark.parametrize(
+    ("path", "options", "expected"),
+    [
+        ("blocks", {}, "blocks/b_{0}_{1}.npy"),
+        ("blocks", {"like": "raw"}, "blocks/b_{0}_{1}.raw"),
+        ("blocks", {"like": "zarr"}, "blocks/b_{0}_{1}.npy"),
+        ("blocks", {"like": "npy", "format": "raw"}, "blocks/b_{0}_{1}.raw"),
+        ("blocks.v2/", {}, "blocks.v2/b_{0}_{1}.npy"),
+        ("blocks.v2", {"format": "npy"}, "blocks.v2/b_{0}_{1}.npy"),
+        ("d/{1:03}-{0}.dat", {}, "d/{1:03}-{0}.dat"),
+        ("x.npy", {"grid": Grid.regular((4, 6), (4, 6))}, "./x.npy"),
+    ],
+)
+def test_targets_by_path(path: str, options: dict[str, Any], expected: str) -> None:
+    """Suffix, pattern and source decide what a target is; nothing is touched."""
+    blocks = target_at(path, **options)._blocks  # noqa: SLF001 - what was decided
+    assert f"{blocks.folder}/{blocks.names.pattern}" == expected
+    assert not Path(path).exists()
+
+
+@pytest.mark.parametrize(
+    ("path", "options", "says"),
+    [
+        ("x.npy", {}, "one file, but the chunks make 4 blocks"),
+        ("x", {"layout": Layout((1, 0, 2)), "grid": Grid.regular((1,) * 3, (1,) * 3)}, "C or F"),
+        ("x", {"dtype": np.dtype("O")}, "Python objects"),
+        ("x/b_{0}.npy", {}, "1 fields for 2 axes"),
+        ("x/b_{0}_{0}.npy", {}, "is no pattern of block files"),
+        ("x{0}/b_{1}.npy", {}, "fields outside the file name"),
+        ("x/b_{0}_{1}.zip", {}, "formats are npy, raw"),
+        ("x/b_{0}_{1}.npy", {"format": "raw"}, "ends as npy, but format raw"),
+    ],
+)
+def test_impossible_targets_are_refused(path: str, options: dict[str, Any], says: str) -> None:
+    """Before anything is touched, in one line."""
+    with pytest.raises(UsageError, match=says):
+        target_at(path, **options)
+
+
+def test_braces_in_real_names_are_names(tmp_path: Path) -> None:
+    """A path that exists is that path, whatever it looks like."""
+    folder = tmp_path / "run{0}"
+    folder.mkdir()
+    np.save(folder / "x{0}.npy", np.zeros(3))
+    assert open_source(folder / "x{0}.npy").grid.shape == (3,)
+    os.replace(folder / "x{0}.npy", folder / "b_0.npy")  # noqa: PTH105 - a plain rename
+    assert open_source(folder / "b_{0}.npy").grid.shape == (3,)
+
+
+def test_same_and_nested_places_are_refused(tmp_path: Path) -> None:
+    """Links do not hide that source and target are one place, or one within the other."""
+    source_folder = tmp_path / "src"
+    source_folder.mkdir()
+    np.save(source_folder / "b_0_0.npy", np.zeros((4, 6)))
+    (tmp_path / "link").symlink_to(source_folder)
+    source = open_source(source_folder)
+    for place in ("src", "link", "src/inner", "link/deep/er", ".", "other/../src"):
+        with pytest.raises(SamePlaceError, match="are one place, or one lies in the other"):
+            check_places(source, target_at(tmp_path / place))
+    one = Grid.regular((4, 6), (4, 6))
+    file = open_source(source_folder / "b_0_0.npy")
+    with pytest.raises(SamePlaceError):
+        check_places(file, target_at(tmp_path / "link" / "b_0_0.npy", grid=one))
+    check_places(source, target_at(tmp_path / "srcs"))
+    check_places(file, target_at(source_folder / "c.npy", grid=one))
