@@ -296,13 +296,7 @@ def plan(
     workers = _workers(options.get("workers"))
     places = [store.place, *([made.place] if made else [])]
     device = find_device(options.get("device"), *places)
-    planned = plan_with(
-        options.get("strategy", "auto"),
-        problem,
-        objective=parse_objective(options.get("objective")),
-        device=device,
-    )
-    return Job(planned, store, made, workers, device)
+    return Job(_make_plan(problem, device, **options), store, made, workers, device)
 
 
 def plan_shape(
@@ -328,12 +322,7 @@ def plan_shape(
     stored = Layout.c(len(source.axes))
     wanted = parse_order(options.get("order") or "C", len(source.axes))
     problem = _problem(Side(source, stored), Side(target, wanted), kind, **options)
-    return plan_with(
-        options.get("strategy", "auto"),
-        problem,
-        objective=parse_objective(options.get("objective")),
-        device=find_device(options.get("device")),
-    )
+    return _make_plan(problem, find_device(options.get("device")), **options)
 
 
 def resplit(
@@ -459,7 +448,8 @@ def _plan_comparison(a: Store, b: Store, memory: int, workers: int) -> _Comparis
     left = max(1, memory - workers * slab)
     try:
         problem = _problem(_side(a), _side(b), a.dtype, memory=left, workers=workers)
-        return _Comparison(plan_with("auto", problem), workers, slab)
+        device = find_device(None, a.place, b.place)
+        return _Comparison(_make_plan(problem, device, workers=workers), workers, slab)
     except BudgetTooSmallError as error:
         if workers > 1:
             return _plan_comparison(a, b, memory, 1)
@@ -507,7 +497,22 @@ def _problem(
 ) -> Problem:
     budget = _memory(options.get("memory"))
     workers = _workers(options.get("workers"))
-    return Problem(source, target, dtype, budget, staging_for(target, dtype, workers))
+    return Problem(
+        source, target, dtype, budget, staging_for(target, dtype, workers, budget=budget)
+    )
+
+
+def _make_plan(problem: Problem, on: Device, **options: Unpack[Options]) -> Plan:
+    """Plan with staging enough to be fast, or else with the least there can be."""
+    strategy = options.get("strategy", "auto")
+    objective = parse_objective(options.get("objective"))
+    try:
+        return plan_with(strategy, problem, objective=objective, device=on)
+    except BudgetTooSmallError:
+        workers = _workers(options.get("workers"))
+        staging = staging_for(problem.target, problem.dtype, workers)
+        tight = replace(problem, staging=staging)
+        return plan_with(strategy, tight, objective=objective, device=on)
 
 
 def _memory(memory: int | str | None) -> int:

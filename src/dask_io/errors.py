@@ -60,8 +60,8 @@ class BudgetTooSmallError(UsageError):
 
     def __str__(self) -> str:
         return (
-            f"one {self.unit} needs {format_bytes(self.required)} ({self.required} bytes), but the "
-            f"memory budget is {format_bytes(self.budget)}; give at least --memory {self.required}"
+            f"{format_bytes(self.required)} ({self.required} bytes) are needed for one {self.unit}, but "
+            f"the memory budget is {format_bytes(self.budget)}; give at least --memory {self.required}"
         )
 
 

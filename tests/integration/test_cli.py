@@ -208,9 +208,7 @@ def test_a_billion_blocks_are_planned_and_explained() -> None:
     told, value = run(*arguments), json.loads(run(*arguments, "--json"))
 
     assert {"keep", "naive"} <= {line.split()[0] for line in told.splitlines() if line}
-    assert [one["strategy"] for one in value["alternatives"] if one["chosen"]] == [
-        value["strategy"]
-    ]
+    assert [one["strategy"] for one in value["candidates"] if one["chosen"]] == [value["strategy"]]
 
 
 @pytest.mark.parametrize("command", [["dask_io.cli"], ["dask", "io"]], ids=" ".join)

@@ -229,6 +229,16 @@ def test_a_target_that_cannot_be_written(quick_path: Path) -> None:
         dask_io.resplit(source, "/proc/self/target", chunks=5)
 
 
+@pytest.mark.linux
+def test_a_read_only_filesystem(quick_path: Path, small_disk: Path) -> None:
+    """A filesystem that is mounted for reading only is a matter of storage."""
+    source = make_source(quick_path / "source", noise((10, 7)), (4, 3))
+    subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
+
+    with pytest.raises(StorageError, match="Read-only"):
+        dask_io.resplit(source, small_disk / "folder" / "target", chunks=5)
+
+
 # A source that is not what it was.
 
 

@@ -191,7 +191,7 @@ def check_strategy(strategy: Strategy, problem: Problem, workers: int, data: st.
     try:
         plan = strategy(problem.within(budget))
     except BudgetTooSmallError as error:
-        assert strategy is plan_naive  # noqa: PT017 - keep has a plan from `least` on
+        assert strategy is plan_naive
         plan = strategy(problem.within(error.required))
 
     assert plan.fits

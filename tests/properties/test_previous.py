@@ -24,12 +24,12 @@ def splits_and_merges(draw: st.DrawFn) -> Problem:
     problem = draw(problems())
     whole = Grid.regular(problem.shape, [max(1, length) for length in problem.shape])
     source, target = problem.source, problem.target
-    match draw(st.sampled_from(["split", "merge", "both"])):
-        case "split":
-            return replace(problem, source=Side(whole, source.layout))
-        case "merge":
-            return replace(problem, target=Side(whole, target.layout))
-    return replace(problem, source=Side(whole, source.layout), target=Side(whole, target.layout))
+    kind = draw(st.sampled_from(["split", "merge", "both"]))
+    if kind != "merge":
+        source = Side(whole, source.layout)
+    if kind != "split":
+        target = Side(whole, target.layout)
+    return replace(problem, source=source, target=target)
 
 
 def required_by(strategy: Strategy, problem: Problem) -> int:

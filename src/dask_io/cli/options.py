@@ -46,7 +46,17 @@ strategy = click.option(
     default="auto",
     show_default=True,
     metavar="NAME",
-    help="auto (the cheapest), keep, naive; any other name lists all there are.",
+    help="auto (the best), naive, keep, ...; any other word lists them all.",
+)
+objective = click.option(
+    "--objective",
+    type=click.Choice(["time", "seeks", "memory"]),
+    help="What auto looks for.  [default: time]",
+)
+device = click.option(
+    "--device",
+    type=click.Choice(["hdd", "ssd", "nvme", "nfs", "s3", "measured"]),
+    help="What time is predicted for; measured: try out the folder.  [default: by filesystem]",
 )
 workers = click.option(
     "--workers", type=int, metavar="N", help="Threads at the most.  [default: by cores]"
@@ -93,6 +103,8 @@ source = stack(
 running = stack(
     memory,
     strategy,
+    objective,
+    device,
     workers,
     click.option("--format", "format_", metavar="F", help="Format of the target: npy or raw."),
     order,

@@ -14,7 +14,7 @@ from dask_io.cli.group import Verbs, one_line, show
 
 if TYPE_CHECKING:
     from dask_io.api import Job
-    from dask_io.planning import Plan
+    from dask_io.planning import Device, Plan
 
 _WIDTH = 100
 
@@ -66,6 +66,8 @@ def info(src: str, *, as_json: bool, **given: Any) -> None:
 @click.option("--to", metavar="C,C,...", help="Without SRC: the blocks to make.")
 @options.memory
 @options.strategy
+@options.objective
+@options.device
 @options.workers
 @options.order
 @click.option("--explain", is_flag=True, help="Show what every strategy would cost.")
@@ -80,8 +82,11 @@ def plan(src: str | None, *, explain: bool, as_json: bool, **given: Any) -> None
       dask-io plan blocks/ --chunks 500,500,500 --memory 4GiB
       dask-io plan --shape 3500,3500,3500 --dtype float16 --from 350 --to 500 --memory 4GiB
     """
-    made = _plan_with_data(src, given) if src is not None else _plan_without_data(given)
-    _show_plan(made, as_json=as_json, explained=explain)
+    made, device = _plan_with_data(src, given) if src is not None else _plan_without_data(given)
+    if explain:
+        _show_explanation(made, device, given, as_json=as_json)
+    else:
+        _show_plan(made, device, as_json=as_json)
 
 
 @commands.command()
@@ -179,7 +184,7 @@ def demo(**given: Any) -> None:
     run_demo(**given)
 
 
-def _plan_with_data(src: str, given: dict[str, Any]) -> Plan:
+def _plan_with_data(src: str, given: dict[str, Any]) -> tuple[Plan, Device]:
     from dask_io import api  # noqa: PLC0415  # loaded on use
 
     names = {"shape": "--shape", "dtype": "--dtype", "from_": "--from", "to": "--to"}
@@ -190,11 +195,13 @@ def _plan_with_data(src: str, given: dict[str, Any]) -> Plan:
         raise click.UsageError("missing option '--chunks' for the blocks to make of SRC")
     chunks = options.parse_chunks(given["chunks"])
     source = options.open_source(src, given)
-    return api.plan(source, chunks=chunks, **_plan_options(given)).plan
+    job = api.plan(source, chunks=chunks, **_plan_options(given))
+    return job.plan, job.device
 
 
-def _plan_without_data(given: dict[str, Any]) -> Plan:
+def _plan_without_data(given: dict[str, Any]) -> tuple[Plan, Device]:
     from dask_io import api  # noqa: PLC0415  # loaded on use
+    from dask_io.engine.measure import find_device  # noqa: PLC0415  # loaded on use
 
     needed = {"--shape": "shape", "--dtype": "dtype", "--from": "from_", "--to": "to"}
     missing = [option for option, name in needed.items() if given[name] is None]
@@ -204,17 +211,19 @@ def _plan_without_data(given: dict[str, Any]) -> Plan:
     extra = [f"--{name.replace('_', '-')}" for name in useless if given[name] is not None]
     if extra:
         raise click.UsageError(f"{', '.join(extra)} need SRC; without data use --from and --to")
-    return api.plan_shape(
+    made = api.plan_shape(
         options.parse_shape(given["shape"], "--shape"),
         options.parse_dtype(given["dtype"]),
         options.parse_chunks(given["from_"]),
         options.parse_chunks(given["to"]),
         **_plan_options(given),
     )
+    return made, find_device(given["device"])
 
 
 def _plan_options(given: dict[str, Any]) -> dict[str, Any]:
-    return {name: given[name] for name in ("memory", "strategy", "workers", "order")}
+    names = ("memory", "strategy", "objective", "device", "workers", "order")
+    return {name: given[name] for name in names}
 
 
 def _run(
@@ -239,7 +248,7 @@ def _run(
         source, dst, chunks=chunks, format=given["format_"], **moving, **_plan_options(given)
     )
     if dry_run:
-        _show_plan(job.plan, as_json=as_json, explained=False)
+        _show_plan(job.plan, job.device, as_json=as_json)
         return
     _carry_out(job, label=verb, verify=given["verify"], as_json=as_json, quiet=quiet)
 
@@ -252,21 +261,27 @@ def _carry_out(job: Job, *, label: str, verify: bool, as_json: bool, quiet: bool
     with ProgressLine(sys.stderr, label=label, then=then, quiet=quiet) as progress:
         result = job.run(verify=verify, on_progress=progress.update)
     if as_json:
-        show(json.dumps(jsonable.run_to_json(job.plan, result)))
+        show(json.dumps(jsonable.run_to_json(job.plan, result, job.device)))
     elif not quiet:
         place = job.target.place if job.target else ""
         show(f"{one_line(place)}: {text.run_text(job.plan, result)}")
 
 
-def _show_plan(plan: Plan, *, as_json: bool, explained: bool) -> None:
-    from dask_io.planning import find_candidates, plan_to_json  # noqa: PLC0415  # loaded on use
-    from dask_io.report import jsonable, text  # noqa: PLC0415  # loaded on use
+def _show_plan(plan: Plan, device: Device, *, as_json: bool) -> None:
+    from dask_io.planning import plan_to_json  # noqa: PLC0415  # loaded on use
+    from dask_io.report.text import plan_text  # noqa: PLC0415  # loaded on use
 
-    if not explained:
-        show(json.dumps(plan_to_json(plan)) if as_json else text.plan_text(plan))
-        return
-    found = find_candidates(plan.problem)
+    show(json.dumps(plan_to_json(plan, device)) if as_json else plan_text(plan, device))
+
+
+def _show_explanation(plan: Plan, device: Device, given: dict[str, Any], *, as_json: bool) -> None:
+    from dask_io.planning import parse_objective  # noqa: PLC0415  # loaded on use
+    from dask_io.report import jsonable, text  # noqa: PLC0415  # loaded on use
+    from dask_io.report.explain import explain  # noqa: PLC0415  # loaded on use
+
+    objective = parse_objective(given["objective"])
+    told = explain(plan, device=device, objective=objective, asked=given["strategy"])
     if as_json:
-        show(json.dumps(jsonable.explained_to_json(plan, found)))
+        show(json.dumps(jsonable.explained_to_json(told)))
     else:
-        show(f"{text.plan_text(plan)}\n\n{text.explained_text(plan, found)}")
+        show(f"{text.plan_text(plan, device)}\n\n{text.explained_text(told)}")

@@ -33,8 +33,13 @@ class Crew:
         self._threads = [Thread(target=self._work, args=(staging,)) for staging in stagings]
 
     def __enter__(self) -> Self:
-        for thread in self._threads:
-            thread.start()
+        try:
+            for thread in self._threads:
+                thread.start()
+        except BaseException:
+            # Those that have started would wait forever.
+            self._end()
+            raise
         return self
 
     def __exit__(
@@ -43,9 +48,7 @@ class Crew:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._stop()
-        for thread in self._threads:
-            thread.join()
+        self._end()
 
     def add(self, task: Task) -> None:
         """Queue a task, in order; waits while enough of them wait already."""
@@ -77,6 +80,12 @@ class Crew:
     def _wait(self) -> None:
         # Waking up now and then lets the interpreter deliver signals.
         self._changed.wait(timeout=0.5)
+
+    def _end(self) -> None:
+        self._stop()
+        for thread in self._threads:
+            if thread.is_alive():
+                thread.join()
 
     def _stop(self, error: BaseException | None = None) -> None:
         with self._changed:

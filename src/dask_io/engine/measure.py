@@ -121,7 +121,8 @@ def _mount_of(folder: Path, table: Path) -> _Mount | None:
     found = None
     resolved = folder.resolve()
     for line in table.read_text(errors="surrogateescape").splitlines():
-        mount = _Mount(*(_unescaped(word) for word in line.split()[:3]))
+        device, point, kind = line.split()[:3]
+        mount = _Mount(device, _unescaped(point), kind)
         deeper = found is None or len(mount.folder) >= len(found.folder)
         if deeper and resolved.is_relative_to(mount.folder):
             found = mount

@@ -20,8 +20,8 @@ from dask_io.engine.machine import ResidentMeter
 from dask_io.engine.memory import Account, Buffers
 from dask_io.engine.staging import share_staging
 from dask_io.planning import Hold
-from dask_io.stores.addressable import view_as_array
-from dask_io.stores.files import ALIGNMENT, Traffic
+from dask_io.stores.addressable import staged, view_as_array
+from dask_io.stores.files import Traffic
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -214,7 +214,7 @@ class _Run:
         """Return how many elements of a region are read at once: long runs one by one."""
         itemsize = self.source.dtype.itemsize
         run = self.source.layout.run_length(region, block.shape)
-        largest = n_staged(staging, itemsize)
+        largest = staged(staging, self.source.dtype)
         return min(run, largest) if run * itemsize >= _LONG_RUN else largest
 
     def _placed(self, start: tuple[int, ...], n_elements: int) -> None:
@@ -256,17 +256,17 @@ class _Run:
     def _write_pieces(
         self, staging: memoryview, cell: _Cell, writer: BlockWriter, origin: tuple[int, ...]
     ) -> None:
-        """Put a cell together, slab by slab, and write it in sequence."""
-        layout, dtype = self.target.layout, self.moved
-        for slab in layout.slabs(cell.region, n_staged(staging, dtype.itemsize)):
-            raw = staging[: slab.size * dtype.itemsize]
-            values = view_as_array(raw, slab.shape, dtype, layout)
+        """Put a cell together from its pieces and write it in sequence."""
+
+        def fill(slab: Region, values: NDArray[Any]) -> None:
             for piece in cell.pieces:
-                part = slab & piece.region
+                inside = piece.region.relative_to(origin)
+                part = slab & inside
                 if part.size:
-                    inside = part.relative_to(piece.region.start).slices
-                    values[part.relative_to(slab.start).slices] = piece.array[inside]
-            writer.write_from(slab.relative_to(origin), values)
+                    held = piece.array[part.relative_to(inside.start).slices]
+                    values.view(self.moved)[part.relative_to(slab.start).slices] = held
+
+        writer.write_filled(cell.region.relative_to(origin), staging, fill)
 
     def _is_last(self, index: tuple[int, ...], block: Region) -> bool:
         """Count a cell of a block as written; tell whether the block is whole now."""
@@ -295,8 +295,3 @@ class _Run:
 def moved_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """Return the type as which elements are moved: NumPy copies fields without what is between."""
     return dtype if dtype.names is None else np.dtype((np.void, dtype.itemsize))
-
-
-def n_staged(staging: memoryview, itemsize: int) -> int:
-    """Return how many elements go through a staging buffer at once."""
-    return max(1, (len(staging) - 2 * ALIGNMENT) // itemsize)

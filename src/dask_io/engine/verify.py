@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dask_io.engine.memory import Buffers
-from dask_io.engine.run import n_staged, run_plan
+from dask_io.engine.run import run_plan
 from dask_io.geometry import Region
-from dask_io.stores.addressable import view_as_bytes
+from dask_io.stores.addressable import staged, view_as_array, view_as_bytes
 from dask_io.stores.files import Tally
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from numpy.typing import NDArray
 
@@ -152,13 +152,27 @@ class _Comparison:
     differences: _Differences
 
     def write_from(self, region: Region, array: NDArray[Any]) -> None:
-        layout, itemsize = self.other.layout, self.other.dtype.itemsize
-        for slab in layout.slabs(region, n_staged(self.buffer, itemsize)):
-            theirs = self.reader.read_into(slab, self.buffer)
-            ours = array[slab.relative_to(region.start).slices].view(self.dtype)
-            if not _same_bytes(ours, theirs, layout) and (differs := _differs(ours, theirs)).any():
-                start = tuple(a + b for a, b in zip(self.origin, slab.start, strict=True))
-                self.differences.add(differs, start)
+        for slab in self.other.layout.slabs(region, staged(self.buffer, self.other.dtype)):
+            ours = array[slab.relative_to(region.start).slices]
+            self._compare(slab, ours.view(self.dtype))
+
+    def write_filled(
+        self, region: Region, staging: memoryview, fill: Callable[[Region, NDArray[Any]], None]
+    ) -> None:
+        layout = self.other.layout
+        largest = min(staged(staging, self.dtype), staged(self.buffer, self.other.dtype))
+        for slab in layout.slabs(region, largest):
+            raw = staging[: slab.size * self.dtype.itemsize]
+            ours = view_as_array(raw, slab.shape, self.dtype, layout)
+            fill(slab, ours)
+            self._compare(slab, ours)
+
+    def _compare(self, slab: Region, ours: NDArray[Any]) -> None:
+        theirs = self.reader.read_into(slab, self.buffer)
+        same = _same_bytes(ours, theirs, self.other.layout)
+        if not same and (differs := _differs(ours, theirs)).any():
+            start = tuple(a + b for a, b in zip(self.origin, slab.start, strict=True))
+            self.differences.add(differs, start)
 
 
 def _same_bytes(ours: NDArray[Any], theirs: NDArray[Any], layout: Layout) -> bool:

@@ -36,6 +36,8 @@ _ONLY_FOR: Mapping[str, Callable[[Problem], bool]] = MappingProxyType(
 
 # How much longer than the fastest a plan may take that is chosen for its little memory.
 _PATIENCE = 1.1
+# Bytes of staging that such a plan still asks for, at least: a few slabs for each thread.
+_ENOUGH_STAGING = 64 * 2**20
 
 
 class Objective(StrEnum):
@@ -152,7 +154,10 @@ def _with_least_memory(problem: Problem, plans: list[Plan], device: Device) -> P
             break
         smaller = problem.within(problem.staging.minimum + found.held_bytes // 2)
         plans = [one.plan for one in find_candidates(smaller) if one.plan is not None]
-    return replace(found, problem=problem)
+    # Memory left over would go to staging; a plan that is to be small does without most of it.
+    enough = max(problem.staging.minimum, _ENOUGH_STAGING, found.held_bytes // 2)
+    staging = replace(problem.staging, preferred=min(problem.staging.preferred, enough))
+    return replace(found, problem=replace(problem, staging=staging))
 
 
 def plan_with(

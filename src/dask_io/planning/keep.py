@@ -59,9 +59,14 @@ def plan_keep(problem: Problem) -> Plan:
         cell = prod(map(min, buffer.lengths, problem.shape)) * problem.itemsize
         return cell <= problem.holdable and _plan(problem, buffer).fits
 
+    def fits_easily(buffer: _Buffer) -> bool:
+        staging = problem.staging
+        return fits(buffer) and _plan(problem, buffer).staging_bytes >= staging.preferred
+
     buffer, complete = _stretch_to_aggregate(problem, smallest, fits)
-    if complete:
-        buffer = _stretch_beyond(problem, buffer, fits)
+    if complete and fits_easily(buffer):
+        # Beyond the aggregate no seek is saved, so staging goes first.
+        buffer = _stretch_beyond(problem, buffer, fits_easily)
     plan = _plan(problem, buffer)
     in_blocks = replace(plan, hold=Hold.BLOCKS)
     return in_blocks if in_blocks.fits else plan

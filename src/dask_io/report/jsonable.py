@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
-from dask_io.planning.serial import plan_to_json
+from dask_io.planning import plan_to_json, predict_seconds
 from dask_io.stores.dtypes import dtype_to_json
 
 if TYPE_CHECKING:
@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from dask_io.engine.run import RunResult
     from dask_io.engine.verify import Verification
     from dask_io.geometry import Axis, Grid
-    from dask_io.planning import Candidate, Plan
+    from dask_io.planning import Device, Plan
+    from dask_io.report.explain import Explanation
 
 
 class Described(Protocol):
@@ -52,10 +53,10 @@ class Described(Protocol):
         """Bytes of its files."""
 
 
-def run_to_json(plan: Plan, result: RunResult) -> dict[str, Any]:
-    """Return a plan and what came of it."""
+def run_to_json(plan: Plan, result: RunResult, device: Device | None = None) -> dict[str, Any]:
+    """Return a plan, with its time on a device if one is given, and what came of it."""
     return {
-        "plan": plan_to_json(plan),
+        "plan": plan_to_json(plan, device),
         "result": {
             "seconds": result.seconds,
             "seeks": {"read": result.seeks.read, "write": result.seeks.write},
@@ -96,21 +97,26 @@ def verification_to_json(found: Verification) -> dict[str, Any]:
     }
 
 
-def explained_to_json(plan: Plan, candidates: list[Candidate]) -> dict[str, Any]:
-    """Return a plan and, beside it, what every strategy would have cost."""
+def explained_to_json(explanation: Explanation) -> dict[str, Any]:
+    """Return a plan and, beside it, what every strategy would have cost, and why it was chosen."""
+    plan, device = explanation.plan, explanation.device
     return {
-        **plan_to_json(plan),
-        "alternatives": [
+        **plan_to_json(plan, device),
+        "objective": str(explanation.objective),
+        "reason": explanation.reason,
+        "candidates": [
             {
                 "strategy": one.strategy,
-                "chosen": one.strategy == plan.strategy,
+                "chosen": one.plan == plan,
                 "seeks": one.plan and one.plan.seeks.total,
                 "openings": one.plan and one.plan.openings,
                 "memory": one.plan and one.plan.peak_bytes,
+                "held": one.plan and one.plan.held_bytes,
                 "steps": one.plan and one.plan.n_steps,
+                "seconds": one.plan and predict_seconds(one.plan, device),
                 "why_not": one.why_not and str(one.why_not),
             }
-            for one in candidates
+            for one in explanation.candidates
         ],
     }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dask_io.planning.serial import describe_plan
+from dask_io.planning import describe_plan, predict_seconds
 from dask_io.stores.naming import printable
 from dask_io.units import format_bytes
 
@@ -13,31 +13,40 @@ if TYPE_CHECKING:
 
     from dask_io.engine.run import RunResult
     from dask_io.engine.verify import Verification
-    from dask_io.planning import Candidate, Plan
+    from dask_io.planning import Device, Plan
+    from dask_io.report.explain import Explanation
     from dask_io.report.jsonable import Described
 
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
 
 
-def plan_text(plan: Plan) -> str:
-    """Write what a plan does and costs."""
-    return describe_plan(plan).rstrip()
+def plan_text(plan: Plan, device: Device | None = None) -> str:
+    """Write what a plan does and costs and, for a device, how long it is predicted to take."""
+    told = describe_plan(plan).rstrip()
+    if device is None:
+        return told
+    return f"{told}\n  {'time':<9} {_predicted(plan, device)} predicted on {device.name}"
 
 
-def explained_text(plan: Plan, candidates: Iterable[Candidate]) -> str:
-    """Write what every strategy would cost, and which one was chosen."""
-    rows = [("strategy", "seeks", "openings", "memory", "steps", "")]
-    for one in candidates:
-        chosen = "chosen" if one.strategy == plan.strategy else ""
+def explained_text(explanation: Explanation) -> str:
+    """Write what every strategy would cost, which one was chosen, and why."""
+    plan, device = explanation.plan, explanation.device
+    rows: list[tuple[str, ...]] = [("strategy", "seeks", "openings", "memory", "steps", "time", "")]
+    for one in explanation.candidates:
         if one.plan is None:
-            rows.append((one.strategy, "-", "-", "-", "-", f"does not fit: {one.why_not}"))
-        else:
-            costs = (one.plan.seeks.total, one.plan.openings)
-            memory = format_bytes(one.plan.peak_bytes)
-            counts = [f"{count:,}" for count in (*costs, one.plan.n_steps)]
-            rows.append((one.strategy, counts[0], counts[1], memory, counts[2], chosen))
+            rows.append((one.strategy, *["-"] * 5, f"does not fit: {one.why_not}"))
+            continue
+        counts = (one.plan.seeks.total, one.plan.openings, one.plan.n_steps)
+        seeks, openings, steps = (f"{count:,}" for count in counts)
+        memory, time = format_bytes(one.plan.peak_bytes), _predicted(one.plan, device)
+        chosen = "chosen" if one.plan == plan else ""
+        rows.append((one.strategy, seeks, openings, memory, steps, time, chosen))
     bound = f"{plan.problem.lower_bound:,} seeks are the fewest possible: every block touched once"
-    return f"{table(rows)}\n{bound}"
+    return f"{table(rows)}\n{bound}\n{explanation.reason}"
+
+
+def _predicted(plan: Plan, device: Device) -> str:
+    return format_seconds(predict_seconds(plan, device))
 
 
 def run_text(plan: Plan, result: RunResult) -> str:

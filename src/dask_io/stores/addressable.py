@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dask_io.stores.files import ALIGNMENT
+
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
     from dask_io.geometry import Layout, Region
@@ -35,6 +40,11 @@ def view_as_bytes(array: NDArray[Any], layout: Layout) -> memoryview:
     stored = array.transpose(layout.axes)
     assert stored.flags.c_contiguous, "the array does not lie in the target's layout"
     return memoryview(stored.reshape(-1).view(np.uint8).data)
+
+
+def staged(staging: memoryview, dtype: np.dtype[Any]) -> int:
+    """Return how many elements go through a staging buffer at once, whatever their alignment."""
+    return max(1, (len(staging) - 2 * ALIGNMENT) // dtype.itemsize)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,12 +76,61 @@ class AddressableWriter:
 
     file: FileWriter
     extent: Extent
+    dtype: np.dtype[Any]
     layout: Layout
 
     def write_from(self, region: Region, array: NDArray[Any]) -> None:
         """Write a region's runs one after another."""
-        raw, itemsize, taken = view_as_bytes(array, self.layout), array.dtype.itemsize, 0
+        raw, taken = view_as_bytes(array, self.layout), 0
         for start, length in self.layout.runs(region, self.extent.shape):
-            n_bytes = length * itemsize
-            self.file.write(self.extent.offset + start * itemsize, raw[taken : taken + n_bytes])
+            n_bytes = length * self.dtype.itemsize
+            self.file.write(self._offset(start), raw[taken : taken + n_bytes])
             taken += n_bytes
+
+    def write_filled(
+        self, region: Region, staging: memoryview, fill: Callable[[Region, NDArray[Any]], None]
+    ) -> None:
+        """Write a region that is put together piece by piece in a staging buffer.
+
+        `fill` is called with one part of the region after another, in storage order, and an array
+        to fill with it. If the region is one run, what has been filled is written in
+        multiples of `ALIGNMENT`, so that it can go past the page cache.
+        """
+        runs = list(islice(self.layout.runs(region, self.extent.shape), 2))
+        if len(runs) == 1:
+            self._write_run(region, self._offset(runs[0][0]), staging, fill)
+            return
+        for slab in self.layout.slabs(region, staged(staging, self.dtype)):
+            values = self._view(staging, slab)
+            fill(slab, values)
+            self.write_from(slab, values)
+
+    def _write_run(
+        self,
+        region: Region,
+        offset: int,
+        staging: memoryview,
+        fill: Callable[[Region, NDArray[Any]], None],
+    ) -> None:
+        """Write one run as a stream through the buffer."""
+        # What is to be written lies in memory as it will lie in the file.
+        begin = end = offset % ALIGNMENT
+        # Slabs are at most half of the buffer, so that the other half can be full.
+        for slab in self.layout.slabs(region, max(1, staged(staging, self.dtype) // 2)):
+            n_bytes = slab.size * self.dtype.itemsize
+            if end + n_bytes > len(staging):
+                whole = end // ALIGNMENT * ALIGNMENT
+                self.file.write(offset, staging[begin:whole])
+                offset += whole - begin
+                staging[: end - whole] = staging[whole:end]
+                begin, end = 0, end - whole
+            fill(slab, self._view(staging[end:], slab))
+            end += n_bytes
+        self.file.write(offset, staging[begin:end])
+
+    def _view(self, buffer: memoryview, region: Region) -> NDArray[Any]:
+        raw = buffer[: region.size * self.dtype.itemsize]
+        return view_as_array(raw, region.shape, self.dtype, self.layout)
+
+    def _offset(self, start: int) -> int:
+        return self.extent.offset + start * self.dtype.itemsize

@@ -110,7 +110,7 @@ class BlockFilesTarget(BlockStore):
         path = self._publisher.begin(name, header, n_bytes)
         with FileWriter(path, self.tally) as file:
             extent = Extent(name, len(header), region.shape)
-            yield AddressableWriter(file, extent, blocks.layout)
+            yield AddressableWriter(file, extent, blocks.dtype, blocks.layout)
 
     def _header(self, shape: tuple[int, ...]) -> bytes:
         if shape not in self._headers:

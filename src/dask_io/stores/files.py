@@ -172,7 +172,11 @@ class FileReader(_Visit):
         self._count(offset, n_bytes)
         before = offset % ALIGNMENT
         whole = buffer[: -(-(before + n_bytes) // ALIGNMENT) * ALIGNMENT]
-        if n_bytes >= _LARGE and len(whole) >= before + n_bytes and is_aligned(whole):
+        if (
+            n_bytes >= _LARGE
+            and len(whole) >= before + n_bytes
+            and address_of(whole) % ALIGNMENT == 0
+        ):
             part = whole[before : before + n_bytes]
             fd, start, needed, into = self._direct(), offset - before, before + n_bytes, whole
         else:
@@ -210,15 +214,25 @@ class FileWriter(_Visit):
         super().__init__(path, os.O_WRONLY, tally, tally.write)
 
     def write(self, offset: int, buffer: memoryview) -> None:
-        """Write all of the buffer at an offset."""
+        """Write all of the buffer at an offset.
+
+        A large buffer whose address and offset leave the same remainder by `ALIGNMENT` goes
+        past the page cache, except for its ragged ends.
+        """
         self._count(offset, len(buffer))
         with storage_errors(self._path):
-            if len(buffer) >= _LARGE and offset % ALIGNMENT == 0 and is_aligned(buffer):
-                n_whole = len(buffer) // ALIGNMENT * ALIGNMENT
-                self._write_direct(offset, buffer[:n_whole])
-                offset, buffer = offset + n_whole, buffer[n_whole:]
-            if buffer:
-                write_fully(self._cached(), offset, buffer)
+            if len(buffer) >= _LARGE and (address_of(buffer) - offset) % ALIGNMENT == 0:
+                low = -offset % ALIGNMENT
+                high = low + (len(buffer) - low) // ALIGNMENT * ALIGNMENT
+                self._write_cached(offset, buffer[:low])
+                self._write_direct(offset + low, buffer[low:high])
+                self._write_cached(offset + high, buffer[high:])
+            else:
+                self._write_cached(offset, buffer)
+
+    def _write_cached(self, offset: int, buffer: memoryview) -> None:
+        if buffer:
+            write_fully(self._cached(), offset, buffer)
 
     def _write_direct(self, offset: int, buffer: memoryview) -> None:
         fd = self._direct()
@@ -230,9 +244,9 @@ class FileWriter(_Visit):
             write_fully(self._give_up_direct(), offset, buffer)
 
 
-def is_aligned(buffer: memoryview) -> bool:
-    """Tell whether a buffer starts at a multiple of `ALIGNMENT` in memory."""
-    return int(np.frombuffer(buffer, np.uint8).ctypes.data) % ALIGNMENT == 0
+def address_of(buffer: memoryview) -> int:
+    """Return where a buffer lies in memory."""
+    return int(np.frombuffer(buffer, np.uint8).ctypes.data)
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from contextlib import AbstractContextManager
 
     import numpy as np
@@ -115,6 +115,15 @@ class BlockWriter(Protocol):
 
     def write_from(self, region: Region, array: NDArray[Any]) -> None:
         """Write a region, counted from the block's start; `array` lies in the target's layout."""
+
+    def write_filled(
+        self, region: Region, staging: memoryview, fill: Callable[[Region, NDArray[Any]], None]
+    ) -> None:
+        """Write a region that is put together in a staging buffer.
+
+        `fill` is called with one part of the region after another, in storage order, and an
+        array to fill with it. The buffer has room for an element and `ALIGNMENT` at each end.
+        """
 
 
 class Target(Store, Protocol):

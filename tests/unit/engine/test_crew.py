@@ -156,6 +156,27 @@ def test_an_error_ends_waiting_to_add() -> None:
         within_seconds(act)
 
 
+def test_a_thread_that_cannot_start_leaves_nobody_waiting(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """When the system gives no more threads, those that have started end."""
+    start, n_started = Thread.start, []
+
+    def start_two(thread: Thread) -> None:
+        if len(n_started) == 2:
+            raise RuntimeError("can't start new thread")
+        n_started.append(thread)
+        start(thread)
+
+    crew, before = make_crew(4), active_count()
+    monkeypatch.setattr(Thread, "start", start_two)
+
+    with pytest.raises(RuntimeError, match="new thread"), crew:
+        pass
+
+    assert active_count() == before
+
+
 def test_leaving_early_stops_everyone() -> None:
     """An error where tasks are added ends the threads, waiting for no task in the queue."""
     begun, stopped = Event(), Event()

@@ -99,6 +99,7 @@ def test_every_key_of_the_contract_is_there() -> None:
         "bytes": {"read": 120, "written": 120, "scratch": 0},
         "decodes": None,
         "seconds": None,
+        "device": None,
         "memory": {
             "budget": 1000,
             "peak": 24,

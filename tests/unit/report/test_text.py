@@ -11,8 +11,18 @@ from dask_io.engine.run import RunResult
 from dask_io.engine.verify import Verification
 from dask_io.errors import BudgetTooSmallError
 from dask_io.geometry import Axis, Grid, Region
-from dask_io.planning import Candidate, Problem, Seeks, plan_keep, plan_naive
+from dask_io.planning import (
+    DEVICES,
+    Candidate,
+    Objective,
+    Problem,
+    Seeks,
+    plan_keep,
+    plan_naive,
+    predict_seconds,
+)
 from dask_io.report import jsonable, text
+from dask_io.report.explain import Explanation, explain
 
 PLAN = plan_keep(Problem.regular((12, 12), (4, 4), (3, 6), dtype="<i2", budget=1000))
 RESULT = RunResult(
@@ -121,19 +131,58 @@ def test_a_comparison_names_the_first_difference(
 
 def test_strategies_are_set_side_by_side() -> None:
     """The chosen one is marked, and one that does not fit says why."""
-    found = [
+    found = (
         Candidate("keep", PLAN),
         Candidate("naive", plan_naive(PLAN.problem)),
         Candidate("other", None, BudgetTooSmallError(2**32, 1000, "block")),
-    ]
+    )
+    explanation = Explanation(PLAN, found, DEVICES["hdd"], Objective.TIME)
 
-    told = text.explained_text(PLAN, found)
-    value = json.loads(json.dumps(jsonable.explained_to_json(PLAN, found)))
+    told = text.explained_text(explanation)
+    value = json.loads(json.dumps(jsonable.explained_to_json(explanation)))
 
     chosen = [line for line in told.splitlines() if line.endswith("chosen")]
     assert [line.split()[0] for line in chosen] == ["keep"]
-    assert "does not fit: one block needs 4.00 GiB" in told
+    assert "does not fit: 4.00 GiB" in told
     assert "17 seeks are the fewest possible" in told
-    assert [one["chosen"] for one in value["alternatives"]] == [True, False, False]
-    assert [one["seeks"] is None for one in value["alternatives"]] == [False, False, True]
-    assert [one["why_not"] is None for one in value["alternatives"]] == [True, True, False]
+    assert [one["chosen"] for one in value["candidates"]] == [True, False, False]
+    assert [one["seeks"] is None for one in value["candidates"]] == [False, False, True]
+    assert [one["why_not"] is None for one in value["candidates"]] == [True, True, False]
+    assert value["candidates"][0]["seconds"] == predict_seconds(PLAN, DEVICES["hdd"])
+    assert value["reason"] in told
+
+
+def test_the_reason_names_the_next_best() -> None:
+    """What was chosen is set against what would have been chosen without it."""
+    candidates = (Candidate("keep", PLAN), Candidate("naive", plan_naive(PLAN.problem)))
+    reasons = {
+        objective: Explanation(PLAN, candidates, DEVICES["hdd"], objective).reason
+        for objective in Objective
+    }
+
+    assert "keep is chosen for the least time on hdd: " in reasons[Objective.TIME]
+    assert "keep is chosen for the fewest seeks: " in reasons[Objective.SEEKS]
+    assert "keep is chosen for the least memory" in reasons[Objective.MEMORY]
+    assert all("; next is naive: 0.57 s, 57 seeks" in reason for reason in reasons.values())
+
+
+def test_the_reason_says_when_there_was_no_choice() -> None:
+    """Nothing else fits, the strategy was asked for, or another costs the same."""
+    device, objective = DEVICES["ssd"], Objective.TIME
+    too_small = Candidate("naive", None, BudgetTooSmallError(10, 5, "block"))
+    same = Candidate("other", replace(PLAN, strategy="other"))
+
+    alone = Explanation(PLAN, (Candidate("keep", PLAN), too_small), device, objective).reason
+    asked = explain(PLAN, device=device, objective=objective, asked="keep").reason
+    equal = Explanation(PLAN, (Candidate("keep", PLAN), same), device, objective).reason
+
+    assert alone == "keep is chosen: no other strategy fits the memory"
+    assert asked == "keep was asked for"
+    assert equal.endswith("; other costs the same")
+
+
+def test_a_plan_with_a_device_says_how_long_it_takes() -> None:
+    """The time stands below the other costs; without a device there is none."""
+    assert "time " not in text.plan_text(PLAN)
+    assert text.plan_text(PLAN, DEVICES["hdd"]).endswith("time      0.17 s predicted on hdd")
+    assert jsonable.run_to_json(PLAN, RESULT, DEVICES["hdd"])["plan"]["device"] == "hdd"

@@ -1,0 +1,92 @@
+"""What every strategy would cost for one problem, and why one of them was chosen."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dask_io.planning import Candidate, Objective, find_candidates, predict_seconds
+from dask_io.report.text import format_seconds
+from dask_io.units import format_bytes
+
+if TYPE_CHECKING:
+    from dask_io.planning import Device, Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """A plan among those of all strategies.
+
+    Attributes
+    ----------
+    plan
+        The plan that was made.
+    candidates
+        What every strategy that applies finds; the plan itself is one of them.
+    device
+        What time is predicted for.
+    objective
+        What was looked for.
+    asked
+        The strategy that was asked for, ``"auto"`` if the best was.
+    """
+
+    plan: Plan
+    candidates: tuple[Candidate, ...]
+    device: Device
+    objective: Objective
+    asked: str = "auto"
+
+    @property
+    def reason(self) -> str:
+        """Why the plan is what it is, in one sentence."""
+        plan = self.plan
+        if self.asked != "auto":
+            return f"{plan.strategy} was asked for"
+        plans = [one.plan for one in self.candidates if one.plan is not None]
+        rivals = [(self._rank(other), other) for other in plans if other != plan]
+        if not rivals:
+            return f"{plan.strategy} is chosen: no other strategy fits the memory"
+        rank, rival = min(rivals, key=lambda each: each[0])
+        chosen = f"{plan.strategy} is chosen for {self._quality}: {self._costs(plan)}"
+        if rank == self._rank(plan):
+            return f"{chosen}; {rival.strategy} costs the same"
+        return f"{chosen}; next is {rival.strategy}: {self._costs(rival)}"
+
+    @property
+    def _quality(self) -> str:
+        match self.objective:
+            case Objective.TIME:
+                return f"the least time on {self.device.name}"
+            case Objective.SEEKS:
+                return "the fewest seeks"
+            case Objective.MEMORY:
+                return f"the least memory at about the least time on {self.device.name}"
+
+    def _rank(self, plan: Plan) -> tuple[float, int, int, int]:
+        seconds = 0.0 if self.objective is Objective.SEEKS else predict_seconds(plan, self.device)
+        return seconds, plan.seeks.total, plan.held_bytes, plan.n_steps
+
+    def _costs(self, plan: Plan) -> str:
+        seconds = format_seconds(predict_seconds(plan, self.device))
+        return f"{seconds}, {plan.seeks.total:,} seeks, {format_bytes(plan.held_bytes)} held"
+
+
+def explain(
+    plan: Plan, *, device: Device, objective: Objective, asked: str = "auto"
+) -> Explanation:
+    """Plan the same problem with every strategy.
+
+    Examples
+    --------
+    >>> from dask_io.planning import DEVICES, Problem, plan_naive
+    >>> plan = plan_naive(Problem.regular((12, 12), (4, 4), (3, 6), budget=100))
+    >>> found = explain(plan, device=DEVICES["hdd"], objective=Objective.TIME, asked="naive")
+    >>> {one.strategy: one.plan.seeks.total for one in found.candidates}["naive"], found.reason
+    (57, 'naive was asked for')
+    """
+    found = [
+        Candidate(plan.strategy, plan) if one.strategy == plan.strategy else one
+        for one in find_candidates(plan.problem)
+    ]
+    return Explanation(plan, tuple(found), device, objective, asked)

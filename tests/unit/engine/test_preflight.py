@@ -1,0 +1,128 @@
+"""What is checked before a run starts."""
+
+import os
+import resource
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import dask_io
+from dask_io.engine import preflight
+from dask_io.engine.preflight import (
+    check_before_run,
+    check_inodes,
+    check_open_files,
+    check_space,
+)
+from dask_io.errors import StorageError
+from dask_io.geometry import Grid, Layout
+from dask_io.stores.registry import make_target
+from dask_io.stores.store import Target
+
+Disk = Callable[..., None]
+
+
+@pytest.fixture
+def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
+    """Make the filesystem look as given."""
+
+    def look(*, blocks: int = 10**6, files: int = 10**6, all_files: int = 10**6) -> None:
+        # In order: bsize, frsize, blocks, bfree, bavail, files, ffree, favail, flag, namemax.
+        found = os.statvfs_result(
+            (4096, 4096, blocks, blocks, blocks, all_files, files, files, 0, 255)
+        )
+        monkeypatch.setattr(os, "statvfs", lambda _: found)
+
+    return look
+
+
+def target_in(place: Path) -> Target:
+    """A target of 100 blocks of 4096 bytes each."""
+    return make_target(
+        place,
+        format="npy",
+        like="npy",
+        grid=Grid.regular((100, 4096), (1, 4096)),
+        dtype=np.dtype("u1"),
+        layout=Layout.c(2),
+        overwrite=True,
+    )
+
+
+def test_a_disk_with_room_is_fine(tmp_path: Path) -> None:
+    """Nothing is said, and nothing is made."""
+    check_before_run(target_in(tmp_path / "out"), workers=4)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_too_little_space_is_one_clear_line(tmp_path: Path, disk: Disk) -> None:
+    """The line says what is needed and what is free."""
+    disk(blocks=99)
+    with pytest.raises(StorageError, match=r"400.00 KiB are needed, 396.00 KiB are free") as caught:
+        check_space(target_in(tmp_path / "out"))
+    assert caught.value.exit_code == 3
+    disk(blocks=100)
+    check_space(target_in(tmp_path / "out"))
+
+
+def test_what_is_overwritten_counts_as_free(tmp_path: Path, disk: Disk) -> None:
+    """Files of the target that was there are removed before new ones are written."""
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "old.npy").write_bytes(bytes(8192))
+    disk(blocks=98, files=107)
+    check_space(target_in(out))
+    check_inodes(target_in(out))
+
+
+def test_too_few_inodes_are_one_clear_line(tmp_path: Path, disk: Disk) -> None:
+    """The line says how many blocks there are and how many files fit."""
+    disk(files=90)
+    with pytest.raises(StorageError, match=r"100 blocks are to be written.* 90 files") as caught:
+        check_inodes(target_in(tmp_path / "out"))
+    assert caught.value.exit_code == 3
+    assert "larger chunks" in str(caught.value)
+
+
+def test_a_filesystem_that_makes_inodes_as_needed_is_fine(tmp_path: Path, disk: Disk) -> None:
+    """Some filesystems have no fixed number of files, and say 0."""
+    disk(files=0, all_files=0)
+    check_inodes(target_in(tmp_path / "out"))
+
+
+def test_too_few_open_files_are_one_clear_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The line says what to do: raise the limit, or use fewer threads."""
+    monkeypatch.setattr(preflight, "_n_open_files", lambda: 10)
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (17, 100))
+    check_open_files(target_in(tmp_path / "out"), 3)
+    with pytest.raises(StorageError, match="up to 18 files are open at once, the limit is 17"):
+        check_open_files(target_in(tmp_path / "out"), 4)
+
+
+def test_no_limit_of_open_files_is_no_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Infinity is written as a negative number on some systems."""
+    infinity = resource.RLIM_INFINITY
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (infinity, infinity))
+    check_open_files(target_in(tmp_path / "out"), 10**6)
+
+
+def test_open_files_are_counted(tmp_path: Path) -> None:
+    """A file that is opened is one more."""
+    before = preflight._n_open_files()  # noqa: SLF001  # nothing else shows it
+    with (tmp_path / "a").open("w"):
+        assert preflight._n_open_files() in {before, before + 1}  # noqa: SLF001
+
+
+def test_a_run_checks_before_it_makes_anything(tmp_path: Path, disk: Disk) -> None:
+    """With too little room the target is not even begun."""
+    np.save(tmp_path / "a.npy", np.zeros((64, 64)))
+    disk(blocks=1)
+    with pytest.raises(StorageError, match="are needed"):
+        dask_io.split(tmp_path / "a.npy", tmp_path / "out", chunks=16)
+    assert not (tmp_path / "out").exists()

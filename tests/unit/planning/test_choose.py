@@ -1,0 +1,159 @@
+"""`auto` and what it chooses among."""
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+
+from dask_io.errors import BudgetTooSmallError, UsageError
+from dask_io.planning import (
+    DEVICES,
+    STRATEGIES,
+    Device,
+    Objective,
+    Plan,
+    Problem,
+    Staging,
+    find_candidates,
+    parse_objective,
+    plan_auto,
+    plan_with,
+    predict_seconds,
+)
+from dask_io.testing.strategies import problems
+
+RESPLIT = Problem.regular((60, 60, 60), (12, 12, 12), (15, 10, 20), budget=60_000)
+MERGE = Problem.regular((60, 60, 60), (12, 12, 12), (60, 60, 60), budget=60_000)
+# Seeking costs nothing here, only openings do.
+OPENINGS = Device("openings", 0.0, 1e9, 1e9, 1.0, 1)
+
+
+def plans_of(problem: Problem) -> list[Plan]:
+    """The plans of all candidates."""
+    return [one.plan for one in find_candidates(problem) if one.plan is not None]
+
+
+def test_split_and_merge_have_more_candidates() -> None:
+    """The previous strategies are considered where they apply, and only there."""
+    previous = {"clustered", "multiple"}
+    assert {one.strategy for one in find_candidates(MERGE)} == set(STRATEGIES)
+    assert {one.strategy for one in find_candidates(RESPLIT)} == set(STRATEGIES) - previous
+
+
+def test_a_candidate_has_a_plan_or_a_reason() -> None:
+    """A strategy without a plan says what it would need."""
+    found = {one.strategy: one for one in find_candidates(MERGE.within(100))}
+    assert found["clustered"].plan is None
+    assert found["clustered"].why_not is not None
+    assert found["clustered"].why_not.required == 12**3
+    assert found["multiple"].plan is not None
+    assert found["multiple"].why_not is None
+
+
+@pytest.mark.parametrize("problem", [RESPLIT, MERGE], ids=["resplit", "merge"])
+@pytest.mark.parametrize("device", DEVICES.values(), ids=str)
+def test_time_is_least(problem: Problem, device: Device) -> None:
+    """No candidate is predicted to be faster than what auto takes."""
+    seconds = predict_seconds(plan_auto(problem, device=device), device)
+    assert seconds == min(predict_seconds(plan, device) for plan in plans_of(problem))
+
+
+@pytest.mark.parametrize("problem", [RESPLIT, MERGE], ids=["resplit", "merge"])
+def test_seeks_are_fewest(problem: Problem) -> None:
+    """No candidate has fewer seeks; among equals the one that holds least is taken."""
+    plan = plan_auto(problem, objective=Objective.SEEKS)
+    ranks = [(each.seeks.total, each.held_bytes, each.n_steps) for each in plans_of(problem)]
+    assert (plan.seeks.total, plan.held_bytes, plan.n_steps) == min(ranks)
+
+
+def test_the_device_decides() -> None:
+    """Where openings are what costs, the fewest of them win over the fewest seeks."""
+    fast = plan_auto(MERGE, device=OPENINGS)
+    few = min(plan.seeks.total + plan.openings for plan in plans_of(MERGE))
+    assert fast.seeks.total + fast.openings == few
+
+
+@pytest.mark.parametrize("problem", [RESPLIT, MERGE], ids=["resplit", "merge"])
+@pytest.mark.parametrize("device", DEVICES.values(), ids=str)
+def test_least_memory_is_not_much_slower(problem: Problem, device: Device) -> None:
+    """The plan holds no more than the fastest, and takes at most a tenth longer."""
+    small = plan_auto(problem, objective=Objective.MEMORY, device=device)
+    fast = plan_auto(problem, device=device)
+    assert small.held_bytes <= fast.held_bytes
+    assert predict_seconds(small, device) <= 1.1 * predict_seconds(fast, device)
+    assert small.problem.budget == problem.budget
+
+
+def test_least_memory_stays_below_the_budget() -> None:
+    """Memory that is not needed is not filled with staging either."""
+    gib = 2**30
+    problem = Problem.regular(
+        (4000, 1000, 1000),
+        (400, 1000, 1000),
+        (4000, 1000, 1000),
+        budget=8 * gib,
+        staging=Staging(2**14, 16 * gib),
+    )
+    small = plan_auto(problem, objective=Objective.MEMORY, device=DEVICES["ssd"])
+    assert small.held_bytes < gib
+    assert small.staging_bytes <= max(64 * 2**20, small.held_bytes // 2)
+    assert plan_auto(problem).peak_bytes == problem.budget
+
+
+@pytest.mark.parametrize("objective", Objective)
+def test_the_least_budget_of_all_is_named(objective: Objective) -> None:
+    """Where nothing fits, the error names what the most modest strategy needs."""
+    problem = Problem.regular((6, 6), (2, 2), (3, 3), dtype="f8", budget=7)
+    with pytest.raises(BudgetTooSmallError) as caught:
+        plan_auto(problem, objective=objective)
+    assert caught.value.required == 8
+
+
+@pytest.mark.parametrize("objective", Objective)
+def test_empty_arrays_have_plans(objective: Objective) -> None:
+    """Nothing to do is planned too."""
+    plan = plan_auto(Problem.regular((0, 3), (1, 1), (1, 1), budget=10), objective=objective)
+    assert plan.seeks.total == 0
+
+
+@pytest.mark.parametrize("objective", Objective)
+def test_names_lead_to_strategies(objective: Objective) -> None:
+    """A strategy is planned as asked, whatever the objective; auto is the best of them."""
+    assert plan_with("naive", RESPLIT, objective=objective).strategy == "naive"
+    assert plan_with("auto", RESPLIT, objective=objective) == plan_auto(
+        RESPLIT, objective=objective
+    )
+
+
+def test_unknown_names_are_refused() -> None:
+    """The error lists those that there are."""
+    with pytest.raises(UsageError, match="no strategy 'best'; choose one of auto, keep, naive"):
+        plan_with("best", RESPLIT)
+    with pytest.raises(UsageError, match="no objective 'best'; choose one of time, seeks, memory"):
+        parse_objective("best")
+
+
+def test_the_default_objective_is_time() -> None:
+    """Saying nothing means time."""
+    assert parse_objective(None) is Objective.TIME
+    assert parse_objective("seeks") is Objective.SEEKS
+
+
+@given(problem=problems(max_axes=3))
+def test_every_objective_is_best_at_its_own(problem: Problem) -> None:
+    """Time takes no longer, seeks are no more, memory is no more than with another objective."""
+    device = DEVICES["ssd"]
+    plans = {each: plan_auto(problem, objective=each, device=device) for each in Objective}
+    assert all(plan.fits for plan in plans.values())
+    for plan in plans.values():
+        assert predict_seconds(plans[Objective.TIME], device) <= predict_seconds(plan, device)
+        assert plans[Objective.SEEKS].seeks.total <= plan.seeks.total
+    assert plans[Objective.MEMORY].held_bytes <= plans[Objective.TIME].held_bytes
+
+
+def test_more_memory_never_takes_longer_for_a_merge() -> None:
+    """Over a range of budgets the predicted time only falls."""
+    device = DEVICES["hdd"]
+    budgets = [2_000, 10_000, 50_000, 100_000, 216_000, 500_000]
+    seconds = [predict_seconds(plan_auto(MERGE.within(n), device=device), device) for n in budgets]
+    assert all(more >= less for more, less in pairwise(seconds))

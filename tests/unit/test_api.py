@@ -1,0 +1,385 @@
+"""The verbs, their defaults and their errors."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import dask_io
+from dask_io.errors import BudgetTooSmallError, DataError, StorageError, UsageError
+from dask_io.geometry import Region
+
+ARRAY = np.random.default_rng(0).random((10, 7)).astype("<f4")
+
+
+@pytest.fixture
+def one_file(tmp_path: Path) -> Path:
+    """An array in one file."""
+    np.save(tmp_path / "one.npy", ARRAY)
+    return tmp_path / "one.npy"
+
+
+def save(folder: Path, name: str, array: NDArray[Any]) -> Path:
+    """Save an array."""
+    np.save(folder / name, array)
+    return folder / name
+
+
+def run(verb: Any, *arguments: Any, **options: Any) -> dask_io.RunResult:
+    """Call a verb that runs a plan, and return its result."""
+    result = verb(*arguments, **options)
+    assert isinstance(result, dask_io.RunResult)
+    return result
+
+
+# The package.
+
+
+@pytest.mark.parametrize("name", dask_io.__all__)
+def test_public_names_are_documented(name: str) -> None:
+    """Every public name is there, and says what it is."""
+    found = getattr(dask_io, name)
+
+    assert found.__doc__
+    assert not found.__doc__.startswith(f"{name}(")
+    assert name in dir(dask_io)
+
+
+def test_other_names_are_refused() -> None:
+    """A name that does not exist is an AttributeError that says so."""
+    with pytest.raises(AttributeError, match="no attribute 'rechunk'"):
+        _ = dask_io.rechunk
+
+
+def test_importing_loads_nothing_else() -> None:
+    """Importing the package loads none of the libraries that it needs later."""
+    script = "import sys, json, dask_io; print(json.dumps(sorted(sys.modules)))"
+    shown = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True).stdout
+
+    loaded = {name.partition(".")[0] for name in json.loads(shown)}
+    assert loaded.isdisjoint({"numpy", "dask", "click", "hypothesis", "pytest"})
+
+
+def test_the_verbs_load_no_dask() -> None:
+    """Resplitting needs NumPy and neither Dask nor click: half a second at every start."""
+    script = "import sys, dask_io; dask_io.resplit; print('dask' in sys.modules)"
+    shown = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True).stdout
+
+    assert shown == b"False\n"
+
+
+# Opening and telling.
+
+
+def test_open_and_info(one_file: Path) -> None:
+    """A store tells its shape, dtype, blocks, order and sizes."""
+    array, info = dask_io.open(one_file), dask_io.info(one_file)
+
+    assert (array.shape, array.dtype, array.ndim) == ((10, 7), np.dtype("<f4"), 2)
+    assert array.chunks == ((10,), (7,))
+    assert (info.place, info.format, info.order) == (str(one_file), "npy", "C")
+    assert (info.shape, info.dtype, info.grid.n_blocks) == ((10, 7), np.dtype("<f4"), 1)
+    assert (info.n_bytes, info.n_bytes_on_disk) == (280, one_file.stat().st_size)
+    assert dask_io.info(array) == info
+
+
+def test_raw_files_are_described(tmp_path: Path) -> None:
+    """What raw files do not say of themselves can be said, and is needed."""
+    (tmp_path / "one.raw").write_bytes(np.asfortranarray(ARRAY).tobytes(order="F"))
+
+    with pytest.raises(UsageError, match="shape and dtype"):
+        dask_io.open(tmp_path / "one.raw")
+    array = dask_io.open(tmp_path / "one.raw", shape=(10, 7), dtype="<f4", order="F")
+
+    np.testing.assert_array_equal(array[...], ARRAY)
+    run(dask_io.split, array, tmp_path / "blocks", chunks=4, verify=True)
+
+
+def test_an_absent_source(tmp_path: Path) -> None:
+    """A path that names nothing is a matter of storage, and is named."""
+    with pytest.raises(StorageError, match=r"nothing\.npy"):
+        dask_io.info(tmp_path / "nothing.npy")
+
+
+# Planning.
+
+
+def test_a_plan_touches_nothing(one_file: Path) -> None:
+    """Planning writes nothing, with and without a target."""
+    before = sorted(one_file.parent.iterdir())
+    job = dask_io.plan(one_file, one_file.parent / "target", chunks=4)
+    alone = dask_io.plan(one_file, chunks=4)
+
+    assert job.plan == alone.plan
+    assert "one.npy to " in str(job)
+    assert str(alone.plan) in str(alone)
+    assert sorted(one_file.parent.iterdir()) == before
+    with pytest.raises(UsageError, match="no target"):
+        alone.run()
+
+
+def test_defaults(one_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half of the memory, the source's order and format, and a few threads."""
+    monkeypatch.setattr("dask_io.api.available_memory", lambda: 2_000_000)
+    monkeypatch.setattr("dask_io.api.usable_cores", lambda: 64)
+    job = dask_io.plan(one_file, one_file.parent / "target", chunks=4)
+
+    assert job.target is not None
+    assert (job.target.format, job.target.layout.name) == ("npy", "C")
+    assert job.plan.problem.budget == 1_000_000
+    assert 4 <= job.workers <= 64
+    monkeypatch.setattr("dask_io.api.usable_cores", lambda: 1)
+    assert dask_io.plan(one_file, chunks=4).workers >= 1
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"memory": "much"},
+        {"memory": 0},
+        {"memory": 1},
+        {"workers": 0},
+        {"strategy": "best"},
+        {"order": "Z"},
+        {"order": "0,1,2"},
+        {"format": "zar"},
+        {"chunks": 0},
+        {"chunks": (1, 2, 3)},
+        {"chunks": ((3, 3), 7)},
+    ],
+    ids=str,
+)
+def test_options_that_cannot_be(one_file: Path, options: dict[str, Any]) -> None:
+    """A bad option is refused while planning, with and without a target."""
+    for target in (None, one_file.parent / "target"):
+        with pytest.raises(UsageError):
+            dask_io.plan(one_file, target, **{"chunks": 4, **options})
+    assert not (one_file.parent / "target").exists()
+
+
+def test_an_option_that_does_not_exist(one_file: Path) -> None:
+    """A misspelt option is an error, as for any function."""
+    with pytest.raises(TypeError, match="memroy"):
+        dask_io.plan(one_file, chunks=4, memroy="1GB")  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="memroy"):
+        dask_io.plan_shape((10,), "f4", 2, 5, memroy="1GB")  # type: ignore[call-arg]
+
+
+def test_the_smallest_budget_is_named(one_file: Path) -> None:
+    """A budget that is too small is refused with one that is just enough."""
+    with pytest.raises(BudgetTooSmallError) as caught:
+        dask_io.plan(one_file, chunks=4, memory=1000)
+    required = caught.value.required
+
+    assert dask_io.plan(one_file, chunks=4, memory=required).plan.fits
+    with pytest.raises(BudgetTooSmallError):
+        dask_io.plan(one_file, chunks=4, memory=required - 1)
+
+
+def test_check_looks_at_every_header(tmp_path: Path) -> None:
+    """With `check`, a block that does not match shows before anything is planned."""
+    for row, column in np.ndindex(3, 3):
+        save(tmp_path, f"b_{row}_{column}.npy", np.zeros((4, 4), "<i4"))
+    # Headers along the axes are read anyway.
+    save(tmp_path, "b_2_1.npy", np.zeros((4, 4), "<f4"))
+
+    dask_io.plan(tmp_path, chunks=10)
+    with pytest.raises(DataError, match=r"b_2_1\.npy"):
+        dask_io.plan(tmp_path, chunks=10, check=True)
+
+
+def test_planning_without_data() -> None:
+    """An array that does not exist is planned: raw blocks, in C order or another."""
+    plan = dask_io.plan_shape((100, 80), ">i2", (10, 80), (100, 20), memory="1MB", order="F")
+
+    assert plan.problem.dtype == np.dtype(">i2")
+    assert (plan.problem.source.format, plan.problem.target.layout.name) == ("raw", "F")
+    assert plan.seeks.total == plan.problem.lower_bound == 14
+    for dtype in ("nothing", "O"):
+        with pytest.raises(UsageError):
+            dask_io.plan_shape((100, 80), dtype, 10, 20)
+
+
+# Running.
+
+
+def test_the_verbs(one_file: Path) -> None:
+    """One file is split, resplit and merged, and comes back as it was."""
+    folder = one_file.parent
+    split = run(dask_io.split, one_file, folder / "a", chunks=(4, 3))
+    resplit = run(dask_io.resplit, folder / "a", folder / "b", chunks={0: 3}, verify=True)
+    merged = run(dask_io.merge, folder / "b", folder / "merged.npy")
+
+    assert (split.blocks_written, split.verified) == (9, None)
+    assert (resplit.blocks_written, resplit.verified) == (12, True)
+    assert dask_io.open(folder / "b").chunks == ((3, 3, 3, 1), (3, 3, 1))
+    assert (merged.seeks.write, merged.n_bytes_read, merged.n_bytes_written) == (1, 280, 280)
+    assert merged.seconds > 0
+    np.testing.assert_array_equal(np.load(folder / "merged.npy"), ARRAY)
+
+
+def test_split_takes_one_file(one_file: Path) -> None:
+    """A source of several blocks is not split, and the verb that would do is named."""
+    run(dask_io.split, one_file, one_file.parent / "blocks", chunks=4)
+
+    with pytest.raises(UsageError, match="use resplit"):
+        dask_io.split(one_file.parent / "blocks", one_file.parent / "others", chunks=3)
+
+
+def test_progress_is_told(one_file: Path) -> None:
+    """Progress grows to all bytes and all blocks."""
+    told: list[dask_io.Progress] = []
+    target = one_file.parent / "blocks"
+    run(dask_io.split, one_file, target, chunks=4, workers=1, on_progress=told.append)
+
+    assert [progress.n_blocks_written for progress in told] == [1, 2, 3, 4, 5, 6]
+    assert told[-1] == dask_io.Progress(280, 280, 6, 6)
+
+
+def test_a_store_can_be_used_twice(one_file: Path) -> None:
+    """What a run counts is its own, whatever else was read from the same store."""
+    array = dask_io.open(one_file)
+    _ = array[2:5]
+    first = run(dask_io.split, array, one_file.parent / "a", chunks=4)
+    job = dask_io.plan(array, one_file.parent / "b", chunks=4, overwrite=True)
+    again = [job.run(), job.run()]
+
+    for result in again:
+        assert result.seeks == first.seeks == job.plan.seeks
+        assert result.n_bytes_read == first.n_bytes_read == ARRAY.nbytes
+        assert result.n_bytes_written == first.n_bytes_written == ARRAY.nbytes
+        assert result.openings == first.openings == job.plan.openings
+
+
+@pytest.mark.parametrize("verb", ["split", "resplit", "merge"])
+def test_a_run_can_wait(one_file: Path, verb: str) -> None:
+    """With ``compute=False`` a verb gives a Dask Delayed, which runs when it is computed."""
+    delayed = pytest.importorskip("dask.delayed")
+    target = one_file.parent / "target"
+    options = {} if verb == "merge" else {"chunks": 4}
+
+    later = getattr(dask_io, verb)(
+        one_file, f"{target}.npy" if verb == "merge" else target, compute=False, **options
+    )
+
+    assert isinstance(later, delayed.Delayed)
+    assert [path.name for path in one_file.parent.iterdir()] == ["one.npy"]
+    result = later.compute(scheduler="synchronous")
+    assert isinstance(result, dask_io.RunResult)
+    assert result.blocks_written == (1 if verb == "merge" else 6)
+
+
+def test_padding_of_records_is_kept(tmp_path: Path) -> None:
+    """Records come out bit by bit, also what lies between their fields."""
+    kind = np.dtype({"names": ["a", "b"], "formats": ["u1", "<f8"], "offsets": [0, 8]})
+    raw = np.random.default_rng(0).bytes(100 * kind.itemsize)
+    source = save(tmp_path, "one.npy", np.frombuffer(raw, kind))
+    before = source.read_bytes()[-len(raw) :]
+
+    run(dask_io.split, source, tmp_path / "blocks", chunks=30, verify=True)
+    run(dask_io.merge, tmp_path / "blocks", tmp_path / "merged.npy", verify=True)
+
+    assert (tmp_path / "merged.npy").read_bytes()[-len(raw) :] == before
+
+
+# Verifying.
+
+
+def test_equal_arrays_in_other_blocks(one_file: Path) -> None:
+    """Blocks and order do not matter, values do."""
+    run(dask_io.split, one_file, one_file.parent / "blocks", chunks=(4, 3), order="F")
+
+    found = dask_io.verify(one_file, one_file.parent / "blocks")
+
+    assert found
+    assert found.equal
+    assert (found.n_elements, found.n_differing, found.first_difference) == (70, 0, None)
+
+
+@pytest.mark.parametrize("workers", [1, 4])
+def test_the_first_difference_is_named(one_file: Path, workers: int) -> None:
+    """The first region that differs is the smallest box around what differs in a block."""
+    folder = one_file.parent
+    run(dask_io.split, one_file, folder / "blocks", chunks=(4, 3))
+    for name in ("b_1_1.npy", "b_2_0.npy"):
+        block = np.load(folder / "blocks" / name)
+        block[1:3, 1:] += 1
+        save(folder / "blocks", name, block)
+
+    found = dask_io.verify(one_file, folder / "blocks", workers=workers)
+
+    assert not found
+    assert found.first_difference == Region((5, 4), (7, 6))
+    assert found.n_differing == 4 + 2
+
+
+def test_equal_types_are_compared_by_bits(tmp_path: Path) -> None:
+    """A NaN equals itself but no other NaN, and zero is not minus zero."""
+    one = np.array([np.nan, 0.0, 1.0, np.nan])
+    other = np.array([np.nan, -0.0, 1.0, -np.nan])
+    a, b = save(tmp_path, "a.npy", one), save(tmp_path, "b.npy", other)
+
+    assert dask_io.verify(a, a)
+    assert dask_io.verify(a, b).n_differing == 2
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "n_differing"),
+    [
+        (np.array([np.nan, 1, 2]), np.array([np.nan, 1, 3], "f4"), 1),
+        (np.array([np.nan, 1, 2]), np.array([-np.nan, 1, 2], ">f8"), 0),
+        (np.array([np.nan, 1]), np.array([np.nan, 1], "c8"), 0),
+        (np.array([0.0, 1]), np.array([-0.0, 1], "f4"), 0),
+        (np.array([0, 1, 255], "u1"), np.array([0, 1, -1], "i1"), 1),
+        (np.array([2**64 - 1, 1], "u8"), np.array([-1, 1], "i8"), 1),
+        (np.array([True, False]), np.array([1.0, 0.5]), 1),
+        (np.array(["NaT", "2020"], "M8[D]"), np.array(["NaT", "2020"], "M8[s]"), 0),
+        (np.array(["a", "b"], "U1"), np.array(["a", "bc"], "U2"), 1),
+        (np.array(["a", "b"], "U1"), np.array([1, 2]), 2),
+        (np.zeros(2, [("a", "<i4")]), np.zeros(2, [("a", ">i4")]), 0),
+        (np.zeros(2, [("a", "<i4")]), np.zeros(2), 2),
+    ],
+    ids=lambda value: str(getattr(value, "dtype", value)),
+)
+def test_different_types_are_compared_by_values(
+    tmp_path: Path, one: NDArray[Any], other: NDArray[Any], n_differing: int
+) -> None:
+    """Numbers count, not how they are stored; a NaN is equal to a NaN."""
+    a, b = save(tmp_path, "a.npy", one), save(tmp_path, "b.npy", other)
+
+    assert dask_io.verify(a, b).n_differing == n_differing
+    assert dask_io.verify(b, a).n_differing == n_differing
+
+
+def test_shapes_that_differ(one_file: Path) -> None:
+    """Arrays of different shapes are not compared, and both shapes are named."""
+    other = save(one_file.parent, "other.npy", ARRAY.T)
+
+    with pytest.raises(DataError, match=r"\(7, 10\).*\(10, 7\)"):
+        dask_io.verify(one_file, other)
+
+
+@pytest.mark.parametrize("memory", [40_000, 70_000, 200_000])
+def test_verifying_within_a_small_budget(one_file: Path, memory: int) -> None:
+    """Verification makes do with little memory, by using fewer threads."""
+    run(dask_io.split, one_file, one_file.parent / "blocks", chunks=4)
+
+    assert dask_io.verify(one_file, one_file.parent / "blocks", memory=memory, workers=4)
+
+
+def test_too_little_memory_to_verify_shows_first(one_file: Path) -> None:
+    """A budget that would do for the run but not for its verification is refused beforehand."""
+    job = dask_io.plan(one_file, one_file.parent / "target", chunks=4, memory=17_000)
+
+    with pytest.raises(BudgetTooSmallError) as caught:
+        job.run(verify=True)
+
+    assert not (one_file.parent / "target").exists()
+    assert caught.value.budget == 17_000
+    required = caught.value.required
+    run(dask_io.split, one_file, one_file.parent / "b", chunks=4, memory=required, verify=True)
