@@ -62,7 +62,7 @@ class SkipGuard:
             self.skipped[report.nodeid] = reason.removeprefix("Skipped: ")
 
     @pytest.hookimpl(optionalhook=True)
-    def pytest_testnodedown(self, node: Any) -> None:  # noqa: ANN401 - xdist publishes no type for it
+    def pytest_testnodedown(self, node: Any) -> None:
         """Take over what a worker noted."""
         self.skipped.update(getattr(node, "workeroutput", {}).get("skipped", {}))
 

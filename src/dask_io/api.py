@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from html import escape
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
@@ -11,12 +13,24 @@ from dask_io.engine.machine import available_memory, usable_cores
 from dask_io.engine.measure import check_device_name, find_device
 from dask_io.engine.preflight import check_before_run
 from dask_io.engine.run import Progress, RunResult, run_plan
+from dask_io.engine.spill import run_spill
 from dask_io.engine.staging import comparison_slab, staging_for
 from dask_io.engine.verify import Verification, verify_plan
 from dask_io.errors import BudgetTooSmallError, DataError, InterruptedRunError, UsageError
 from dask_io.geometry import Grid, Layout, Region
 from dask_io.geometry.chunks import normalize_chunks
-from dask_io.planning import Device, Plan, Problem, Side, parse_objective, plan_with
+from dask_io.planning import (
+    AnyPlan,
+    Device,
+    Plan,
+    Problem,
+    Side,
+    SpillPlan,
+    parse_objective,
+    plan_keep,
+    plan_with,
+)
+from dask_io.report.svg import job_svg
 from dask_io.stores.array import BlockArray
 from dask_io.stores.description import parse_dtype, parse_order
 from dask_io.stores.formats import load_format
@@ -108,7 +122,7 @@ class Job:
     `device` is what time is predicted for.
     """
 
-    plan: Plan
+    plan: AnyPlan
     source: Source
     target: Target | None
     workers: int
@@ -144,9 +158,7 @@ class Job:
         budget, workers = self.plan.problem.budget, self.workers
         comparison = _plan_comparison(self.source, target, budget, workers) if verify else None
         try:
-            result = run_plan(
-                self.plan, self.source, target, workers=self.workers, on_progress=on_progress
-            )
+            result = _carry_out(self.plan, self.source, target, workers, on_progress)
             if comparison is None:
                 return result
             found = comparison.run(self.source, _reopen(target))
@@ -156,6 +168,16 @@ class Job:
             differs = f"differs from {self.source.place} at {found.first_difference}"
             raise DataError(target.place, [differs], "the disk or the memory may be faulty")
         return replace(result, verified=True)
+
+    def visualize(self, path: str | PathLike[str] | None = None) -> str:
+        """Draw the plan as SVG, into a file if a path is given, and return the drawing."""
+        drawing = job_svg(self.plan)
+        if path is not None:
+            Path(path).write_text(drawing, encoding="utf-8")
+        return drawing
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(str(self))}</pre>{job_svg(self.plan)}"
 
     def __str__(self) -> str:
         places = [self.source.place, *([self.target.place] if self.target else [])]
@@ -305,7 +327,7 @@ def plan_shape(
     source_chunks: Chunks,
     target_chunks: Chunks,
     **options: Unpack[Options],
-) -> Plan:
+) -> AnyPlan:
     """Plan for an array that need not exist: raw blocks, in C order unless said otherwise.
 
     Examples
@@ -448,12 +470,23 @@ def _plan_comparison(a: Store, b: Store, memory: int, workers: int) -> _Comparis
     left = max(1, memory - workers * slab)
     try:
         problem = _problem(_side(a), _side(b), a.dtype, memory=left, workers=workers)
-        device = find_device(None, a.place, b.place)
-        return _Comparison(_make_plan(problem, device, workers=workers), workers, slab)
+        return _Comparison(plan_keep(problem), workers, slab)
     except BudgetTooSmallError as error:
         if workers > 1:
             return _plan_comparison(a, b, memory, 1)
         raise BudgetTooSmallError(error.required + slab, memory, error.unit) from None
+
+
+def _carry_out(
+    plan: AnyPlan,
+    source: Source,
+    target: Target,
+    workers: int,
+    on_progress: Callable[[Progress], None] | None,
+) -> RunResult:
+    if isinstance(plan, SpillPlan):
+        return run_spill(plan, source, target, workers=workers, on_progress=on_progress)
+    return run_plan(plan, source, target, workers=workers, on_progress=on_progress)
 
 
 def _source(place: Place) -> Source:
@@ -502,7 +535,7 @@ def _problem(
     )
 
 
-def _make_plan(problem: Problem, on: Device, **options: Unpack[Options]) -> Plan:
+def _make_plan(problem: Problem, on: Device, **options: Unpack[Options]) -> AnyPlan:
     """Plan with staging enough to be fast, or else with the least there can be."""
     strategy = options.get("strategy", "auto")
     objective = parse_objective(options.get("objective"))

@@ -60,8 +60,9 @@ class BudgetTooSmallError(UsageError):
 
     def __str__(self) -> str:
         return (
-            f"{format_bytes(self.required)} ({self.required} bytes) are needed for one {self.unit}, but "
-            f"the memory budget is {format_bytes(self.budget)}; give at least --memory {self.required}"
+            f"{format_bytes(self.required)} ({self.required} bytes) are needed for one "
+            f"{self.unit}, but the memory budget is {format_bytes(self.budget)}; "
+            f"give at least --memory {self.required}"
         )
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from dask_io.planning import Plan
+    from dask_io.planning import AnyPlan
 
 _DTYPE = np.dtype("<f8")
 # The array has this many blocks along each axis, and is to have that many: no boundary of one
@@ -172,7 +172,7 @@ def _values(region: Region) -> NDArray[np.float64]:
 
 
 def _comparison(
-    plan: Plan, result: api.RunResult, naive: Plan, measured: api.RunResult | None
+    plan: AnyPlan, result: api.RunResult, naive: AnyPlan, measured: api.RunResult | None
 ) -> str:
     """Set what was done beside what would have been done without a plan."""
     n_blocks = plan.problem.lower_bound

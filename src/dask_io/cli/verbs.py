@@ -14,7 +14,7 @@ from dask_io.cli.group import Verbs, one_line, show
 
 if TYPE_CHECKING:
     from dask_io.api import Job
-    from dask_io.planning import Device, Plan
+    from dask_io.planning import AnyPlan, Device
 
 _WIDTH = 100
 
@@ -184,7 +184,7 @@ def demo(**given: Any) -> None:
     run_demo(**given)
 
 
-def _plan_with_data(src: str, given: dict[str, Any]) -> tuple[Plan, Device]:
+def _plan_with_data(src: str, given: dict[str, Any]) -> tuple[AnyPlan, Device]:
     from dask_io import api  # noqa: PLC0415  # loaded on use
 
     names = {"shape": "--shape", "dtype": "--dtype", "from_": "--from", "to": "--to"}
@@ -199,7 +199,7 @@ def _plan_with_data(src: str, given: dict[str, Any]) -> tuple[Plan, Device]:
     return job.plan, job.device
 
 
-def _plan_without_data(given: dict[str, Any]) -> tuple[Plan, Device]:
+def _plan_without_data(given: dict[str, Any]) -> tuple[AnyPlan, Device]:
     from dask_io import api  # noqa: PLC0415  # loaded on use
     from dask_io.engine.measure import find_device  # noqa: PLC0415  # loaded on use
 
@@ -267,14 +267,16 @@ def _carry_out(job: Job, *, label: str, verify: bool, as_json: bool, quiet: bool
         show(f"{one_line(place)}: {text.run_text(job.plan, result)}")
 
 
-def _show_plan(plan: Plan, device: Device, *, as_json: bool) -> None:
+def _show_plan(plan: AnyPlan, device: Device, *, as_json: bool) -> None:
     from dask_io.planning import plan_to_json  # noqa: PLC0415  # loaded on use
     from dask_io.report.text import plan_text  # noqa: PLC0415  # loaded on use
 
     show(json.dumps(plan_to_json(plan, device)) if as_json else plan_text(plan, device))
 
 
-def _show_explanation(plan: Plan, device: Device, given: dict[str, Any], *, as_json: bool) -> None:
+def _show_explanation(
+    plan: AnyPlan, device: Device, given: dict[str, Any], *, as_json: bool
+) -> None:
     from dask_io.planning import parse_objective  # noqa: PLC0415  # loaded on use
     from dask_io.report import jsonable, text  # noqa: PLC0415  # loaded on use
     from dask_io.report.explain import explain  # noqa: PLC0415  # loaded on use

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import groupby, repeat
+from itertools import groupby, pairwise, repeat
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -174,6 +174,19 @@ class Axis:
             end = min(self.start_of(index + 1), stop)
             yield index, start, end
             index, start = index + 1, end
+
+    def grouped(self, n_blocks: int) -> Axis:
+        """Return an axis whose blocks are `n_blocks` of this one each, the last perhaps fewer.
+
+        Examples
+        --------
+        >>> Axis.regular(10, 2).grouped(3).runs
+        ((6, 1), (4, 1))
+        """
+        if self.chunk is not None:
+            return Axis.regular(self.length, self.chunk * n_blocks)
+        firsts = [*range(0, self.n_blocks, n_blocks), self.n_blocks]
+        return Axis.of(self.start_of(b) - self.start_of(a) for a, b in pairwise(firsts))
 
     def clipped(self, start: int, stop: int) -> Axis:
         """Return the blocks' parts within a range as an axis of their own."""

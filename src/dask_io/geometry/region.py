@@ -97,6 +97,13 @@ class Region:
             tuple(high - zero for high, zero in zip(self.stop, origin, strict=True)),
         )
 
+    def shifted_by(self, offset: tuple[int, ...]) -> Region:
+        """Return the box moved by `offset`."""
+        return Region(
+            tuple(low + more for low, more in zip(self.start, offset, strict=True)),
+            tuple(high + more for high, more in zip(self.stop, offset, strict=True)),
+        )
+
     def __str__(self) -> str:
         return ",".join(f"{low}:{high}" for low, high in zip(self.start, self.stop, strict=True))
 

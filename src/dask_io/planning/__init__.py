@@ -1,5 +1,6 @@
 """Problem, plan, cost and strategies: decided without doing, no I/O."""
 
+from dask_io.planning.bundle import Bundle, SharedStep
 from dask_io.planning.choose import (
     STRATEGIES,
     Candidate,
@@ -17,12 +18,17 @@ from dask_io.planning.naive import plan_naive
 from dask_io.planning.plan import AxisPlan, Hold, Plan, ReadRun, Seeks, Step
 from dask_io.planning.previous import plan_clustered, plan_multiple
 from dask_io.planning.problem import Problem, Side, Staging
+from dask_io.planning.reread import plan_reread
 from dask_io.planning.serial import plan_from_json, plan_to_json
+from dask_io.planning.spill import AnyPlan, SpillPlan, plan_spill
+from dask_io.planning.together import Sweeps, plan_together
 
 __all__ = [
     "DEVICES",
     "STRATEGIES",
+    "AnyPlan",
     "AxisPlan",
+    "Bundle",
     "Candidate",
     "Device",
     "Hold",
@@ -31,9 +37,12 @@ __all__ = [
     "Problem",
     "ReadRun",
     "Seeks",
+    "SharedStep",
     "Side",
+    "SpillPlan",
     "Staging",
     "Step",
+    "Sweeps",
     "describe_plan",
     "find_candidates",
     "naive_seeks",
@@ -44,7 +53,10 @@ __all__ = [
     "plan_keep",
     "plan_multiple",
     "plan_naive",
+    "plan_reread",
+    "plan_spill",
     "plan_to_json",
+    "plan_together",
     "plan_with",
     "predict_seconds",
 ]

@@ -11,27 +11,35 @@ from dask_io.errors import BudgetTooSmallError, UsageError
 from dask_io.planning.device import SSD, predict_seconds
 from dask_io.planning.keep import plan_keep
 from dask_io.planning.naive import plan_naive
-from dask_io.planning.previous import is_split_or_merge, plan_clustered, plan_multiple
+from dask_io.planning.previous import is_for_previous, plan_clustered, plan_multiple
+from dask_io.planning.reread import plan_reread
+from dask_io.planning.spill import SpillPlan, plan_spill
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from dask_io.planning.device import Device
-    from dask_io.planning.plan import Plan
     from dask_io.planning.problem import Problem
+    from dask_io.planning.spill import AnyPlan
 
-STRATEGIES: Mapping[str, Callable[[Problem], Plan]] = MappingProxyType(
+STRATEGIES: Mapping[str, Callable[[Problem], AnyPlan]] = MappingProxyType(
     {
         "keep": plan_keep,
         "naive": plan_naive,
         "clustered": plan_clustered,
         "multiple": plan_multiple,
+        "reread": plan_reread,
+        "spill": plan_spill,
     }
 )
 """Every strategy by its name; among plans that cost the same, the first one's is taken."""
 
 _ONLY_FOR: Mapping[str, Callable[[Problem], bool]] = MappingProxyType(
-    {"clustered": is_split_or_merge, "multiple": is_split_or_merge}
+    {
+        "clustered": is_for_previous,
+        "multiple": is_for_previous,
+        "reread": lambda problem: problem.source.atomic,
+    }
 )
 
 # How much longer than the fastest a plan may take that is chosen for its little memory.
@@ -71,7 +79,7 @@ class Candidate:
     """The plan that one strategy finds, or why it finds none."""
 
     strategy: str
-    plan: Plan | None
+    plan: AnyPlan | None
     why_not: BudgetTooSmallError | None = None
 
 
@@ -102,7 +110,7 @@ def _candidate(name: str, problem: Problem) -> Candidate:
 
 def plan_auto(
     problem: Problem, *, objective: Objective = Objective.TIME, device: Device = SSD
-) -> Plan:
+) -> AnyPlan:
     """Take the best plan of all strategies by an objective.
 
     Among equals by the objective the fewest seeks win, then the least memory held, then the
@@ -136,15 +144,15 @@ def plan_auto(
             return _with_least_memory(problem, plans, device)
 
 
-def _ties(plan: Plan) -> tuple[int, int, int]:
+def _ties(plan: AnyPlan) -> tuple[int, int, int]:
     return plan.seeks.total, plan.held_bytes, plan.n_steps
 
 
-def _fastest(plans: list[Plan], device: Device) -> Plan:
+def _fastest(plans: list[AnyPlan], device: Device) -> AnyPlan:
     return min(plans, key=lambda plan: (predict_seconds(plan, device), *_ties(plan)))
 
 
-def _with_least_memory(problem: Problem, plans: list[Plan], device: Device) -> Plan:
+def _with_least_memory(problem: Problem, plans: list[AnyPlan], device: Device) -> AnyPlan:
     """Halve the budget as long as a plan comes out that is about as fast as the fastest."""
     found = _fastest(plans, device)
     longest = predict_seconds(found, device) * _PATIENCE
@@ -154,6 +162,8 @@ def _with_least_memory(problem: Problem, plans: list[Plan], device: Device) -> P
             break
         smaller = problem.within(problem.staging.minimum + found.held_bytes // 2)
         plans = [one.plan for one in find_candidates(smaller) if one.plan is not None]
+    if isinstance(found, SpillPlan):
+        return found
     # Memory left over would go to staging; a plan that is to be small does without most of it.
     enough = max(problem.staging.minimum, _ENOUGH_STAGING, found.held_bytes // 2)
     staging = replace(problem.staging, preferred=min(problem.staging.preferred, enough))
@@ -166,7 +176,7 @@ def plan_with(
     *,
     objective: Objective = Objective.TIME,
     device: Device = SSD,
-) -> Plan:
+) -> AnyPlan:
     """Plan with the strategy of this name, or with the best one for ``"auto"``.
 
     Raises

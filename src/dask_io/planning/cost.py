@@ -61,6 +61,22 @@ def count_cuts(blocks: Axis, cuts: Axis, partial: tuple[bool, bool] = (False, Fa
     return CutCounts(uncut, pieces)
 
 
+def count_moved(blocks: Axis, cuts: Axis) -> int:
+    """Count the elements moved along an axis if every piece of a block costs the whole block.
+
+    Examples
+    --------
+    >>> count_moved(Axis.regular(12, 6), Axis.regular(12, 4))
+    24
+    """
+    if not blocks.n_blocks:
+        return 0
+    kinds = orbits(blocks, cuts)
+    starts, stops = blocks.starts_of(kinds.first), blocks.starts_of(kinds.first + 1)
+    pieces = 1 + cuts.counts_ends(stops - 1) - cuts.counts_ends(starts)
+    return int((pieces * (stops - starts)).astype(object) @ kinds.count.astype(object))
+
+
 def count_runs(layout: Layout, shape: Sequence[int], cuts: Sequence[CutCounts]) -> int:
     """Count the runs of all blocks' pieces, each piece touched on its own."""
     runs, before = 0, 1
@@ -78,6 +94,8 @@ def cut_side(side: Side, cuts: Sequence[Axis]) -> tuple[CutCounts, ...]:
 
 def fewest_runs(side: Side) -> int:
     """Return the runs of a side's blocks when none of them is cut: one each, if all are whole."""
+    if side.atomic:
+        return side.grid.n_blocks
     uncut = [Axis(((length, 1),) if length else ()) for length in side.grid.shape]
     return count_runs(side.layout, side.grid.shape, cut_side(side, uncut))
 

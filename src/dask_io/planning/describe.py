@@ -49,7 +49,7 @@ def describe_plan(plan: Plan) -> str:
         "seeks": f"{plan.seeks.read:,} read + {plan.seeks.write:,} write = {plan.seeks.total:,} "
         f"(lower bound {problem.lower_bound:,}, naive {naive_seeks(problem):,})",
         "openings": f"{plan.openings:,}",
-        "bytes": f"{size} read, {size} written",
+        "bytes": f"{format_bytes(plan.n_bytes_read)} read, {size} written",
         "memory": f"{format_bytes(plan.held_bytes)} held + "
         f"{format_bytes(plan.staging_bytes)} staging = {format_bytes(plan.peak_bytes)} of "
         f"{format_bytes(problem.budget)}{excess}",
@@ -60,7 +60,9 @@ def describe_plan(plan: Plan) -> str:
 
 
 def _side(side: Side) -> str:
-    return f"{side.format}, {side.grid.n_blocks:,} blocks of {side.grid}, {side.layout.name} order"
+    n_blocks, kind = side.grid.n_blocks, "atomic block" if side.atomic else "block"
+    blocks = f"{n_blocks:,} {kind}{'s' if n_blocks != 1 else ''} of {side.grid}"
+    return f"{side.format}, {blocks}, {side.layout.name} order"
 
 
 def _cells(runs: Sequence[ReadRun]) -> str:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from dask_io.planning.plan import Plan
+    from dask_io.planning.spill import SpillPlan
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +70,7 @@ DEVICES: Mapping[str, Device] = MappingProxyType(
 SECONDS_A_RUN, SECONDS_AN_OPENING = 1e-5, 3e-4
 
 
-def predict_seconds(plan: Plan, device: Device) -> float:
+def predict_seconds(plan: Plan | SpillPlan, device: Device) -> float:
     """Predict how long a plan takes with source and target on one device.
 
     ::
@@ -89,11 +90,12 @@ def predict_seconds(plan: Plan, device: Device) -> float:
     >>> from dask_io.planning import Problem, plan_naive
     >>> plan = plan_naive(Problem.regular((10**4, 10**4), (100, 10**4), (10**4, 100), budget=10**8))
     >>> [(device.name, round(predict_seconds(plan, device), 1)) for device in DEVICES.values()]
-    [('hdd', 102.7), ('ssd', 0.6), ('nvme', 0.2), ('nfs', 5.6), ('s3', 127.0)]
+    [('hdd', 105.8), ('ssd', 3.7), ('nvme', 3.3), ('nfs', 8.7), ('s3', 130.1)]
     """
-    seeks, openings, n_bytes = plan.seeks.total, plan.openings, plan.problem.n_bytes
+    seeks, openings = plan.seeks.total, plan.openings
     waiting = seeks * (device.seek_seconds + device.request_latency)
     waiting += openings * device.request_latency
     working = seeks * SECONDS_A_RUN + openings * SECONDS_AN_OPENING
-    moving = n_bytes / device.read_bandwidth + n_bytes / device.write_bandwidth
+    moving = plan.n_bytes_read / device.read_bandwidth
+    moving += plan.n_bytes_written / device.write_bandwidth
     return waiting / device.concurrency + working + moving

@@ -37,9 +37,9 @@ def plan_keep(problem: Problem) -> Plan:
     The buffer is stretched in storage order, fastest axis first, to the aggregate: whole
     source blocks that cover a target block. An axis that does not fit its aggregate takes
     the target's length; one that does not fit that either takes what fits and is flushed, and so
-    are all slower ones. If memory is left, the buffer grows beyond the aggregate by whole
-    source blocks along the axis with the largest remainder. The axis with the largest
-    remainder is swept innermost.
+    are all slower ones. Atomic target blocks are never flushed in part. If memory is left,
+    the buffer grows beyond the aggregate by whole source blocks along the axis with the
+    largest remainder. The axis with the largest remainder is swept innermost.
 
     With plenty of memory every block is touched once. `plan_sweep` gets there with less.
 
@@ -48,11 +48,15 @@ def plan_keep(problem: Problem) -> Plan:
     BudgetTooSmallError
         If not even one element fits besides the staging.
     """
-    smallest = _Buffer((1,) * len(problem.shape), (False,) * len(problem.shape))
+    n_axes, unit = len(problem.shape), "element and the staging it needs"
+    smallest = _Buffer((1,) * n_axes, (False,) * n_axes)
+    if problem.target.atomic:
+        unit = "target block"
+        smallest = _Buffer(tuple(max(1, n) for n in problem.target.grid.longest), (True,) * n_axes)
     least = _plan(problem, smallest)
     if not least.fits:
         required = least.held_bytes + problem.staging.minimum
-        raise BudgetTooSmallError(required, problem.budget, "element and the staging it needs")
+        raise BudgetTooSmallError(required, problem.budget, unit)
 
     def fits(buffer: _Buffer) -> bool:
         # The buffer alone is held at least; most that is too large need no closer look.

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from dask_io.errors import BudgetTooSmallError
 from dask_io.geometry import cut_axis
 from dask_io.planning.plan import Hold, Plan, ReadRun
+from dask_io.planning.reread import box_plan
 
 if TYPE_CHECKING:
     from dask_io.geometry import Axis
@@ -19,7 +20,7 @@ def plan_naive(problem: Problem) -> Plan:
     Nothing is carried, so memory is one source block. Target blocks are reopened for every
     source block they overlap: seeks grow with each cut along the fastest axis. `plan_keep`
     exists to avoid that. A source block larger than the budget is read target block by
-    target block.
+    target block; so is everything if target blocks are atomic.
 
     Raises
     ------
@@ -28,6 +29,8 @@ def plan_naive(problem: Problem) -> Plan:
         does and the pieces are too many to list.
     """
     source, target = problem.source.grid.axes, problem.target.grid.axes
+    if problem.target.atomic:
+        return _by_target(problem)
     by_blocks = flush_everywhere(problem, source)
     if by_blocks.fits:
         return by_blocks
@@ -49,3 +52,12 @@ def flush_everywhere(problem: Problem, axes: tuple[Axis, ...]) -> Plan:
     )
     order = problem.source.layout.axes
     return Plan(problem, order, reads, Hold.BLOCKS, "naive")
+
+
+def _by_target(problem: Problem) -> Plan:
+    """Fill one target block after another."""
+    plan = box_plan(problem, problem.target.grid.axes, "naive")
+    if not plan.fits:
+        required = plan.held_bytes + problem.staging.minimum
+        raise BudgetTooSmallError(required, problem.budget, "target block")
+    return plan

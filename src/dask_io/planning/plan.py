@@ -19,6 +19,7 @@ from dask_io.planning.cost import (
     AxisCells,
     CutCounts,
     Held,
+    count_moved,
     count_openings,
     count_runs,
     cut_side,
@@ -168,6 +169,9 @@ class Seeks:
         """Both sides together."""
         return self.read + self.write
 
+    def __add__(self, other: Seeks) -> Seeks:
+        return Seeks(self.read + other.read, self.write + other.write)
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -201,6 +205,9 @@ class Plan:
         if lengths != self.problem.shape:
             message = f"read cells cover {lengths} of an array of shape {self.problem.shape}"
             raise ValueError(message)
+        if self.problem.target.atomic and any(cut.pieces for cut in self.write_cuts):
+            message = "an atomic target block is written whole, but the plan flushes within one"
+            raise ValueError(message)
 
     @cached_property
     def axes(self) -> tuple[AxisPlan, ...]:
@@ -213,7 +220,7 @@ class Plan:
     @cached_property
     def read_cuts(self) -> tuple[CutCounts, ...]:
         """How the read cells cut the source's blocks along each axis."""
-        return cut_side(self.problem.source, [axis.ends for axis in self.axes])
+        return cut_side(self.problem.source, self._ends)
 
     @cached_property
     def write_cuts(self) -> tuple[CutCounts, ...]:
@@ -224,15 +231,46 @@ class Plan:
     def seeks(self) -> Seeks:
         """Runs that will be touched."""
         problem = self.problem
-        return Seeks(
-            count_runs(problem.source.layout, problem.shape, self.read_cuts),
-            count_runs(problem.target.layout, problem.shape, self.write_cuts),
+        sides = ((problem.source, self.read_cuts), (problem.target, self.write_cuts))
+        read, write = (
+            # What is atomic is moved whole at every visit, in one run.
+            count_openings(cuts) if side.atomic else count_runs(side.layout, problem.shape, cuts)
+            for side, cuts in sides
         )
+        return Seeks(read, write)
 
     @property
     def openings(self) -> int:
         """Visits to blocks, of both sides."""
         return count_openings(self.read_cuts) + count_openings(self.write_cuts)
+
+    @property
+    def decodes(self) -> int:
+        """Times that an atomic source block is read and decoded, over all blocks."""
+        return count_openings(self.read_cuts) if self.problem.source.atomic else 0
+
+    @cached_property
+    def n_bytes_read(self) -> int:
+        """Bytes of source blocks that are read, as they are in memory; more than once if reread."""
+        source = self.problem.source
+        if not source.atomic:
+            return self.problem.n_bytes
+        moved = (count_moved(*pair) for pair in zip(source.grid.axes, self._ends, strict=True))
+        return prod(moved) * self.problem.itemsize
+
+    @property
+    def n_bytes_written(self) -> int:
+        """Bytes of target blocks that are written, as they are in memory."""
+        return self.problem.n_bytes
+
+    @property
+    def scratch_bytes(self) -> int:
+        """Disk space needed in between: none."""
+        return 0
+
+    @property
+    def _ends(self) -> list[Axis]:
+        return [axis.ends for axis in self.axes]
 
     @property
     def n_steps(self) -> int:

@@ -31,7 +31,7 @@ def plan_clustered(problem: Problem) -> Plan:
     BudgetTooSmallError
         If one block does not fit.
     UsageError
-        If neither the source nor the target is one block.
+        If neither the source nor the target is one block, or target blocks are atomic.
     """
     layout, blocks, word = _big_and_small(problem, "clustered")
     return _plan(problem, layout, blocks, strategy="clustered", unit=f"{word} block")
@@ -51,7 +51,7 @@ def plan_multiple(problem: Problem) -> Plan:
     BudgetTooSmallError
         If not even one element fits besides the staging.
     UsageError
-        If neither the source nor the target is one block.
+        If neither the source nor the target is one block, or target blocks are atomic.
     """
     layout, _, _ = _big_and_small(problem, "multiple")
     elements = tuple(Axis.regular(length, 1) for length in problem.shape)
@@ -59,14 +59,20 @@ def plan_multiple(problem: Problem) -> Plan:
     return _plan(problem, layout, elements, strategy="multiple", unit=unit)
 
 
-def is_split_or_merge(problem: Problem) -> bool:
-    """Tell whether the source or the target is one block."""
-    return min(problem.source.grid.n_blocks, problem.target.grid.n_blocks) <= 1
+def is_for_previous(problem: Problem) -> bool:
+    """Tell whether the source or the target is one block, and target blocks may be cut."""
+    n_fewest = min(problem.source.grid.n_blocks, problem.target.grid.n_blocks)
+    return n_fewest <= 1 and not problem.target.atomic
 
 
 def _big_and_small(problem: Problem, strategy: str) -> tuple[Layout, tuple[Axis, ...], str]:
     """Return the layout of the side that is one block, and the blocks of the other."""
-    if not is_split_or_merge(problem):
+    if problem.target.atomic:
+        raise UsageError(
+            f"strategy {strategy} writes blocks in parts, but the target's are written whole; "
+            "use --strategy auto"
+        )
+    if not is_for_previous(problem):
         n_source, n_target = problem.source.grid.n_blocks, problem.target.grid.n_blocks
         raise UsageError(
             f"strategy {strategy} splits one block or merges into one, but here {n_source} blocks "

@@ -21,7 +21,8 @@ class Side:
     """Where the array is or goes: the blocks that are stored, and how elements lie in each.
 
     With a `window`, only that region of what is stored takes part. Blocks that reach out of it
-    are moved in part, and cost the runs of that part.
+    are moved in part, and cost the runs of that part. Blocks that are `atomic` cannot be moved
+    in part: reading some of one costs all of it, and it is written whole or not at all.
 
     Examples
     --------
@@ -34,6 +35,7 @@ class Side:
     layout: Layout
     format: str = "raw"
     window: Region | None = None
+    atomic: bool = False
 
     def __post_init__(self) -> None:
         if len(self.layout.axes) != len(self.stored.axes):

@@ -16,6 +16,7 @@ from dask_io.planning.describe import describe_plan, mark
 from dask_io.planning.device import predict_seconds
 from dask_io.planning.plan import AxisPlan, Hold, Plan, ReadRun
 from dask_io.planning.problem import Problem, Side, Staging
+from dask_io.planning.spill import SpillPlan
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,7 +31,7 @@ __all__ = ["describe_plan", "plan_from_json", "plan_to_json"]
 _LONGEST_LIST = 4096
 
 
-def plan_to_json(plan: Plan, device: Device | None = None) -> dict[str, Any]:
+def plan_to_json(plan: Plan | SpillPlan, device: Device | None = None) -> dict[str, Any]:
     """Return a plan as the ``"plan"`` object of the command line; unknown is None.
 
     With a device, the object says how long the plan is predicted to take on it.
@@ -45,17 +46,26 @@ def plan_to_json(plan: Plan, device: Device | None = None) -> dict[str, Any]:
     >>> plan_from_json(found) == plan
     True
     """
+    if isinstance(plan, SpillPlan):
+        passes = [plan_to_json(each, device) for each in plan.passes]
+        return {**passes[0], **_costs_to_json(plan, device), "passes": passes}
+    return {
+        **_costs_to_json(plan, device),
+        "order": list(plan.order),
+        "hold": str(plan.hold),
+        "axes": [_axis_to_json(axis) for axis in plan.axes],
+        "read_chunks": [axis.ends.longest for axis in plan.axes],
+    }
+
+
+def _costs_to_json(plan: Plan | SpillPlan, device: Device | None) -> dict[str, Any]:
     problem = plan.problem
     return {
         "shape": list(problem.shape),
         "dtype": _dtype_to_json(problem.dtype),
         "strategy": plan.strategy,
-        "order": list(plan.order),
-        "hold": str(plan.hold),
         "source": _side_to_json(problem.source),
         "target": _side_to_json(problem.target),
-        "axes": [_axis_to_json(axis) for axis in plan.axes],
-        "read_chunks": [axis.ends.longest for axis in plan.axes],
         "steps": plan.n_steps,
         "seeks": {
             "read": plan.seeks.read,
@@ -65,8 +75,12 @@ def plan_to_json(plan: Plan, device: Device | None = None) -> dict[str, Any]:
             "naive": naive_seeks(problem),
         },
         "openings": plan.openings,
-        "bytes": {"read": problem.n_bytes, "written": problem.n_bytes, "scratch": 0},
-        "decodes": None,
+        "bytes": {
+            "read": plan.n_bytes_read,
+            "written": plan.n_bytes_written,
+            "scratch": plan.scratch_bytes,
+        },
+        "decodes": plan.decodes,
         "seconds": device and predict_seconds(plan, device),
         "device": device and device.name,
         "memory": {
@@ -89,6 +103,7 @@ def _side_to_json(side: Side) -> dict[str, Any]:
         "blocks": side.grid.n_blocks,
         "grid": [[list(run) for run in axis.runs] for axis in side.stored.axes],
         "layout": list(side.layout.axes),
+        "atomic": side.atomic,
         "window": side.window and [list(bounds) for bounds in side.window.bounds],
     }
 
@@ -122,7 +137,7 @@ def _listed(descr: Any) -> Any:
     return [_listed(each) for each in descr] if isinstance(descr, (list, tuple)) else descr
 
 
-def plan_from_json(obj: object) -> Plan:
+def plan_from_json(obj: object) -> Plan | SpillPlan:
     """Make the plan again that `plan_to_json` wrote.
 
     Raises
@@ -131,15 +146,26 @@ def plan_from_json(obj: object) -> Plan:
         If something is missing, of the wrong type or negative, or does not match the rest.
     """
     plan = _Node(obj, "plan")
+    if "passes" not in plan:
+        return _one_pass(plan)
+    first, second = map(_one_pass, plan["passes"].items(2))
+    return SpillPlan(_problem_from_json(plan), first, second, plan["strategy"].text())
+
+
+def _problem_from_json(plan: _Node) -> Problem:
     source, target = (_side_from_json(plan[side]) for side in ("source", "target"))
     memory = plan["memory"]
-    problem = Problem(
+    return Problem(
         source,
         target,
         _dtype_from_json(plan["dtype"]),
         memory["budget"].number(),
         Staging(memory["minimum_staging"].number(), memory["preferred_staging"].number()),
     )
+
+
+def _one_pass(plan: _Node) -> Plan:
+    problem = _problem_from_json(plan)
     shape = tuple(length.number() for length in plan["shape"].items())
     if shape != problem.shape:
         raise ValueError(f"plan.shape is {list(shape)}, but its grids are {list(problem.shape)}")
@@ -160,7 +186,8 @@ def _side_from_json(side: _Node) -> Side:
         tuple(Axis(tuple(_run(run) for run in axis.items())) for axis in side["grid"].items())
     )
     layout = Layout(tuple(axis.number() for axis in side["layout"].items()))
-    return Side(grid, layout, side["format"].text(), _window_from_json(side["window"]))
+    window = _window_from_json(side["window"])
+    return Side(grid, layout, side["format"].text(), window, side["atomic"].truth())
 
 
 def _window_from_json(window: _Node) -> Region | None:
@@ -211,6 +238,9 @@ class _Node:
     def __init__(self, value: object, path: str) -> None:
         self.value, self.path = value, path
 
+    def __contains__(self, key: str) -> bool:
+        return isinstance(self.value, dict) and key in self.value
+
     def __getitem__(self, key: str) -> _Node:
         if not isinstance(self.value, dict):
             raise self._wrong("an object")
@@ -236,6 +266,12 @@ class _Node:
         # To Python, True is a number too.
         if not isinstance(self.value, int) or isinstance(self.value, bool) or self.value < least:
             raise self._wrong(f"an integer of at least {least}")
+        return self.value
+
+    def truth(self) -> bool:
+        """Return true or false."""
+        if not isinstance(self.value, bool):
+            raise self._wrong("true or false")
         return self.value
 
     def text(self) -> str:

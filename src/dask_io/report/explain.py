@@ -10,7 +10,7 @@ from dask_io.report.text import format_seconds
 from dask_io.units import format_bytes
 
 if TYPE_CHECKING:
-    from dask_io.planning import Device, Plan
+    from dask_io.planning import AnyPlan, Device
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Explanation:
         The strategy that was asked for, ``"auto"`` if the best was.
     """
 
-    plan: Plan
+    plan: AnyPlan
     candidates: tuple[Candidate, ...]
     device: Device
     objective: Objective
@@ -63,17 +63,17 @@ class Explanation:
             case Objective.MEMORY:
                 return f"the least memory at about the least time on {self.device.name}"
 
-    def _rank(self, plan: Plan) -> tuple[float, int, int, int]:
+    def _rank(self, plan: AnyPlan) -> tuple[float, int, int, int]:
         seconds = 0.0 if self.objective is Objective.SEEKS else predict_seconds(plan, self.device)
         return seconds, plan.seeks.total, plan.held_bytes, plan.n_steps
 
-    def _costs(self, plan: Plan) -> str:
+    def _costs(self, plan: AnyPlan) -> str:
         seconds = format_seconds(predict_seconds(plan, self.device))
         return f"{seconds}, {plan.seeks.total:,} seeks, {format_bytes(plan.held_bytes)} held"
 
 
 def explain(
-    plan: Plan, *, device: Device, objective: Objective, asked: str = "auto"
+    plan: AnyPlan, *, device: Device, objective: Objective, asked: str = "auto"
 ) -> Explanation:
     """Plan the same problem with every strategy.
 

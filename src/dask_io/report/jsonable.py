@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from dask_io.engine.run import RunResult
     from dask_io.engine.verify import Verification
     from dask_io.geometry import Axis, Grid
-    from dask_io.planning import Device, Plan
+    from dask_io.planning import AnyPlan, Device
     from dask_io.report.explain import Explanation
 
 
@@ -53,7 +53,7 @@ class Described(Protocol):
         """Bytes of its files."""
 
 
-def run_to_json(plan: Plan, result: RunResult, device: Device | None = None) -> dict[str, Any]:
+def run_to_json(plan: AnyPlan, result: RunResult, device: Device | None = None) -> dict[str, Any]:
     """Return a plan, with its time on a device if one is given, and what came of it."""
     return {
         "plan": plan_to_json(plan, device),

@@ -11,13 +11,14 @@ from html import escape
 from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
+from dask_io.planning import SpillPlan
 from dask_io.units import format_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from dask_io.geometry import Axis
-    from dask_io.planning import Plan
+    from dask_io.planning import AnyPlan, Plan
 
 _SIDE, _SMALLEST_SIDE = 200, 40
 _LEFT, _TOP, _GAP, _BELOW = 24, 44, 36, 78
@@ -41,6 +42,12 @@ class _Panel(NamedTuple):
     caption: str
     down: list[_Line]
     across: list[_Line]
+
+
+def job_svg(plan: AnyPlan) -> str:
+    """Draw a plan, or each pass of one that has several."""
+    passes = plan.passes if isinstance(plan, SpillPlan) else (plan,)
+    return "".join(map(plan_svg, passes))
 
 
 def plan_svg(plan: Plan) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dask_io.planning import describe_plan, predict_seconds
+from dask_io.planning import predict_seconds
 from dask_io.stores.naming import printable
 from dask_io.units import format_bytes
 
@@ -13,16 +13,16 @@ if TYPE_CHECKING:
 
     from dask_io.engine.run import RunResult
     from dask_io.engine.verify import Verification
-    from dask_io.planning import Device, Plan
+    from dask_io.planning import AnyPlan, Device
     from dask_io.report.explain import Explanation
     from dask_io.report.jsonable import Described
 
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
 
 
-def plan_text(plan: Plan, device: Device | None = None) -> str:
+def plan_text(plan: AnyPlan, device: Device | None = None) -> str:
     """Write what a plan does and costs and, for a device, how long it is predicted to take."""
-    told = describe_plan(plan).rstrip()
+    told = str(plan).rstrip()
     if device is None:
         return told
     return f"{told}\n  {'time':<9} {_predicted(plan, device)} predicted on {device.name}"
@@ -45,11 +45,11 @@ def explained_text(explanation: Explanation) -> str:
     return f"{table(rows)}\n{bound}\n{explanation.reason}"
 
 
-def _predicted(plan: Plan, device: Device) -> str:
+def _predicted(plan: AnyPlan, device: Device) -> str:
     return format_seconds(predict_seconds(plan, device))
 
 
-def run_text(plan: Plan, result: RunResult) -> str:
+def run_text(plan: AnyPlan, result: RunResult) -> str:
     """Write what a run did, as predicted and as counted."""
     rows = [
         ("", "predicted", "measured"),

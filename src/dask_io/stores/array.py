@@ -46,6 +46,13 @@ class BlockArray:
         """Lengths of the blocks along each axis, as Dask writes them."""
         return tuple(tuple(axis.lengths()) or (0,) for axis in self.source.grid.axes)
 
+    def __array__(self, dtype: Any = None, *, copy: bool | None = None) -> NDArray[Any]:
+        """Read all of it."""
+        if copy is False:
+            message = "an array in files can only be copied into memory"
+            raise ValueError(message)
+        return np.asarray(self[...], dtype=dtype)
+
     def __getitem__(self, index: Any) -> NDArray[Any]:
         items = index if isinstance(index, tuple) else (index,)
         if Ellipsis in items:

@@ -30,10 +30,11 @@ class BlockFilesTarget(BlockStore):
     as unfinished.
     """
 
-    def __init__(self, blocks: Blocks, *, overwrite: bool = False) -> None:
+    def __init__(self, blocks: Blocks, *, overwrite: bool = False, durable: bool = True) -> None:
         super().__init__(blocks)
         self._overwrite = overwrite
-        self._publisher = Publisher(blocks.folder)
+        self._is_created = False
+        self._publisher = Publisher(blocks.folder, durable=durable)
         self._headers: dict[tuple[int, ...], bytes] = {}
         self._made: list[Path] = []
         self._any_published = False
@@ -42,6 +43,8 @@ class BlockFilesTarget(BlockStore):
     def create(self) -> None:
         """Make the directory, with its parents; what exists is refused or, if asked, replaced.
 
+        A second call, before the target is finished or abandoned, does nothing.
+
         Raises
         ------
         TargetExistsError
@@ -49,6 +52,8 @@ class BlockFilesTarget(BlockStore):
         UsageError
             If it is to be, but holds files that are not its own, or is of another kind.
         """
+        if self._is_created:
+            return
         blocks, path = self._blocks, self.path
         with storage_errors(path):
             if blocks.is_one_file:
@@ -61,6 +66,7 @@ class BlockFilesTarget(BlockStore):
                 self._made.append(folder)
         if self._manifest:
             self._manifest.begin(blocks.folder)
+        self._is_created = True
 
     def _refuse_file(self, path: Path) -> None:
         if os.path.lexists(path) and not self._overwrite:

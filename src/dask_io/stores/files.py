@@ -54,6 +54,10 @@ class Tally:
     write: Traffic = field(default_factory=Traffic)
     _lock: Lock = field(default_factory=Lock, repr=False, compare=False)
 
+    def __reduce__(self) -> tuple[type[Tally], tuple[Traffic, Traffic]]:
+        # Locks do not travel to other processes.
+        return Tally, (self.read, self.write)
+
     def add(self, traffic: Traffic, visit: Traffic) -> None:
         """Add one visit's counts to one direction."""
         with self._lock:
@@ -270,8 +274,9 @@ class Publisher:
     names matches it.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, durable: bool = True) -> None:
         self.folder = folder
+        self._durable = durable
         self._pending: set[str] = set()
         self._lock = Lock()
 
@@ -296,10 +301,11 @@ class Publisher:
         return path
 
     def publish(self, name: str) -> None:
-        """Sync a file that is whole and give it its name."""
+        """Give a file that is whole its name, once it is durable if it is meant to be."""
         path = self.partial(name)
         with storage_errors(path):
-            sync(path)
+            if self._durable:
+                sync(path)
             path.replace(self.folder / name)
         with self._lock:
             self._pending.discard(name)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import re
 from dataclasses import dataclass
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from numpy.lib import format as npy_format
@@ -33,6 +34,7 @@ _SHORTEST = 12
 # Major version: bytes of the header's length, encoding of the header.
 _VERSIONS = {1: (2, "latin1"), 2: (4, "latin1"), 3: (4, "utf-8")}
 _PYTHON_2_LONG = re.compile(r"(?<=[0-9])L(?=[,) ])")
+_PARSING = Lock()
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,10 +121,12 @@ def _understand(content: bytes, encoding: str, offset: int) -> Header:
 
 
 def _evaluate(text: str) -> object:
-    try:
-        return ast.literal_eval(text.strip())
-    except SyntaxError:
-        return ast.literal_eval(_PYTHON_2_LONG.sub("", text.strip()))
+    # Python 3.11 loses count of its recursion when several threads parse at once.
+    with _PARSING:
+        try:
+            return ast.literal_eval(text.strip())
+        except SyntaxError:
+            return ast.literal_eval(_PYTHON_2_LONG.sub("", text.strip()))
 
 
 FORMAT = NpyFormat()

@@ -228,6 +228,7 @@ def make_target(
     format: str | None = None,  # noqa: A002 - the word that users know
     like: str | None = None,
     overwrite: bool = False,
+    durable: bool = True,
 ) -> Target:
     """Describe a target; nothing is touched until its `create`.
 
@@ -243,6 +244,8 @@ def make_target(
         The source's format, which a directory of blocks takes over if it can.
     overwrite
         Whether what is there may be replaced.
+    durable
+        Whether blocks outlast a loss of power from the moment they have their name.
 
     Raises
     ------
@@ -273,7 +276,8 @@ def make_target(
         chosen.make_header(tuple(axis.longest for axis in grid.axes), dtype, layout)
     except ValueError as error:
         raise UsageError(f"format {chosen.name} {error}") from error
-    return BlockFilesTarget(Blocks(folder, names, chosen, grid, dtype, layout), overwrite=overwrite)
+    blocks = Blocks(folder, names, chosen, grid, dtype, layout)
+    return BlockFilesTarget(blocks, overwrite=overwrite, durable=durable)
 
 
 def _is_directory(path: str | os.PathLike[str], place: Path, format: str | None) -> bool:  # noqa: A002

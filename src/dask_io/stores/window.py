@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ class Window:
         """Name of the format."""
         return self.whole.format
 
-    @property
+    @cached_property
     def grid(self) -> Grid:
         """The blocks' parts within the region."""
         return self.whole.grid.clipped(self.region)

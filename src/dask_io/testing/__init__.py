@@ -3,6 +3,6 @@
 `dask_io.testing.strategies` needs Hypothesis and is imported on its own.
 """
 
-from dask_io.testing.walker import Walked, walk
+from dask_io.testing.walker import Walked, walk, walk_bundle
 
-__all__ = ["Walked", "walk"]
+__all__ = ["Walked", "walk", "walk_bundle"]

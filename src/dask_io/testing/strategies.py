@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -9,7 +10,8 @@ import numpy as np
 from hypothesis import strategies as st
 
 from dask_io.geometry import Axis, Grid, Layout, Region
-from dask_io.planning import Hold, Plan, Problem, ReadRun, Side, Staging
+from dask_io.planning import Bundle, Hold, Plan, Problem, ReadRun, Side, Staging
+from dask_io.planning.bundle import box_around, window_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -119,6 +121,18 @@ def problems(draw: st.DrawFn, *, max_axes: int = 5, windows: bool = False) -> Pr
 
 
 @st.composite
+def atomic_problems(draw: st.DrawFn, *, max_axes: int = 4) -> Problem:
+    """Problems whose source blocks, target blocks or both can only be moved whole."""
+    problem = draw(problems(max_axes=max_axes))
+    source, target = draw(st.sampled_from([(True, False), (False, True), (True, True)]))
+    return replace(
+        problem,
+        source=replace(problem.source, atomic=source),
+        target=replace(problem.target, atomic=target),
+    )
+
+
+@st.composite
 def reads(draw: st.DrawFn, length: int) -> tuple[ReadRun, ...]:
     """Any read cells along an axis, each end kept or flushed, written in any way as runs."""
     marked = [(run, draw(st.booleans())) for run in draw(axes(length)).runs]
@@ -141,4 +155,44 @@ def plans(draw: st.DrawFn, *, max_axes: int = 5, windows: bool = False) -> Plan:
         reads=tuple(draw(reads(length)) for length in problem.shape),
         hold=draw(st.sampled_from(Hold)),
         strategy=draw(st.sampled_from(["naive", "keep", "sweep"])),
+    )
+
+
+@st.composite
+def shared_problems(draw: st.DrawFn, *, max_axes: int = 3) -> list[Problem]:
+    """Problems of one source: regions that may overlap, and several layouts of one region."""
+    shape = draw(shapes(max_axes=max_axes))
+    source, dtype = draw(sides(shape)), draw(dtypes())
+    regions = draw(st.lists(_regions(shape), min_size=1, max_size=3))
+    regions += draw(st.lists(st.sampled_from(regions), max_size=1))
+    staging, budget = draw(stagings()), draw(st.integers(1, 4000))
+    found = []
+    for region in regions:
+        target = draw(sides(region.shape))
+        problem = Problem(replace(source, window=region), target, dtype, budget, staging)
+        found.append(problem)
+    return found
+
+
+@st.composite
+def _regions(draw: st.DrawFn, shape: Sequence[int]) -> Region:
+    """Any region of an array, all of it rather often, an empty one rarely."""
+    bounds = []
+    for length in shape:
+        low, high = sorted(draw(st.tuples(*[st.integers(0, length)] * 2)))
+        empty = low == high and draw(st.integers(0, 9)) > 0
+        bounds.append((0, length) if empty or draw(st.booleans()) else (low, high))
+    return Region.of(bounds)
+
+
+@st.composite
+def bundles(draw: st.DrawFn, *, max_axes: int = 3) -> Bundle:
+    """Any bundles, not only those that the planner would make; they need not fit their budget."""
+    shared = draw(shared_problems(max_axes=max_axes))
+    box = box_around([window_of(problem.source) for problem in shared])
+    return Bundle.sharing(
+        shared,
+        order=tuple(draw(st.permutations(range(len(box.shape))))),
+        reads=tuple(draw(reads(length)) for length in box.shape),
+        hold=draw(st.sampled_from(Hold)),
     )

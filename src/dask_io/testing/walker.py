@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dask_io.geometry import Region
-    from dask_io.planning import Plan, Side, Step
+    from dask_io.planning import Bundle, Plan, Side, Step
 
 # Start and stop along each axis.
 Box: TypeAlias = tuple[tuple[int, int], ...]
@@ -116,6 +116,82 @@ def walk(plan: Plan, array: NDArray[Any] | None = None) -> Walked:
     )
 
 
+def walk_bundle(bundle: Bundle) -> Walked:
+    """Carry a bundle out in memory, one step after another, and count everything.
+
+    The steps are found from the common read cells alone: a cell that holds nothing of any
+    window is no step. What several members need of a source block in one step counts once.
+
+    Raises
+    ------
+    AssertionError
+        If the bundle contradicts itself: its steps are others than those that are needed.
+    """
+    opaque = np.dtype((np.void, bundle.itemsize))
+    windows = [_box(window) for window in bundle.windows]
+    shape = bundle.box.shape
+    noise = np.random.default_rng(0).bytes(prod(shape) * bundle.itemsize)
+    original = np.frombuffer(noise, opaque).reshape(shape)
+    source = _Storage(bundle.source, opaque)
+    source.fill(original)
+    targets = [_Storage(member.problem.target, opaque) for member in bundle.members]
+    memories = [_Memory(member, opaque) for member in bundle.members]
+    n_steps = held = carried = 0
+    told = bundle.steps()
+    for cell in _cells_in_order(bundle):
+        parts = {n: part for n, window in enumerate(windows) if (part := _overlap(cell, window))}
+        if not parts:
+            continue
+        n_steps += 1
+        step = next(told)
+        assert _box(step.cell) == cell, f"{step} should read {cell}"
+        own = {n: _moved(part, windows[n]) for n, part in parts.items()}
+        assert own == {part.member: _box(part.step.cell) for part in step.parts}
+        source.read_union(list(parts.values()))
+        for n, part in parts.items():
+            memories[n].take(own[n], original[_slices(part)])
+        held = max(held, sum(memory.held for memory in memories))
+        for n in parts:
+            complete = memories[n].complete()
+            taken = memories[n].array
+            targets[n].write((part, taken[_slices(part)]) for part in complete)
+            memories[n].free(complete)
+        carried = max(carried, sum(memory.held for memory in memories))
+    assert next(told, None) is None, "the bundle has more steps than are needed"
+
+    staging = max(
+        bundle.staging.minimum,
+        min(bundle.staging.preferred, bundle.budget - held * bundle.itemsize),
+    )
+    stores = (source, *targets)
+    return Walked(
+        read_seeks=source.seeks,
+        write_seeks=sum(target.seeks for target in targets),
+        openings=sum(store.openings for store in stores),
+        n_steps=n_steps,
+        read_bytes=source.moved * bundle.itemsize,
+        written_bytes=sum(target.moved for target in targets) * bundle.itemsize,
+        held_bytes=held * bundle.itemsize,
+        carried_bytes=carried * bundle.itemsize,
+        peak_bytes=held * bundle.itemsize + staging,
+        array_is_rebuilt=all(
+            target.holds(original[_slices(window)])
+            for target, window in zip(targets, windows, strict=True)
+        ),
+    )
+
+
+def _cells_in_order(bundle: Bundle) -> Iterator[Box]:
+    """Yield all common read cells, in lexicographic order of the bundle's axis order."""
+    bounds = [
+        list(pairwise(accumulate((n for n, times, _ in runs for _ in range(times)), initial=0)))
+        for runs in bundle.reads
+    ]
+    for chosen in product(*(bounds[axis] for axis in bundle.order)):
+        by_axis = dict(zip(bundle.order, chosen, strict=True))
+        yield tuple(by_axis[axis] for axis in range(len(bounds)))
+
+
 class _Storage:
     """One side: its blocks as flat buffers in its layout, and what was done to them."""
 
@@ -132,6 +208,7 @@ class _Storage:
         self.places: dict[Box, NDArray[np.int64]] = {}
         self.times_written: dict[Box, NDArray[np.int64]] = {}
         self.seeks = self.openings = self.moved = 0
+        self.atomic = side.atomic
         for block in filter(self._takes_part, product(*bounds)):
             shape = [high - low for low, high in block]
             self.buffers[block] = np.zeros(prod(shape), dtype)
@@ -165,8 +242,16 @@ class _Storage:
         for block, buffer in self.buffers.items():
             if part := _overlap(block, box):
                 places = self.places[block][_slices(part, block)]
-                self._count(places.ravel())
+                self._count(self.places[block].ravel() if self.atomic else places.ravel())
                 yield part, buffer[places]
+
+    def read_union(self, boxes: Sequence[Box]) -> None:
+        """Read what boxes cover together, each block that holds some of it in one visit."""
+        for block in self.buffers:
+            parts = [part for box in boxes if (part := _overlap(block, box))]
+            if parts:
+                places = [self.places[block][_slices(part, block)].ravel() for part in parts]
+                self._count(np.unique(np.concatenate(places)))
 
     def write(self, parts: Iterable[tuple[Box, NDArray[Any]]]) -> None:
         """Write boxes that lie in one block each, all those of a block in one visit."""
@@ -257,6 +342,12 @@ def _check_step(plan: Plan, step: Step, touched: set[Box], complete: set[Box]) -
 
 def _box(region: Region) -> Box:
     return tuple(zip(region.start, region.stop, strict=True))
+
+
+def _moved(box: Box, window: Box) -> Box:
+    """Return a box counted from a window's corner."""
+    pairs = zip(box, window, strict=True)
+    return tuple((low - zero, high - zero) for (low, high), (zero, _) in pairs)
 
 
 def _overlap(one: Box, other: Box) -> Box:

@@ -160,12 +160,13 @@ def test_a_thread_that_cannot_start_leaves_nobody_waiting(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """When the system gives no more threads, those that have started end."""
-    start, n_started = Thread.start, []
+    start = Thread.start
+    started: list[Thread] = []
 
     def start_two(thread: Thread) -> None:
-        if len(n_started) == 2:
+        if len(started) == 2:
             raise RuntimeError("can't start new thread")
-        n_started.append(thread)
+        started.append(thread)
         start(thread)
 
     crew, before = make_crew(4), active_count()

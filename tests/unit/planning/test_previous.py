@@ -81,6 +81,14 @@ def test_what_is_neither_split_nor_merge_is_refused(strategy: Strategy) -> None:
     assert not isinstance(caught.value, BudgetTooSmallError)
 
 
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_targets_that_are_written_whole_are_refused(strategy: Strategy) -> None:
+    """A block that is atomic cannot be flushed in parts."""
+    problem = merge(GIB)
+    with pytest.raises(UsageError, match="written whole; use --strategy auto"):
+        strategy(replace(problem, target=replace(problem.target, atomic=True)))
+
+
 def test_clustered_needs_one_block() -> None:
     """Below one block and the staging there is no plan; the error says how much is needed."""
     problem = Problem.regular((6, 6), (2, 3), (6, 6), budget=15, staging=Staging(10, 20))

@@ -75,6 +75,7 @@ def test_every_key_of_the_contract_is_there() -> None:
             "blocks": 6,
             "grid": [[[4, 2], [2, 1]], [[3, 2]]],
             "layout": [0, 1],
+            "atomic": False,
             "window": None,
         },
         "target": {
@@ -83,6 +84,7 @@ def test_every_key_of_the_contract_is_there() -> None:
             "blocks": 2,
             "grid": [[[5, 2]], [[6, 1]]],
             "layout": [0, 1],
+            "atomic": False,
             "window": None,
         },
         "axes": [
@@ -97,7 +99,7 @@ def test_every_key_of_the_contract_is_there() -> None:
         "seeks": {"read": 6, "write": 20, "total": 26, "lower_bound": 8, "naive": 26},
         "openings": 14,
         "bytes": {"read": 120, "written": 120, "scratch": 0},
-        "decodes": None,
+        "decodes": 0,
         "seconds": None,
         "device": None,
         "memory": {

@@ -1,0 +1,188 @@
+"""One target of a run: what has been read for it, until a write cell is complete and written."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import partial
+from threading import Lock
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from dask_io.planning import Hold
+from dask_io.stores.addressable import view_as_array
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from dask_io.engine.crew import Crew
+    from dask_io.engine.memory import Account, Buffers
+    from dask_io.geometry import Region
+    from dask_io.planning import Plan
+    from dask_io.stores.store import BlockWriter, Target
+
+
+class Room(NamedTuple):
+    """What the targets of a run share: memory, and the threads that write.
+
+    What is complete but not yet written counts as `behind` where there is room for it, so that
+    reading can go on; what is `held` then is exactly what the plan says.
+    """
+
+    held: Account
+    behind: Account
+    buffers: Buffers
+    crew: Crew
+
+
+@dataclass(slots=True)
+class Piece:
+    """Part of the array in memory, in the target's layout."""
+
+    region: Region
+    array: NDArray[Any]
+    buffer: memoryview
+
+    @property
+    def n_bytes(self) -> int:
+        """Bytes of the array's elements."""
+        return self.region.size * self.array.dtype.itemsize
+
+
+@dataclass(slots=True)
+class Cell:
+    """A write cell that has been begun: what is there of it, and how much is missing."""
+
+    region: Region
+    missing: int
+    pieces: list[Piece] = field(default_factory=list)
+
+
+class Wanted(NamedTuple):
+    """The write cells that a step fills, and for which of them what room has to be made."""
+
+    cells: list[Cell]
+    regions: list[tuple[Cell, Region]]
+    n_bytes: int
+
+
+class Member:
+    """A plan's target under way; positions are those of the plan.
+
+    `on_written` is told the bytes of every cell that has been written, and whether that made a
+    block whole.
+    """
+
+    def __init__(
+        self, plan: Plan, target: Target, room: Room, on_written: Callable[[int, bool], None]
+    ) -> None:
+        self.plan, self.target, self.room = plan, target, room
+        self.on_written = on_written
+        self.moved = moved_dtype(target.dtype)
+        self.cells: dict[tuple[int, ...], Cell] = {}
+        self.cells_missing: dict[tuple[int, ...], int] = {}
+        self.lock = Lock()
+
+    def begin(self, region: Region) -> Wanted:
+        """Begin the write cells of a region that will be read, and say what memory they need."""
+        with self.lock:
+            cells = [
+                self.cells.setdefault(cell.start, Cell(cell, cell.size))
+                for cell in self.plan.write_cells(region)
+            ]
+        if self.plan.hold is Hold.BLOCKS:
+            regions = [(cell, cell.region) for cell in cells if not cell.pieces]
+        else:
+            regions = [(cell, cell.region & region) for cell in cells]
+        n_elements = sum(each.size for _, each in regions)
+        return Wanted(cells, regions, n_elements * self.target.dtype.itemsize)
+
+    def make_pieces(self, wanted: Wanted) -> dict[tuple[int, ...], Piece]:
+        """Make the buffers for which memory has been taken; return each cell's newest."""
+        for cell, region in wanted.regions:
+            cell.pieces.append(self._make_piece(region))
+        return {cell.region.start: cell.pieces[-1] for cell in wanted.cells}
+
+    def _make_piece(self, region: Region) -> Piece:
+        n_bytes = region.size * self.target.dtype.itemsize
+        buffer = self.room.buffers.lend(n_bytes)
+        array = view_as_array(buffer[:n_bytes], region.shape, self.moved, self.target.layout)
+        return Piece(region, array, buffer)
+
+    def place(
+        self, region: Region, values: NDArray[Any], pieces: dict[tuple[int, ...], Piece]
+    ) -> None:
+        """Put what has been read of a region where it belongs."""
+        for cell in self.plan.write_cells(region):
+            part, piece = region & cell, pieces[cell.start]
+            inside = part.relative_to(piece.region.start).slices
+            piece.array[inside] = values[part.relative_to(region.start).slices]
+            self._placed(cell.start, part.size)
+
+    def _placed(self, start: tuple[int, ...], n_elements: int) -> None:
+        """Count what has arrived in a write cell, and have it written when it is complete."""
+        with self.lock:
+            cell = self.cells[start]
+            cell.missing -= n_elements
+            if cell.missing:
+                return
+            del self.cells[start]
+        n_bytes = sum(piece.n_bytes for piece in cell.pieces)
+        account = self.room.held
+        if self.room.behind.take_if_free(n_bytes):
+            self.room.held.give_back(n_bytes)
+            account = self.room.behind
+        self.room.crew.add_urgent(partial(self._write, cell, account))
+
+    def _write(self, cell: Cell, account: Account, staging: memoryview) -> None:
+        """Write a complete cell, free it, and publish its block if that was the last one."""
+        grid, (first, *others) = self.target.grid, cell.pieces
+        index = tuple(
+            axis.index_at(start) for axis, start in zip(grid.axes, cell.region.start, strict=True)
+        )
+        block = grid.block(index)
+        with self.target.writer(index) as writer:
+            if others:
+                self._write_pieces(staging, cell, writer, block.start)
+            else:
+                writer.write_from(cell.region.relative_to(block.start), first.array)
+        n_bytes = sum(piece.n_bytes for piece in cell.pieces)
+        while cell.pieces:
+            self.room.buffers.take_back(cell.pieces.pop().buffer)
+        account.give_back(n_bytes)
+        whole = self._is_last(index, block)
+        if whole:
+            self.target.publish(index)
+        self.on_written(n_bytes, whole)
+
+    def _write_pieces(
+        self, staging: memoryview, cell: Cell, writer: BlockWriter, origin: tuple[int, ...]
+    ) -> None:
+        """Put a cell together from its pieces and write it in sequence."""
+
+        def fill(slab: Region, values: NDArray[Any]) -> None:
+            for piece in cell.pieces:
+                inside = piece.region.relative_to(origin)
+                part = slab & inside
+                if part.size:
+                    held = piece.array[part.relative_to(inside.start).slices]
+                    values.view(self.moved)[part.relative_to(slab.start).slices] = held
+
+        writer.write_filled(cell.region.relative_to(origin), staging, fill)
+
+    def _is_last(self, index: tuple[int, ...], block: Region) -> bool:
+        """Count a cell of a block as written; tell whether the block is whole now."""
+        with self.lock:
+            missing = self.cells_missing.pop(index, None)
+            if missing is None:
+                missing = self.plan.count_write_cells(block)
+            if missing > 1:
+                self.cells_missing[index] = missing - 1
+            return missing == 1
+
+
+def moved_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """Return the type as which elements are moved: NumPy copies fields without what is between."""
+    return dtype if dtype.names is None else np.dtype((np.void, dtype.itemsize))

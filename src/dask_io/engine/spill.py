@@ -1,0 +1,97 @@
+"""Carry out a plan of two passes, through a scratch store beside the target."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dask_io.engine.run import Progress, run_plan
+from dask_io.stores.files import storage_errors
+from dask_io.stores.registry import make_target, open_source
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from dask_io.engine.run import RunResult
+    from dask_io.planning import SpillPlan
+    from dask_io.stores.store import Source, Target
+
+
+def run_spill(
+    plan: SpillPlan,
+    source: Source,
+    target: Target,
+    *,
+    workers: int,
+    on_progress: Callable[[Progress], None] | None = None,
+) -> RunResult:
+    """Carry out both passes; the scratch blocks are gone afterwards, whatever happens.
+
+    Scratch blocks are not made durable: a run that is cut short starts anew.
+    """
+    # What is wrong with the target shows before the first pass, not after it.
+    target.create()
+    try:
+        with _scratch_folder(target) as folder:
+            scratch = make_target(
+                folder,
+                format="raw",
+                grid=plan.scratch.grid,
+                dtype=source.dtype,
+                layout=plan.scratch.layout,
+                durable=False,
+            )
+            watch = _Halves(on_progress, target)
+            first = run_plan(plan.first, source, scratch, workers=workers, on_progress=watch.first)
+            between = open_source(folder)
+            second = run_plan(
+                plan.second, between, target, workers=workers, on_progress=watch.second
+            )
+    except BaseException:
+        target.abandon()
+        raise
+    return replace(
+        second,
+        seconds=first.seconds + second.seconds,
+        seeks=first.seeks + second.seeks,
+        n_bytes_read=first.n_bytes_read + second.n_bytes_read,
+        n_bytes_written=first.n_bytes_written + second.n_bytes_written,
+        openings=first.openings + second.openings,
+        peak_memory=max(first.peak_memory, second.peak_memory),
+        held=max(first.held, second.held),
+    )
+
+
+@contextmanager
+def _scratch_folder(target: Target) -> Iterator[Path]:
+    """Make a folder on the target's filesystem, and remove it with all that is in it."""
+    place = Path(target.place).absolute()
+    parent = next(folder for folder in place.parents if folder.exists())
+    with storage_errors(parent):
+        folder = Path(tempfile.mkdtemp(prefix=f".{place.name}.", suffix=".scratch", dir=parent))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+class _Halves:
+    """Progress of two passes as that of one run."""
+
+    def __init__(self, report: Callable[[Progress], None] | None, target: Target) -> None:
+        self._report, self._n_blocks = report, target.grid.n_blocks
+
+    def first(self, progress: Progress) -> None:
+        self._tell(progress.n_bytes_written, progress.n_bytes, 0)
+
+    def second(self, progress: Progress) -> None:
+        n_bytes = progress.n_bytes + progress.n_bytes_written
+        self._tell(n_bytes, progress.n_bytes, progress.n_blocks_written)
+
+    def _tell(self, n_bytes_written: int, n_bytes: int, n_blocks: int) -> None:
+        if self._report is not None:
+            self._report(Progress(n_bytes_written, 2 * n_bytes, n_blocks, self._n_blocks))

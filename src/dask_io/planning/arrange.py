@@ -1,0 +1,121 @@
+"""Which axis around which: good orders of the axes, with read ends for each.
+
+What the inner axes of a sweep hold depends on the outer ones only through two products
+(`dask_io.planning.envelope`). So the best ways to sweep a set of axes are found from the best
+ways to sweep the set without its outermost axis, for all sets from small to large.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import combinations
+from math import prod
+from typing import TYPE_CHECKING
+
+from dask_io.planning.envelope import NOTHING, Envelope, is_never_above, most, wrap
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from dask_io.planning.choices import Choice
+
+# Outer products (a, b) by which ways are compared if too many are left.
+_OUTER_PRODUCTS = ((4, 5), (5, 4), (2, 1), (1, 2), (10, 9), (3, 2), (9, 10))
+
+
+@dataclass(frozen=True, slots=True)
+class Arrangement:
+    """Some axes in order, outermost first, with the read ends of each."""
+
+    axes: tuple[int, ...]
+    choices: tuple[Choice, ...]
+    envelope: Envelope
+
+    @property
+    def held(self) -> int:
+        """The most elements held, if these are all the axes."""
+        return most(self.envelope)
+
+    @property
+    def n_steps(self) -> int:
+        """Number of read cells."""
+        return prod(choice.n_cells for choice in self.choices)
+
+    @property
+    def by_axis(self) -> dict[int, Choice]:
+        """The read ends of each axis."""
+        return dict(zip(self.axes, self.choices, strict=True))
+
+    def around(self, axis: int, choice: Choice, inside: int) -> Arrangement:
+        """Put one more axis around these, which have `inside` elements."""
+        envelope = wrap(choice.cells, self.envelope, inside)
+        return Arrangement((axis, *self.axes), (choice, *self.choices), envelope)
+
+    def with_choice(self, place: int, choice: Choice) -> Arrangement:
+        """Exchange the read ends of the axis at a place in the order."""
+        choices = (*self.choices[:place], choice, *self.choices[place + 1 :])
+        return arrangement_of(self.axes, choices)
+
+
+def arrangement_of(axes: Sequence[int], choices: Sequence[Choice]) -> Arrangement:
+    """Arrange axes in this order, outermost first."""
+    arrangement, inside = Arrangement((), (), NOTHING), 1
+    for axis, choice in zip(reversed(axes), reversed(choices), strict=True):
+        arrangement = arrangement.around(axis, choice, inside)
+        inside *= choice.cells.length
+    return arrangement
+
+
+Table = dict[frozenset[int], list[Arrangement]]
+"""For each set of axes the ways to sweep them that are worth keeping."""
+
+
+def arrange(
+    families: Mapping[int, Sequence[Choice]], *, most_kept: int, known: Table | None = None
+) -> Table:
+    """Find good ways to sweep every set of axes, the whole set's by what they hold.
+
+    Parameters
+    ----------
+    families
+        The read ends to choose from, for each axis.
+    most_kept
+        How many ways are kept for each set; ways that another is never above are dropped first.
+    known
+        Sets for which the ways are known already.
+    """
+    table: Table = {frozenset(): [Arrangement((), (), NOTHING)], **(known or {})}
+    for size in range(1, len(families) + 1):
+        for members in map(frozenset, combinations(families, size)):
+            if members in table:
+                continue
+            ways = []
+            for axis in members:
+                inside = prod(families[other][0].cells.length for other in members - {axis})
+                ways += [
+                    inner.around(axis, choice, inside)
+                    for inner in table[members - {axis}]
+                    for choice in families[axis]
+                ]
+            ways.sort(key=lambda way: (way.held, way.n_steps))
+            table[members] = ways if size == len(families) else _worth_keeping(ways, most_kept)
+    return table
+
+
+def _worth_keeping(ways: list[Arrangement], most_kept: int) -> list[Arrangement]:
+    """Drop what is dominated, then all but the best few for several outer cells."""
+    kept: list[Arrangement] = []
+    for way in ways:
+        if not any(is_never_above(other.envelope, way.envelope) for other in kept):
+            kept.append(way)
+    if len(kept) <= most_kept:
+        return kept
+    chosen = dict.fromkeys(range(most_kept // 2))
+    for rank in zip(*(_ranking(kept, *outer) for outer in _OUTER_PRODUCTS), strict=True):
+        chosen |= dict.fromkeys(rank)
+    return [kept[index] for index in list(chosen)[:most_kept]]
+
+
+def _ranking(ways: list[Arrangement], a: int, b: int) -> list[int]:
+    """Return the ways' numbers, the least memory first, within an outer cell."""
+    return sorted(range(len(ways)), key=lambda index: most(ways[index].envelope, a, b))

@@ -1,0 +1,315 @@
+"""Plans that share one sweep: several targets written from one read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
+
+from dask_io.geometry import Axis, Region
+from dask_io.planning.cost import count_openings, fewest_runs
+from dask_io.planning.plan import Plan, ReadRun, Seeks, Step
+from dask_io.planning.shared import (
+    SharedHeld,
+    SharedReads,
+    count_shared_reads,
+    most_held_together,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from dask_io.planning.plan import AxisStep, Hold
+    from dask_io.planning.problem import Problem, Side, Staging
+
+
+class Part(NamedTuple):
+    """What one member does in a step: its number and its own step, in its own coordinates."""
+
+    member: int
+    step: Step
+
+
+@dataclass(frozen=True, slots=True)
+class SharedStep:
+    """Read of `cell` what the parts' cells cover, each element once, and hand it to each."""
+
+    cell: Region
+    parts: tuple[Part, ...]
+
+
+def window_of(side: Side) -> Region:
+    """Return the region of what is stored that takes part."""
+    return side.window or Region.whole(side.stored.shape)
+
+
+def box_around(windows: Sequence[Region]) -> Region:
+    """Return the smallest box that holds all windows.
+
+    Examples
+    --------
+    >>> str(box_around([Region((0, 4), (2, 5)), Region((1, 0), (3, 2))]))
+    '0:3,0:5'
+    """
+    bounds = zip(*(window.bounds for window in windows), strict=True)
+    return Region.of(
+        (min(lows), max(highs)) for lows, highs in (zip(*b, strict=True) for b in bounds)
+    )
+
+
+def clip_reads(reads: Sequence[ReadRun], start: int, stop: int) -> tuple[ReadRun, ...]:
+    """Return the read cells' parts within a range; marks stay with their ends.
+
+    Examples
+    --------
+    >>> clip_reads([ReadRun(4, 3, keep=True)], 2, 9)
+    (ReadRun(length=2, n_cells=1, keep=True), ReadRun(length=4, n_cells=1, keep=True), \
+ReadRun(length=1, n_cells=1, keep=True))
+    """
+    clipped: list[ReadRun] = []
+    position = 0
+    for length, count, keep in reads:
+        low, high = max(start, position), min(stop, position + length * count)
+        if low < high:
+            first = min((position - low) % length, high - low)
+            whole, last = divmod(high - low - first, length)
+            sizes = ((first, 1), (length, whole), (last, 1))
+            clipped += [ReadRun(size, n, keep) for size, n in sizes if size * n]
+        position += length * count
+    return tuple(clipped)
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """Plans that share one sweep over one source, and what that costs.
+
+    Each member is a plan over its own window of the source. Its read cells are the common ones
+    clipped to the window, so all that a plan says about its target holds for a member
+    too. What several members need of a source block in one step is read once.
+
+    Attributes
+    ----------
+    members
+        The plans: one order, one dtype, one budget and staging that hold for all together.
+    reads
+        The common read cells along each axis of the box around all windows.
+    """
+
+    members: tuple[Plan, ...]
+    reads: tuple[tuple[ReadRun, ...], ...]
+
+    def __post_init__(self) -> None:
+        if not self.members:
+            message = "a bundle has at least one member"
+            raise ValueError(message)
+        shared = {
+            (
+                plan.order,
+                plan.problem.source.stored,
+                plan.problem.source.layout,
+                plan.problem.dtype,
+                plan.problem.budget,
+                plan.problem.staging,
+            )
+            for plan in self.members
+        }
+        if len(shared) > 1:
+            message = "members of a bundle share their source, order, budget and staging"
+            raise ValueError(message)
+        for plan, window in zip(self.members, self.windows, strict=True):
+            common = [
+                Axis(tuple((run.length, run.n_cells) for run in clip_reads(reads, low, high)))
+                for reads, (low, high) in zip(self.reads, window.bounds, strict=True)
+            ]
+            if common != [axis.ends for axis in plan.axes]:
+                message = f"the member with the window {window} does not share the read cells"
+                raise ValueError(message)
+
+    @classmethod
+    def of(cls, plan: Plan) -> Bundle:
+        """Make a bundle of one plan."""
+        return cls((plan,), plan.reads)
+
+    @classmethod
+    def sharing(
+        cls,
+        problems: Sequence[Problem],
+        order: tuple[int, ...],
+        reads: tuple[tuple[ReadRun, ...], ...],
+        hold: Hold,
+    ) -> Bundle:
+        """Make a bundle of the problems of one source, with these read cells of their box."""
+        windows = [window_of(problem.source) for problem in problems]
+        corner = box_around(windows).start
+        members = tuple(
+            Plan(
+                problem,
+                order,
+                tuple(
+                    clip_reads(runs, low, high)
+                    for runs, (low, high) in zip(
+                        reads, window.relative_to(corner).bounds, strict=True
+                    )
+                ),
+                hold,
+                "bundle",
+            )
+            for problem, window in zip(problems, windows, strict=True)
+        )
+        return cls(members, reads)
+
+    @property
+    def order(self) -> tuple[int, ...]:
+        """The axes, outermost first."""
+        return self.members[0].order
+
+    @property
+    def budget(self) -> int:
+        """Bytes of array data that all members together may hold."""
+        return self.members[0].problem.budget
+
+    @property
+    def staging(self) -> Staging:
+        """What the engine needs besides, for all members together."""
+        return self.members[0].problem.staging
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of one element."""
+        return self.members[0].problem.itemsize
+
+    @cached_property
+    def source(self) -> Side:
+        """The source's blocks within the box around all windows."""
+        side = self.members[0].problem.source
+        box = box_around([window_of(plan.problem.source) for plan in self.members])
+        return replace(side, window=box)
+
+    @property
+    def box(self) -> Region:
+        """The box around all windows, in the source's coordinates."""
+        return window_of(self.source)
+
+    @cached_property
+    def windows(self) -> tuple[Region, ...]:
+        """The members' windows, counted from the box's corner."""
+        corner = self.box.start
+        return tuple(window_of(m.problem.source).relative_to(corner) for m in self.members)
+
+    @cached_property
+    def ends(self) -> tuple[Axis, ...]:
+        """The common read cells, without their marks."""
+        runs = ([(run.length, run.n_cells) for run in reads] for reads in self.reads)
+        return tuple(Axis(tuple(each)) for each in runs)
+
+    @cached_property
+    def _read(self) -> SharedReads:
+        first = self.members[0]
+        if len(set(self.windows)) == 1:
+            n_elements = first.n_bytes_read // self.itemsize
+            return SharedReads(first.seeks.read, count_openings(first.read_cuts), n_elements)
+        return count_shared_reads(self.source, self.ends, self.windows)
+
+    @property
+    def seeks(self) -> Seeks:
+        """Runs that will be touched: of the source once for all members."""
+        return Seeks(self._read.runs, sum(member.seeks.write for member in self.members))
+
+    @property
+    def lower_bound(self) -> int:
+        """The fewest seeks possible: what is needed of every block touched once."""
+        uncut = [Axis(((length, 1),) if length else ()) for length in self.box.shape]
+        needed = count_shared_reads(self.source, uncut, self.windows)
+        return needed.runs + sum(fewest_runs(member.problem.target) for member in self.members)
+
+    @property
+    def openings(self) -> int:
+        """Visits to blocks, of the source and of all targets."""
+        written = sum(count_openings(member.write_cuts) for member in self.members)
+        return self._read.visits + written
+
+    @property
+    def n_bytes_read(self) -> int:
+        """Bytes that are read: what the windows cover together."""
+        return self._read.n_elements * self.itemsize
+
+    @property
+    def n_bytes_written(self) -> int:
+        """Bytes that are written, to all targets together."""
+        return sum(member.problem.n_bytes for member in self.members)
+
+    @cached_property
+    def _held(self) -> SharedHeld:
+        if len(self.members) == 1:
+            (member,) = self.members
+            return SharedHeld(member.held_bytes // self.itemsize, member.n_steps)
+        origins = [window.start for window in self.windows]
+        return most_held_together(self.members, self.ends, origins)
+
+    @property
+    def n_steps(self) -> int:
+        """Number of read cells that hold something of a window."""
+        return self._held.n_steps
+
+    @property
+    def held_bytes(self) -> int:
+        """The most bytes of array data held at any moment."""
+        return self._held.peak * self.itemsize
+
+    @property
+    def staging_bytes(self) -> int:
+        """Bytes between file and array: what the engine would like, as far as there is room."""
+        room = self.budget - self.held_bytes
+        return max(self.staging.minimum, min(self.staging.preferred, room))
+
+    @property
+    def peak_bytes(self) -> int:
+        """Everything the run will hold at the most."""
+        return self.held_bytes + self.staging_bytes
+
+    @property
+    def fits(self) -> bool:
+        """Whether all members together keep within the budget."""
+        return self.peak_bytes <= self.budget
+
+    def steps(self) -> Iterator[SharedStep]:
+        """Yield the steps that some member takes part in, in order, lazily."""
+        if len(self.members) == 1:
+            for step in self.members[0].steps():
+                yield SharedStep(step.cell, (Part(0, step),))
+            return
+        everyone = tuple(n for n, window in enumerate(self.windows) if window.size)
+        yield from self._steps(0, everyone, {}, {n: {} for n in everyone})
+
+    def _steps(
+        self,
+        depth: int,
+        alive: tuple[int, ...],
+        cell: dict[int, tuple[int, int]],
+        chosen: dict[int, dict[int, AxisStep]],
+    ) -> Iterator[SharedStep]:
+        axes = range(len(self.order))
+        if depth == len(axes):
+            parts = tuple(Part(n, _step([chosen[n][axis] for axis in axes])) for n in alive)
+            yield SharedStep(Region.of(cell[axis] for axis in axes), parts)
+            return
+        axis = self.order[depth]
+        ends, bounds = self.ends[axis], [(n, *self.windows[n].bounds[axis]) for n in alive]
+        cells = {n: self.members[n].axes[axis].cells() for n in alive}
+        ranges = sorted((ends.index_at(low), ends.index_at(high - 1)) for _, low, high in bounds)
+        index = -1
+        for first, last in ranges:
+            for index in range(max(first, index + 1), last + 1):  # noqa: B020 - goes on where it was
+                low, high = ends.start_of(index), ends.start_of(index + 1)
+                still = tuple(n for n, start, stop in bounds if start < high and low < stop)
+                for n in still:
+                    chosen[n][axis] = next(cells[n])
+                cell[axis] = (low, high)
+                yield from self._steps(depth + 1, still, cell, chosen)
+
+
+def _step(parts: Sequence[AxisStep]) -> Step:
+    return Step(
+        Region.of((part.start, part.stop) for part in parts),
+        Region.of((part.done_start, part.done_stop) for part in parts),
+    )

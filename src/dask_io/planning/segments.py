@@ -1,0 +1,177 @@
+"""One axis of source and target side by side, taken apart where blocks of both end."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass
+from functools import cached_property
+from math import lcm
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from dask_io.geometry import Axis
+
+# More boundaries than this, on a whole axis or in one period of it, are not listed.
+_LISTED = 4096
+# Where more segments than this differ from one another, neighbours are taken together.
+_MOST_SEGMENTS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A stretch between two common boundaries, with none inside, and how often it repeats.
+
+    Attributes
+    ----------
+    start
+        Where the first of them starts.
+    length
+        The length of each.
+    count
+        How many follow one another.
+    source, target
+        The boundaries inside one of them, counted from its start.
+    """
+
+    start: int
+    length: int
+    count: int
+    source: tuple[int, ...]
+    target: tuple[int, ...]
+
+    @property
+    def last_start(self) -> int:
+        """Where the last of them starts."""
+        return self.start + (self.count - 1) * self.length
+
+    def source_floor(self, position: int) -> int:
+        """Round a position down to a boundary of the source."""
+        return _floor(self.source, position, self.length)
+
+    def target_floor(self, position: int) -> int:
+        """Round a position down to a boundary of the target."""
+        return _floor(self.target, position, self.length)
+
+    def parts(self, most: int) -> tuple[Segment, ...]:
+        """Return the same segments in at most `most` groups."""
+        size = -(-self.count // most)
+        return tuple(
+            Segment(
+                self.start + first * self.length,
+                self.length,
+                min(size, self.count - first),
+                self.source,
+                self.target,
+            )
+            for first in range(0, self.count, size)
+        )
+
+
+def _floor(inside: tuple[int, ...], position: int, length: int) -> int:
+    if position >= length:
+        return length
+    index = bisect_right(inside, position)
+    return inside[index - 1] if index else 0
+
+
+@dataclass(frozen=True)
+class AxisPair:
+    """One axis as the source and as the target cut it.
+
+    The first and the last block of either may be part of a larger one (`Side.partial`).
+
+    Examples
+    --------
+    >>> from dask_io.geometry import Axis
+    >>> pair = AxisPair(Axis.regular(14_100, 350), Axis.regular(14_100, 500))
+    >>> [(segment.length, segment.count) for segment in pair.segments]
+    [(3500, 4), (100, 1)]
+    """
+
+    source: Axis
+    target: Axis
+    source_partial: tuple[bool, bool] = (False, False)
+    target_partial: tuple[bool, bool] = (False, False)
+
+    @cached_property
+    def segments(self) -> tuple[Segment, ...] | None:
+        """The axis in segments; None if there are too many boundaries to list."""
+        if self.source.n_blocks + self.target.n_blocks <= _LISTED:
+            found = _segments(0, _boundaries(self.source), _boundaries(self.target))
+            return tuple(_fewer(found, len(found) // _MOST_SEGMENTS + 1))
+        return self._periods()
+
+    @property
+    def is_long(self) -> bool:
+        """Whether there are so many boundaries that patterns of ends may be too long to list."""
+        return self.source.n_blocks + self.target.n_blocks > _LISTED
+
+    def _periods(self) -> tuple[Segment, ...] | None:
+        """Take two regular axes apart at the common multiples of their block lengths."""
+        chunks = self.source.chunk, self.target.chunk
+        if chunks[0] is None or chunks[1] is None:
+            return None
+        period, length = lcm(chunks[0], chunks[1]), self.source.length
+        n_periods = length // period
+        if not n_periods or sum(period // chunk for chunk in chunks if chunk) > _LISTED:
+            return None
+        inside = (tuple(range(chunk, period, chunk)) for chunk in chunks if chunk)
+        whole = Segment(0, period, n_periods, *inside)
+        start = n_periods * period
+        rest = (axis.clipped(start, length) for axis in (self.source, self.target))
+        return (whole, *_segments(start, *map(_boundaries, rest)))
+
+
+def _boundaries(axis: Axis) -> NDArray[Any]:
+    return axis.starts_of(axis.indices(0, axis.n_blocks + 1))
+
+
+def _segments(start: int, source: NDArray[Any], target: NDArray[Any]) -> list[Segment]:
+    """Take listed boundaries apart where both have one; equal neighbours become one entry."""
+    common = np.intersect1d(source, target)
+    found: list[Segment] = []
+    for low, high in zip(common.tolist(), common[1:].tolist(), strict=False):
+        inside = tuple(
+            tuple(
+                (each[np.searchsorted(each, low) + 1 : np.searchsorted(each, high)] - low).tolist()
+            )
+            for each in (source, target)
+        )
+        segment = Segment(start + low, high - low, 1, *inside)
+        if found and _alike(found[-1], segment):
+            before = found.pop()
+            segment = Segment(before.start, segment.length, before.count + 1, *inside)
+        found.append(segment)
+    return found
+
+
+def _fewer(segments: list[Segment], size: int) -> Iterator[Segment]:
+    """Take each `size` segments together, as one with common boundaries inside."""
+    if size == 1:
+        yield from segments
+        return
+    for index in range(0, len(segments), size):
+        group = segments[index : index + size]
+        start = group[0].start
+        copies = [part for segment in group for part in segment.parts(segment.count)]
+        inside = (
+            tuple(
+                copy.start - start + at
+                for copy in copies
+                for at in (0, *getattr(copy, side))
+                if copy.start + at > start
+            )
+            for side in ("source", "target")
+        )
+        length = copies[-1].start + copies[-1].length - start
+        yield Segment(start, length, 1, *inside)
+
+
+def _alike(one: Segment, other: Segment) -> bool:
+    return (one.length, one.source, one.target) == (other.length, other.source, other.target)

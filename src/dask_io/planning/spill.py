@@ -1,0 +1,157 @@
+"""The spill strategy: once through a scratch store, where memory is too small for one pass."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cache
+from math import prod
+from typing import TYPE_CHECKING, TypeAlias
+
+from dask_io.errors import BudgetTooSmallError
+from dask_io.geometry import Grid, cut_axis
+from dask_io.planning.boxes import fitting_boxes
+from dask_io.planning.cost import count_cuts
+from dask_io.planning.problem import Side
+from dask_io.planning.reread import box_plan
+from dask_io.units import format_bytes
+
+if TYPE_CHECKING:
+    from dask_io.geometry import Axis
+    from dask_io.planning.plan import Plan, Seeks
+    from dask_io.planning.problem import Problem
+
+
+@dataclass(frozen=True)
+class SpillPlan:
+    """Two plans, one after the other: from the source to scratch blocks, from these to the target.
+
+    It costs what both cost, and needs the memory of the larger one.
+    """
+
+    problem: Problem
+    first: Plan
+    second: Plan
+    strategy: str = "spill"
+
+    def __str__(self) -> str:
+        space = format_bytes(self.scratch_bytes)
+        head = f"spill plan: two passes, through {space} of scratch blocks of {self.scratch.grid}"
+        total = (
+            f"in all {self.seeks.total:,} seeks, {format_bytes(self.n_bytes_read)} read, "
+            f"{format_bytes(self.n_bytes_written)} written, at most "
+            f"{format_bytes(self.peak_bytes)} of memory"
+        )
+        return "\n".join([head, str(self.first), str(self.second), total])
+
+    @property
+    def passes(self) -> tuple[Plan, Plan]:
+        """Both plans, in order."""
+        return self.first, self.second
+
+    @property
+    def scratch(self) -> Side:
+        """The blocks in between."""
+        return self.first.problem.target
+
+    @property
+    def seeks(self) -> Seeks:
+        """Runs that will be touched, of scratch blocks too."""
+        return self.first.seeks + self.second.seeks
+
+    @property
+    def openings(self) -> int:
+        """Visits to blocks, scratch blocks too."""
+        return sum(each.openings for each in self.passes)
+
+    @property
+    def n_steps(self) -> int:
+        """Number of read cells of both passes."""
+        return sum(each.n_steps for each in self.passes)
+
+    @property
+    def decodes(self) -> int:
+        """Times that an atomic source block is read and decoded, over all blocks."""
+        return self.first.decodes
+
+    @property
+    def n_bytes_read(self) -> int:
+        """Bytes read, of scratch blocks too."""
+        return sum(each.n_bytes_read for each in self.passes)
+
+    @property
+    def n_bytes_written(self) -> int:
+        """Bytes written, of scratch blocks too."""
+        return 2 * self.problem.n_bytes
+
+    @property
+    def held_bytes(self) -> int:
+        """The most bytes of array data held at any moment."""
+        return max(each.held_bytes for each in self.passes)
+
+    @property
+    def staging_bytes(self) -> int:
+        """Bytes between file and array in the pass that needs the most in all."""
+        return self.peak_bytes - self.held_bytes
+
+    @property
+    def peak_bytes(self) -> int:
+        """Everything the run will hold at the most."""
+        return max(each.peak_bytes for each in self.passes)
+
+    @property
+    def scratch_bytes(self) -> int:
+        """Disk space that the scratch blocks take."""
+        return self.problem.n_bytes
+
+    @property
+    def fits(self) -> bool:
+        """Whether both passes keep within the budget."""
+        return all(each.fits for each in self.passes)
+
+
+AnyPlan: TypeAlias = "Plan | SpillPlan"
+"""What a strategy may return."""
+
+
+def plan_spill(problem: Problem) -> SpillPlan:
+    """Read every source block once, write every target block once, and spill in between.
+
+    The first pass reads boxes of whole source blocks and cuts each into scratch blocks; the second
+    puts boxes of whole target blocks together from scratch blocks. A scratch block is what one
+    box of each pass share, so both passes move it whole, in one run. The boxes are chosen so
+    that there are as few scratch blocks, and so the runs are as long, as memory allows. The
+    order of passes costs twice the bytes, and scratch space for the whole array.
+
+    Raises
+    ------
+    BudgetTooSmallError
+        If one source block or one target block does not fit.
+    """
+    largest = problem.holdable // max(1, problem.itemsize)
+    sides = (problem.source.grid, problem.target.grid)
+    first, second = (list(fitting_boxes(grid, largest)) for grid in sides)
+    if not (first and second):
+        block = max(prod(grid.longest) for grid in sides) * problem.itemsize
+        required = block + problem.staging.minimum
+        raise BudgetTooSmallError(required, problem.budget, "block")
+    # Few lengths of boxes make many pairs of them.
+    count = cache(_count_pieces)
+    pairs = ((prod(map(count, a, b)), a, b) for a in first for b in second)
+    _, read_boxes, write_boxes = min(pairs, key=lambda pair: pair[0])
+    return _plan_through(problem, read_boxes, write_boxes)
+
+
+def _count_pieces(first: Axis, second: Axis) -> int:
+    """Return the number of scratch blocks along an axis."""
+    cuts = count_cuts(first, second)
+    return cuts.uncut + cuts.pieces
+
+
+def _plan_through(problem: Problem, first: tuple[Axis, ...], second: tuple[Axis, ...]) -> SpillPlan:
+    grid = Grid(tuple(map(cut_axis, first, second)))
+    scratch = Side(grid, problem.target.layout)
+    return SpillPlan(
+        problem,
+        box_plan(replace(problem, target=scratch), first, "spill"),
+        box_plan(replace(problem, source=scratch), second, "spill"),
+    )

@@ -1,0 +1,248 @@
+"""What the sweep strategy looks at, whatever the budget.
+
+A structure says which axes are cut in a way that is fixed beforehand and which one axis will be
+cut as the budget demands; all others are cut nowhere. For each structure there are a few
+arrangements, orders of the axes with read ends. Nothing here depends on the budget, so more
+memory can only add to what is possible.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from itertools import product
+from math import prod
+from typing import TYPE_CHECKING
+
+from dask_io.planning.arrange import Arrangement, Table, arrange, arrangement_of
+from dask_io.planning.choices import Choice, read_elements
+from dask_io.planning.cost import CutCounts, count_openings, count_runs
+from dask_io.planning.ends import FORBIDDEN, CutPrices
+from dask_io.planning.families import cut_choices, flushed_choices, whole_choices
+from dask_io.planning.segments import AxisPair
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from dask_io.planning.problem import Side
+
+# How many read ends without cuts and with cuts, and ways to sweep a set of axes, are looked
+# at, by the number of axes: beyond three, fewer of each, so that planning stays fast.
+_WHOLE_CHOICES = (12, 12, 12, 8, 6, 4, 3)
+_CUT_CHOICES = (6, 6, 6, 6, 4, 3, 2)
+_WAYS = (8, 8, 8, 8, 6, 4, 3)
+# From this number of axes on, only the slowest ones of either side are cut.
+_MANY_AXES = 4
+# Arrangements for each way in which the axis that the budget cuts may be cut.
+_ARRANGEMENTS = 12
+_ARRANGEMENTS_WITH_CUTS = 2
+
+
+@dataclass(frozen=True)
+class Structure:
+    """Axes cut in a fixed way, and the axis whose cuts are left to the budget.
+
+    Attributes
+    ----------
+    axis
+        The axis that the budget cuts.
+    fixed
+        Other axes that are cut, with their read ends.
+    seeks
+        The seeks if nothing else were cut.
+    held
+        Elements that are held at least: the largest cell.
+    """
+
+    axis: int
+    fixed: tuple[tuple[int, Choice], ...]
+    seeks: int
+    held: int
+
+
+@dataclass(frozen=True, eq=False)
+class Space:
+    """Everything that can be planned between two sides, without a budget."""
+
+    source: Side
+    target: Side
+
+    @property
+    def n_axes(self) -> int:
+        """Number of axes."""
+        return len(self.source.grid.axes)
+
+    @property
+    def all_axes(self) -> frozenset[int]:
+        """All axes as a set."""
+        return frozenset(range(self.n_axes))
+
+    @cached_property
+    def pairs(self) -> tuple[AxisPair, ...]:
+        """The axes, source and target side by side."""
+        source, target = self.source, self.target
+        axes = zip(source.grid.axes, target.grid.axes, source.partial, target.partial, strict=True)
+        return tuple(AxisPair(*axis) for axis in axes)
+
+    @cached_property
+    def whole(self) -> Mapping[int, tuple[Choice, ...]]:
+        """For each axis, read ends that cut no block."""
+        limit = _WHOLE_CHOICES[min(self.n_axes, len(_WHOLE_CHOICES) - 1)]
+        return {axis: whole_choices(pair, limit) for axis, pair in enumerate(self.pairs)}
+
+    @cached_property
+    def cut(self) -> Mapping[int, tuple[Choice, ...]]:
+        """For each axis, read ends that cut blocks."""
+        limit = _CUT_CHOICES[min(self.n_axes, len(_CUT_CHOICES) - 1)]
+        return {
+            axis: tuple(
+                each for each in cut_choices(pair, limit) if each.cuts != self.whole[axis][0].cuts
+            )
+            for axis, pair in enumerate(self.pairs)
+        }
+
+    @cached_property
+    def ways(self) -> Table:
+        """Good ways to sweep every set of axes without cutting a block."""
+        return arrange(self.whole, most_kept=self.most_ways)
+
+    @property
+    def most_ways(self) -> int:
+        """How many ways to sweep a set of axes are kept."""
+        return _WAYS[min(self.n_axes, len(_WAYS) - 1)]
+
+    def seeks(self, choices: Mapping[int, Choice]) -> int:
+        """Return the seeks of read ends; axes that are not named are cut nowhere."""
+        every = [choices.get(axis, self.whole[axis][0]) for axis in range(self.n_axes)]
+        reads, writes = zip(*(choice.cuts for choice in every), strict=True)
+        return self._count(self.source, reads) + self._count(self.target, writes)
+
+    def _count(self, side: Side, cuts: Sequence[CutCounts]) -> int:
+        if side.atomic:
+            return count_openings(cuts)
+        return count_runs(side.layout, self.source.grid.shape, cuts)
+
+    def prices(self, axis: int, choices: Mapping[int, Choice]) -> CutPrices:
+        """Return what cuts along one axis cost, the others given."""
+        prices: list[int] = []
+        for side, name in ((self.source, "read_cuts"), (self.target, "write_cuts")):
+            cuts = [getattr(choices[each], name) for each in range(self.n_axes)]
+            # Seeks are linear in the number of blocks left whole and of pieces.
+            seeks = []
+            for uncut, pieces in ((0, 0), (-1, 2), (0, 1)):
+                cuts[axis] = CutCounts(uncut, pieces)
+                seeks.append(self._count(side, cuts))
+            prices += [seeks[1] - seeks[0], seeks[2] - seeks[0]]
+        if self.target.atomic:
+            prices[2:] = [FORBIDDEN, FORBIDDEN]
+        return CutPrices(*prices)
+
+    def allows(self, axis: int, choice: Choice) -> bool:
+        """Whether read ends leave atomic target blocks whole."""
+        return not self.target.atomic or choice.write_cuts == self.whole[axis][0].write_cuts
+
+
+@lru_cache(maxsize=16)
+def space_between(source: Side, target: Side) -> Space:
+    """Return the space between two sides; the same one when asked again."""
+    return Space(source, target)
+
+
+@lru_cache(maxsize=16)
+def structures(space: Space) -> tuple[Structure, ...]:
+    """Return all structures, those that cost the least first."""
+    shortest = [min(each.longest for each in space.whole[axis]) for axis in range(space.n_axes)]
+    found = {}
+    for axis, fixed in _structures(space):
+        if not all(space.allows(*each) for each in fixed):
+            continue
+        lengths = {**dict(enumerate(shortest)), axis: 1}
+        lengths |= {other: choice.longest for other, choice in fixed}
+        key = axis, tuple(sorted((other, choice.reads) for other, choice in fixed))
+        found[key] = Structure(axis, fixed, space.seeks(dict(fixed)), prod(lengths.values()))
+    return tuple(sorted(found.values(), key=lambda structure: structure.seeks))
+
+
+def _structures(space: Space) -> Iterator[tuple[int, tuple[tuple[int, Choice], ...]]]:
+    layouts = space.source.layout.axes, space.target.layout.axes
+    for layout in layouts:
+        yield layout[0], ()
+    n_cut = space.n_axes if space.n_axes < _MANY_AXES else 2
+    often_cut = sorted({axis for layout in layouts for axis in layout[:n_cut]})
+    for axis, other in product(often_cut, often_cut):
+        if axis != other:
+            yield from ((axis, ((other, choice),)) for choice in space.cut[other])
+    # With very little memory axes are cut one after another, the slowest first.
+    for layout in layouts:
+        for place in range(1, space.n_axes):
+            slower, faster = layout[:place], layout[place + 1 :]
+            for choices in _slower_cuts(space, slower):
+                yield layout[place], tuple(zip(slower, choices, strict=True))
+            elements = [(each, read_elements(space.pairs[each])) for each in slower]
+            for other in faster:
+                yield from (
+                    (layout[place], (*elements, (other, choice))) for choice in space.cut[other]
+                )
+
+
+def _slower_cuts(space: Space, axes: Sequence[int]) -> Iterator[tuple[Choice, ...]]:
+    """Yield ways to cut all of the slower axes: at blocks, or at every element."""
+    families = [flushed_choices(space.pairs[axis]) for axis in axes]
+    yield from product(*families) if len(axes) < _MANY_AXES - 1 else zip(*families, strict=True)
+
+
+@lru_cache(maxsize=4096)
+def arrangements(space: Space, structure: Structure) -> tuple[Arrangement, ...]:
+    """Return good orders and read ends for a structure.
+
+    The read ends of the axis that the budget cuts stand in for those to be found: nothing of it
+    cut, or cut and flushed at every block or element.
+    """
+    if not structure.fixed:
+        found = _arranged(space, structure, flushed_choices(space.pairs[structure.axis]))
+        return _distinct(structure.axis, [*space.ways[space.all_axes][:_ARRANGEMENTS], *found])
+    if space.n_axes < _MANY_AXES:
+        finest = max(space.whole[structure.axis], key=lambda choice: choice.n_cells)
+        stand_ins = (finest, read_elements(space.pairs[structure.axis]))
+        return _distinct(structure.axis, _arranged(space, structure, stand_ins))
+    return _distinct(structure.axis, _adapted(space, structure))
+
+
+def _arranged(
+    space: Space, structure: Structure, stand_ins: Sequence[Choice]
+) -> Iterator[Arrangement]:
+    """Yield the best arrangements for each way in which the budget's axis may be cut."""
+    fixed = dict(structure.fixed)
+    families = {**space.whole, **{axis: (choice,) for axis, choice in fixed.items()}}
+    limit = _ARRANGEMENTS_WITH_CUTS if fixed else _ARRANGEMENTS
+    others = {*fixed, structure.axis}
+    known = {members: ways for members, ways in space.ways.items() if not members & others}
+    for stand_in in {each.reads: each for each in stand_ins}.values():
+        families[structure.axis] = (stand_in,)
+        table = arrange(families, most_kept=limit if fixed else space.most_ways, known=known)
+        yield from table[space.all_axes][:limit]
+        known.update(
+            (members, ways) for members, ways in table.items() if structure.axis not in members
+        )
+
+
+def _adapted(space: Space, structure: Structure) -> Iterator[Arrangement]:
+    """Yield the best arrangements without cuts, with the axes that are cut moved outwards."""
+    fixed = dict(structure.fixed)
+    for way in space.ways[space.all_axes][:_ARRANGEMENTS_WITH_CUTS]:
+        choices = {**way.by_axis, **fixed}
+        for outer in (tuple(fixed), (*fixed, structure.axis)):
+            order = (*outer, *(axis for axis in way.axes if axis not in outer))
+            yield arrangement_of(order, [choices[axis] for axis in order])
+
+
+def _distinct(axis: int, found: Iterable[Arrangement]) -> tuple[Arrangement, ...]:
+    """Drop arrangements that differ only in the axis that the budget cuts."""
+    kept: dict[object, Arrangement] = {}
+    for each in found:
+        key = [
+            (other, None if other == axis else choice.reads)
+            for other, choice in zip(each.axes, each.choices, strict=True)
+        ]
+        kept.setdefault(tuple(key), each)
+    return tuple(kept.values())

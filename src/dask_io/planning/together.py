@@ -1,0 +1,319 @@
+"""How several targets are written from one source: in one sweep if memory allows, else in few."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations, count, permutations
+from math import prod
+from typing import TYPE_CHECKING
+
+from dask_io.errors import BudgetTooSmallError
+from dask_io.geometry import Axis
+from dask_io.planning.bundle import Bundle, box_around, window_of
+from dask_io.planning.cost import fewest_runs, naive_seeks
+from dask_io.planning.plan import Hold, Plan, ReadRun, Seeks
+from dask_io.planning.shared import count_shared_reads
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from dask_io.geometry import Region
+    from dask_io.planning.problem import Problem
+
+# Steps of a sweep are walked to find what it holds; sweeps of more steps are not looked at.
+_MOST_STEPS = 2**20
+# Of more axes than this, not every order and every set of flushed axes is tried.
+_MANY_AXES = 4
+# After the coarsest cut of the read cells that fits, so many finer ones are tried.
+_FINER_CUTS = 2
+
+Reads = tuple[tuple[ReadRun, ...], ...]
+
+
+@dataclass(frozen=True)
+class Sweeps:
+    """Bundles that together write all targets, one sweep after another, and their cost.
+
+    `groups` has for each bundle the numbers of the problems that its members solve. With
+    more than one, what several of them need of the source is read again by each.
+    """
+
+    bundles: tuple[Bundle, ...]
+    groups: tuple[tuple[int, ...], ...]
+    strategy: str = "bundle"
+
+    @cached_property
+    def problems(self) -> tuple[Problem, ...]:
+        """What each target is to hold, in the order in which they were given."""
+        found = {
+            number: member.problem
+            for bundle, group in zip(self.bundles, self.groups, strict=True)
+            for number, member in zip(group, bundle.members, strict=True)
+        }
+        return tuple(found[number] for number in sorted(found))
+
+    @property
+    def budget(self) -> int:
+        """Bytes of array data that the run may hold."""
+        return self.problems[0].budget
+
+    @property
+    def seeks(self) -> Seeks:
+        """Runs that will be touched."""
+        found = [bundle.seeks for bundle in self.bundles]
+        return Seeks(sum(seeks.read for seeks in found), sum(seeks.write for seeks in found))
+
+    @cached_property
+    def _needed(self) -> tuple[int, int]:
+        """The fewest runs of the source, and the elements that are needed of it."""
+        whole = Bundle.sharing(
+            self.problems,
+            self.bundles[0].order,
+            _keep(_uncut(_box_of(self.problems).shape)),
+            Hold.PIECES,
+        )
+        reads = count_shared_reads(whole.source, whole.ends, whole.windows)
+        return reads.runs, reads.n_elements
+
+    @property
+    def lower_bound(self) -> int:
+        """The fewest seeks possible: what is needed of every block touched once."""
+        return self._needed[0] + sum(fewest_runs(problem.target) for problem in self.problems)
+
+    @property
+    def naive_seeks(self) -> int:
+        """The seeks of moving each target alone, block by block."""
+        return sum(map(naive_seeks, self.problems))
+
+    @property
+    def openings(self) -> int:
+        """Visits to blocks."""
+        return sum(bundle.openings for bundle in self.bundles)
+
+    @property
+    def n_bytes_read(self) -> int:
+        """Bytes that are read."""
+        return sum(bundle.n_bytes_read for bundle in self.bundles)
+
+    @property
+    def n_bytes_read_again(self) -> int:
+        """Bytes that are read because a sweep before did not have room for them."""
+        if len(self.bundles) == 1:
+            return 0
+        return self.n_bytes_read - self._needed[1] * self.problems[0].itemsize
+
+    @property
+    def n_bytes_written(self) -> int:
+        """Bytes that are written."""
+        return sum(bundle.n_bytes_written for bundle in self.bundles)
+
+    @property
+    def n_steps(self) -> int:
+        """Steps of all sweeps."""
+        return sum(bundle.n_steps for bundle in self.bundles)
+
+    @property
+    def held_bytes(self) -> int:
+        """The most bytes of array data held at any moment."""
+        return max(bundle.held_bytes for bundle in self.bundles)
+
+    @property
+    def staging_bytes(self) -> int:
+        """Bytes between file and array when the most is in memory."""
+        return self.peak_bytes - max(
+            bundle.held_bytes for bundle in self.bundles if bundle.peak_bytes == self.peak_bytes
+        )
+
+    @property
+    def peak_bytes(self) -> int:
+        """Everything the run will hold at the most."""
+        return max(bundle.peak_bytes for bundle in self.bundles)
+
+    @property
+    def fits(self) -> bool:
+        """Whether every sweep keeps within the budget."""
+        return all(bundle.fits for bundle in self.bundles)
+
+
+def plan_together(problems: Sequence[Problem], plan_alone: Callable[[Problem], Plan]) -> Sweeps:
+    """Plan targets that are written from one source so that little is read twice.
+
+    All are written in one sweep if that fits the budget: block by block of the source,
+    everything kept until it is complete, or with smaller reads and flushed ends. Where two
+    groups of targets, each in a sweep of its own, cost fewer seeks, they are planned apart.
+    A target that is alone is planned with `plan_alone`.
+
+    Parameters
+    ----------
+    problems
+        One source, perhaps with different windows; one dtype, one budget, one staging.
+    plan_alone
+        Plans a single one.
+
+    Raises
+    ------
+    BudgetTooSmallError
+        If there is a target that cannot be written even alone; it names a budget for all.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dask_io.geometry import Grid, Layout, Region
+    >>> from dask_io.planning import Problem, Side, plan_keep
+    >>> grid, layout = Grid.regular((8, 8), (4, 8)), Layout.c(2)
+    >>> problems = [
+    ...     Problem(
+    ...         Side(grid, layout, window=Region((low, 0), (low + 4, 8))),
+    ...         Side(Grid.regular((4, 8), (4, 8)), layout),
+    ...         np.dtype("uint8"),
+    ...         1000,
+    ...     )
+    ...     for low in (0, 2, 4)
+    ... ]
+    >>> sweeps = plan_together(problems, plan_keep)
+    >>> sweeps.seeks, sweeps.held_bytes, len(sweeps.bundles)
+    (Seeks(read=2, write=3), 64, 1)
+    """
+    numbers = sorted(
+        range(len(problems)), key=lambda number: window_of(problems[number].source).start
+    )
+    found = _plan_group(problems, tuple(numbers), plan_alone)
+    bundles, groups = zip(*found, strict=True)
+    return Sweeps(bundles, groups)
+
+
+def _plan_group(
+    problems: Sequence[Problem], group: tuple[int, ...], plan_alone: Callable[[Problem], Plan]
+) -> list[tuple[Bundle, tuple[int, ...]]]:
+    if len(group) == 1:
+        return [(Bundle.of(plan_alone(problems[group[0]])), group)]
+    bundle = _find_bundle([problems[number] for number in group])
+    if bundle is not None and bundle.seeks.total == bundle.lower_bound:
+        return [(bundle, group)]
+    halves: list[tuple[Bundle, tuple[int, ...]]] = []
+    errors: list[BudgetTooSmallError] = []
+    for half in (group[: len(group) // 2], group[len(group) // 2 :]):
+        try:
+            halves += _plan_group(problems, half, plan_alone)
+        except BudgetTooSmallError as error:
+            errors.append(error)
+    apart = sum(each.seeks.total for each, _ in halves)
+    if bundle is not None and (errors or bundle.seeks.total <= apart):
+        return [(bundle, group)]
+    if errors:
+        raise max(errors, key=lambda error: error.required)
+    return halves
+
+
+def _find_bundle(problems: Sequence[Problem]) -> Bundle | None:
+    """Return the bundle with the fewest seeks that fits, None if none does."""
+    best: Bundle | None = None
+    n_finer = 0
+    for ends in _cuts(problems):
+        found = _flushed_where_needed(problems, ends)
+        if found is not None and (best is None or found.seeks.total < best.seeks.total):
+            best = found
+        if best is not None:
+            n_finer += 1
+            if n_finer > _FINER_CUTS or best.seeks.total == best.lower_bound:
+                break
+    return best
+
+
+def _cuts(problems: Sequence[Problem]) -> Iterator[tuple[Axis, ...]]:
+    """Yield read cells from the source's blocks down, cut along the slowest axes first."""
+    source, box = problems[0].source, _box_of(problems)
+    ends = list(source.stored.clipped(box).axes)
+    if not all(axis.length for axis in ends):
+        yield tuple(ends)
+        return
+    yield tuple(ends)
+    for axis in source.layout.axes:
+        whole = ends[axis]
+        for power in count(1):
+            longest = -(-whole.longest // 2**power)
+            ends[axis] = _cut_evenly(whole, longest)
+            windows = [window_of(problem.source).relative_to(box.start) for problem in problems]
+            if sum(_count_cells(ends, window) for window in windows) > _MOST_STEPS:
+                return
+            if whole.longest > 1:
+                yield tuple(ends)
+            if longest <= 1:
+                break
+
+
+def _count_cells(ends: Sequence[Axis], window: Region) -> int:
+    bounds = zip(ends, window.bounds, strict=True)
+    return prod(1 + axis.index_at(high - 1) - axis.index_at(low) for axis, (low, high) in bounds)
+
+
+def _cut_evenly(axis: Axis, longest: int) -> Axis:
+    """Cut the blocks of an axis into parts of at most this length."""
+    runs: list[tuple[int, int]] = []
+    for length, n_blocks in axis.runs:
+        parts = Axis.regular(length, longest).runs
+        runs += parts * n_blocks if len(parts) > 1 else [(parts[0][0], parts[0][1] * n_blocks)]
+    return Axis(tuple(runs))
+
+
+def _flushed_where_needed(problems: Sequence[Problem], ends: tuple[Axis, ...]) -> Bundle | None:
+    """Return the cheapest way to flush these read cells along some axes so that memory suffices."""
+    several = [axis for axis in problems[0].source.layout.axes if ends[axis].n_blocks > 1]
+    orders = list(_orders(several, len(ends)))
+    candidates: list[tuple[int, int, Reads]] = []
+    for flushed in _subsets(several):
+        reads = tuple(
+            tuple(ReadRun(*run, keep=axis not in flushed) for run in ends[axis].runs)
+            for axis in range(len(ends))
+        )
+        bundle = Bundle.sharing(problems, orders[0], reads, Hold.PIECES)
+        candidates.append((bundle.seeks.total, len(candidates), reads))
+    for _, _, reads in sorted(candidates):
+        found = _best_order(problems, reads, orders)
+        if found is not None:
+            return found
+    return None
+
+
+def _best_order(
+    problems: Sequence[Problem], reads: Reads, orders: Sequence[tuple[int, ...]]
+) -> Bundle | None:
+    """Return the order with the least memory, held in blocks where that fits: no further copy."""
+    for hold in (Hold.BLOCKS, Hold.PIECES):
+        bundles = [Bundle.sharing(problems, order, reads, hold) for order in orders]
+        best = min(bundles, key=lambda bundle: bundle.held_bytes)
+        if best.fits:
+            return best
+    return None
+
+
+def _orders(several: Sequence[int], n_axes: int) -> Iterator[tuple[int, ...]]:
+    """Yield orders of the axes; where there is only one read cell, the place does not matter."""
+    rest = tuple(axis for axis in range(n_axes) if axis not in several)
+    if len(several) < _MANY_AXES:
+        yield from ((*order, *rest) for order in permutations(several))
+        return
+    for inner in several:
+        yield (*(axis for axis in several if axis != inner), inner, *rest)
+
+
+def _subsets(axes: Sequence[int]) -> Iterator[tuple[int, ...]]:
+    """Yield sets of axes to flush, the fewest first; of many axes only the slowest ones."""
+    for size in range(len(axes) + 1):
+        if len(axes) < _MANY_AXES:
+            yield from combinations(axes, size)
+        else:
+            yield tuple(axes[:size])
+
+
+def _box_of(problems: Sequence[Problem]) -> Region:
+    return box_around([window_of(problem.source) for problem in problems])
+
+
+def _uncut(shape: Sequence[int]) -> tuple[Axis, ...]:
+    return tuple(Axis(((length, 1),) if length else ()) for length in shape)
+
+
+def _keep(ends: Sequence[Axis]) -> Reads:
+    return tuple(tuple(ReadRun(*run, keep=True) for run in axis.runs) for axis in ends)
