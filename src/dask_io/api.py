@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, cast
 
 import numpy as np
 
 from dask_io.engine.machine import available_memory, usable_cores
 from dask_io.engine.measure import check_device_name, find_device
-from dask_io.engine.preflight import check_before_run
-from dask_io.engine.run import Progress, RunResult, run_plan
+from dask_io.engine.preflight import check_before_run, check_space
+from dask_io.engine.run import Progress, RunResult, Sweep, run_plan, run_sweeps
 from dask_io.engine.spill import run_spill
 from dask_io.engine.staging import comparison_slab, staging_for
 from dask_io.engine.verify import Verification, verify_plan
@@ -26,8 +26,11 @@ from dask_io.planning import (
     Problem,
     Side,
     SpillPlan,
+    Staging,
+    Sweeps,
     parse_objective,
     plan_keep,
+    plan_together,
     plan_with,
 )
 from dask_io.report.svg import job_svg
@@ -35,6 +38,7 @@ from dask_io.stores.array import BlockArray
 from dask_io.stores.description import parse_dtype, parse_order
 from dask_io.stores.formats import load_format
 from dask_io.stores.registry import check_places, make_target, open_source
+from dask_io.stores.several import check_apart, region_places
 from dask_io.stores.window import Window
 from dask_io.units import parse_bytes
 
@@ -55,13 +59,16 @@ __all__ = [
     "BlockArray",
     "Info",
     "Job",
+    "JointJob",
     "Progress",
     "RunResult",
     "Verification",
+    "extract",
     "info",
     "merge",
     "open",
     "plan",
+    "plan_extract",
     "plan_shape",
     "resplit",
     "split",
@@ -94,6 +101,7 @@ class Options(TypedDict, total=False):
         Move only this region of the source, such as ``"0:100,:,5:"``.
     order
         How elements lie in the target's blocks, ``"C"`` or ``"F"``; by default as in the source's.
+        For several targets, one for all or a list with one for each.
     workers
         Number of threads at the most.
     overwrite
@@ -108,7 +116,7 @@ class Options(TypedDict, total=False):
     device: str | None
     format: str | None
     region: str | Region | None
-    order: str | None
+    order: str | Sequence[str | None] | None
     workers: int | None
     overwrite: bool
     check: bool
@@ -164,9 +172,7 @@ class Job:
             found = comparison.run(self.source, _reopen(target))
         except KeyboardInterrupt:
             raise InterruptedRunError(target.place) from None
-        if found.first_difference is not None:
-            differs = f"differs from {self.source.place} at {found.first_difference}"
-            raise DataError(target.place, [differs], "the disk or the memory may be faulty")
+        _refuse_difference(found, self.source, target)
         return replace(result, verified=True)
 
     def visualize(self, path: str | PathLike[str] | None = None) -> str:
@@ -182,6 +188,56 @@ class Job:
     def __str__(self) -> str:
         places = [self.source.place, *([self.target.place] if self.target else [])]
         return f"{' to '.join(places)}\n{self.plan}"
+
+
+@dataclass(frozen=True)
+class JointJob:
+    """Several targets that are written from one read of a source; nothing has been moved yet.
+
+    `plan` says what it will cost. `windows` has for each target the part of the source that
+    it will hold. `run` carries the plan out; `device` is what time is predicted for.
+    """
+
+    plan: Sweeps
+    source: Source
+    windows: tuple[Source, ...]
+    targets: tuple[Target, ...]
+    workers: int
+    device: Device
+
+    def run(
+        self, *, verify: bool = False, on_progress: Callable[[Progress], None] | None = None
+    ) -> RunResult:
+        """Carry the plan out; otherwise as `Job.run`.
+
+        Parameters
+        ----------
+        verify
+            Read the targets back afterwards and compare them with the source.
+        on_progress
+            Called now and then, from any thread, with how far the run has come.
+        """
+        for target in self.targets:
+            check_before_run(target, workers=self.workers)
+        check_space(self.targets[0], needed=self.plan.n_bytes_written)
+        pairs = list(zip(self.windows, self.targets, strict=True))
+        memory, workers = self.plan.budget, self.workers
+        comparisons = [_plan_comparison(*pair, memory, workers) for pair in pairs if verify]
+        sweeps = [
+            Sweep(bundle, Window(self.source, bundle.box), tuple(self.targets[n] for n in group))
+            for bundle, group in zip(self.plan.bundles, self.plan.groups, strict=True)
+        ]
+        try:
+            result = run_sweeps(sweeps, workers=workers, on_progress=on_progress)
+            for comparison, (window, target) in zip(comparisons, pairs, strict=False):
+                _refuse_difference(comparison.run(window, _reopen(target)), window, target)
+        except KeyboardInterrupt:
+            raise InterruptedRunError(self.targets[0].place) from None
+        return replace(result, verified=True if verify else None)
+
+    def __str__(self) -> str:
+        first, *_, last = self.targets
+        return f"{self.source.place} to {first.place} ... {last.place}\n{self.plan}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,31 +346,9 @@ def plan(
         store.check()
     if (region := options.get("region")) is not None:
         store = Window(store, _region(region, store.grid.shape))
-    grid = normalize_chunks(chunks, store.grid.shape, store.dtype.itemsize, like=store.grid)
-    layout = store.layout
-    if (order := options.get("order")) is not None:
-        layout = parse_order(order, len(grid.axes))
-    made = None
-    if target is None:
-        wanted = load_format(options.get("format") or store.format).name
-    else:
-        made = make_target(
-            target,
-            format=options.get("format"),
-            like=store.format,
-            grid=grid,
-            dtype=store.dtype,
-            layout=layout,
-            overwrite=options.get("overwrite", False),
-        )
-        check_places(store, made)
-        wanted = made.format
-    problem = _problem(
-        _side(store),
-        Side(grid, layout, wanted),
-        store.dtype,
-        **options,
-    )
+    wanted = _Wanted(target, chunks, *_orders(options, 1))
+    made, side = _lay_out(store, wanted, **options)
+    problem = _problem(_side(store), side, store.dtype, **options)
     workers = _workers(options.get("workers"))
     places = [store.place, *([made.place] if made else [])]
     device = find_device(options.get("device"), *places)
@@ -342,16 +376,17 @@ def plan_shape(
     source = normalize_chunks(source_chunks, tuple(shape), kind.itemsize)
     target = normalize_chunks(target_chunks, tuple(shape), kind.itemsize, like=source)
     stored = Layout.c(len(source.axes))
-    wanted = parse_order(options.get("order") or "C", len(source.axes))
+    (order,) = _orders(options, 1)
+    wanted = parse_order(order or "C", len(source.axes))
     problem = _problem(Side(source, stored), Side(target, wanted), kind, **options)
     return _make_plan(problem, find_device(options.get("device")), **options)
 
 
 def resplit(
     source: Place,
-    target: str | PathLike[str],
+    target: str | PathLike[str] | Sequence[str | PathLike[str]],
     *,
-    chunks: Chunks,
+    chunks: Chunks | Sequence[Chunks],
     compute: bool = True,
     verify: bool = False,
     on_progress: Callable[[Progress], None] | None = None,
@@ -364,9 +399,10 @@ def resplit(
     source
         A path, or what `open` returned.
     target
-        Where the blocks go.
+        Where the blocks go. A list of targets is written from one read.
     chunks
         The target's blocks, as in Dask: integers, ``-1``, ``"auto"``, tuples, or a dict by axis.
+        For a list of targets, a list with the chunks of each.
     compute
         Run now; if False, return a Dask `Delayed` that will.
     verify
@@ -376,12 +412,26 @@ def resplit(
     **options
         See `Options`.
     """
-    run = plan(source, target, chunks=chunks, **options).run
+    if isinstance(target, (list, tuple)):
+        return _start(
+            _plan_layouts(source, target, chunks, **options), compute, verify, on_progress
+        )
+    job = plan(source, cast("str", target), chunks=cast("Chunks", chunks), **options)
+    return _start(job, compute, verify, on_progress)
+
+
+def _start(
+    job: Job | JointJob,
+    compute: bool,  # noqa: FBT001  # handed on as they are
+    verify: bool,  # noqa: FBT001
+    on_progress: Callable[[Progress], None] | None,
+) -> RunResult | Delayed:
+    """Run a job now, or make a Dask `Delayed` of it."""
     if compute:
-        return run(verify=verify, on_progress=on_progress)
+        return job.run(verify=verify, on_progress=on_progress)
     from dask.delayed import delayed  # noqa: PLC0415  # half a second, needed by few
 
-    later: Delayed = delayed(run, pure=False)(verify=verify, on_progress=on_progress)
+    later: Delayed = delayed(job.run, pure=False)(verify=verify, on_progress=on_progress)
     return later
 
 
@@ -426,6 +476,169 @@ def merge(
         on_progress=on_progress,
         **options,
     )
+
+
+def extract(
+    source: Place,
+    target: str | PathLike[str],
+    *,
+    regions: Sequence[str | Region],
+    chunks: Chunks = -1,
+    compute: bool = True,
+    verify: bool = False,
+    on_progress: Callable[[Progress], None] | None = None,
+    **options: Unpack[Options],
+) -> RunResult | Delayed:
+    """Write regions of an array, each as an array of its own, from one read.
+
+    Blocks that no region needs are not opened, and regions may overlap: what several of
+    them need is read once.
+
+    Parameters
+    ----------
+    source
+        A path, or what `open` returned.
+    target
+        Where a single region goes; for several, a folder in which they become
+        ``region_000``, ``region_001`` and so on, in the order of `regions`.
+    regions
+        Such as ``"0:100,:,5:"``.
+    chunks
+        Blocks of each region; one block by default.
+    compute, verify, on_progress, **options
+        As in `resplit`.
+    """
+    job = plan_extract(source, target, regions=regions, chunks=chunks, **options)
+    return _start(job, compute, verify, on_progress)
+
+
+def plan_extract(
+    source: Place,
+    target: str | PathLike[str],
+    *,
+    regions: Sequence[str | Region],
+    chunks: Chunks = -1,
+    **options: Unpack[Options],
+) -> Job | JointJob:
+    """Plan what `extract` does, and what that will cost."""
+    _check_names(options)
+    if options.get("region") is not None:
+        raise UsageError("regions are given, so there can be no region besides")
+    if not regions:
+        raise UsageError("no region is given; name at least one, as in 0:100,:,5:")
+    store = _source(source)
+    boxes = [_region(region, store.grid.shape) for region in regions]
+    for text, box in zip(regions, boxes, strict=True):
+        if not box.size and store.grid.size:
+            raise UsageError(f"the region {text} is empty; give ranges that hold something")
+    if len(boxes) == 1:
+        options["region"] = boxes[0]
+        return plan(BlockArray(store), target, chunks=chunks, **options)
+    names = region_places(
+        target,
+        len(boxes),
+        format=options.get("format") or store.format,
+        one_file=chunks == -1,
+        overwrite=options.get("overwrite", False),
+    )
+    orders = _orders(options, len(boxes))
+    wanted = [_Wanted(*each) for each in zip(names, [chunks] * len(boxes), orders, strict=True)]
+    return _plan_several(store, [Window(store, box) for box in boxes], wanted, **options)
+
+
+def _plan_layouts(
+    source: Place,
+    targets: Sequence[str | PathLike[str]],
+    chunks: Any,
+    **options: Unpack[Options],
+) -> JointJob:
+    """Plan several layouts of one array, written from one read."""
+    _check_names(options)
+    if not isinstance(chunks, (list, tuple)) or not len(chunks) == len(targets) > 0:
+        raise UsageError(
+            f"there are {len(targets)} targets; give as many chunks, as in [(100, 100), -1]"
+        )
+    store = _source(source)
+    window = store
+    if (region := options.get("region")) is not None:
+        window = Window(store, _region(region, store.grid.shape))
+    orders = _orders(options, len(targets))
+    wanted = [_Wanted(*each) for each in zip(targets, chunks, orders, strict=True)]
+    return _plan_several(store, [window] * len(wanted), wanted, **options)
+
+
+class _Wanted(NamedTuple):
+    """One target as the user describes it."""
+
+    target: str | PathLike[str] | None
+    chunks: Chunks
+    order: str | None
+
+
+def _orders(options: Options, n_targets: int) -> list[str | None]:
+    """Return the order of elements of every target."""
+    order = options.get("order")
+    if order is None or isinstance(order, str):
+        return [order] * n_targets
+    if len(order) != n_targets:
+        raise UsageError(f"{len(order)} orders are given for {n_targets} targets")
+    return list(order)
+
+
+def _lay_out(
+    store: Source, wanted: _Wanted, **options: Unpack[Options]
+) -> tuple[Target | None, Side]:
+    """Describe a target, if one is named, and its side of the problem."""
+    shape, itemsize = store.grid.shape, store.dtype.itemsize
+    grid = normalize_chunks(wanted.chunks, shape, itemsize, like=store.grid)
+    layout = store.layout if wanted.order is None else parse_order(wanted.order, len(shape))
+    if wanted.target is None:
+        return None, Side(grid, layout, load_format(options.get("format") or store.format).name)
+    made = make_target(
+        wanted.target,
+        format=options.get("format"),
+        like=store.format,
+        grid=grid,
+        dtype=store.dtype,
+        layout=layout,
+        overwrite=options.get("overwrite", False),
+    )
+    check_places(store, made)
+    return made, Side(grid, layout, made.format)
+
+
+def _plan_several(
+    store: Source, windows: Sequence[Source], wanted: Sequence[_Wanted], **options: Unpack[Options]
+) -> JointJob:
+    """Plan targets that are written together; a named strategy plans each of them alone."""
+    if options.get("check", False):
+        store.check()
+    laid = [_lay_out(window, each, **options) for window, each in zip(windows, wanted, strict=True)]
+    targets = [target for target, _ in laid if target is not None]
+    check_apart(targets)
+    workers, dtype = _workers(options.get("workers")), store.dtype
+    budget = _memory(options.get("memory"))
+    stagings = [staging_for(side, dtype, workers) for _, side in laid]
+    staging = Staging(*map(max, zip(*map(astuple, stagings), strict=True)))
+    problems = [
+        Problem(_side(window), side, dtype, budget, staging)
+        for window, (_, side) in zip(windows, laid, strict=True)
+    ]
+    device = find_device(options.get("device"), store.place, targets[0].place)
+
+    def plan_alone(problem: Problem) -> Plan:
+        found = _make_plan(problem, device, **options)
+        return found if isinstance(found, Plan) else plan_keep(problem)
+
+    apart = options.get("strategy", "auto") != "auto"
+    sweeps = plan_together(problems, plan_alone, apart=apart)
+    return JointJob(sweeps, store, tuple(windows), tuple(targets), workers, device)
+
+
+def _refuse_difference(found: Verification, source: Store, target: Store) -> None:
+    if found.first_difference is not None:
+        differs = f"differs from {source.place} at {found.first_difference}"
+        raise DataError(target.place, [differs], "the disk or the memory may be faulty")
 
 
 def verify(
@@ -530,22 +743,12 @@ def _problem(
 ) -> Problem:
     budget = _memory(options.get("memory"))
     workers = _workers(options.get("workers"))
-    return Problem(
-        source, target, dtype, budget, staging_for(target, dtype, workers, budget=budget)
-    )
+    return Problem(source, target, dtype, budget, staging_for(target, dtype, workers))
 
 
 def _make_plan(problem: Problem, on: Device, **options: Unpack[Options]) -> AnyPlan:
-    """Plan with staging enough to be fast, or else with the least there can be."""
-    strategy = options.get("strategy", "auto")
     objective = parse_objective(options.get("objective"))
-    try:
-        return plan_with(strategy, problem, objective=objective, device=on)
-    except BudgetTooSmallError:
-        workers = _workers(options.get("workers"))
-        staging = staging_for(problem.target, problem.dtype, workers)
-        tight = replace(problem, staging=staging)
-        return plan_with(strategy, tight, objective=objective, device=on)
+    return plan_with(options.get("strategy", "auto"), problem, objective=objective, device=on)
 
 
 def _memory(memory: int | str | None) -> int:

@@ -1,5 +1,9 @@
 """What the sweep strategy promises, for any grids, orders and budgets."""
 
+from dataclasses import replace
+from math import prod
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -29,7 +33,7 @@ def test_never_worse_than_naive_or_keep(problem: Problem) -> None:
 @given(problem=problems(windows=True), parts=st.lists(st.floats(0, 1), min_size=2, max_size=6))
 def test_more_memory_never_costs_more_seeks(problem: Problem, parts: list[float]) -> None:
     """Seeks do not rise with the budget, from one element to the whole array."""
-    least = problem.staging.minimum + problem.itemsize
+    least = problem.staging.budget_for(problem.itemsize)
     budgets = sorted(least + int(max(1, problem.n_bytes) ** part) for part in parts)
     seeks = [plan_sweep(problem.within(budget)).seeks.total for budget in budgets]
     assert seeks == sorted(seeks, reverse=True)
@@ -59,8 +63,24 @@ def test_the_memory_for_the_lower_bound_is_enough(problem: Problem) -> None:
 def test_less_memory_than_for_the_lower_bound_is_not_enough(problem: Problem) -> None:
     """With a byte less at least one block is touched again."""
     memory = memory_for_lower_bound(problem)
-    if problem.n_bytes and memory > problem.staging.minimum + problem.itemsize:
+    if problem.n_bytes and memory > problem.staging.budget_for(problem.itemsize):
         assert plan_sweep(problem.within(memory - 1)).seeks.total > problem.lower_bound
+
+
+@given(problem=problems(max_axes=4), is_atomic=st.booleans())
+def test_atomic_target_blocks_are_written_whole(problem: Problem, *, is_atomic: bool) -> None:
+    """Any budget that holds a target block gives a plan that writes each of them once."""
+    source = replace(problem.source, atomic=is_atomic)
+    problem = replace(problem, source=source, target=replace(problem.target, atomic=True))
+    block = prod(problem.target.grid.longest) * problem.itemsize
+    if problem.holdable < block:
+        with pytest.raises(BudgetTooSmallError) as caught:
+            plan_sweep(problem)
+        assert caught.value.required == problem.staging.budget_for(block)
+        problem = problem.within(caught.value.required)
+    plan = plan_sweep(problem)
+    assert plan.fits
+    assert plan.seeks.write == problem.target.grid.n_blocks
 
 
 @given(plan=plans(windows=True))

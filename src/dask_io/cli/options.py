@@ -38,6 +38,19 @@ chunks = click.option(
     help="Blocks of the target: a length per axis, or one for all. -1: whole axis; auto; "
     "(3,4,3),5: all lengths along an axis; 0=24: only that axis.",
 )
+region = click.option(
+    "--region", metavar="A:B,...", help="Only this region of SRC: 0:100,:,5: (axes left out: all)."
+)
+regions = click.option(
+    "--region",
+    "regions",
+    multiple=True,
+    metavar="A:B,...",
+    help="A region of SRC, as 0:100,:,5: (axes left out: all); may be repeated.",
+)
+regions_file = click.option(
+    "--regions-file", metavar="FILE", help="Regions, one a line; # starts a comment."
+)
 memory = click.option(
     "--memory", metavar="SIZE", help="Budget, e.g. 4GiB.  [default: half of what is available]"
 )
@@ -132,6 +145,25 @@ def open_source(path: str, given: dict[str, Any]) -> str | BlockArray:
     if said["chunks"]:
         said["chunks"] = parse_chunks(said["chunks"])
     return api.open(path, **said)
+
+
+def read_regions(path: str) -> list[str]:
+    """Read a file of regions, one a line; what follows a # is a comment."""
+    from pathlib import Path  # noqa: PLC0415  # only when it is used
+
+    from dask_io.errors import UsageError  # noqa: PLC0415  # only when it is used
+    from dask_io.stores.files import storage_errors  # noqa: PLC0415  # only when it is used
+
+    try:
+        with storage_errors(path):
+            lines = Path(path).read_text(encoding="utf-8").splitlines()
+    except UnicodeDecodeError:
+        message = f"{path} is no text; write one region a line, as 0:100,:,5:"
+        raise UsageError(message) from None
+    found = [text for line in lines if (text := line.partition("#")[0].strip())]
+    if not found:
+        raise UsageError(f"{path} holds no region; write one a line, as 0:100,:,5:")
+    return found
 
 
 def parse_chunks(text: str) -> Chunks:

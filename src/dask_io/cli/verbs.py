@@ -13,8 +13,8 @@ from dask_io.cli import options
 from dask_io.cli.group import Verbs, one_line, show
 
 if TYPE_CHECKING:
-    from dask_io.api import Job
-    from dask_io.planning import AnyPlan, Device
+    from dask_io.api import Job, JointJob
+    from dask_io.planning import AnyPlan, Device, Sweeps
 
 _WIDTH = 100
 
@@ -62,6 +62,7 @@ def info(src: str, *, as_json: bool, **given: Any) -> None:
 @click.option("--chunks", metavar="C,C,...", help="Blocks to make of SRC.")
 @click.option("--shape", metavar="N,N,...", help="Without SRC: shape of the array.")
 @click.option("--dtype", metavar="TYPE", help="Without SRC: type of its elements, e.g. float32.")
+@options.region
 @click.option("--from", "from_", metavar="C,C,...", help="Without SRC: the blocks it has.")
 @click.option("--to", metavar="C,C,...", help="Without SRC: the blocks to make.")
 @options.memory
@@ -93,6 +94,7 @@ def plan(src: str | None, *, explain: bool, as_json: bool, **given: Any) -> None
 @click.argument("src")
 @click.argument("dst")
 @options.chunks
+@options.region
 @options.running
 def resplit(src: str, dst: str, **given: Any) -> None:
     r"""Move the array in SRC to blocks of another shape in DST.
@@ -108,6 +110,7 @@ def resplit(src: str, dst: str, **given: Any) -> None:
 @click.argument("src")
 @click.argument("dst")
 @options.chunks
+@options.region
 @options.running
 def split(src: str, dst: str, **given: Any) -> None:
     r"""Cut the one file SRC into blocks in DST.
@@ -122,6 +125,7 @@ def split(src: str, dst: str, **given: Any) -> None:
 @commands.command()
 @click.argument("src")
 @click.argument("dst")
+@options.region
 @options.running
 def merge(src: str, dst: str, **given: Any) -> None:
     r"""Put all blocks in SRC into the one file DST.
@@ -131,6 +135,36 @@ def merge(src: str, dst: str, **given: Any) -> None:
       dask-io merge blocks/ volume.npy --memory 4GiB
     """
     _run("merge", src, dst, **given)
+
+
+@commands.command()
+@click.argument("src")
+@click.argument("dst")
+@options.regions
+@options.regions_file
+@click.option("--chunks", metavar="C,C,...", help="Blocks of each region.  [default: one block]")
+@options.running
+def extract(src: str, dst: str, **given: Any) -> None:
+    r"""Write regions of SRC, each as an array of its own, from one read.
+
+    One region goes to DST; several go to DST/region_000, DST/region_001, ... They may overlap;
+    blocks that none of them needs are not opened.
+
+    \b
+    Example:
+      dask-io extract blocks/ rois/ --region 0:100,:,: --region 50:150,20:80,:
+    """
+    from dask_io import api  # noqa: PLC0415  # loaded on use
+
+    regions = list(given["regions"])
+    if given["regions_file"] is not None:
+        regions += options.read_regions(given["regions_file"])
+    if not regions:
+        raise click.UsageError("name at least one region with '--region' or '--regions-file'")
+    chunks = -1 if given["chunks"] is None else options.parse_chunks(given["chunks"])
+    source = options.open_source(src, given)
+    job = api.plan_extract(source, dst, regions=regions, chunks=chunks, **_run_options(given))
+    _show_or_run(job, dst, label="extract", given=given)
 
 
 @commands.command()
@@ -207,7 +241,7 @@ def _plan_without_data(given: dict[str, Any]) -> tuple[AnyPlan, Device]:
     missing = [option for option, name in needed.items() if given[name] is None]
     if missing:
         raise click.UsageError(f"name SRC, or describe an array: missing {', '.join(missing)}")
-    useless = [name for name in given if name.startswith("source_") or name == "chunks"]
+    useless = [name for name in given if name.startswith("source_") or name in {"chunks", "region"}]
     extra = [f"--{name.replace('_', '-')}" for name in useless if given[name] is not None]
     if extra:
         raise click.UsageError(f"{', '.join(extra)} need SRC; without data use --from and --to")
@@ -222,20 +256,16 @@ def _plan_without_data(given: dict[str, Any]) -> tuple[AnyPlan, Device]:
 
 
 def _plan_options(given: dict[str, Any]) -> dict[str, Any]:
-    names = ("memory", "strategy", "objective", "device", "workers", "order")
-    return {name: given[name] for name in names}
+    names = ("memory", "strategy", "objective", "device", "workers", "order", "region")
+    return {name: given[name] for name in names if name in given}
 
 
-def _run(
-    verb: Literal["resplit", "split", "merge"],
-    src: str,
-    dst: str,
-    *,
-    dry_run: bool,
-    as_json: bool,
-    quiet: bool,
-    **given: Any,
-) -> None:
+def _run_options(given: dict[str, Any]) -> dict[str, Any]:
+    moving = {name: given[name] for name in ("overwrite", "check")}
+    return {"format": given["format_"], **moving, **_plan_options(given)}
+
+
+def _run(verb: Literal["resplit", "split", "merge"], src: str, dst: str, **given: Any) -> None:
     """Plan and, unless it is only to be shown, carry the plan out and report."""
     from dask_io import api  # noqa: PLC0415  # loaded on use
 
@@ -243,35 +273,31 @@ def _run(
     source = options.open_source(src, given)
     if verb == "split":
         source = api.open_one_file(source)
-    moving = {name: given[name] for name in ("overwrite", "check")}
-    job = api.plan(
-        source, dst, chunks=chunks, format=given["format_"], **moving, **_plan_options(given)
-    )
-    if dry_run:
-        _show_plan(job.plan, job.device, as_json=as_json)
-        return
-    _carry_out(job, label=verb, verify=given["verify"], as_json=as_json, quiet=quiet)
+    job = api.plan(source, dst, chunks=chunks, **_run_options(given))
+    _show_or_run(job, dst, label=verb, given=given)
 
 
-def _carry_out(job: Job, *, label: str, verify: bool, as_json: bool, quiet: bool) -> None:
+def _show_or_run(job: Job | JointJob, dst: str, *, label: str, given: dict[str, Any]) -> None:
     from dask_io.report import jsonable, text  # noqa: PLC0415  # loaded on use
     from dask_io.report.progress import ProgressLine  # noqa: PLC0415  # loaded on use
 
-    then = "verifying" if verify else ""
+    if given["dry_run"]:
+        _show_plan(job.plan, job.device, as_json=given["as_json"])
+        return
+    quiet, then = given["quiet"], "verifying" if given["verify"] else ""
     with ProgressLine(sys.stderr, label=label, then=then, quiet=quiet) as progress:
-        result = job.run(verify=verify, on_progress=progress.update)
-    if as_json:
+        result = job.run(verify=given["verify"], on_progress=progress.update)
+    if given["as_json"]:
         show(json.dumps(jsonable.run_to_json(job.plan, result, job.device)))
     elif not quiet:
-        place = job.target.place if job.target else ""
-        show(f"{one_line(place)}: {text.run_text(job.plan, result)}")
+        show(f"{one_line(dst)}: {text.run_text(job.plan, result)}")
 
 
-def _show_plan(plan: AnyPlan, device: Device, *, as_json: bool) -> None:
-    from dask_io.planning import plan_to_json  # noqa: PLC0415  # loaded on use
+def _show_plan(plan: AnyPlan | Sweeps, device: Device, *, as_json: bool) -> None:
+    from dask_io.report.jsonable import any_plan_to_json  # noqa: PLC0415  # loaded on use
     from dask_io.report.text import plan_text  # noqa: PLC0415  # loaded on use
 
-    show(json.dumps(plan_to_json(plan, device)) if as_json else plan_text(plan, device))
+    show(json.dumps(any_plan_to_json(plan, device)) if as_json else plan_text(plan, device))
 
 
 def _show_explanation(

@@ -34,10 +34,11 @@ def check_before_run(target: Target, *, workers: int) -> None:
     check_space(target)
 
 
-def check_space(target: Target) -> None:
+def check_space(target: Target, *, needed: int | None = None) -> None:
     """Check that the target's filesystem has room for the array.
 
     What an earlier run left in the target's directory counts as free: it is removed first.
+    With `needed`, there has to be room for so many bytes, for this target and others.
 
     Raises
     ------
@@ -46,7 +47,8 @@ def check_space(target: Target) -> None:
     """
     disk, replaced = _disk_of(target), _replaced(target)
     free = disk.f_bavail * disk.f_frsize + replaced.n_bytes
-    needed = target.grid.size * target.dtype.itemsize
+    if needed is None:
+        needed = target.grid.size * target.dtype.itemsize
     if needed > free:
         reason = f"{format_bytes(needed)} are needed, {format_bytes(free)} are free"
         raise StorageError(target.place, reason, "free some space, or choose another target")

@@ -19,18 +19,16 @@ _SLAB = 2 * 2**20
 _SMALLEST_SLAB = 16 * 2**10
 # This part of a large budget is staging: it costs few seeks, and much time if it is missing.
 _PART_OF_BUDGET = 64
+_MOST_NEEDED = 32 * 2**20
 
 
-def staging_for(target: Side, dtype: np.dtype[Any], workers: int, *, budget: int = 0) -> Staging:
-    """Ask for one slab a thread, and for room to write blocks behind while reading goes on.
-
-    Of a large budget a part is asked for in any case; without one, what a thread cannot do without.
-    """
+def staging_for(target: Side, dtype: np.dtype[Any], workers: int) -> Staging:
+    """Ask for one slab a thread, and for room to write blocks behind while reading goes on."""
     smallest = max(_SMALLEST_SLAB, dtype.itemsize + 2 * ALIGNMENT)
     block_bytes = prod(target.grid.longest) * dtype.itemsize
     wanted = workers * (max(_SLAB, smallest) + 2 * block_bytes)
     preferred = max(smallest, min(wanted, target.grid.size * dtype.itemsize))
-    return Staging(max(smallest, min(budget // _PART_OF_BUDGET, preferred)), preferred)
+    return Staging(smallest, preferred, _PART_OF_BUDGET, min(_MOST_NEEDED, preferred))
 
 
 def share_staging(staging_bytes: int, problem: Problem, workers: int) -> tuple[int, int]:

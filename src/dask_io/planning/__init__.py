@@ -12,6 +12,7 @@ from dask_io.planning.choose import (
 )
 from dask_io.planning.cost import naive_seeks
 from dask_io.planning.describe import describe_plan
+from dask_io.planning.describe_sweeps import sweeps_to_json
 from dask_io.planning.device import DEVICES, Device, predict_seconds
 from dask_io.planning.keep import plan_keep
 from dask_io.planning.naive import plan_naive
@@ -59,4 +60,5 @@ __all__ = [
     "plan_together",
     "plan_with",
     "predict_seconds",
+    "sweeps_to_json",
 ]

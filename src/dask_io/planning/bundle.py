@@ -260,7 +260,7 @@ class Bundle:
     def staging_bytes(self) -> int:
         """Bytes between file and array: what the engine would like, as far as there is room."""
         room = self.budget - self.held_bytes
-        return max(self.staging.minimum, min(self.staging.preferred, room))
+        return max(self.staging.needed(self.budget), min(self.staging.preferred, room))
 
     @property
     def peak_bytes(self) -> int:

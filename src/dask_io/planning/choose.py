@@ -160,12 +160,12 @@ def _with_least_memory(problem: Problem, plans: list[AnyPlan], device: Device) -
         found = min(plans, key=lambda plan: (plan.held_bytes, *_ties(plan)))
         if not found.held_bytes:
             break
-        smaller = problem.within(problem.staging.minimum + found.held_bytes // 2)
+        smaller = problem.within(problem.staging.budget_for(found.held_bytes // 2))
         plans = [one.plan for one in find_candidates(smaller) if one.plan is not None]
     if isinstance(found, SpillPlan):
         return found
     # Memory left over would go to staging; a plan that is to be small does without most of it.
-    enough = max(problem.staging.minimum, _ENOUGH_STAGING, found.held_bytes // 2)
+    enough = max(problem.staging.needed(problem.budget), _ENOUGH_STAGING, found.held_bytes // 2)
     staging = replace(problem.staging, preferred=min(problem.staging.preferred, enough))
     return replace(found, problem=replace(problem, staging=staging))
 

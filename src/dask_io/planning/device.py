@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from dask_io.planning.plan import Plan
     from dask_io.planning.spill import SpillPlan
+    from dask_io.planning.together import Sweeps
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +71,7 @@ DEVICES: Mapping[str, Device] = MappingProxyType(
 SECONDS_A_RUN, SECONDS_AN_OPENING = 1e-5, 3e-4
 
 
-def predict_seconds(plan: Plan | SpillPlan, device: Device) -> float:
+def predict_seconds(plan: Plan | SpillPlan | Sweeps, device: Device) -> float:
     """Predict how long a plan takes with source and target on one device.
 
     ::

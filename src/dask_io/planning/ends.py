@@ -269,7 +269,8 @@ class EndsGraph:
     def _seeks(self, prices: CutPrices) -> NDArray[Any]:
         """Return what the end of each cell costs."""
         start = self.positions[:, None]
-        first_read, next_read, first_write, next_write = np.array(prices, self.positions.dtype)
+        # As arrays, since Python's large integers have no dtype of their own.
+        first_read, next_read, first_write, next_write = np.array([prices], self.positions.dtype).T
         read = np.where(start > self.source_start, next_read, first_read)
         again = self.flushed[:, None] & (start > self.target_start)
         write = np.where(again, next_write, first_write)

@@ -55,7 +55,7 @@ def plan_keep(problem: Problem) -> Plan:
         smallest = _Buffer(tuple(max(1, n) for n in problem.target.grid.longest), (True,) * n_axes)
     least = _plan(problem, smallest)
     if not least.fits:
-        required = least.held_bytes + problem.staging.minimum
+        required = problem.staging.budget_for(least.held_bytes)
         raise BudgetTooSmallError(required, problem.budget, unit)
 
     def fits(buffer: _Buffer) -> bool:

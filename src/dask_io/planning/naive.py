@@ -37,10 +37,10 @@ def plan_naive(problem: Problem) -> Plan:
     try:
         by_pieces = flush_everywhere(problem, tuple(map(cut_axis, source, target)))
     except OverflowError:
-        required = by_blocks.held_bytes + problem.staging.minimum
+        required = problem.staging.budget_for(by_blocks.held_bytes)
         raise BudgetTooSmallError(required, problem.budget, "source block") from None
     if not by_pieces.fits:
-        required = by_pieces.held_bytes + problem.staging.minimum
+        required = problem.staging.budget_for(by_pieces.held_bytes)
         raise BudgetTooSmallError(required, problem.budget, "piece of a source block")
     return by_pieces
 
@@ -58,6 +58,6 @@ def _by_target(problem: Problem) -> Plan:
     """Fill one target block after another."""
     plan = box_plan(problem, problem.target.grid.axes, "naive")
     if not plan.fits:
-        required = plan.held_bytes + problem.staging.minimum
+        required = problem.staging.budget_for(plan.held_bytes)
         raise BudgetTooSmallError(required, problem.budget, "target block")
     return plan

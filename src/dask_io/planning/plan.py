@@ -295,7 +295,8 @@ class Plan:
     def staging_bytes(self) -> int:
         """Bytes between file and array: what the engine would like, as far as there is room."""
         staging = self.problem.staging
-        return max(staging.minimum, min(staging.preferred, self.problem.budget - self.held_bytes))
+        budget = self.problem.budget
+        return max(staging.needed(budget), min(staging.preferred, budget - self.held_bytes))
 
     @property
     def peak_bytes(self) -> int:

@@ -89,7 +89,7 @@ def _plan(
     """Read boxes of whole units, stretched in storage order as far as memory goes."""
     smallest = prod(axis.longest for axis in units) * problem.itemsize
     if problem.holdable < smallest:
-        required = smallest + problem.staging.minimum
+        required = problem.staging.budget_for(smallest)
         raise BudgetTooSmallError(required, problem.budget, unit)
     cells, box = list(units), [max(1, axis.longest) for axis in units]
     # An empty array fits any budget.

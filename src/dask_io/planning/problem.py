@@ -61,10 +61,34 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Staging:
-    """Bytes the engine needs between file and array: what it can do with, what it would like."""
+    """Bytes the engine needs between file and array: what it must have, what it would like.
+
+    It must have `minimum`, and of a larger budget one `part`, up to `most`.
+
+    Examples
+    --------
+    >>> staging = Staging(minimum=10, preferred=1000, part=64, most=100)
+    >>> [staging.needed(budget) for budget in (100, 3200, 10**6)]
+    [10, 50, 100]
+    """
 
     minimum: int = 0
     preferred: int = 0
+    part: int = 0
+    most: int = 0
+
+    def needed(self, budget: int) -> int:
+        """Return the bytes that a budget has to leave to staging."""
+        share = min(budget // self.part, self.most) if self.part else 0
+        return max(self.minimum, share)
+
+    def budget_for(self, held: int) -> int:
+        """Return the smallest budget that leaves room for `held` bytes."""
+        share = 0
+        if self.part > 1:
+            # The smallest share that is no less than its part of itself and what is held.
+            share = min(self.most, max(0, (held - self.part) // (self.part - 1) + 1))
+        return held + max(self.minimum, share)
 
 
 @dataclass(frozen=True)
@@ -132,8 +156,8 @@ class Problem:
 
     @property
     def holdable(self) -> int:
-        """Bytes that may be held once the engine has the least staging it can do with."""
-        return self.budget - self.staging.minimum
+        """Bytes that may be held once the engine has the staging it must have."""
+        return self.budget - self.staging.needed(self.budget)
 
     def within(self, budget: int) -> Problem:
         """Return the same problem with another budget."""

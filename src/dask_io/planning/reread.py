@@ -33,7 +33,7 @@ def plan_reread(problem: Problem) -> Plan:
     boxes = fitting_boxes(target, problem.holdable // problem.itemsize)
     plans = [box_plan(problem, axes, "reread") for axes in boxes]
     if not plans:
-        required = prod(target.longest) * problem.itemsize + problem.staging.minimum
+        required = problem.staging.budget_for(prod(target.longest) * problem.itemsize)
         raise BudgetTooSmallError(required, problem.budget, "target block")
     return min(plans, key=lambda plan: (plan.n_bytes_read, plan.openings, plan.held_bytes))
 

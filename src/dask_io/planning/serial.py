@@ -6,6 +6,7 @@ are exact however large; everything derived is written and ignored on the way ba
 
 from __future__ import annotations
 
+from dataclasses import asdict, fields
 from typing import TYPE_CHECKING, Any
 
 from numpy.lib.format import descr_to_dtype
@@ -17,6 +18,7 @@ from dask_io.planning.device import predict_seconds
 from dask_io.planning.plan import AxisPlan, Hold, Plan, ReadRun
 from dask_io.planning.problem import Problem, Side, Staging
 from dask_io.planning.spill import SpillPlan
+from dask_io.planning.sweep import memory_for_lower_bound
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["describe_plan", "plan_from_json", "plan_to_json"]
 
+_STAGING = [field.name for field in fields(Staging)]
 # Longer lists are left out: they would say little to a reader, and much of it.
 _LONGEST_LIST = 4096
 
@@ -88,9 +91,8 @@ def _costs_to_json(plan: Plan | SpillPlan, device: Device | None) -> dict[str, A
             "peak": plan.peak_bytes,
             "held": plan.held_bytes,
             "staging": plan.staging_bytes,
-            "minimum_staging": problem.staging.minimum,
-            "preferred_staging": problem.staging.preferred,
-            "for_lower_bound": None,
+            "for_lower_bound": memory_for_lower_bound(problem),
+            "staging_rule": asdict(problem.staging),
         },
         "disk": {"peak": None},
     }
@@ -160,7 +162,7 @@ def _problem_from_json(plan: _Node) -> Problem:
         target,
         _dtype_from_json(plan["dtype"]),
         memory["budget"].number(),
-        Staging(memory["minimum_staging"].number(), memory["preferred_staging"].number()),
+        Staging(**{key: memory["staging_rule"][key].number() for key in _STAGING}),
     )
 
 

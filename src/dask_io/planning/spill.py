@@ -132,7 +132,7 @@ def plan_spill(problem: Problem) -> SpillPlan:
     first, second = (list(fitting_boxes(grid, largest)) for grid in sides)
     if not (first and second):
         block = max(prod(grid.longest) for grid in sides) * problem.itemsize
-        required = block + problem.staging.minimum
+        required = problem.staging.budget_for(block)
         raise BudgetTooSmallError(required, problem.budget, "block")
     # Few lengths of boxes make many pairs of them.
     count = cache(_count_pieces)

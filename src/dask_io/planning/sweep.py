@@ -54,7 +54,7 @@ def plan_sweep(problem: Problem) -> Plan:
     if problem.target.atomic:
         unit, smallest = "target block", prod(problem.target.grid.longest)
     if problem.holdable < smallest * problem.itemsize:
-        required = smallest * problem.itemsize + problem.staging.minimum
+        required = problem.staging.budget_for(smallest * problem.itemsize)
         raise BudgetTooSmallError(required, problem.budget, unit)
     if not n_elements:
         return replace(flush_everywhere(problem, problem.source.grid.axes), strategy="sweep")
@@ -70,9 +70,9 @@ def plan_sweep(problem: Problem) -> Plan:
 def memory_for_lower_bound(problem: Problem) -> int:
     """Return the smallest budget at which `plan_sweep` touches every block once."""
     if not prod(problem.shape):
-        return problem.staging.minimum
+        return problem.staging.budget_for(0)
     space = space_between(problem.source, problem.target)
-    return lowest(space).held * problem.itemsize + problem.staging.minimum
+    return problem.staging.budget_for(lowest(space).held * problem.itemsize)
 
 
 @lru_cache(maxsize=64)
@@ -181,13 +181,17 @@ def _better_of_others(plan: Plan) -> Plan:
     """
     if plan.problem.target.atomic:
         return plan
-    strategies: tuple[Callable[[Problem], Plan], ...] = (plan_naive, plan_keep)
+    space = space_between(plan.problem.source, plan.problem.target)
+    strategies: list[Callable[[Problem], Plan]] = [plan_keep]
+    if not any(pair.is_long for pair in space.pairs):
+        # To list every piece of long axes takes long, and cutting at one side's blocks is better.
+        strategies.append(plan_naive)
     for strategy in strategies:
         if plan.seeks.total == plan.problem.lower_bound:
             break
         try:
             other = strategy(plan.problem)
-        except (BudgetTooSmallError, OverflowError):
+        except BudgetTooSmallError:
             continue
         if other.fits and _rank(other) < _rank(plan):
             plan = replace(other, strategy="sweep")

@@ -12,6 +12,7 @@ from dask_io.errors import BudgetTooSmallError
 from dask_io.geometry import Axis
 from dask_io.planning.bundle import Bundle, box_around, window_of
 from dask_io.planning.cost import fewest_runs, naive_seeks
+from dask_io.planning.describe_sweeps import describe_sweeps
 from dask_io.planning.plan import Hold, Plan, ReadRun, Seeks
 from dask_io.planning.shared import count_shared_reads
 
@@ -135,8 +136,13 @@ class Sweeps:
         """Whether every sweep keeps within the budget."""
         return all(bundle.fits for bundle in self.bundles)
 
+    def __str__(self) -> str:
+        return describe_sweeps(self)
 
-def plan_together(problems: Sequence[Problem], plan_alone: Callable[[Problem], Plan]) -> Sweeps:
+
+def plan_together(
+    problems: Sequence[Problem], plan_alone: Callable[[Problem], Plan], *, apart: bool = False
+) -> Sweeps:
     """Plan targets that are written from one source so that little is read twice.
 
     All are written in one sweep if that fits the budget: block by block of the source,
@@ -150,6 +156,8 @@ def plan_together(problems: Sequence[Problem], plan_alone: Callable[[Problem], P
         One source, perhaps with different windows; one dtype, one budget, one staging.
     plan_alone
         Plans a single one.
+    apart
+        Plan every target alone.
 
     Raises
     ------
@@ -178,7 +186,8 @@ def plan_together(problems: Sequence[Problem], plan_alone: Callable[[Problem], P
     numbers = sorted(
         range(len(problems)), key=lambda number: window_of(problems[number].source).start
     )
-    found = _plan_group(problems, tuple(numbers), plan_alone)
+    groups_found = [(n,) for n in numbers] if apart else [tuple(numbers)]
+    found = [each for group in groups_found for each in _plan_group(problems, group, plan_alone)]
     bundles, groups = zip(*found, strict=True)
     return Sweeps(bundles, groups)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
-from dask_io.planning import plan_to_json, predict_seconds
+from dask_io.planning import Sweeps, plan_to_json, predict_seconds, sweeps_to_json
 from dask_io.stores.dtypes import dtype_to_json
 
 if TYPE_CHECKING:
@@ -53,10 +53,19 @@ class Described(Protocol):
         """Bytes of its files."""
 
 
-def run_to_json(plan: AnyPlan, result: RunResult, device: Device | None = None) -> dict[str, Any]:
+def any_plan_to_json(plan: AnyPlan | Sweeps, device: Device | None = None) -> dict[str, Any]:
+    """Return a plan for one target or for several, with its time on a device if one is given."""
+    if isinstance(plan, Sweeps):
+        return sweeps_to_json(plan, device)
+    return plan_to_json(plan, device)
+
+
+def run_to_json(
+    plan: AnyPlan | Sweeps, result: RunResult, device: Device | None = None
+) -> dict[str, Any]:
     """Return a plan, with its time on a device if one is given, and what came of it."""
     return {
-        "plan": plan_to_json(plan, device),
+        "plan": any_plan_to_json(plan, device),
         "result": {
             "seconds": result.seconds,
             "seeks": {"read": result.seeks.read, "write": result.seeks.write},

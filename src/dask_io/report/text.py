@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
     from dask_io.engine.run import RunResult
     from dask_io.engine.verify import Verification
-    from dask_io.planning import AnyPlan, Device
+    from dask_io.planning import AnyPlan, Device, Sweeps
     from dask_io.report.explain import Explanation
     from dask_io.report.jsonable import Described
 
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
 
 
-def plan_text(plan: AnyPlan, device: Device | None = None) -> str:
+def plan_text(plan: AnyPlan | Sweeps, device: Device | None = None) -> str:
     """Write what a plan does and costs and, for a device, how long it is predicted to take."""
     told = str(plan).rstrip()
     if device is None:
@@ -45,11 +45,11 @@ def explained_text(explanation: Explanation) -> str:
     return f"{table(rows)}\n{bound}\n{explanation.reason}"
 
 
-def _predicted(plan: AnyPlan, device: Device) -> str:
+def _predicted(plan: AnyPlan | Sweeps, device: Device) -> str:
     return format_seconds(predict_seconds(plan, device))
 
 
-def run_text(plan: AnyPlan, result: RunResult) -> str:
+def run_text(plan: AnyPlan | Sweeps, result: RunResult) -> str:
     """Write what a run did, as predicted and as counted."""
     rows = [
         ("", "predicted", "measured"),
@@ -61,7 +61,7 @@ def run_text(plan: AnyPlan, result: RunResult) -> str:
     blocks = f"{result.blocks_written:,} block{'s' * (result.blocks_written != 1)}"
     done = (
         f"wrote {blocks}, {format_bytes(result.n_bytes_written)}, in "
-        f"{format_seconds(result.seconds)} ({format_speed(plan.problem.n_bytes, result.seconds)})"
+        f"{format_seconds(result.seconds)} ({format_speed(result.n_bytes_written, result.seconds)})"
     )
     verified = {None: "", True: "; verified: equal to the source", False: "; not equal"}
     return f"{done}{verified[result.verified]}\n{table(rows)}"

@@ -85,10 +85,14 @@ def dtypes() -> st.SearchStrategy[np.dtype[np.generic]]:
     return st.sampled_from(_DTYPES).map(np.dtype)
 
 
-def stagings() -> st.SearchStrategy[Staging]:
-    """No staging at all, or a least and a preferred number of bytes."""
-    some = st.tuples(st.integers(0, 64), st.integers(0, 256))
-    return st.just(Staging()) | some.map(lambda pair: Staging(pair[0], sum(pair)))
+@st.composite
+def stagings(draw: st.DrawFn) -> Staging:
+    """No staging at all, or a least and a preferred number of bytes and a part of the budget."""
+    if draw(st.booleans()):
+        return Staging()
+    minimum, more = draw(st.integers(0, 64)), draw(st.integers(0, 256))
+    part, most = draw(st.sampled_from([0, 2, 7, 64])), draw(st.integers(0, 80))
+    return Staging(minimum, minimum + more, part, most)
 
 
 @st.composite
@@ -115,7 +119,7 @@ def problems(draw: st.DrawFn, *, max_axes: int = 5, windows: bool = False) -> Pr
     dtype, staging = draw(dtypes()), draw(stagings())
     source, target = (draw(sides(shape, windows=windows)) for _ in range(2))
     problem = Problem(source, target, dtype, 0, staging)
-    least = staging.minimum + dtype.itemsize
+    least = staging.budget_for(dtype.itemsize)
     most = staging.preferred + max(least, 2 * problem.n_bytes)
     return problem.within(draw(st.integers(least, most)))
 

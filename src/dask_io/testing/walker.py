@@ -99,7 +99,7 @@ def walk(plan: Plan, array: NDArray[Any] | None = None) -> Walked:
         carried = max(carried, memory.held)
 
     staging = max(
-        problem.staging.minimum,
+        problem.staging.needed(problem.budget),
         min(problem.staging.preferred, problem.budget - held * problem.itemsize),
     )
     return Walked(
@@ -160,7 +160,7 @@ def walk_bundle(bundle: Bundle) -> Walked:
     assert next(told, None) is None, "the bundle has more steps than are needed"
 
     staging = max(
-        bundle.staging.minimum,
+        bundle.staging.needed(bundle.budget),
         min(bundle.staging.preferred, bundle.budget - held * bundle.itemsize),
     )
     stores = (source, *targets)

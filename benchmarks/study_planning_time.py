@@ -1,0 +1,75 @@
+"""How long planning takes, and how much memory, against the number of blocks.
+
+    python benchmarks/study_planning_time.py
+
+Each problem is planned with a budget that is plenty, with one that is short and with one that is
+tiny; the longest of the three counts. Nothing is remembered from one to the next.
+"""
+
+from __future__ import annotations
+
+import sys
+import tracemalloc
+from collections.abc import Callable, Iterator
+from time import process_time
+
+from dask_io.planning import Problem
+from dask_io.planning.structures import arrangements, space_between, structures
+from dask_io.planning.sweep import lowest, plan_sweep
+
+Lengths = tuple[int, ...]
+Case = Callable[[int], tuple[Lengths, Lengths, Lengths]]
+
+# Shape, source and target blocks, for a number of source blocks along the axes that grow.
+CASES: dict[str, Case] = {
+    "1-D, 7 to 5": lambda n: ((7 * n,), (7,), (5,)),
+    "1-D, 1009 to 1013": lambda n: ((1009 * n,), (1009,), (1013,)),
+    "2-D, slow axis": lambda n: ((7 * n, 1000), (7, 300), (5, 400)),
+    "2-D, fast axis": lambda n: ((1000, 7 * n), (300, 7), (400, 5)),
+    "3-D, all axes": lambda n: ((350 * round(n ** (1 / 3)),) * 3, (350,) * 3, (500,) * 3),
+}
+COUNTS = tuple(10**power for power in range(2, 10))
+
+
+def forget() -> None:
+    """Empty what planning remembers."""
+    for remembered in (arrangements, structures, lowest, space_between):
+        remembered.cache_clear()
+
+
+def budgets(problem: Problem) -> tuple[int, int, int]:
+    """Plenty, short and tiny."""
+    return problem.n_bytes, max(1, round(problem.n_bytes**0.6)), max(1, round(problem.n_bytes**0.3))
+
+
+def measure(problem: Problem) -> tuple[float, int]:
+    """The most processor seconds and the most bytes that planning takes."""
+    seconds, n_bytes = 0.0, 0
+    for budget in budgets(problem):
+        forget()
+        start = process_time()
+        plan_sweep(problem.within(budget))
+        seconds = max(seconds, process_time() - start)
+        forget()
+        tracemalloc.start()
+        plan_sweep(problem.within(budget))
+        n_bytes = max(n_bytes, tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    return seconds, n_bytes
+
+
+def lines() -> Iterator[str]:
+    """One line for each problem and number of blocks."""
+    yield f"{'problem':<20} {'source blocks':>14} {'seconds':>8} {'MB':>6}"
+    for name, case in CASES.items():
+        for count in COUNTS:
+            problem = Problem.regular(*case(count), dtype="float16", budget=1)
+            seconds, n_bytes = measure(problem)
+            n_blocks = problem.source.grid.n_blocks
+            yield f"{name:<20} {n_blocks:>14,} {seconds:>8.3f} {n_bytes / 1e6:>6.1f}"
+
+
+if __name__ == "__main__":
+    for line in lines():
+        sys.stdout.write(line + "\n")
+        sys.stdout.flush()

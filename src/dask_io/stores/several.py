@@ -1,0 +1,82 @@
+"""Where several targets of one run go."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dask_io.errors import TargetExistsError, UsageError
+from dask_io.stores.formats import format_of, load_format
+from dask_io.stores.naming import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dask_io.stores.store import Target
+
+_FEWEST_DIGITS = 3
+
+
+def region_places(
+    folder: str | os.PathLike[str],
+    n_regions: int,
+    *,
+    format: str,  # noqa: A002 - the word that users know
+    one_file: bool,
+    overwrite: bool,
+) -> list[str]:
+    """Name the places of several regions in a folder.
+
+    A region that is one block becomes one file, if files of its format describe themselves;
+    any other becomes a directory.
+
+    Raises
+    ------
+    UsageError
+        If the folder's name is that of a file.
+    TargetExistsError
+        If the folder holds something and is not to be overwritten.
+
+    Examples
+    --------
+    >>> region_places("rois", 2, format="npy", one_file=True, overwrite=False)
+    ['rois/region_000.npy', 'rois/region_001.npy']
+    """
+    place = Path(folder)
+    if format_of(place.name) is not None and not place.is_dir():
+        raise UsageError(
+            f"{printable(str(place))} is one file, but there are {n_regions} regions; "
+            "name a directory"
+        )
+    if os.path.lexists(place) and not overwrite and not (place.is_dir() and _is_empty(place)):
+        raise TargetExistsError(printable(str(place)))
+    chosen = load_format(format)
+    suffix = chosen.suffixes[0] if one_file and chosen.longest_header else ""
+    n_digits = max(_FEWEST_DIGITS, len(str(n_regions - 1)))
+    return [str(place / f"region_{number:0{n_digits}}{suffix}") for number in range(n_regions)]
+
+
+def _is_empty(folder: Path) -> bool:
+    with os.scandir(folder) as entries:
+        return next(entries, None) is None
+
+
+def check_apart(targets: Sequence[Target]) -> None:
+    """Refuse two targets in one place, or one in another.
+
+    Raises
+    ------
+    UsageError
+        If so.
+    """
+    places = [Path(target.place).resolve() for target in targets]
+    by_place = dict(zip(places, targets, strict=True))
+    for place, target in zip(places, targets, strict=True):
+        around = [by_place[path] for path in (place, *place.parents) if path in by_place]
+        if around != [target]:
+            other = next((each for each in around if each is not target), target)
+            raise UsageError(
+                f"targets {printable(target.place)} and {printable(other.place)} are one place, "
+                "or one lies in the other; choose places apart"
+            )
