@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator
 from time import process_time
 
 from dask_io.planning import Problem
-from dask_io.planning.structures import arrangements, space_between, structures
-from dask_io.planning.sweep import lowest, plan_sweep
+from dask_io.planning.sweep.search import lowest, plan_sweep
+from dask_io.planning.sweep.structures import arrangements, space_between, structures
 
 Lengths = tuple[int, ...]
 Case = Callable[[int], tuple[Lengths, Lengths, Lengths]]

@@ -29,7 +29,7 @@ from dask_io.planning import (
     Staging,
     Sweeps,
     parse_objective,
-    plan_keep,
+    plan_sweep,
     plan_together,
     plan_with,
 )
@@ -628,7 +628,7 @@ def _plan_several(
 
     def plan_alone(problem: Problem) -> Plan:
         found = _make_plan(problem, device, **options)
-        return found if isinstance(found, Plan) else plan_keep(problem)
+        return found if isinstance(found, Plan) else plan_sweep(problem)
 
     apart = options.get("strategy", "auto") != "auto"
     sweeps = plan_together(problems, plan_alone, apart=apart)
@@ -683,7 +683,7 @@ def _plan_comparison(a: Store, b: Store, memory: int, workers: int) -> _Comparis
     left = max(1, memory - workers * slab)
     try:
         problem = _problem(_side(a), _side(b), a.dtype, memory=left, workers=workers)
-        return _Comparison(plan_keep(problem), workers, slab)
+        return _Comparison(plan_sweep(problem), workers, slab)
     except BudgetTooSmallError as error:
         if workers > 1:
             return _plan_comparison(a, b, memory, 1)

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from dask_io.errors import BudgetTooSmallError
 from dask_io.planning import Plan, Problem, plan_keep, plan_naive
-from dask_io.planning.arrange import arrangement_of
-from dask_io.planning.choices import choice_of
-from dask_io.planning.structures import space_between, structures
 from dask_io.planning.sweep import memory_for_lower_bound, plan_sweep
+from dask_io.planning.sweep.arrange import arrangement_of
+from dask_io.planning.sweep.choices import choice_of
+from dask_io.planning.sweep.structures import space_between, structures
 from dask_io.testing import walk
 from dask_io.testing.strategies import plans, problems
 

@@ -22,6 +22,7 @@ from dask_io.planning.problem import Problem, Side, Staging
 from dask_io.planning.reread import plan_reread
 from dask_io.planning.serial import plan_from_json, plan_to_json
 from dask_io.planning.spill import AnyPlan, SpillPlan, plan_spill
+from dask_io.planning.sweep import memory_for_lower_bound, plan_sweep
 from dask_io.planning.together import Sweeps, plan_together
 
 __all__ = [
@@ -46,6 +47,7 @@ __all__ = [
     "Sweeps",
     "describe_plan",
     "find_candidates",
+    "memory_for_lower_bound",
     "naive_seeks",
     "parse_objective",
     "plan_auto",
@@ -56,6 +58,7 @@ __all__ = [
     "plan_naive",
     "plan_reread",
     "plan_spill",
+    "plan_sweep",
     "plan_to_json",
     "plan_together",
     "plan_with",

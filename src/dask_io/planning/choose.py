@@ -14,6 +14,7 @@ from dask_io.planning.naive import plan_naive
 from dask_io.planning.previous import is_for_previous, plan_clustered, plan_multiple
 from dask_io.planning.reread import plan_reread
 from dask_io.planning.spill import SpillPlan, plan_spill
+from dask_io.planning.sweep import plan_sweep
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 STRATEGIES: Mapping[str, Callable[[Problem], AnyPlan]] = MappingProxyType(
     {
+        "sweep": plan_sweep,
         "keep": plan_keep,
         "naive": plan_naive,
         "clustered": plan_clustered,

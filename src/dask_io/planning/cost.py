@@ -7,7 +7,6 @@ that the cost of a plan does not depend on how many blocks there are.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
 from itertools import pairwise
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dask_io.geometry import Axis, orbits
+from dask_io.planning.envelope import ALL_WRITTEN, NOTHING_WRITTEN, most, wrap
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -212,27 +212,13 @@ class Held:
 def most_held(cells: Sequence[AxisCells]) -> Held:
     """Return the most elements held over all steps, axes outermost first.
 
-    DESIGN.md's recursion: inner axes depend on outer ones only through the two products `a`
-    (held) and `b` (completed) of what the current cell adds along the axes outside.
+    DESIGN.md's recursion, from the inside out: inner axes depend on outer ones only through two
+    products, so what they hold at the most is an envelope of pairs (see `planning.envelope`).
     """
     if not all(axis.kinds for axis in cells):
         return Held(0, 0)
-    inside = [prod(axis.length for axis in cells[depth + 1 :]) for depth in range(len(cells))]
-
-    @cache
-    def most(depth: int, a: int, b: int) -> Held:
-        if depth == len(cells):
-            return Held(a, a - b)
-        options = [
-            (
-                inside[depth] * max(a * held - b * completed for held, completed in corners),
-                most(depth + 1, a * adds, b * completes),
-            )
-            for (adds, completes), corners in cells[depth].kinds
-        ]
-        return Held(
-            max(before + within.peak for before, within in options),
-            max(before + within.carried for before, within in options),
-        )
-
-    return most(0, 1, 1)
+    peak, carried, inside = NOTHING_WRITTEN, ALL_WRITTEN, 1
+    for axis in reversed(cells):
+        peak, carried = wrap(axis, peak, inside), wrap(axis, carried, inside)
+        inside *= axis.length
+    return Held(most(peak), most(carried))

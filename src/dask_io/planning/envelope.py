@@ -19,8 +19,10 @@ if TYPE_CHECKING:
 Envelope: TypeAlias = tuple[tuple[int, int], ...]
 """Pairs ``(held, completed)``, both ascending, each the largest for some `a` and `b`."""
 
-NOTHING: Envelope = ((1, 0),)
-"""The envelope of no axes: the cell is held, nothing of it is written yet."""
+NOTHING_WRITTEN: Envelope = ((1, 0),)
+"""The envelope of no axes while the cell is held and nothing of it is written yet."""
+ALL_WRITTEN: Envelope = ((1, 1),)
+"""The envelope of no axes once what the cell completes has been written."""
 
 
 def upper_hull(pairs: Iterable[tuple[int, int]]) -> Envelope:
@@ -51,7 +53,7 @@ def wrap(cells: AxisCells, inner: Envelope, inside: int) -> Envelope:
     Examples
     --------
     >>> from dask_io.planning.cost import AxisCells
-    >>> wrap(AxisCells(6, (((3, 2), ((0, 0),)), ((3, 4), ((3, 2),)))), NOTHING, 1)
+    >>> wrap(AxisCells(6, (((3, 2), ((0, 0),)), ((3, 4), ((3, 2),)))), NOTHING_WRITTEN, 1)
     ((3, 0), (6, 2))
     """
     return upper_hull(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from functools import cache
+from functools import cache, lru_cache
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -68,8 +68,18 @@ def count_shared_reads(side: Side, ends: Sequence[Axis], windows: Sequence[Regio
     >>> count_shared_reads(side, side.grid.axes, windows)
     SharedReads(runs=4, visits=2, n_elements=55)
     """
-    needed = sorted({(window.start, window.stop) for window in windows if window.size})
-    regions = [Region(*bounds) for bounds in needed]
+    needed = {(window.start, window.stop) for window in windows if window.size}
+    return _count_reads(side, tuple(ends), tuple(sorted(needed)))
+
+
+# A search tries many bundles that read the same.
+@lru_cache(maxsize=256)
+def _count_reads(
+    side: Side,
+    ends: tuple[Axis, ...],
+    windows: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...],
+) -> SharedReads:
+    regions = [Region(*bounds) for bounds in windows]
     layout = side.layout
     parts = [_list_parts(side, ends[axis], axis) for axis in range(len(ends))]
 

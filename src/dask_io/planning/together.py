@@ -28,6 +28,8 @@ _MOST_STEPS = 2**20
 _MANY_AXES = 4
 # After the coarsest cut of the read cells that fits, so many finer ones are tried.
 _FINER_CUTS = 2
+# What costs hardly more than the fewest seeks possible need not be bettered.
+_NEARLY = 1.01
 
 Reads = tuple[tuple[ReadRun, ...], ...]
 
@@ -198,7 +200,7 @@ def _plan_group(
     if len(group) == 1:
         return [(Bundle.of(plan_alone(problems[group[0]])), group)]
     bundle = _find_bundle([problems[number] for number in group])
-    if bundle is not None and bundle.seeks.total == bundle.lower_bound:
+    if bundle is not None and _is_good(bundle):
         return [(bundle, group)]
     halves: list[tuple[Bundle, tuple[int, ...]]] = []
     errors: list[BudgetTooSmallError] = []
@@ -215,6 +217,10 @@ def _plan_group(
     return halves
 
 
+def _is_good(bundle: Bundle) -> bool:
+    return bundle.seeks.total <= bundle.lower_bound * _NEARLY
+
+
 def _find_bundle(problems: Sequence[Problem]) -> Bundle | None:
     """Return the bundle with the fewest seeks that fits, None if none does."""
     best: Bundle | None = None
@@ -225,7 +231,7 @@ def _find_bundle(problems: Sequence[Problem]) -> Bundle | None:
             best = found
         if best is not None:
             n_finer += 1
-            if n_finer > _FINER_CUTS or best.seeks.total == best.lower_bound:
+            if n_finer > _FINER_CUTS or _is_good(best):
                 break
     return best
 

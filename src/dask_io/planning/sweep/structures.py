@@ -14,12 +14,12 @@ from itertools import product
 from math import prod
 from typing import TYPE_CHECKING
 
-from dask_io.planning.arrange import Arrangement, Table, arrange, arrangement_of
-from dask_io.planning.choices import Choice, read_elements
 from dask_io.planning.cost import CutCounts, count_openings, count_runs
-from dask_io.planning.ends import FORBIDDEN, CutPrices
-from dask_io.planning.families import cut_choices, flushed_choices, whole_choices
-from dask_io.planning.segments import AxisPair
+from dask_io.planning.sweep.arrange import Arrangement, Table, arrange, arrangement_of
+from dask_io.planning.sweep.choices import Choice, read_elements
+from dask_io.planning.sweep.ends import FORBIDDEN, CutPrices
+from dask_io.planning.sweep.families import cut_choices, flushed_choices, whole_choices
+from dask_io.planning.sweep.segments import AxisPair
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -15,17 +15,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from dask_io.planning.choices import Choice, choice_by_segments, divide
-from dask_io.planning.envelope import NOTHING, wrap
+from dask_io.planning.envelope import NOTHING_WRITTEN, wrap
+from dask_io.planning.sweep.choices import Choice, choice_by_segments, divide
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from numpy.typing import NDArray
 
-    from dask_io.planning.arrange import Arrangement
     from dask_io.planning.plan import ReadRun
-    from dask_io.planning.segments import AxisPair, Segment
+    from dask_io.planning.sweep.arrange import Arrangement
+    from dask_io.planning.sweep.segments import AxisPair, Segment
 
 # In segments shorter than this, reads may end anywhere.
 _SHORT = 24
@@ -75,7 +75,7 @@ class Path(NamedTuple):
 
 def terms_of(arrangement: Arrangement, place: int) -> tuple[Term, ...]:
     """Return the terms whose maximum is held during a cell of the axis at a place in the order."""
-    inner, inside = NOTHING, 1
+    inner, inside = NOTHING_WRITTEN, 1
     for choice in reversed(arrangement.choices[place + 1 :]):
         inner = wrap(choice.cells, inner, inside)
         inside *= choice.cells.length

@@ -16,7 +16,7 @@ from dask_io.planning.plan import AxisPlan, Hold, ReadRun
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from dask_io.planning.segments import AxisPair, Segment
+    from dask_io.planning.sweep.segments import AxisPair, Segment
 
 # Reads that take more runs than this to write down are not a choice.
 _MOST_RUNS = 4096

@@ -8,17 +8,17 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from dask_io.errors import BudgetTooSmallError
-from dask_io.planning.ends import FORBIDDEN, CutPrices, best_ends, fewest_seeks
 from dask_io.planning.keep import plan_keep
 from dask_io.planning.naive import flush_everywhere, plan_naive
 from dask_io.planning.plan import Hold, Plan
-from dask_io.planning.structures import Space, arrangements, space_between, structures
+from dask_io.planning.sweep.ends import FORBIDDEN, CutPrices, best_ends, fewest_seeks
+from dask_io.planning.sweep.structures import Space, arrangements, space_between, structures
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from dask_io.planning.arrange import Arrangement
     from dask_io.planning.problem import Problem
+    from dask_io.planning.sweep.arrange import Arrangement
 
 # No block is cut at these prices.
 _NO_CUTS = CutPrices(*(FORBIDDEN,) * 4)

@@ -12,12 +12,12 @@ from itertools import combinations
 from math import prod
 from typing import TYPE_CHECKING
 
-from dask_io.planning.envelope import NOTHING, Envelope, is_never_above, most, wrap
+from dask_io.planning.envelope import NOTHING_WRITTEN, Envelope, is_never_above, most, wrap
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from dask_io.planning.choices import Choice
+    from dask_io.planning.sweep.choices import Choice
 
 # Outer products (a, b) by which ways are compared if too many are left.
 _OUTER_PRODUCTS = ((4, 5), (5, 4), (2, 1), (1, 2), (10, 9), (3, 2), (9, 10))
@@ -59,7 +59,7 @@ class Arrangement:
 
 def arrangement_of(axes: Sequence[int], choices: Sequence[Choice]) -> Arrangement:
     """Arrange axes in this order, outermost first."""
-    arrangement, inside = Arrangement((), (), NOTHING), 1
+    arrangement, inside = Arrangement((), (), NOTHING_WRITTEN), 1
     for axis, choice in zip(reversed(axes), reversed(choices), strict=True):
         arrangement = arrangement.around(axis, choice, inside)
         inside *= choice.cells.length
@@ -84,7 +84,7 @@ def arrange(
     known
         Sets for which the ways are known already.
     """
-    table: Table = {frozenset(): [Arrangement((), (), NOTHING)], **(known or {})}
+    table: Table = {frozenset(): [Arrangement((), (), NOTHING_WRITTEN)], **(known or {})}
     for size in range(1, len(families) + 1):
         for members in map(frozenset, combinations(families, size)):
             if members in table:

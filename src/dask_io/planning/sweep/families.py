@@ -6,7 +6,7 @@ from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from dask_io.planning.choices import (
+from dask_io.planning.sweep.choices import (
     Choice,
     choice_by_segments,
     divide,
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from dask_io.planning.plan import ReadRun
-    from dask_io.planning.segments import AxisPair, Segment
+    from dask_io.planning.sweep.segments import AxisPair, Segment
 
 # Numbers of source blocks to read at a time along an axis with too many boundaries to list.
 _MANY_BLOCKS = (1, 2, 4, 16, 256)
