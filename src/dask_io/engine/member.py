@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import product
+from math import prod
 from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -13,14 +15,14 @@ from dask_io.planning import Hold
 from dask_io.stores.addressable import view_as_array
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from numpy.typing import NDArray
 
     from dask_io.engine.crew import Crew
     from dask_io.engine.memory import Account, Buffers
     from dask_io.geometry import Region
-    from dask_io.planning import Plan
+    from dask_io.planning import AxisPlan, Plan
     from dask_io.stores.store import BlockWriter, Target
 
 
@@ -114,21 +116,50 @@ class Member:
     def place(
         self, region: Region, values: NDArray[Any], pieces: dict[tuple[int, ...], Piece]
     ) -> None:
-        """Put what has been read of a region where it belongs."""
-        for cell in self.plan.write_cells(region):
-            part, piece = region & cell, pieces[cell.start]
-            inside = part.relative_to(piece.region.start).slices
-            piece.array[inside] = values[part.relative_to(region.start).slices]
-            self._placed(cell.start, part.size)
+        """Put what has been read of a region where it belongs.
 
-    def _placed(self, start: tuple[int, ...], n_elements: int) -> None:
-        """Count what has arrived in a write cell, and have it written when it is complete."""
+        There may be many small pieces, so what can be is worked out axis by axis.
+        """
+        corner = next(iter(pieces.values())).region.start
+        along = [
+            list(self._overlaps(*axis))
+            for axis in zip(self.plan.axes, region.bounds, corner, strict=True)
+        ]
+        placed = []
+        for overlaps in product(*along):
+            cell, inside, taken, lengths = zip(*overlaps, strict=True)
+            pieces[cell].array[inside] = values[taken]
+            placed.append((cell, prod(lengths)))
+        self._count_placed(placed)
+
+    def _overlaps(
+        self, axis: AxisPlan, bounds: tuple[int, int], corner: int
+    ) -> Iterator[tuple[int, slice, slice, int]]:
+        """Yield the write cells of a stretch: start, slices into the piece and the stretch, length.
+
+        Pieces begin where their cell does, or with what is read at once if that is later.
+        """
+        low, high = bounds
+        first = corner if self.plan.hold is Hold.PIECES else 0
+        for start, stop in axis.write_cells(low, high):
+            begin, end, origin = max(start, low), min(stop, high), max(start, first)
+            inside = slice(begin - origin, end - origin)
+            yield start, inside, slice(begin - low, end - low), end - begin
+
+    def _count_placed(self, placed: list[tuple[tuple[int, ...], int]]) -> None:
+        """Count what has arrived in write cells, and have those written that are complete."""
+        complete = []
         with self.lock:
-            cell = self.cells[start]
-            cell.missing -= n_elements
-            if cell.missing:
-                return
-            del self.cells[start]
+            for start, n_elements in placed:
+                cell = self.cells[start]
+                cell.missing -= n_elements
+                if not cell.missing:
+                    complete.append(self.cells.pop(start))
+        for cell in complete:
+            self._queue_write(cell)
+
+    def _queue_write(self, cell: Cell) -> None:
+        """Have a complete cell written; until then it counts as staging if there is room."""
         n_bytes = sum(piece.n_bytes for piece in cell.pieces)
         account = self.room.held
         if self.room.behind.take_if_free(n_bytes):

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 from dask_io.errors import BudgetTooSmallError
 from dask_io.planning.keep import plan_keep
-from dask_io.planning.naive import flush_everywhere, plan_naive
+from dask_io.planning.naive import plan_naive
 from dask_io.planning.plan import Hold, Plan
+from dask_io.planning.reread import box_plan
 from dask_io.planning.sweep.ends import FORBIDDEN, CutPrices, best_ends, fewest_seeks
 from dask_io.planning.sweep.structures import Space, arrangements, space_between, structures
 
@@ -57,7 +58,7 @@ def plan_sweep(problem: Problem) -> Plan:
         required = problem.staging.budget_for(smallest * problem.itemsize)
         raise BudgetTooSmallError(required, problem.budget, unit)
     if not n_elements:
-        return replace(flush_everywhere(problem, problem.source.grid.axes), strategy="sweep")
+        return box_plan(problem, problem.target.grid.axes, "sweep")
     budget = problem.holdable // problem.itemsize
     space = space_between(problem.source, problem.target)
     best = lowest(space)
