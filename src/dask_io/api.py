@@ -2,45 +2,45 @@
 
 from __future__ import annotations
 
-from dataclasses import astuple, dataclass, replace
-from html import escape
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, cast
+from dataclasses import astuple, dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
-from dask_io.engine.machine import available_memory, usable_cores
-from dask_io.engine.measure import check_device_name, find_device
-from dask_io.engine.preflight import check_before_run, check_space
-from dask_io.engine.run import Progress, RunResult, Sweep, run_plan, run_sweeps
-from dask_io.engine.spill import run_spill
-from dask_io.engine.staging import comparison_slab, staging_for
-from dask_io.engine.verify import Verification, verify_plan
-from dask_io.errors import BudgetTooSmallError, DataError, InterruptedRunError, UsageError
+from dask_io.engine.measure import find_device
+from dask_io.engine.run import Progress, RunResult
+from dask_io.engine.staging import staging_for
+from dask_io.engine.verify import Verification
+from dask_io.errors import DataError, UsageError
 from dask_io.geometry import Grid, Layout, Region
 from dask_io.geometry.chunks import normalize_chunks
+from dask_io.jobs import Job, JointJob, make_problem, plan_comparison, side_of
+from dask_io.options import (
+    Options,
+    check_names,
+    orders_of,
+    parse_memory,
+    parse_region,
+    parse_workers,
+)
 from dask_io.planning import (
     AnyPlan,
     Device,
     Plan,
     Problem,
     Side,
-    SpillPlan,
     Staging,
-    Sweeps,
     parse_objective,
     plan_sweep,
     plan_together,
     plan_with,
 )
-from dask_io.report.svg import job_svg
 from dask_io.stores.array import BlockArray
 from dask_io.stores.description import parse_dtype, parse_order
 from dask_io.stores.formats import load_format
 from dask_io.stores.registry import check_places, make_target, open_source
 from dask_io.stores.several import check_apart, region_places
 from dask_io.stores.window import Window
-from dask_io.units import parse_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from numpy.typing import DTypeLike
 
     from dask_io.geometry.chunks import Chunks
-    from dask_io.stores.store import Source, Store, Target
+    from dask_io.stores.store import Source, Target
 
     Place = str | PathLike[str] | BlockArray
 
@@ -74,170 +74,6 @@ __all__ = [
     "split",
     "verify",
 ]
-
-# Threads wait for the disk most of the time, so a few more than there are cores.
-_FEWEST_WORKERS, _MOST_WORKERS = 4, 8
-
-
-class Options(TypedDict, total=False):
-    """What `plan` and the verbs that run a plan have in common.
-
-    Attributes
-    ----------
-    memory
-        The budget: bytes, or text such as ``"4GiB"``. Half of what is available by default.
-    strategy
-        ``"auto"``, or the name of a strategy; `dask_io.planning.STRATEGIES` has them all.
-    objective
-        What ``"auto"`` looks for: the least ``"time"`` (the default), the fewest ``"seeks"``, or
-        the least ``"memory"`` at which a run takes at most a tenth longer than the fastest.
-    device
-        What time is predicted for: ``"hdd"``, ``"ssd"``, ``"nvme"``, ``"nfs"``, ``"s3"``,
-        ``"measured"`` to measure the target's folder; by default the kind of filesystem says it.
-    format
-        Format of the target's blocks, ``"npy"`` or ``"raw"``; by default what the target's
-        name says, else the source's.
-    region
-        Move only this region of the source, such as ``"0:100,:,5:"``.
-    order
-        How elements lie in the target's blocks, ``"C"`` or ``"F"``; by default as in the source's.
-        For several targets, one for all or a list with one for each.
-    workers
-        Number of threads at the most.
-    overwrite
-        Replace a target that is there already.
-    check
-        Look at every block's header before planning.
-    """
-
-    memory: int | str | None
-    strategy: str
-    objective: str | None
-    device: str | None
-    format: str | None
-    region: str | Region | None
-    order: str | Sequence[str | None] | None
-    workers: int | None
-    overwrite: bool
-    check: bool
-
-
-@dataclass(frozen=True)
-class Job:
-    """A plan with its source and, if one was named, its target; nothing has been moved yet.
-
-    `plan` is the pure plan: what it will cost in seeks, bytes and memory. `run` carries it out.
-    `device` is what time is predicted for.
-    """
-
-    plan: AnyPlan
-    source: Source
-    target: Target | None
-    workers: int
-    device: Device
-
-    def run(
-        self, *, verify: bool = False, on_progress: Callable[[Progress], None] | None = None
-    ) -> RunResult:
-        """Carry the plan out.
-
-        Parameters
-        ----------
-        verify
-            Read the target back afterwards and compare it with the source.
-        on_progress
-            Called now and then, from any thread, with how far the run has come.
-
-        Raises
-        ------
-        DataError
-            If blocks of the source turn out wrong, or verification finds a difference.
-        StorageError
-            If the disk is full, a file cannot be read or written, and the like.
-        InterruptedRunError
-            If the run is stopped from outside.
-        """
-        target = self.target
-        if target is None:
-            message = "this job has no target: name one when planning it"
-            raise UsageError(message)
-        check_before_run(target, workers=self.workers)
-        # Planned beforehand: that there is too little memory for it should not show afterwards.
-        budget, workers = self.plan.problem.budget, self.workers
-        comparison = _plan_comparison(self.source, target, budget, workers) if verify else None
-        try:
-            result = _carry_out(self.plan, self.source, target, workers, on_progress)
-            if comparison is None:
-                return result
-            found = comparison.run(self.source, _reopen(target))
-        except KeyboardInterrupt:
-            raise InterruptedRunError(target.place) from None
-        _refuse_difference(found, self.source, target)
-        return replace(result, verified=True)
-
-    def visualize(self, path: str | PathLike[str] | None = None) -> str:
-        """Draw the plan as SVG, into a file if a path is given, and return the drawing."""
-        drawing = job_svg(self.plan)
-        if path is not None:
-            Path(path).write_text(drawing, encoding="utf-8")
-        return drawing
-
-    def _repr_html_(self) -> str:
-        return f"<pre>{escape(str(self))}</pre>{job_svg(self.plan)}"
-
-    def __str__(self) -> str:
-        places = [self.source.place, *([self.target.place] if self.target else [])]
-        return f"{' to '.join(places)}\n{self.plan}"
-
-
-@dataclass(frozen=True)
-class JointJob:
-    """Several targets that are written from one read of a source; nothing has been moved yet.
-
-    `plan` says what it will cost. `windows` has for each target the part of the source that
-    it will hold. `run` carries the plan out; `device` is what time is predicted for.
-    """
-
-    plan: Sweeps
-    source: Source
-    windows: tuple[Source, ...]
-    targets: tuple[Target, ...]
-    workers: int
-    device: Device
-
-    def run(
-        self, *, verify: bool = False, on_progress: Callable[[Progress], None] | None = None
-    ) -> RunResult:
-        """Carry the plan out; otherwise as `Job.run`.
-
-        Parameters
-        ----------
-        verify
-            Read the targets back afterwards and compare them with the source.
-        on_progress
-            Called now and then, from any thread, with how far the run has come.
-        """
-        for target in self.targets:
-            check_before_run(target, workers=self.workers)
-        check_space(self.targets[0], needed=self.plan.n_bytes_written)
-        pairs = list(zip(self.windows, self.targets, strict=True))
-        memory, workers = self.plan.budget, self.workers
-        comparisons = [_plan_comparison(*pair, memory, workers) for pair in pairs if verify]
-        sweeps = [
-            Sweep(bundle, Window(self.source, bundle.box), tuple(self.targets[n] for n in group))
-            for bundle, group in zip(self.plan.bundles, self.plan.groups, strict=True)
-        ]
-        try:
-            result = run_sweeps(sweeps, workers=workers, on_progress=on_progress)
-            for comparison, (window, target) in zip(comparisons, pairs, strict=False):
-                _refuse_difference(comparison.run(window, _reopen(target)), window, target)
-        except KeyboardInterrupt:
-            raise InterruptedRunError(self.targets[0].place) from None
-        return replace(result, verified=True if verify else None)
-
-    def __str__(self) -> str:
-        first, *_, last = self.targets
-        return f"{self.source.place} to {first.place} ... {last.place}\n{self.plan}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -340,16 +176,16 @@ def plan(
     BudgetTooSmallError
         If no plan fits the memory; it names the smallest budget that would do.
     """
-    _check_names(options)
+    check_names(options)
     store = _source(source)
     if options.get("check", False):
         store.check()
     if (region := options.get("region")) is not None:
-        store = Window(store, _region(region, store.grid.shape))
-    wanted = _Wanted(target, chunks, *_orders(options, 1))
+        store = Window(store, parse_region(region, store.grid.shape))
+    wanted = _Wanted(target, chunks, *orders_of(options, 1))
     made, side = _lay_out(store, wanted, **options)
-    problem = _problem(_side(store), side, store.dtype, **options)
-    workers = _workers(options.get("workers"))
+    workers, memory = parse_workers(options.get("workers")), parse_memory(options.get("memory"))
+    problem = make_problem(side_of(store), side, store.dtype, memory=memory, workers=workers)
     places = [store.place, *([made.place] if made else [])]
     device = find_device(options.get("device"), *places)
     return Job(_make_plan(problem, device, **options), store, made, workers, device)
@@ -370,15 +206,18 @@ def plan_shape(
     >>> plan.problem.lower_bound, plan.fits
     (1343, True)
     """
-    _check_names(options)
+    check_names(options)
     parse_dtype(dtype)  # says what is wrong with it
     kind = np.dtype(dtype)
     source = normalize_chunks(source_chunks, tuple(shape), kind.itemsize)
     target = normalize_chunks(target_chunks, tuple(shape), kind.itemsize, like=source)
     stored = Layout.c(len(source.axes))
-    (order,) = _orders(options, 1)
+    (order,) = orders_of(options, 1)
     wanted = parse_order(order or "C", len(source.axes))
-    problem = _problem(Side(source, stored), Side(target, wanted), kind, **options)
+    workers, memory = parse_workers(options.get("workers")), parse_memory(options.get("memory"))
+    problem = make_problem(
+        Side(source, stored), Side(target, wanted), kind, memory=memory, workers=workers
+    )
     return _make_plan(problem, find_device(options.get("device")), **options)
 
 
@@ -521,13 +360,13 @@ def plan_extract(
     **options: Unpack[Options],
 ) -> Job | JointJob:
     """Plan what `extract` does, and what that will cost."""
-    _check_names(options)
+    check_names(options)
     if options.get("region") is not None:
         raise UsageError("regions are given, so there can be no region besides")
     if not regions:
         raise UsageError("no region is given; name at least one, as in 0:100,:,5:")
     store = _source(source)
-    boxes = [_region(region, store.grid.shape) for region in regions]
+    boxes = [parse_region(region, store.grid.shape) for region in regions]
     for text, box in zip(regions, boxes, strict=True):
         if not box.size and store.grid.size:
             raise UsageError(f"the region {text} is empty; give ranges that hold something")
@@ -541,7 +380,7 @@ def plan_extract(
         one_file=chunks == -1,
         overwrite=options.get("overwrite", False),
     )
-    orders = _orders(options, len(boxes))
+    orders = orders_of(options, len(boxes))
     wanted = [_Wanted(*each) for each in zip(names, [chunks] * len(boxes), orders, strict=True)]
     return _plan_several(store, [Window(store, box) for box in boxes], wanted, **options)
 
@@ -553,7 +392,7 @@ def _plan_layouts(
     **options: Unpack[Options],
 ) -> JointJob:
     """Plan several layouts of one array, written from one read."""
-    _check_names(options)
+    check_names(options)
     if not isinstance(chunks, (list, tuple)) or not len(chunks) == len(targets) > 0:
         raise UsageError(
             f"there are {len(targets)} targets; give as many chunks, as in [(100, 100), -1]"
@@ -561,8 +400,8 @@ def _plan_layouts(
     store = _source(source)
     window = store
     if (region := options.get("region")) is not None:
-        window = Window(store, _region(region, store.grid.shape))
-    orders = _orders(options, len(targets))
+        window = Window(store, parse_region(region, store.grid.shape))
+    orders = orders_of(options, len(targets))
     wanted = [_Wanted(*each) for each in zip(targets, chunks, orders, strict=True)]
     return _plan_several(store, [window] * len(wanted), wanted, **options)
 
@@ -573,16 +412,6 @@ class _Wanted(NamedTuple):
     target: str | PathLike[str] | None
     chunks: Chunks
     order: str | None
-
-
-def _orders(options: Options, n_targets: int) -> list[str | None]:
-    """Return the order of elements of every target."""
-    order = options.get("order")
-    if order is None or isinstance(order, str):
-        return [order] * n_targets
-    if len(order) != n_targets:
-        raise UsageError(f"{len(order)} orders are given for {n_targets} targets")
-    return list(order)
 
 
 def _lay_out(
@@ -616,12 +445,12 @@ def _plan_several(
     laid = [_lay_out(window, each, **options) for window, each in zip(windows, wanted, strict=True)]
     targets = [target for target, _ in laid if target is not None]
     check_apart(targets)
-    workers, dtype = _workers(options.get("workers")), store.dtype
-    budget = _memory(options.get("memory"))
+    workers, dtype = parse_workers(options.get("workers")), store.dtype
+    budget = parse_memory(options.get("memory"))
     stagings = [staging_for(side, dtype, workers) for _, side in laid]
     staging = Staging(*map(max, zip(*map(astuple, stagings), strict=True)))
     problems = [
-        Problem(_side(window), side, dtype, budget, staging)
+        Problem(side_of(window), side, dtype, budget, staging)
         for window, (_, side) in zip(windows, laid, strict=True)
     ]
     device = find_device(options.get("device"), store.place, targets[0].place)
@@ -633,12 +462,6 @@ def _plan_several(
     apart = options.get("strategy", "auto") != "auto"
     sweeps = plan_together(problems, plan_alone, apart=apart)
     return JointJob(sweeps, store, tuple(windows), tuple(targets), workers, device)
-
-
-def _refuse_difference(found: Verification, source: Store, target: Store) -> None:
-    if found.first_difference is not None:
-        differs = f"differs from {source.place} at {found.first_difference}"
-        raise DataError(target.place, [differs], "the disk or the memory may be faulty")
 
 
 def verify(
@@ -662,108 +485,13 @@ def verify(
     if one.grid.shape != other.grid.shape:
         shapes = f"has shape {other.grid.shape}, but {one.place} has {one.grid.shape}"
         raise DataError(other.place, [shapes])
-    return _plan_comparison(one, other, _memory(memory), _workers(workers)).run(one, other)
-
-
-@dataclass(frozen=True, slots=True)
-class _Comparison:
-    """How two arrays will be compared."""
-
-    plan: Plan
-    workers: int
-    slab: int
-
-    def run(self, a: Source, b: Source) -> Verification:
-        return verify_plan(self.plan, a, b, workers=self.workers, slab=self.slab)
-
-
-def _plan_comparison(a: Store, b: Store, memory: int, workers: int) -> _Comparison:
-    """Plan within a budget, with one thread if there is too little for several."""
-    slab = comparison_slab(memory, b.dtype.itemsize, workers)
-    left = max(1, memory - workers * slab)
-    try:
-        problem = _problem(_side(a), _side(b), a.dtype, memory=left, workers=workers)
-        return _Comparison(plan_sweep(problem), workers, slab)
-    except BudgetTooSmallError as error:
-        if workers > 1:
-            return _plan_comparison(a, b, memory, 1)
-        raise BudgetTooSmallError(error.required + slab, memory, error.unit) from None
-
-
-def _carry_out(
-    plan: AnyPlan,
-    source: Source,
-    target: Target,
-    workers: int,
-    on_progress: Callable[[Progress], None] | None,
-) -> RunResult:
-    if isinstance(plan, SpillPlan):
-        return run_spill(plan, source, target, workers=workers, on_progress=on_progress)
-    return run_plan(plan, source, target, workers=workers, on_progress=on_progress)
+    return plan_comparison(one, other, parse_memory(memory), parse_workers(workers)).run(one, other)
 
 
 def _source(place: Place) -> Source:
     return place.source if isinstance(place, BlockArray) else open_source(place)
 
 
-def _side(store: Store) -> Side:
-    if isinstance(store, Window):
-        return Side(store.whole.grid, store.layout, store.format, store.region)
-    return Side(store.grid, store.layout, store.format)
-
-
-def _region(region: str | Region, shape: tuple[int, ...]) -> Region:
-    try:
-        return Region.parse(str(region), shape)
-    except ValueError as error:
-        raise UsageError(str(error)) from None
-
-
-def _reopen(target: Target) -> Source:
-    return open_source(
-        target.place,
-        format=target.format,
-        shape=target.grid.shape,
-        dtype=target.dtype,
-        order=target.layout.name,
-    )
-
-
-def _check_names(options: Options) -> None:
-    """Refuse an option that does not exist, as Python does for arguments that are spelled out."""
-    unknown = options.keys() - Options.__annotations__.keys()
-    if unknown:
-        raise TypeError(f"there is no option {', '.join(sorted(unknown))}")
-    parse_objective(options.get("objective"))
-    check_device_name(options.get("device"))
-
-
-def _problem(
-    source: Side, target: Side, dtype: np.dtype[Any], **options: Unpack[Options]
-) -> Problem:
-    budget = _memory(options.get("memory"))
-    workers = _workers(options.get("workers"))
-    return Problem(source, target, dtype, budget, staging_for(target, dtype, workers))
-
-
 def _make_plan(problem: Problem, on: Device, **options: Unpack[Options]) -> AnyPlan:
     objective = parse_objective(options.get("objective"))
     return plan_with(options.get("strategy", "auto"), problem, objective=objective, device=on)
-
-
-def _memory(memory: int | str | None) -> int:
-    if memory is None:
-        return max(1, available_memory() // 2)
-    try:
-        return parse_bytes(memory)
-    except ValueError as error:
-        raise UsageError(str(error)) from None
-
-
-def _workers(workers: int | None) -> int:
-    if workers is None:
-        return min(max(_FEWEST_WORKERS, usable_cores()), _MOST_WORKERS)
-    if workers < 1:
-        message = f"at least one worker is needed, not {workers}"
-        raise UsageError(message)
-    return workers

@@ -1,0 +1,108 @@
+"""Options of the verbs: what may be given, and what holds if it is not."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypedDict
+
+from dask_io.engine.machine import available_memory, usable_cores
+from dask_io.engine.measure import check_device_name
+from dask_io.errors import UsageError
+from dask_io.geometry import Region
+from dask_io.planning import parse_objective
+from dask_io.units import parse_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+# Threads wait for the disk most of the time, so a few more than there are cores.
+_FEWEST_WORKERS, _MOST_WORKERS = 4, 8
+
+
+class Options(TypedDict, total=False):
+    """What `plan` and the verbs that run a plan have in common.
+
+    Attributes
+    ----------
+    memory
+        The budget: bytes, or text such as ``"4GiB"``. Half of what is available by default.
+    strategy
+        ``"auto"``, or the name of a strategy; `dask_io.planning.STRATEGIES` has them all.
+    objective
+        What ``"auto"`` looks for: the least ``"time"`` (the default), the fewest ``"seeks"``, or
+        the least ``"memory"`` at which a run takes at most a tenth longer than the fastest.
+    device
+        What time is predicted for: ``"hdd"``, ``"ssd"``, ``"nvme"``, ``"nfs"``, ``"s3"``,
+        ``"measured"`` to measure the target's folder; by default the kind of filesystem says it.
+    format
+        Format of the target's blocks, ``"npy"`` or ``"raw"``; by default what the target's
+        name says, else the source's.
+    region
+        Move only this region of the source, such as ``"0:100,:,5:"``.
+    order
+        How elements lie in the target's blocks, ``"C"`` or ``"F"``; by default as in the source's.
+        For several targets, one for all or a list with one for each.
+    workers
+        Number of threads at the most.
+    overwrite
+        Replace a target that is there already.
+    check
+        Look at every block's header before planning.
+    """
+
+    memory: int | str | None
+    strategy: str
+    objective: str | None
+    device: str | None
+    format: str | None
+    region: str | Region | None
+    order: str | Sequence[str | None] | None
+    workers: int | None
+    overwrite: bool
+    check: bool
+
+
+def check_names(options: Options) -> None:
+    """Refuse an option that does not exist, as Python does for arguments that are spelled out."""
+    unknown = options.keys() - Options.__annotations__.keys()
+    if unknown:
+        raise TypeError(f"there is no option {', '.join(sorted(unknown))}")
+    parse_objective(options.get("objective"))
+    check_device_name(options.get("device"))
+
+
+def orders_of(options: Options, n_targets: int) -> list[str | None]:
+    """Return the order of elements of every target."""
+    order = options.get("order")
+    if order is None or isinstance(order, str):
+        return [order] * n_targets
+    if len(order) != n_targets:
+        raise UsageError(f"{len(order)} orders are given for {n_targets} targets")
+    return list(order)
+
+
+def parse_region(region: str | Region, shape: tuple[int, ...]) -> Region:
+    """Read a region of an array of this shape."""
+    try:
+        return Region.parse(str(region), shape)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+
+
+def parse_memory(memory: int | str | None) -> int:
+    """Read a budget; by default half of what is available."""
+    if memory is None:
+        return max(1, available_memory() // 2)
+    try:
+        return parse_bytes(memory)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+
+
+def parse_workers(workers: int | None) -> int:
+    """Check a number of threads; by default what suits the machine."""
+    if workers is None:
+        return min(max(_FEWEST_WORKERS, usable_cores()), _MOST_WORKERS)
+    if workers < 1:
+        message = f"at least one worker is needed, not {workers}"
+        raise UsageError(message)
+    return workers
