@@ -125,15 +125,15 @@ def test_a_plan_touches_nothing(one_file: Path) -> None:
 
 def test_defaults(one_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Half of the memory, the source's order and format, and a few threads."""
-    monkeypatch.setattr("dask_io.api.available_memory", lambda: 2_000_000)
-    monkeypatch.setattr("dask_io.api.usable_cores", lambda: 64)
+    monkeypatch.setattr("dask_io.options.available_memory", lambda: 2_000_000)
+    monkeypatch.setattr("dask_io.options.usable_cores", lambda: 64)
     job = dask_io.plan(one_file, one_file.parent / "target", chunks=4)
 
     assert job.target is not None
     assert (job.target.format, job.target.layout.name) == ("npy", "C")
     assert job.plan.problem.budget == 1_000_000
     assert 4 <= job.workers <= 64
-    monkeypatch.setattr("dask_io.api.usable_cores", lambda: 1)
+    monkeypatch.setattr("dask_io.options.usable_cores", lambda: 1)
     assert dask_io.plan(one_file, chunks=4).workers >= 1
 
 

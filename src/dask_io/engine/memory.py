@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import mmap
-from collections import defaultdict
+from bisect import bisect_left
+from contextlib import suppress
 from threading import Condition, Lock
 
+from dask_io.stores.files import ALIGNMENT, address_of
+
 _PAGE = mmap.PAGESIZE
-# Smaller buffers come from the heap: rounding them up to whole pages would cost too much.
-_SMALLEST_MAPPED = 32 * _PAGE
+# Buffers begin and end at multiples of this, and those that may be written past the page cache
+# at multiples of what that takes.
+_GRAIN = 64
+_ALIGNED = 128 * 2**10
 
 
 class Account:
@@ -60,41 +65,80 @@ class Account:
 
 
 class Buffers:
-    """Page-aligned buffers that are used again: touching fresh memory costs more than a copy.
+    """Parts of one stretch of memory, lent and taken back.
 
-    What lies idle is let go when a buffer of another size is needed and the limit is reached.
+    Touching fresh memory costs more than a copy, so what has been touched is used again, whatever
+    sizes come and go. A buffer for which no hole is long enough lies outside, and as much of
+    the holes is given back to the system, so that no more than the limit is ever resident.
     """
 
     def __init__(self, limit: int) -> None:
-        self._limit = limit
-        self._mapped = 0
-        self._idle: dict[int, list[mmap.mmap]] = defaultdict(list)
+        self._stretch = _map(limit)
+        self._view = memoryview(self._stretch)
+        self._base = address_of(self._view)
+        self._holes = [(0, len(self._view))]
         self._lock = Lock()
 
     def lend(self, n_bytes: int) -> memoryview:
-        """Return a buffer of at least this size; its contents are arbitrary."""
-        if n_bytes < _SMALLEST_MAPPED:
-            return memoryview(bytearray(n_bytes))
-        size = -(-n_bytes // _PAGE) * _PAGE
+        """Return a buffer of this size; its contents are arbitrary."""
+        step = ALIGNMENT if n_bytes >= _ALIGNED else _GRAIN
         with self._lock:
-            if self._idle[size]:
-                return memoryview(self._idle[size].pop())
-            self._mapped += size
-            while self._mapped > self._limit and self._drop_one():
-                pass
-        return memoryview(mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
+            # Of the holes that are long enough the shortest, to spare the others.
+            fitting = [
+                (stop - start, start, stop)
+                for start, stop in self._holes
+                if _up(start, step) + n_bytes <= stop
+            ]
+            if not fitting:
+                self._give_up_holes(n_bytes)
+                return memoryview(_map(n_bytes))[:n_bytes]
+            _, start, stop = min(fitting)
+            begin = _up(start, step)
+            self._holes.remove((start, stop))
+            self._add_hole(start, begin)
+            self._add_hole(begin + _up(n_bytes, _GRAIN), stop)
+            return self._view[begin : begin + n_bytes]
 
     def take_back(self, buffer: memoryview) -> None:
-        """Keep a buffer for later."""
-        if isinstance(buffer.obj, mmap.mmap):
+        """Have a buffer back that is no longer used."""
+        start = address_of(buffer) - self._base if buffer else -1
+        if 0 <= start < len(self._view):
             with self._lock:
-                self._idle[len(buffer.obj)].append(buffer.obj)
+                self._add_hole(start, start + _up(len(buffer), _GRAIN))
 
-    def _drop_one(self) -> bool:
-        for size, idle in self._idle.items():
-            if idle:
-                # Unmapped once the last view of it is gone.
-                idle.pop()
-                self._mapped -= size
-                return True
-        return False
+    def _add_hole(self, start: int, stop: int) -> None:
+        """Add a hole, joined with its neighbours."""
+        if start >= stop:
+            return
+        place = bisect_left(self._holes, (start, stop))
+        if place < len(self._holes) and self._holes[place][0] == stop:
+            stop = self._holes.pop(place)[1]
+        if place and self._holes[place - 1][1] == start:
+            place -= 1
+            start = self._holes.pop(place)[0]
+        self._holes.insert(place, (start, stop))
+
+    def _give_up_holes(self, n_bytes: int) -> None:
+        """Let the system have so many bytes of holes; they are empty when they are used again."""
+        for start, stop in sorted(self._holes, key=lambda hole: hole[0] - hole[1]):
+            begin, end = _up(start, _PAGE), stop // _PAGE * _PAGE
+            if n_bytes <= 0 or end <= begin:
+                break
+            end = min(end, begin + _up(n_bytes, _PAGE))
+            self._stretch.madvise(mmap.MADV_DONTNEED, begin, end - begin)
+            n_bytes -= end - begin
+
+
+def _map(n_bytes: int) -> mmap.mmap:
+    """Ask the system for memory of our own, in large pages if it has them."""
+    size = max(_PAGE, _up(n_bytes, _PAGE))
+    memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    if hasattr(mmap, "MADV_HUGEPAGE"):
+        # A hint: kernels may be built without large pages.
+        with suppress(OSError):
+            memory.madvise(mmap.MADV_HUGEPAGE)
+    return memory
+
+
+def _up(number: int, step: int) -> int:
+    return -(-number // step) * step

@@ -56,7 +56,9 @@ def verify_plan(
     NaN being equal to a NaN. Each thread needs `slab` bytes besides what the plan counts.
     """
     differences = _Differences()
-    run_plan(plan, source, _Compared(other, source.dtype, slab, differences), workers=workers)
+    buffers = Buffers(workers * slab)
+    compared = _Compared(other, source.dtype, slab, buffers, differences)
+    run_plan(plan, source, compared, workers=workers)
     return Verification(prod(plan.problem.shape), differences.count, differences.first)
 
 
@@ -84,10 +86,15 @@ class _Compared:
     """A target that compares what it is given with what it holds, and writes nothing."""
 
     def __init__(
-        self, other: Source, dtype: np.dtype[Any], slab: int, differences: _Differences
+        self,
+        other: Source,
+        dtype: np.dtype[Any],
+        slab: int,
+        buffers: Buffers,
+        differences: _Differences,
     ) -> None:
-        self._other, self._differences, self._slab = other, differences, slab
-        self._buffers = Buffers(limit=0)
+        self._other, self._differences = other, differences
+        self._slab, self._buffers = slab, buffers
         self.dtype = dtype
         self.tally = Tally()
 

@@ -17,7 +17,7 @@ from dask_io.planning.spill import SpillPlan, plan_spill
 from dask_io.planning.sweep import plan_sweep
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from dask_io.planning.device import Device
     from dask_io.planning.problem import Problem
@@ -46,6 +46,9 @@ _ONLY_FOR: Mapping[str, Callable[[Problem], bool]] = MappingProxyType(
 
 # How much longer than the fastest a plan may take that is chosen for its little memory.
 _PATIENCE = 1.1
+# How much longer a plan may be predicted to take that leaves room to write behind: reading and
+# writing then overlap, which predictions do not know of.
+_WORTH_OF_ROOM = 1.05
 # Bytes of staging that such a plan still asks for, at least: a few slabs for each thread.
 _ENOUGH_STAGING = 64 * 2**20
 
@@ -54,7 +57,7 @@ class Objective(StrEnum):
     """What ``auto`` looks for in a plan."""
 
     TIME = "time"
-    """The fewest predicted seconds on the device."""
+    """The fewest predicted seconds on the device, give or take room to write behind."""
     SEEKS = "seeks"
     """The fewest seeks."""
     MEMORY = "memory"
@@ -141,7 +144,7 @@ def plan_auto(
         case Objective.SEEKS:
             return min(plans, key=_ties)
         case Objective.TIME:
-            return _fastest(plans, device)
+            return _with_room_to_write(problem, _fastest(plans, device), device)
         case Objective.MEMORY:
             return _with_least_memory(problem, plans, device)
 
@@ -150,8 +153,21 @@ def _ties(plan: AnyPlan) -> tuple[int, int, int]:
     return plan.seeks.total, plan.held_bytes, plan.n_steps
 
 
-def _fastest(plans: list[AnyPlan], device: Device) -> AnyPlan:
+def _fastest(plans: Sequence[AnyPlan], device: Device) -> AnyPlan:
     return min(plans, key=lambda plan: (predict_seconds(plan, device), *_ties(plan)))
+
+
+def _with_room_to_write(problem: Problem, found: AnyPlan, device: Device) -> AnyPlan:
+    """Prefer a plan about as fast that leaves room to write behind while reading goes on."""
+    if found.staging_bytes >= min(problem.staging.preferred, found.held_bytes):
+        return found
+    smaller = problem.within(problem.staging.budget_for(problem.holdable // 2))
+    plans = [one.plan for one in find_candidates(smaller) if one.plan is not None]
+    other = _fastest(plans, device) if plans else found
+    longest = predict_seconds(found, device) * _WORTH_OF_ROOM
+    if isinstance(other, SpillPlan) or predict_seconds(other, device) > longest:
+        return found
+    return replace(other, problem=problem)
 
 
 def _with_least_memory(problem: Problem, plans: list[AnyPlan], device: Device) -> AnyPlan:

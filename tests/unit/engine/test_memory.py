@@ -4,6 +4,8 @@ from threading import Thread
 from time import sleep
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dask_io.engine.memory import Account, Buffers
 from dask_io.stores.files import ALIGNMENT, address_of
@@ -91,31 +93,57 @@ def test_a_buffer_is_large_enough(n_bytes: int) -> None:
 
 
 def test_a_buffer_is_used_again() -> None:
-    """What was taken back is lent to the next who asks for its size."""
-    buffers = Buffers(4 * LARGE)
-    first = buffers.lend(LARGE)
+    """What was taken back is lent to the next who asks, whatever size that is."""
+    buffers = Buffers(2 * LARGE)
+    first, second = buffers.lend(LARGE), buffers.lend(LARGE)
     first[:5] = b"first"
-    second = buffers.lend(LARGE)
     buffers.take_back(first)
 
-    third = buffers.lend(LARGE)
+    third = buffers.lend(LARGE // 2)
 
     assert bytes(third[:5]) == b"first"
     assert bytes(second[:5]) != b"first"
 
 
-def test_idle_buffers_are_let_go() -> None:
-    """Idle buffers give way to those of another size when the limit is reached."""
-    buffers = Buffers(3 * LARGE)
-    lent = [buffers.lend(LARGE) for _ in range(3)]
-    for buffer in lent:
+def test_neighbouring_holes_become_one() -> None:
+    """Small buffers that are taken back, in any order, make room for a large one."""
+    buffers = Buffers(4 * LARGE)
+    small = [buffers.lend(LARGE) for _ in range(4)]
+    for buffer in small:
         buffer[:4] = b"used"
-        buffers.take_back(buffer)
-    del lent, buffer
+    for place in (2, 0, 3, 1):
+        buffers.take_back(small[place])
 
-    large = buffers.lend(2 * LARGE)
-    kept = buffers.lend(LARGE)
-    fresh = buffers.lend(LARGE)
+    whole = buffers.lend(4 * LARGE)
 
-    assert len(large) == 2 * LARGE
-    assert (bytes(kept[:4]), bytes(fresh[:4])) == (b"used", bytes(4))
+    assert [bytes(whole[n * LARGE : n * LARGE + 4]) for n in range(4)] == [b"used"] * 4
+
+
+def test_what_no_hole_can_hold_lies_outside() -> None:
+    """Where holes are too short a buffer comes from elsewhere, and holes are given up for it."""
+    buffers = Buffers(3 * LARGE)
+    first, middle, last = (buffers.lend(LARGE) for _ in range(3))
+    first[:4] = last[:4] = b"used"
+    buffers.take_back(first)
+    buffers.take_back(last)
+
+    outside = buffers.lend(2 * LARGE)
+
+    assert len(outside) == 2 * LARGE
+    assert [bytes(buffers.lend(LARGE)[:4]) for _ in range(2)] == [bytes(4)] * 2
+    assert bytes(middle[:4]) == bytes(4)
+
+
+@given(st.lists(st.tuples(st.integers(1, 300_000), st.booleans()), max_size=40))
+def test_buffers_never_overlap(requests: list[tuple[int, bool]]) -> None:
+    """Whatever is lent and taken back in between, a lent buffer keeps what was put into it."""
+    buffers = Buffers(2_000_000)
+    lent: list[tuple[memoryview, int]] = []
+    for number, (n_bytes, give_back) in enumerate(requests):
+        if give_back and lent:
+            buffers.take_back(lent.pop(number % len(lent))[0])
+        buffer = buffers.lend(n_bytes)
+        buffer[:1] = buffer[-1:] = bytes([number])
+        lent.append((buffer, number))
+
+    assert all(buffer[0] == buffer[-1] == number for buffer, number in lent)

@@ -204,6 +204,8 @@ def _rank(plan: Plan) -> _Rank:
 
 
 def _held_best(plan: Plan) -> Plan:
-    """Hold whole blocks, which saves a copy, where that takes no more memory than pieces do."""
+    """Hold whole blocks, which saves a copy, where they fit besides all the staging wanted."""
     blocks, pieces = (replace(plan, hold=hold) for hold in (Hold.BLOCKS, Hold.PIECES))
-    return blocks if blocks.held_bytes <= pieces.held_bytes else pieces
+    wanted = blocks.held_bytes + plan.problem.staging.preferred
+    saves = blocks.held_bytes <= pieces.held_bytes or wanted <= plan.problem.budget
+    return blocks if saves else pieces
