@@ -8,6 +8,7 @@ from math import prod
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -228,6 +229,15 @@ def test_slabs_cost_nothing(plan: Plan, workers: int) -> None:
 
 
 @settings(max_examples=EXAMPLES // 5)
+@given(plan=plans(max_axes=3), workers=WORKERS, share=st.integers(1, 64))
+def test_a_visit_shared_by_threads_is_one(plan: Plan, workers: int, share: int) -> None:
+    """However small the parts are that threads read of a block, they count as one visit."""
+    plan = replace(plan, problem=with_staging(plan.problem, workers))
+    plan = replace(plan, problem=plan.problem.within(plan.problem.budget + plan.held_bytes + 10**6))
+    with patch("dask_io.engine.run._SHARE", share):
+        check_counts(plan, run(plan, workers), walk(plan))
+
+
 @given(problem=problems(max_axes=3), hold=st.sampled_from(Hold))
 def test_threads_change_no_count(problem: Problem, hold: Hold) -> None:
     """One thread and several count the same seeks, openings and bytes, and hold as much."""

@@ -112,8 +112,8 @@ def test_an_absent_source(tmp_path: Path) -> None:
 def test_a_plan_touches_nothing(one_file: Path) -> None:
     """Planning writes nothing, with and without a target."""
     before = sorted(one_file.parent.iterdir())
-    job = dask_io.plan(one_file, one_file.parent / "target", chunks=4)
-    alone = dask_io.plan(one_file, chunks=4)
+    job = dask_io.plan(one_file, one_file.parent / "target", chunks=4, memory="1MiB")
+    alone = dask_io.plan(one_file, chunks=4, memory="1MiB")
 
     assert job.plan == alone.plan
     assert "one.npy to " in str(job)

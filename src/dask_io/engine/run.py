@@ -23,9 +23,10 @@ from dask_io.geometry.union import disjoint_boxes
 from dask_io.planning import Bundle, Seeks
 from dask_io.stores.addressable import staged
 from dask_io.stores.files import Traffic
+from dask_io.stores.store import Access
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from dask_io.geometry import Region
     from dask_io.planning import Plan, SharedStep
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 
 # Runs at least this long are worth a call of their own, past the page cache.
 _LONG_RUN = 256 * 2**10
+# What one thread reads of a block before another may take over.
+_SHARE = 16 * 2**20
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,8 +201,8 @@ class _Run:
                 if takers is None:
                     break
                 for index, region in self.source.grid.pieces(step.cell):
-                    if parts := _parts(takers, region):
-                        crew.add(partial(self._read, index, parts))
+                    for after, parts in self._shares(_parts(takers, region)):
+                        crew.add(partial(self._read, index, parts, after))
             crew.finish()
 
     def _make_room(self, step: SharedStep) -> list[_Taker] | None:
@@ -214,11 +217,31 @@ class _Run:
             takers.append(_Taker(member, region, origin, member.make_pieces(each)))
         return takers
 
-    def _read(self, index: tuple[int, ...], takers: list[_Taker], staging: memoryview) -> None:
+    def _shares(self, takers: list[_Taker]) -> Iterator[tuple[Region | None, list[_Taker]]]:
+        """Divide a large part of a block between threads: each share, and the one before it."""
+        if not takers:
+            return
+        if len(takers) > 1 or self.source.access is Access.ATOMIC:
+            yield None, takers
+            return
+        after, (taker,) = None, takers
+        largest = max(1, _SHARE // self.source.dtype.itemsize)
+        for share in self.source.layout.slabs(taker.region, largest):
+            yield after, [taker._replace(region=share)]
+            after = share
+
+    def _read(
+        self,
+        index: tuple[int, ...],
+        takers: list[_Taker],
+        after: Region | None,
+        staging: memoryview,
+    ) -> None:
         """Read what is taken of one source block, slab by slab, and place it."""
         block = self.source.grid.block(index)
         origin = block.start
-        with self.source.reader(index) as reader:
+        before = None if after is None else after.relative_to(origin)
+        with self.source.reader(index, after=before) as reader:
             for box in self._boxes(index, takers):
                 largest = self._slab_size(box.relative_to(origin), block, staging)
                 for slab in self.source.layout.slabs(box, largest):

@@ -104,6 +104,18 @@ class Layout:
             at = sum(i * strides[axis] for i, axis in zip(index, outer, strict=True))
             yield first + at, length
 
+    def end_of(self, region: Region, shape: tuple[int, ...]) -> int:
+        """Return the place right behind a region's last element in a block's storage.
+
+        Examples
+        --------
+        >>> from dask_io.geometry.region import Region
+        >>> Layout.c(2).end_of(Region((1, 1), (3, 4)), (4, 5))
+        14
+        """
+        pairs = zip(region.stop, self.strides(shape), strict=True)
+        return 1 + sum((high - 1) * stride for high, stride in pairs)
+
     def count_runs(self, region: Region, shape: tuple[int, ...]) -> int:
         """Return how many runs `runs` yields."""
         return region.size and prod(region.shape) // self.run_length(region, shape)

@@ -187,7 +187,9 @@ class BlockFiles(BlockStore):
         problems.raise_if_any()
 
     @contextmanager
-    def reader(self, index: tuple[int, ...]) -> Iterator[AddressableReader]:
+    def reader(
+        self, index: tuple[int, ...], *, after: Region | None = None
+    ) -> Iterator[AddressableReader]:
         """Visit a block; its header is checked at the first visit.
 
         Raises
@@ -206,6 +208,9 @@ class BlockFiles(BlockStore):
                 self._remember(flat, offset)
             offset = self._other_offsets.get(flat, self._usual_offset)
             extent = Extent(path.name, offset, region.shape)
+            if after is not None:
+                n_before = blocks.layout.end_of(after, region.shape)
+                file.go_on_from(offset + n_before * blocks.dtype.itemsize)
             yield AddressableReader(file, extent, blocks.dtype, blocks.layout)
 
     def check(self) -> None:

@@ -62,7 +62,7 @@ class Tally:
         """Add one visit's counts to one direction."""
         with self._lock:
             traffic.seeks += visit.seeks
-            traffic.visits += 1
+            traffic.visits += visit.visits
             traffic.n_bytes += visit.n_bytes
 
 
@@ -97,7 +97,7 @@ class _Visit:
         self._path, self._tally, self._traffic = path, tally, traffic
         self._flags = flags | os.O_CLOEXEC
         self._position = -1
-        self._counts = Traffic()
+        self._counts = Traffic(visits=1)
         self._cached_fd: int | None = None
         self._direct_fd: int | None = None
 
@@ -152,6 +152,10 @@ class FileReader(_Visit):
 
     def __init__(self, path: Path, tally: Tally) -> None:
         super().__init__(path, os.O_RDONLY, tally, tally.read)
+
+    def go_on_from(self, offset: int) -> None:
+        """Count as part of a visit that another thread has begun and that has come to `offset`."""
+        self._counts.visits, self._position = 0, offset
 
     @property
     def size(self) -> int:

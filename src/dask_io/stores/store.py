@@ -97,8 +97,15 @@ class Source(Store, Protocol):
     def n_bytes_on_disk(self) -> int:
         """Bytes that the store occupies, headers included."""
 
-    def reader(self, index: tuple[int, ...]) -> AbstractContextManager[BlockReader]:
-        """Visit a block."""
+    def reader(
+        self, index: tuple[int, ...], *, after: Region | None = None
+    ) -> AbstractContextManager[BlockReader]:
+        """Visit a block.
+
+        Several threads may share a visit, each with a part of a region. `after` then is the part
+        before one's own, counted from the block's start: it is no new visit, and to read on
+        right behind that part is no seek.
+        """
 
     def check(self) -> None:
         """Look at every block's header, and name all that do not fit.

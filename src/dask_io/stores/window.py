@@ -78,7 +78,9 @@ class Window:
         self.whole.check()
 
     @contextmanager
-    def reader(self, index: tuple[int, ...]) -> Iterator[BlockReader]:
+    def reader(
+        self, index: tuple[int, ...], *, after: Region | None = None
+    ) -> Iterator[BlockReader]:
         """Visit a block of the whole source."""
         axes = self.whole.grid.axes
         first = (axis.index_at(low) for axis, low in zip(axes, self.region.start, strict=True))
@@ -86,7 +88,8 @@ class Window:
         low = self.whole.grid.block(stored).start
         # How far a block's part within the region lies from the block's own start.
         shift = tuple(min(0, a - b) for a, b in zip(low, self.region.start, strict=True))
-        with self.whole.reader(stored) as reader:
+        before = None if after is None else after.relative_to(shift)
+        with self.whole.reader(stored, after=before) as reader:
             yield _ShiftedReader(reader, shift)
 
 
