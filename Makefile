@@ -65,6 +65,9 @@ $(VENV)/locked $(DEV)/locked:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
 	  echo "Dask IO needs Python 3.11 or newer, but $(PYTHON) is $$($(PYTHON) --version 2>/dev/null || echo not found); name another one: make PYTHON=python3.12" >&2; \
 	  exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
+	  echo "python3-venv is missing: install it, or name another Python: make PYTHON=python3.12" >&2; \
+	  exit 1; }
 	@echo "Setting up $(@D) from $< (once; takes a minute)" >&2
 	@$(PYTHON) -m venv --clear $(@D)
 	@$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --only-binary :all: --requirement $<

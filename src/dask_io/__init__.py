@@ -49,14 +49,18 @@ __all__ = [
 ]
 
 
+def why_not_here() -> str:
+    """Say why Dask IO does not run on this system; empty if it does."""
+    if sys.platform not in {"linux", "darwin"}:
+        return f"Dask IO runs on Linux and macOS, not on {sys.platform}"
+    return ""
+
+
 def __getattr__(name: str) -> Any:
     """Load the verbs when one of them is first used, so that importing is fast."""
     if name not in __all__:
         message = f"module {__name__!r} has no attribute {name!r}"
         raise AttributeError(message)
-    if sys.platform not in {"linux", "darwin"}:
-        message = f"Dask IO runs on Linux and macOS, not on {sys.platform}"
-        raise ImportError(message)
     from dask_io import api  # noqa: PLC0415  # on first use
 
     return getattr(api, name)

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import astuple, dataclass
+from dask_io import why_not_here
+
+# Said before anything is imported that other systems do not have.
+if reason := why_not_here():
+    raise ImportError(reason)
+
+from dataclasses import astuple, dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-import numpy as np
-
 from dask_io.engine.measure import find_device
+from dask_io.engine.preflight import free_space
 from dask_io.engine.run import Progress, RunResult
 from dask_io.engine.staging import staging_for
 from dask_io.engine.verify import Verification
@@ -17,7 +22,8 @@ from dask_io.geometry.chunks import normalize_chunks
 from dask_io.jobs import Job, JointJob, make_problem, plan_comparison, side_of
 from dask_io.options import (
     Options,
-    check_names,
+    check_options,
+    check_several,
     orders_of,
     parse_memory,
     parse_region,
@@ -47,6 +53,7 @@ if TYPE_CHECKING:
     from os import PathLike
     from typing import Unpack
 
+    import numpy as np
     from dask.delayed import Delayed
     from numpy.typing import DTypeLike
 
@@ -176,7 +183,7 @@ def plan(
     BudgetTooSmallError
         If no plan fits the memory; it names the smallest budget that would do.
     """
-    check_names(options)
+    check_options(options)
     store = _source(source)
     if options.get("check", False):
         store.check()
@@ -188,7 +195,9 @@ def plan(
     problem = make_problem(side_of(store), side, store.dtype, memory=memory, workers=workers)
     places = [store.place, *([made.place] if made else [])]
     device = find_device(options.get("device"), *places)
-    return Job(_make_plan(problem, device, **options), store, made, workers, device)
+    scratch = free_space(made) if made else None
+    planned = _make_plan(problem, device, scratch=scratch, **options)
+    return Job(planned, store, made, workers, device)
 
 
 def plan_shape(
@@ -206,9 +215,21 @@ def plan_shape(
     >>> plan.problem.lower_bound, plan.fits
     (1343, True)
     """
-    check_names(options)
-    parse_dtype(dtype)  # says what is wrong with it
-    kind = np.dtype(dtype)
+    return plan_without_data(shape, dtype, source_chunks, target_chunks, **options)[0]
+
+
+def plan_without_data(
+    shape: Sequence[int],
+    dtype: DTypeLike,
+    source_chunks: Chunks,
+    target_chunks: Chunks,
+    **options: Unpack[Options],
+) -> tuple[AnyPlan, Device]:
+    """Plan as `plan_shape`, and tell for which device time is predicted."""
+    check_options(options)
+    kind = parse_dtype(dtype)
+    if kind is None:
+        raise UsageError("a plan without data needs a dtype, such as float32")
     source = normalize_chunks(source_chunks, tuple(shape), kind.itemsize)
     target = normalize_chunks(target_chunks, tuple(shape), kind.itemsize, like=source)
     stored = Layout.c(len(source.axes))
@@ -218,7 +239,8 @@ def plan_shape(
     problem = make_problem(
         Side(source, stored), Side(target, wanted), kind, memory=memory, workers=workers
     )
-    return _make_plan(problem, find_device(options.get("device")), **options)
+    device = find_device(options.get("device"))
+    return _make_plan(problem, device, **options), device
 
 
 def resplit(
@@ -247,22 +269,23 @@ def resplit(
     verify
         Read the target back afterwards and compare it with the source.
     on_progress
-        Called now and then, from any thread, with how far the run has come.
+        Called now and then, from any thread but one at a time, with how far the run has come. An
+        exception that it raises ends the run.
     **options
         See `Options`.
     """
     if isinstance(target, (list, tuple)):
-        return _start(
-            _plan_layouts(source, target, chunks, **options), compute, verify, on_progress
-        )
+        several = _plan_layouts(source, target, chunks, **options)
+        return _start(several, compute=compute, verify=verify, on_progress=on_progress)
     job = plan(source, cast("str", target), chunks=cast("Chunks", chunks), **options)
-    return _start(job, compute, verify, on_progress)
+    return _start(job, compute=compute, verify=verify, on_progress=on_progress)
 
 
 def _start(
     job: Job | JointJob,
-    compute: bool,  # noqa: FBT001  # handed on as they are
-    verify: bool,  # noqa: FBT001
+    *,
+    compute: bool,
+    verify: bool,
     on_progress: Callable[[Progress], None] | None,
 ) -> RunResult | Delayed:
     """Run a job now, or make a Dask `Delayed` of it."""
@@ -348,7 +371,7 @@ def extract(
         As in `resplit`.
     """
     job = plan_extract(source, target, regions=regions, chunks=chunks, **options)
-    return _start(job, compute, verify, on_progress)
+    return _start(job, compute=compute, verify=verify, on_progress=on_progress)
 
 
 def plan_extract(
@@ -360,7 +383,7 @@ def plan_extract(
     **options: Unpack[Options],
 ) -> Job | JointJob:
     """Plan what `extract` does, and what that will cost."""
-    check_names(options)
+    check_options(options)
     if options.get("region") is not None:
         raise UsageError("regions are given, so there can be no region besides")
     if not regions:
@@ -392,7 +415,7 @@ def _plan_layouts(
     **options: Unpack[Options],
 ) -> JointJob:
     """Plan several layouts of one array, written from one read."""
-    check_names(options)
+    check_options(options)
     if not isinstance(chunks, (list, tuple)) or not len(chunks) == len(targets) > 0:
         raise UsageError(
             f"there are {len(targets)} targets; give as many chunks, as in [(100, 100), -1]"
@@ -433,13 +456,14 @@ def _lay_out(
         overwrite=options.get("overwrite", False),
     )
     check_places(store, made)
-    return made, Side(grid, layout, made.format)
+    return made, side_of(made)
 
 
 def _plan_several(
     store: Source, windows: Sequence[Source], wanted: Sequence[_Wanted], **options: Unpack[Options]
 ) -> JointJob:
     """Plan targets that are written together; a named strategy plans each of them alone."""
+    check_several(options)
     if options.get("check", False):
         store.check()
     laid = [_lay_out(window, each, **options) for window, each in zip(windows, wanted, strict=True)]
@@ -459,8 +483,10 @@ def _plan_several(
         found = _make_plan(problem, device, **options)
         return found if isinstance(found, Plan) else plan_sweep(problem)
 
-    apart = options.get("strategy", "auto") != "auto"
-    sweeps = plan_together(problems, plan_alone, apart=apart)
+    strategy = options.get("strategy", "auto")
+    sweeps = plan_together(problems, plan_alone, apart=strategy != "auto")
+    if strategy != "auto":
+        sweeps = replace(sweeps, strategy=strategy)
     return JointJob(sweeps, store, tuple(windows), tuple(targets), workers, device)
 
 
@@ -473,8 +499,8 @@ def verify(
 ) -> Verification:
     """Compare two arrays, whatever blocks they are in, within a memory budget.
 
-    Elements of one type are compared by their bits, of different types by their values, a NaN
-    being equal to a NaN.
+    Elements of one type are compared by their bits, of different types by their values, those of
+    records field by field, a NaN being equal to a NaN.
 
     Raises
     ------
@@ -492,6 +518,8 @@ def _source(place: Place) -> Source:
     return place.source if isinstance(place, BlockArray) else open_source(place)
 
 
-def _make_plan(problem: Problem, on: Device, **options: Unpack[Options]) -> AnyPlan:
-    objective = parse_objective(options.get("objective"))
-    return plan_with(options.get("strategy", "auto"), problem, objective=objective, device=on)
+def _make_plan(
+    problem: Problem, on: Device, *, scratch: int | None = None, **options: Unpack[Options]
+) -> AnyPlan:
+    objective, strategy = parse_objective(options.get("objective")), options.get("strategy", "auto")
+    return plan_with(strategy, problem, objective=objective, device=on, scratch=scratch)

@@ -7,7 +7,7 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dask_io.engine.preflight import check_before_run, check_space
+from dask_io.engine.preflight import check_before_run
 from dask_io.engine.run import Sweep, run_plan, run_sweeps
 from dask_io.engine.spill import run_spill
 from dask_io.engine.staging import comparison_slab, staging_for
@@ -16,6 +16,7 @@ from dask_io.errors import BudgetTooSmallError, DataError, InterruptedRunError, 
 from dask_io.planning import Problem, Side, SpillPlan, plan_sweep
 from dask_io.report.svg import job_svg
 from dask_io.stores.registry import open_source
+from dask_io.stores.store import Access
 from dask_io.stores.window import Window
 
 if TYPE_CHECKING:
@@ -54,7 +55,8 @@ class Job:
         verify
             Read the target back afterwards and compare it with the source.
         on_progress
-            Called now and then, from any thread, with how far the run has come.
+            Called now and then, from any thread but one at a time, with how far the run has
+            come. An exception that it raises ends the run.
 
         Raises
         ------
@@ -69,7 +71,7 @@ class Job:
         if target is None:
             message = "this job has no target: name one when planning it"
             raise UsageError(message)
-        check_before_run(target, workers=self.workers)
+        check_before_run([target], workers=self.workers, scratch_bytes=self.plan.scratch_bytes)
         # Planned beforehand: that there is too little memory for it should not show afterwards.
         budget, workers = self.plan.problem.budget, self.workers
         comparison = plan_comparison(self.source, target, budget, workers) if verify else None
@@ -123,11 +125,10 @@ class JointJob:
         verify
             Read the targets back afterwards and compare them with the source.
         on_progress
-            Called now and then, from any thread, with how far the run has come.
+            Called now and then, from any thread but one at a time, with how far the run has
+            come. An exception that it raises ends the run.
         """
-        for target in self.targets:
-            check_before_run(target, workers=self.workers)
-        check_space(self.targets[0], needed=self.plan.n_bytes_written)
+        check_before_run(self.targets, workers=self.workers)
         pairs = list(zip(self.windows, self.targets, strict=True))
         memory, workers = self.plan.budget, self.workers
         comparisons = [plan_comparison(*pair, memory, workers) for pair in pairs if verify]
@@ -144,8 +145,9 @@ class JointJob:
         return replace(result, verified=True if verify else None)
 
     def __str__(self) -> str:
-        first, *_, last = self.targets
-        return f"{self.source.place} to {first.place} ... {last.place}\n{self.plan}"
+        first, *others = (target.place for target in self.targets)
+        last = f" ... {others[-1]}" if others else ""
+        return f"{self.source.place} to {first}{last}\n{self.plan}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,9 +206,11 @@ def _reopen(target: Target) -> Source:
 
 def side_of(store: Store) -> Side:
     """Return a store's side of a problem."""
+    whole, region = store, None
     if isinstance(store, Window):
-        return Side(store.whole.grid, store.layout, store.format, store.region)
-    return Side(store.grid, store.layout, store.format)
+        whole, region = store.whole, store.region
+    atomic = store.access is Access.ATOMIC
+    return Side(whole.grid, store.layout, store.format, region, atomic)
 
 
 def make_problem(

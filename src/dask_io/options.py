@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 # Threads wait for the disk most of the time, so a few more than there are cores.
 _FEWEST_WORKERS, _MOST_WORKERS = 4, 8
+# It goes through scratch files of its own, which sweeps that follow one another do not share.
+_FOR_ONE_TARGET = frozenset({"spill"})
 
 
 class Options(TypedDict, total=False):
@@ -26,7 +28,8 @@ class Options(TypedDict, total=False):
     memory
         The budget: bytes, or text such as ``"4GiB"``. Half of what is available by default.
     strategy
-        ``"auto"``, or the name of a strategy; `dask_io.planning.STRATEGIES` has them all.
+        ``"auto"``, or the name of a strategy; `dask_io.planning.STRATEGIES` has them all. With a
+        name, several targets are planned each alone; ``"spill"`` is for one target only.
     objective
         What ``"auto"`` looks for: the least ``"time"`` (the default), the fewest ``"seeks"``, or
         the least ``"memory"`` at which a run takes at most a tenth longer than the fastest.
@@ -61,13 +64,37 @@ class Options(TypedDict, total=False):
     check: bool
 
 
-def check_names(options: Options) -> None:
-    """Refuse an option that does not exist, as Python does for arguments that are spelled out."""
+def check_options(options: Options) -> None:
+    """Refuse an option that does not exist, and an objective or a device that does not.
+
+    Raises
+    ------
+    TypeError
+        For an option that does not exist, as for arguments that are spelled out.
+    UsageError
+        For what cannot be its value.
+    """
     unknown = options.keys() - Options.__annotations__.keys()
     if unknown:
         raise TypeError(f"there is no option {', '.join(sorted(unknown))}")
     parse_objective(options.get("objective"))
     check_device_name(options.get("device"))
+
+
+def check_several(options: Options) -> None:
+    """Refuse a strategy that writes one target only.
+
+    Raises
+    ------
+    UsageError
+        If it is one.
+    """
+    strategy = options.get("strategy", "auto")
+    if strategy in _FOR_ONE_TARGET:
+        raise UsageError(
+            f"strategy {strategy} writes one target, but several are asked for; "
+            "write them one by one, or choose another strategy"
+        )
 
 
 def orders_of(options: Options, n_targets: int) -> list[str | None]:

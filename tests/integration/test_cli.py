@@ -70,7 +70,7 @@ def source(tmp_path: Path) -> Path:
 
 
 def check_plan_keys(plan: dict[str, object]) -> None:
-    """Check the keys that DESIGN.md §4 promises."""
+    """Check the keys that users rely on."""
     for key, inner in PLAN_KEYS.items():
         assert key in plan
         if inner is not None:

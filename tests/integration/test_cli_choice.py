@@ -44,7 +44,7 @@ def test_explain_lists_every_candidate_with_its_costs(objective: str) -> None:
 def test_objectives_are_best_at_their_own() -> None:
     """No other objective gives fewer seeks or held bytes, nor a twentieth fewer seconds.
 
-    The twentieth is what room to write behind is worth, which predictions do not know of.
+    Room to write behind may cost a little, which predictions do not know of.
     """
     time, seeks, memory = (plan(f"--objective={each}") for each in ("time", "seeks", "memory"))
     assert time["seconds"] <= 1.05 * min(seeks["seconds"], memory["seconds"])

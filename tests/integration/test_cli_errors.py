@@ -297,3 +297,20 @@ def wait_for(condition: Callable[[], bool], process: subprocess.Popen[str]) -> N
         assert process.poll() is None, process.communicate()
         assert time.monotonic() < deadline
         time.sleep(0.02)
+
+
+def test_other_systems_are_refused_in_one_line() -> None:
+    """Every command says which systems there are; exit code 3."""
+    code = "import click, sys; sys.platform = 'win32'; from dask_io.cli import main; main()"
+    for arguments in (["plan", "absent"], ["--help"], []):
+        command = [sys.executable, "-c", code, *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+        expected = "dask-io: Dask IO runs on Linux and macOS, not on win32\n"
+        assert (done.returncode, done.stdout, done.stderr) == (3, "", expected)
+
+
+def test_a_strategy_that_writes_one_target(source: Path, tmp_path: Path) -> None:
+    """Asked for with several regions, it is not replaced by another one in silence."""
+    regions = ["--region", "0:4", "--region", "2:6"]
+    told = fail("extract", source, tmp_path / "x", *regions, "--strategy", "spill", code=2)
+    assert "strategy spill writes one target, but several are asked for" in told

@@ -15,11 +15,26 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+RUN = {"console": 11, "python": 5, "pycon": 7}
+"""How many examples of each kind there are in all."""
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 def _examples(page: Path, language: str) -> list[str]:
     return [text for name, text in FENCE.findall(page.read_text()) if name == language]
+
+
+def _pages_with(language: str) -> list[Path]:
+    return [page for page in PAGES if _examples(page, language)]
+
+
+def _commands(page: Path) -> list[list[str]]:
+    lines = "\n".join(_examples(page, "console")).splitlines()
+    found = [shlex.split(line[2:], comments=True) for line in lines if line.startswith("$ ")]
+    return [words for words in found if words[0] == "dask-io"]
+
+
+WITH_COMMANDS = [page for page in PAGES if _commands(page)]
 
 
 @pytest.fixture
@@ -32,21 +47,26 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             block = array[4 * i : 4 * i + 4, 5 * j : 5 * j + 5]
             np.save(tmp_path / "scan" / f"b_{i}_{j}_0.npy", block)
     np.save(tmp_path / "volume.npy", array)
+    (tmp_path / "rois.txt").write_text("# around the left nucleus\n0:6,2:7\n3:9,:,2:5   # more\n")
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
-def _commands(page: Path) -> list[list[str]]:
-    lines = "\n".join(_examples(page, "console")).splitlines()
-    found = [shlex.split(line[2:], comments=True) for line in lines if line.startswith("$ ")]
-    return [words for words in found if words[0] == "dask-io"]
+def test_examples_are_found() -> None:
+    """Every example is of a kind that is run, and none is passed over because it is not seen."""
+    text = "\n".join(page.read_text() for page in PAGES)
+    kinds = set(re.findall(r"^```(\S+)", text, re.MULTILINE))
+    counts = {kind: sum(len(_examples(page, kind)) for page in PAGES) for kind in RUN}
+
+    assert kinds == {*RUN, "{toctree}"}
+    assert counts == RUN
+    assert [len(_commands(page)) for page in WITH_COMMANDS] == [9, 4]
 
 
-def test_commands_of_the_readme_run(folder: Path) -> None:
-    """Every command of the README ends with exit code 0, in the order in which it stands there."""
-    commands = _commands(ROOT / "README.md")
-    assert len(commands) >= 5
-    for _, *arguments in commands:
+@pytest.mark.parametrize("page", WITH_COMMANDS, ids=lambda page: page.name)
+def test_commands_run(page: Path, folder: Path) -> None:
+    """Every command of a page ends with exit code 0, in the order in which they stand there."""
+    for _, *arguments in _commands(page):
         done = subprocess.run(
             [sys.executable, "-m", "dask_io.cli", *arguments],
             cwd=folder,
@@ -58,7 +78,7 @@ def test_commands_of_the_readme_run(folder: Path) -> None:
         assert (done.returncode, done.stderr) == (0, ""), arguments
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", _pages_with("python"), ids=lambda page: page.name)
 def test_python_examples_run(page: Path, folder: Path) -> None:
     """Every Python example of a page runs, each in a namespace of its own."""
     for example in _examples(page, "python"):
@@ -67,7 +87,7 @@ def test_python_examples_run(page: Path, folder: Path) -> None:
         exec(compile(f"import dask.array, dask_io\n{example}", str(page), "exec"), {})  # noqa: S102
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", _pages_with("pycon"), ids=lambda page: page.name)
 def test_sessions_print_what_they_show(page: Path) -> None:
     """Every interactive example of a page prints what the page says."""
     sessions = "\n".join(_examples(page, "pycon"))

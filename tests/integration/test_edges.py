@@ -1,13 +1,16 @@
 """What is empty, tiny, huge, full, in the way, changed or interrupted ends well."""
 
 import os
+import pickle
 import re
 import resource
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -17,6 +20,7 @@ import pytest
 from numpy.typing import NDArray
 
 import dask_io
+from dask_io.engine.run import Progress
 from dask_io.errors import (
     DataError,
     InterruptedRunError,
@@ -311,16 +315,28 @@ def test_a_target_without_room_is_refused(quick_path: Path, small_disk: Path) ->
 @pytest.mark.parametrize("workers", [1, 4])
 def test_a_target_that_fills_up(quick_path: Path, small_disk: Path, workers: int) -> None:
     """When the disk is full, what is there of the target is whole and nothing else is there."""
-    # Headers and the ends of blocks take whole pages, which the check beforehand cannot know.
-    array = noise((200, 200))
-    source = make_source(quick_path / "source", array, (100, 100))
+    array = noise((160, 160))
+    source = make_source(quick_path / "source", array, (80, 80))
+
+    def use_up(progress: Progress) -> None:
+        # Someone else takes what is left, which the check beforehand cannot know.
+        if progress.n_blocks_written:
+            with suppress(OSError):
+                (small_disk / "other").write_bytes(bytes(256 * 2**10))
 
     with pytest.raises(StorageError, match="No space left"):
-        dask_io.resplit(source, small_disk / "target", chunks=20, workers=workers)
+        dask_io.resplit(
+            source,
+            small_disk / "target",
+            chunks=40,
+            workers=workers,
+            strategy="keep",
+            on_progress=use_up,
+        )
 
     assert n_partial(small_disk) == 0
     assert not (small_disk / "target" / "dask-io.json").exists()
-    assert 0 < check_blocks(small_disk / "target", array, (20, 20)) < 100
+    assert 0 < check_blocks(small_disk / "target", array, (40, 40)) < 16
 
 
 LIMITED = """
@@ -433,6 +449,62 @@ def test_an_interrupt_from_outside(quick_path: Path, workers: int, memory: str) 
     dask_io.resplit(source, target, chunks=7, overwrite=True, verify=True)
 
 
+def test_a_killed_run_stays_unfinished(quick_path: Path) -> None:
+    """What a kill leaves is refused as a source, also after another run was refused."""
+    array = noise((140, 140))
+    source = make_source(quick_path / "source", array, (20, 20))
+    target = quick_path / "target"
+    command = [sys.executable, "-c", INTERRUPTED, str(source), str(target), "1", "30kB"]
+
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "ready\n"
+        child.kill()
+
+    for strategy in ("keep", "spill"):
+        with pytest.raises(TargetExistsError):
+            dask_io.resplit(source, target, chunks=7, strategy=strategy)
+        with pytest.raises(DataError, match="unfinished"):
+            dask_io.open(target)
+    dask_io.resplit(source, target, chunks=7, overwrite=True, verify=True)
+
+
+@pytest.mark.parametrize("strategy", ["keep", "spill"])
+def test_a_job_runs_once(quick_path: Path, strategy: str) -> None:
+    """A second run is refused as the first would have been; without the target it runs again."""
+    array = noise((20, 20))
+    source = make_source(quick_path / "source", array, (5, 20))
+    target = quick_path / "target"
+    job = dask_io.plan(source, target, chunks=(20, 5), strategy=strategy, memory="1MB")
+
+    job.run()
+    written = {path.name: path.stat().st_ino for path in target.iterdir()}
+    with pytest.raises(TargetExistsError):
+        job.run()
+
+    assert {path.name: path.stat().st_ino for path in target.iterdir()} == written
+    shutil.rmtree(target)
+    job.run(verify=True)
+
+
+@pytest.mark.parametrize("strategy", ["keep", "spill"])
+def test_a_job_runs_again_after_a_failure(quick_path: Path, strategy: str) -> None:
+    """A run that failed before any block was whole leaves nothing in the way of the next."""
+    array = noise((20, 20))
+    source = make_source(quick_path / "source", array, (5, 20))
+    target = quick_path / "target"
+    job = dask_io.plan(source, target, chunks=(20, 5), strategy=strategy, memory="1MB")
+    block, aside = source / "b_3_0.npy", quick_path / "aside"
+
+    block.rename(aside)
+    with pytest.raises(StorageError):
+        job.run()
+    assert not target.exists()
+    aside.rename(block)
+
+    job.run(verify=True)
+
+
 FAILING = """
 import sys, threading
 import dask_io
@@ -440,10 +512,10 @@ from dask_io.stores.blockfiles import BlockFiles
 
 read = BlockFiles.reader
 
-def fail(self, index):
+def fail(self, index, **options):
     if index == (3, 3):
         raise RuntimeError("this block fails")
-    return read(self, index)
+    return read(self, index, **options)
 
 BlockFiles.reader = fail
 try:
@@ -533,3 +605,19 @@ def test_dask_reads_our_blocks(quick_path: Path) -> None:
         dask_array.from_array(blocks)[2:5, ::2].compute(), array[2:5, ::2]
     )
     np.testing.assert_array_equal(whole(source), array)
+
+
+@pytest.mark.parametrize("strategy", ["auto", "keep", "spill"])
+def test_a_job_travels_to_another_process(quick_path: Path, strategy: str) -> None:
+    """A job that was planned here can be pickled and run elsewhere."""
+    array = noise((20, 20))
+    source = make_source(quick_path / "source", array, (5, 20))
+    options: dict[str, Any] = {"chunks": (20, 5), "strategy": strategy, "memory": "1MB"}
+    job = dask_io.plan(source, quick_path / "a", **options)
+    pickle.loads(pickle.dumps(job)).run(verify=True)  # noqa: S301 - our own
+    np.testing.assert_array_equal(whole(quick_path / "a"), array)
+
+    pytest.importorskip("dask")
+    later: Any = dask_io.resplit(source, quick_path / "b", compute=False, **options)
+    later.compute(scheduler="processes", num_workers=1)
+    np.testing.assert_array_equal(whole(quick_path / "b"), array)

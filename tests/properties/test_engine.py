@@ -238,6 +238,7 @@ def test_a_visit_shared_by_threads_is_one(plan: Plan, workers: int, share: int) 
         check_counts(plan, run(plan, workers), walk(plan))
 
 
+@settings(max_examples=EXAMPLES // 5)
 @given(problem=problems(max_axes=3), hold=st.sampled_from(Hold))
 def test_threads_change_no_count(problem: Problem, hold: Hold) -> None:
     """One thread and several count the same seeks, openings and bytes, and hold as much."""

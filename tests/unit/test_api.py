@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree as ET
 
 import numpy as np
 import pytest
@@ -54,6 +55,17 @@ def test_other_names_are_refused() -> None:
     """A name that does not exist is an AttributeError that says so."""
     with pytest.raises(AttributeError, match="no attribute 'rechunk'"):
         _ = dask_io.rechunk
+
+
+@pytest.mark.parametrize("name", ["api", "plan", "resplit"])
+def test_other_systems_are_refused_in_one_line(name: str) -> None:
+    """Whatever is used first says which systems there are, not which module is missing."""
+    code = f"import sys; sys.platform = 'win32'; from dask_io import {name}"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+
+    assert done.returncode == 1
+    last = done.stderr.splitlines()[-1]
+    assert last == "ImportError: Dask IO runs on Linux and macOS, not on win32"
 
 
 def test_importing_loads_nothing_else() -> None:
@@ -181,6 +193,18 @@ def test_the_smallest_budget_is_named(one_file: Path) -> None:
         dask_io.plan(one_file, chunks=4, memory=required - 1)
 
 
+@pytest.mark.parametrize("n_targets", [1, 2, 3])
+def test_several_targets_are_named(one_file: Path, n_targets: int) -> None:
+    """A job for several targets prints as text, however many there are."""
+    places = [str(one_file.parent / f"target{n}") for n in range(n_targets)]
+    later = dask_io.resplit(one_file, places, chunks=[4] * n_targets, compute=False)
+    assert not isinstance(later, dask_io.RunResult)
+    job = later.dask[later.key].func.__self__
+
+    assert str(job).startswith(f"{one_file} to {places[0]}")
+    assert all(place in str(job) for place in {places[0], places[-1]})
+
+
 def test_check_looks_at_every_header(tmp_path: Path) -> None:
     """With `check`, a block that does not match shows before anything is planned."""
     for row, column in np.ndindex(3, 3):
@@ -203,6 +227,54 @@ def test_planning_without_data() -> None:
     for dtype in ("nothing", "O"):
         with pytest.raises(UsageError):
             dask_io.plan_shape((100, 80), dtype, 10, 20)
+
+
+@pytest.mark.parametrize("chunks", [3, -1])
+def test_a_job_is_drawn(tmp_path: Path, chunks: int) -> None:
+    """The drawing is well-formed SVG, in a file if one is named."""
+    source = save(tmp_path, "a.npy", ARRAY)
+    job = dask_io.plan(source, chunks=chunks)
+
+    drawing = job.visualize(tmp_path / "plan.svg")
+
+    assert (tmp_path / "plan.svg").read_text(encoding="utf-8") == drawing == job.visualize()
+    assert ET.fromstring(drawing).tag == "{http://www.w3.org/2000/svg}svg"  # noqa: S314
+
+
+def test_a_job_in_a_notebook(tmp_path: Path) -> None:
+    """Names are escaped: what is shown is well-formed, and its text is the job's."""
+    source = save(tmp_path, "<b>&.npy", ARRAY)
+    job = dask_io.plan(source, tmp_path / "<i>", chunks=3)
+
+    page = ET.fromstring(f"<div>{job._repr_html_()}</div>")  # noqa: S314  # our own
+
+    assert page[0].text == str(job)
+    assert "<b>&" in str(job)
+    assert [one.tag.rpartition("}")[2] for one in page] == ["pre", "svg"]
+
+
+@pytest.mark.parametrize("verb", ["extract", "resplit"])
+def test_spill_is_for_one_target(one_file: Path, verb: str) -> None:
+    """A strategy that cannot write several targets is refused, and nothing is written."""
+    target = one_file.parent / "targets"
+    several: dict[str, dict[str, Any]] = {
+        "extract": {"target": target, "regions": ["0:4", "2:6"]},
+        "resplit": {"target": [target / "a", target / "b"], "chunks": [3, 4]},
+    }
+    with pytest.raises(UsageError, match="strategy spill writes one target"):
+        getattr(dask_io, verb)(one_file, strategy="spill", **several[verb])
+    assert not target.exists()
+
+
+@pytest.mark.parametrize("strategy", ["sweep", "keep", "naive", "reread"])
+def test_a_named_strategy_plans_several_targets(one_file: Path, strategy: str) -> None:
+    """Each of them alone, by the strategy that was asked for."""
+    target = one_file.parent / "targets"
+    job = dask_io.plan_extract(one_file, target, regions=["0:4", "2:6"], strategy=strategy)
+
+    assert isinstance(job, dask_io.JointJob)
+    assert job.plan.strategy == strategy
+    assert {member.strategy for one in job.plan.bundles for member in one.members} == {strategy}
 
 
 # Running.
@@ -239,6 +311,17 @@ def test_progress_is_told(one_file: Path) -> None:
 
     assert [progress.n_blocks_written for progress in told] == [1, 2, 3, 4, 5, 6]
     assert told[-1] == dask_io.Progress(280, 280, 6, 6)
+
+
+def test_progress_never_goes_backwards(one_file: Path) -> None:
+    """With several threads too, what is told grows, and ends with everything."""
+    told: list[dask_io.Progress] = []
+    target = one_file.parent / "blocks"
+    run(dask_io.split, one_file, target, chunks=1, workers=4, on_progress=told.append)
+
+    written = [one.n_bytes_written for one in told]
+    assert written == sorted(written)
+    assert written[-1] == told[-1].n_bytes == ARRAY.nbytes
 
 
 def test_a_store_can_be_used_twice(one_file: Path) -> None:
@@ -343,6 +426,14 @@ def test_equal_types_are_compared_by_bits(tmp_path: Path) -> None:
         (np.array(["a", "b"], "U1"), np.array([1, 2]), 2),
         (np.zeros(2, [("a", "<i4")]), np.zeros(2, [("a", ">i4")]), 0),
         (np.zeros(2, [("a", "<i4")]), np.zeros(2), 2),
+        (np.full(2, np.nan, [("a", "<f4")]), np.full(2, np.nan, [("a", ">f8")]), 0),
+        (np.full(2, np.nan, [("a", "<f4")]), np.full(2, np.nan, [("b", "<f4")]), 2),
+        (
+            np.full(2, np.nan, [("a", [("b", "<f4", (3,))])]),
+            np.full(2, np.nan, [("a", [("b", ">f4", (3,))])]),
+            0,
+        ),
+        (np.zeros(2, [("a", "<f4", (3,))]), np.zeros(2, [("a", "<f4", (2,))]), 2),
     ],
     ids=lambda value: str(getattr(value, "dtype", value)),
 )

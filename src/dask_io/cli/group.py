@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
+from dask_io import why_not_here
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import TextIO
@@ -31,6 +33,10 @@ class Verbs(click.Group):
 
     def make_context(self, *arguments: Any, **options: Any) -> click.Context:
         """Parse the options before the command."""
+        if reason := why_not_here():
+            # Not through `say`: what that imports may not be there.
+            click.echo(f"dask-io: {reason}", err=True)
+            sys.exit(_ENVIRONMENT)
         with one_line_errors():
             return super().make_context(*arguments, **options)
 

@@ -185,20 +185,3 @@ def parse_shape(text: str, option: str) -> tuple[int, ...]:
         message = f"{option} {text!r} is not a shape; write it as 3500,3500,3500"
         raise UsageError(message)
     return shape
-
-
-def parse_dtype(text: str) -> str:
-    """Check that a type of elements is one."""
-    import numpy as np  # noqa: PLC0415  # only when it is used
-
-    from dask_io.errors import UsageError  # noqa: PLC0415  # only when it is used
-    from dask_io.stores.dtypes import check_dtype  # noqa: PLC0415  # only when it is used
-
-    try:
-        problem = check_dtype(np.dtype(text))
-    except (TypeError, ValueError, SyntaxError):
-        problem = "nothing known"
-    if problem:
-        message = f"--dtype {text!r} means {problem}; write it as float32, uint8 or <i2"
-        raise UsageError(message)
-    return text

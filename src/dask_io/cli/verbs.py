@@ -235,7 +235,6 @@ def _plan_with_data(src: str, given: dict[str, Any]) -> tuple[AnyPlan, Device]:
 
 def _plan_without_data(given: dict[str, Any]) -> tuple[AnyPlan, Device]:
     from dask_io import api  # noqa: PLC0415  # loaded on use
-    from dask_io.engine.measure import find_device  # noqa: PLC0415  # loaded on use
 
     needed = {"--shape": "shape", "--dtype": "dtype", "--from": "from_", "--to": "to"}
     missing = [option for option, name in needed.items() if given[name] is None]
@@ -245,14 +244,13 @@ def _plan_without_data(given: dict[str, Any]) -> tuple[AnyPlan, Device]:
     extra = [f"--{name.replace('_', '-')}" for name in useless if given[name] is not None]
     if extra:
         raise click.UsageError(f"{', '.join(extra)} need SRC; without data use --from and --to")
-    made = api.plan_shape(
+    return api.plan_without_data(
         options.parse_shape(given["shape"], "--shape"),
-        options.parse_dtype(given["dtype"]),
+        given["dtype"],
         options.parse_chunks(given["from_"]),
         options.parse_chunks(given["to"]),
         **_plan_options(given),
     )
-    return made, find_device(given["device"])
 
 
 def _plan_options(given: dict[str, Any]) -> dict[str, Any]:

@@ -26,7 +26,7 @@ class Crew:
         self._urgent: deque[Task] = deque()
         self._ordinary: deque[Task] = deque()
         self._most_waiting = 2 * len(stagings)
-        self._busy = 0
+        self._busy = self._n_ended = 0
         self._stopped = False
         self._error: BaseException | None = None
         self._changed = Condition()
@@ -82,10 +82,27 @@ class Crew:
         self._changed.wait(timeout=0.5)
 
     def _end(self) -> None:
-        self._stop()
-        for thread in self._threads:
-            if thread.is_alive():
-                thread.join()
+        """Stop everyone and wait until they have ended; what interrupts that is raised then."""
+        interrupt: KeyboardInterrupt | None = None
+        while True:
+            try:
+                self._stop()
+                self._join()
+            except KeyboardInterrupt as error:
+                interrupt = error
+            else:
+                break
+        if interrupt is not None:
+            raise interrupt
+
+    def _join(self) -> None:
+        started = [thread for thread in self._threads if thread.ident is not None]
+        # Up to Python 3.12 a `join` that is interrupted takes the thread for dead.
+        with self._changed:
+            while self._n_ended < len(started):
+                self._wait()
+        for thread in started:
+            thread.join()
 
     def _stop(self, error: BaseException | None = None) -> None:
         with self._changed:
@@ -106,6 +123,14 @@ class Crew:
             return task
 
     def _work(self, staging: memoryview) -> None:
+        try:
+            self._do_tasks(staging)
+        finally:
+            with self._changed:
+                self._n_ended += 1
+                self._changed.notify_all()
+
+    def _do_tasks(self, staging: memoryview) -> None:
         while (task := self._next()) is not None:
             try:
                 task(staging)

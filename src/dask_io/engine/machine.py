@@ -3,26 +3,35 @@
 from __future__ import annotations
 
 import os
-import resource
 import sys
 from contextlib import suppress
 from pathlib import Path
 
 _GROUPS = Path("/sys/fs/cgroup")
+# Writing 5 here makes Linux forget the highest resident size so far.
+_RESET = Path("/proc/self/clear_refs")
 
 
 class ResidentMeter:
-    """How far the process's resident memory grows, at the most, from now on."""
+    """How far the process's resident memory grows, at the most, from now on.
+
+    Making one resets the process's highest resident size so far (``VmHWM``), for whoever else
+    reads it too. Where that cannot be done, as on macOS, growth is not known: the highest size
+    may be one from before.
+    """
 
     def __init__(self) -> None:
+        self._before: int | None = None
         with suppress(OSError):
-            # Linux: forget the highest value so far.
-            Path("/proc/self/clear_refs").write_text("5")
-        self._before = _status("VmRSS") or _highest()
+            _RESET.write_text("5")
+            self._before = _status("VmRSS")
 
-    def growth(self) -> int:
-        """Return the largest growth since the meter was made."""
-        return max(0, (_status("VmHWM") or _highest()) - self._before)
+    def growth(self) -> int | None:
+        """Return the largest growth since the meter was made, None if it is not known."""
+        highest = _status("VmHWM")
+        if self._before is None or highest is None:
+            return None
+        return max(0, highest - self._before)
 
 
 def _status(field: str) -> int | None:
@@ -36,11 +45,6 @@ def _field(path: Path, name: str) -> int | None:
             if line.startswith(f"{name}:"):
                 return int(line.split()[1]) * 1024
     return None
-
-
-def _highest() -> int:
-    usage = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return usage if sys.platform == "darwin" else usage * 1024
 
 
 def available_memory() -> int:

@@ -110,7 +110,7 @@ class Member:
     def _make_piece(self, region: Region) -> Piece:
         n_bytes = region.size * self.target.dtype.itemsize
         buffer = self.room.buffers.lend(n_bytes)
-        array = view_as_array(buffer[:n_bytes], region.shape, self.moved, self.target.layout)
+        array = view_as_array(buffer, region.shape, self.moved, self.target.layout)
         return Piece(region, array, buffer)
 
     def place(

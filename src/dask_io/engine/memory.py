@@ -12,7 +12,7 @@ from dask_io.stores.files import ALIGNMENT, address_of
 _PAGE = mmap.PAGESIZE
 # Buffers begin and end at multiples of this, and those that may be written past the page cache
 # at multiples of what that takes.
-_GRAIN = 64
+_GRAIN = 16
 _ALIGNED = 128 * 2**10
 
 
@@ -68,8 +68,8 @@ class Buffers:
     """Parts of one stretch of memory, lent and taken back.
 
     Touching fresh memory costs more than a copy, so what has been touched is used again, whatever
-    sizes come and go. A buffer for which no hole is long enough lies outside, and as much of
-    the holes is given back to the system, so that no more than the limit is ever resident.
+    sizes come and go. A buffer for which no hole is long enough lies outside. As long as there
+    is one, holes are given back to the system, so that no more than what is lent is resident.
     """
 
     def __init__(self, limit: int) -> None:
@@ -77,6 +77,7 @@ class Buffers:
         self._view = memoryview(self._stretch)
         self._base = address_of(self._view)
         self._holes = [(0, len(self._view))]
+        self._n_outside = 0
         self._lock = Lock()
 
     def lend(self, n_bytes: int) -> memoryview:
@@ -90,8 +91,7 @@ class Buffers:
                 if _up(start, step) + n_bytes <= stop
             ]
             if not fitting:
-                self._give_up_holes(n_bytes)
-                return memoryview(_map(n_bytes))[:n_bytes]
+                return self._lend_outside(n_bytes)
             _, start, stop = min(fitting)
             begin = _up(start, step)
             self._holes.remove((start, stop))
@@ -102,9 +102,22 @@ class Buffers:
     def take_back(self, buffer: memoryview) -> None:
         """Have a buffer back that is no longer used."""
         start = address_of(buffer) - self._base if buffer else -1
-        if 0 <= start < len(self._view):
-            with self._lock:
-                self._add_hole(start, start + _up(len(buffer), _GRAIN))
+        with self._lock:
+            if not 0 <= start < len(self._view):
+                self._n_outside -= len(buffer)
+                return
+            stop = start + _up(len(buffer), _GRAIN)
+            if self._n_outside:
+                self._give_up(start, stop)
+            self._add_hole(start, stop)
+
+    def _lend_outside(self, n_bytes: int) -> memoryview:
+        if not self._n_outside:
+            for hole in self._holes:
+                self._give_up(*hole)
+        self._n_outside += n_bytes
+        # A page of its own would be too much for a small one.
+        return memoryview(_map(n_bytes) if n_bytes >= _ALIGNED else bytearray(n_bytes))[:n_bytes]
 
     def _add_hole(self, start: int, stop: int) -> None:
         """Add a hole, joined with its neighbours."""
@@ -118,15 +131,11 @@ class Buffers:
             start = self._holes.pop(place)[0]
         self._holes.insert(place, (start, stop))
 
-    def _give_up_holes(self, n_bytes: int) -> None:
-        """Let the system have so many bytes of holes; they are empty when they are used again."""
-        for start, stop in sorted(self._holes, key=lambda hole: hole[0] - hole[1]):
-            begin, end = _up(start, _PAGE), stop // _PAGE * _PAGE
-            if n_bytes <= 0 or end <= begin:
-                break
-            end = min(end, begin + _up(n_bytes, _PAGE))
+    def _give_up(self, start: int, stop: int) -> None:
+        """Let the system have the pages of a hole; they are empty when they are used again."""
+        begin, end = _up(start, _PAGE), stop // _PAGE * _PAGE
+        if begin < end:
             self._stretch.madvise(mmap.MADV_DONTNEED, begin, end - begin)
-            n_bytes -= end - begin
 
 
 def _map(n_bytes: int) -> mmap.mmap:

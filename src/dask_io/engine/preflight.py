@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from dask_io.errors import StorageError
-from dask_io.stores.files import storage_errors
+from dask_io.stores.files import ALIGNMENT, storage_errors
 from dask_io.units import format_bytes
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from dask_io.stores.store import Target
 
 # A visit to a block has a file open twice at the most: through the page cache and past it.
@@ -21,55 +23,73 @@ _FILES_A_WORKER = 2
 _MORE_FILES = 8
 
 
-def check_before_run(target: Target, *, workers: int) -> None:
-    """Check that a run would find room for the array, for its files, and for those it opens.
+def free_space(target: Target) -> int:
+    """Return the bytes that are left on a target's disk once its array is there; at least 0."""
+    disk = _disk_of(target)
+    free = disk.f_bavail * disk.f_frsize + _replaced(target).n_bytes
+    return max(0, free - target.grid.size * target.dtype.itemsize)
+
+
+def check_before_run(targets: Sequence[Target], *, workers: int, scratch_bytes: int = 0) -> None:
+    """Check that a run would find room for its arrays, for its files, and for those it opens.
+
+    Targets on one disk share its room. Scratch blocks lie beside the first target.
 
     Raises
     ------
     StorageError
         If it would not.
     """
-    check_open_files(target, workers)
-    check_inodes(target)
-    check_space(target)
+    check_open_files(targets[0], workers)
+    by_disk: dict[int, list[Target]] = {}
+    for target in targets:
+        by_disk.setdefault(_folder_of(target).stat().st_dev, []).append(target)
+    for sharing in by_disk.values():
+        check_inodes(sharing)
+        check_space(sharing, scratch_bytes if targets[0] in sharing else 0)
 
 
-def check_space(target: Target, *, needed: int | None = None) -> None:
-    """Check that the target's filesystem has room for the array.
+def check_space(targets: Sequence[Target], scratch_bytes: int = 0) -> None:
+    """Check that a filesystem has room for the arrays of some targets, and for scratch blocks.
 
-    What an earlier run left in the target's directory counts as free: it is removed first.
-    With `needed`, there has to be room for so many bytes, for this target and others.
+    What an earlier run left in a target's directory counts as free: it is removed first.
 
     Raises
     ------
     StorageError
         If it has not.
     """
-    disk, replaced = _disk_of(target), _replaced(target)
-    free = disk.f_bavail * disk.f_frsize + replaced.n_bytes
-    if needed is None:
-        needed = target.grid.size * target.dtype.itemsize
-    if needed > free:
-        reason = f"{format_bytes(needed)} are needed, {format_bytes(free)} are free"
-        raise StorageError(target.place, reason, "free some space, or choose another target")
+    disk = _disk_of(targets[0])
+    replaced = sum(_replaced(target).n_bytes for target in targets)
+    free = disk.f_bavail * disk.f_frsize + replaced
+    needed = sum(
+        target.grid.size * target.dtype.itemsize + target.grid.n_blocks * ALIGNMENT
+        for target in targets
+    )
+    if needed + scratch_bytes > free:
+        also = f", and {format_bytes(scratch_bytes)} for scratch blocks," if scratch_bytes else ""
+        reason = f"{format_bytes(needed)}{also} are needed, {format_bytes(free)} are free"
+        raise StorageError(targets[0].place, reason, "free some space, or choose another target")
 
 
-def check_inodes(target: Target) -> None:
-    """Check that the target's filesystem can hold as many files more as there are blocks.
+def check_inodes(targets: Sequence[Target]) -> None:
+    """Check that a filesystem can hold as many files more as some targets have blocks.
 
     Raises
     ------
     StorageError
         If it cannot.
     """
-    disk, replaced = _disk_of(target), _replaced(target)
+    disk = _disk_of(targets[0])
     # Filesystems without a fixed number of files say that they have 0 of them.
     if not disk.f_files:
         return
-    needed, free = target.grid.n_blocks, disk.f_favail + replaced.n_files
+    needed = sum(target.grid.n_blocks for target in targets)
+    free = disk.f_favail + sum(_replaced(target).n_files for target in targets)
     if needed + _MORE_FILES > free:
         reason = f"{needed:,} blocks are to be written, the filesystem can hold {free:,} files more"
-        raise StorageError(target.place, reason, "use larger chunks, or choose another target")
+        advice = "use larger chunks, or choose another target"
+        raise StorageError(targets[0].place, reason, advice)
 
 
 def check_open_files(target: Target, workers: int) -> None:
@@ -97,12 +117,15 @@ def _n_open_files() -> int:
 
 
 def _disk_of(target: Target) -> os.statvfs_result:
-    place = Path(target.place).absolute()
-    folder = next(parent for parent in place.parents if parent.exists())
-    if place.is_dir():
-        folder = place
+    folder = _folder_of(target)
     with storage_errors(folder):
         return os.statvfs(folder)
+
+
+def _folder_of(target: Target) -> Path:
+    """Return the folder nearest to a target that is there already."""
+    place = Path(target.place).absolute()
+    return next(folder for folder in (place, *place.parents) if folder.is_dir())
 
 
 class _Replaced(NamedTuple):

@@ -50,14 +50,17 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """What a run did, as counted and measured while it ran."""
+    """What a run did, as counted and measured while it ran.
+
+    `peak_memory` is by how much the process grew, None where the system does not tell.
+    """
 
     seconds: float
     seeks: Seeks
     n_bytes_read: int
     n_bytes_written: int
     openings: int
-    peak_memory: int
+    peak_memory: int | None
     held: int
     blocks_written: int
     verified: bool | None = None
@@ -104,10 +107,12 @@ def run_sweeps(
     read_before = replace(source.tally.read)
     written_before = [replace(target.tally.write) for target in targets]
     progress = _Counter(targets, on_progress)
-    held, unfinished = 0, list(targets)
+    held = 0
+    unfinished: list[Target] = []
     try:
         for target in targets:
             target.create()
+            unfinished.append(target)
         for sweep in sweeps:
             run = _Run(sweep, workers, progress.add)
             run.carry_out()
@@ -144,7 +149,11 @@ def _moved_since(before: Traffic, now: Traffic) -> Traffic:
 
 
 class _Counter:
-    """Counts what has been written to all targets, and tells whoever wants to know."""
+    """Counts what has been written to all targets, and tells whoever wants to know.
+
+    They are told under the lock, so that what they hear never goes backwards; an exception of
+    theirs ends the run.
+    """
 
     def __init__(
         self, targets: Iterable[Target], on_progress: Callable[[Progress], None] | None
@@ -160,11 +169,9 @@ class _Counter:
         with self.lock:
             self.n_bytes_written += n_bytes
             self.n_blocks_written += is_block
-            progress = Progress(
-                self.n_bytes_written, self.n_bytes, self.n_blocks_written, self.n_blocks
-            )
-        if self.on_progress is not None:
-            self.on_progress(progress)
+            if self.on_progress is not None:
+                counts = (self.n_bytes_written, self.n_bytes, self.n_blocks_written, self.n_blocks)
+                self.on_progress(Progress(*counts))
 
 
 class _Taker(NamedTuple):

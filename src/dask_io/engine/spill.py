@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import shutil
 import tempfile
 from contextlib import contextmanager
@@ -61,9 +62,13 @@ def run_spill(
         n_bytes_read=first.n_bytes_read + second.n_bytes_read,
         n_bytes_written=first.n_bytes_written + second.n_bytes_written,
         openings=first.openings + second.openings,
-        peak_memory=max(first.peak_memory, second.peak_memory),
+        peak_memory=_larger(first.peak_memory, second.peak_memory),
         held=max(first.held, second.held),
     )
+
+
+def _larger(one: int | None, other: int | None) -> int | None:
+    return None if one is None or other is None else max(one, other)
 
 
 @contextmanager
@@ -71,6 +76,9 @@ def _scratch_folder(target: Target) -> Iterator[Path]:
     """Make a folder on the target's filesystem, and remove it with all that is in it."""
     place = Path(target.place).absolute()
     parent = next(folder for folder in place.parents if folder.exists())
+    # What a run that was killed left behind; the target is ours now.
+    for stale in parent.glob(f"{glob.escape(f'.{place.name}.')}*.scratch"):
+        shutil.rmtree(stale, ignore_errors=True)
     with storage_errors(parent):
         folder = Path(tempfile.mkdtemp(prefix=f".{place.name}.", suffix=".scratch", dir=parent))
     try:

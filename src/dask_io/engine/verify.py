@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     from dask_io.stores.store import Access, BlockReader, BlockWriter, Source
 
 
+# What is compared at once, in bytes or in elements: comparing makes arrays that nobody counts.
+_PIECE = 64 * 2**10
+
+
 @dataclass(frozen=True, slots=True)
 class Verification:
     """Whether two arrays agree; if not, where they first differ and in how many elements.
@@ -52,8 +56,9 @@ def verify_plan(
 ) -> Verification:
     """Compare the source with another array along a plan from its blocks to the other's.
 
-    Elements of one type are compared by their bits, of different types by their values, a
-    NaN being equal to a NaN. Each thread needs `slab` bytes besides what the plan counts.
+    Elements of one type are compared by their bits, of different types by their values, those of
+    records field by field, a NaN being equal to a NaN. Each thread
+    needs `slab` bytes besides what the plan counts.
     """
     differences = _Differences()
     buffers = Buffers(workers * slab)
@@ -70,14 +75,9 @@ class _Differences:
     first: Region | None = None
     lock: Lock = field(default_factory=Lock)
 
-    def add(self, differs: NDArray[np.bool_], start: tuple[int, ...]) -> None:
-        bounds = [
-            (zero + int(where.min()), zero + int(where.max()) + 1)
-            for zero, where in zip(start, differs.nonzero(), strict=True)
-        ]
-        region = Region.of(bounds)
+    def add(self, count: int, region: Region) -> None:
         with self.lock:
-            self.count += int(differs.sum())
+            self.count += count
             if self.first is None or region.start < self.first.start:
                 self.first = region
 
@@ -176,10 +176,20 @@ class _Comparison:
 
     def _compare(self, slab: Region, ours: NDArray[Any]) -> None:
         theirs = self.reader.read_into(slab, self.buffer)
-        same = _same_bytes(ours, theirs, self.other.layout)
-        if not same and (differs := _differs(ours, theirs)).any():
-            start = tuple(a + b for a, b in zip(self.origin, slab.start, strict=True))
-            self.differences.add(differs, start)
+        if _same_bytes(ours, theirs, self.other.layout):
+            return
+        count, boxes = 0, []
+        for piece in self.other.layout.slabs(slab, _PIECE):
+            inside = piece.relative_to(slab.start).slices
+            differs = _differs(ours[inside], theirs[inside])
+            if n_differing := int(np.count_nonzero(differs)):
+                count += n_differing
+                boxes.append(_box_of(differs).shifted_by(piece.start))
+        if boxes:
+            corners = zip(*(box.start for box in boxes), strict=True)
+            ends = zip(*(box.stop for box in boxes), strict=True)
+            box = Region(tuple(map(min, corners)), tuple(map(max, ends)))
+            self.differences.add(count, box.shifted_by(self.origin))
 
 
 def _same_bytes(ours: NDArray[Any], theirs: NDArray[Any], layout: Layout) -> bool:
@@ -187,13 +197,37 @@ def _same_bytes(ours: NDArray[Any], theirs: NDArray[Any], layout: Layout) -> boo
     if ours.dtype != theirs.dtype:
         return False
     mine, other = (np.frombuffer(view_as_bytes(x, layout), np.uint8) for x in (ours, theirs))
-    return np.array_equal(mine, other)
+    pieces = (slice(low, low + _PIECE) for low in range(0, len(mine), _PIECE))
+    return all(np.array_equal(mine[piece], other[piece]) for piece in pieces)
+
+
+def _box_of(differs: NDArray[np.bool_]) -> Region:
+    """Return the smallest box around what differs."""
+    where = differs.nonzero()
+    return Region.of([(int(along.min()), int(along.max()) + 1) for along in where])
 
 
 def _differs(ours: NDArray[Any], theirs: NDArray[Any]) -> NDArray[np.bool_]:
+    """Tell which elements differ: in their bits if the types are one, else in their values."""
     if ours.dtype == theirs.dtype:
         bits = np.dtype((np.void, ours.dtype.itemsize))
         return np.asarray(ours.view(bits) != theirs.view(bits))
+    return _differs_in_value(ours, theirs)
+
+
+def _differs_in_value(ours: NDArray[Any], theirs: NDArray[Any]) -> NDArray[np.bool_]:
+    """Tell which values differ, of records field by field; a NaN is equal to a NaN."""
+    names = ours.dtype.names
+    if names is not None and names == theirs.dtype.names:
+        differs = np.zeros(ours.shape, bool)
+        for name in names:
+            mine, other = ours[name], theirs[name]
+            if mine.shape != other.shape:
+                return np.ones(ours.shape, bool)
+            # A field may be an array itself: its axes come last.
+            inner = tuple(range(ours.ndim, mine.ndim))
+            differs |= _differs_in_value(mine, other).any(axis=inner)
+        return differs
     try:
         with np.errstate(invalid="ignore"):
             differs = np.asarray(ours != theirs)

@@ -3,7 +3,7 @@
 from dask_io.geometry.axis import Axis
 from dask_io.geometry.grid import Grid
 from dask_io.geometry.layout import Layout
-from dask_io.geometry.orbits import Orbits, cut_axis, orbits
+from dask_io.geometry.orbits import Orbits, count_segments, cut_axis, orbits
 from dask_io.geometry.region import Region
 
-__all__ = ["Axis", "Grid", "Layout", "Orbits", "Region", "cut_axis", "orbits"]
+__all__ = ["Axis", "Grid", "Layout", "Orbits", "Region", "count_segments", "cut_axis", "orbits"]

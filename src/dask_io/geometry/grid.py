@@ -88,5 +88,11 @@ class Grid:
         return Grid(tuple(axis.clipped(low, high) for axis, low, high in bounds))
 
     def __str__(self) -> str:
-        chunks = (axis.chunk or f"{axis.n_blocks} uneven" for axis in self.axes)
-        return " x ".join(map(str, chunks))
+        return " x ".join(map(_lengths, self.axes))
+
+
+def _lengths(axis: Axis) -> str:
+    """Return the length of an axis' blocks, or the range of lengths if they are uneven."""
+    if axis.chunk is not None:
+        return str(axis.chunk)
+    return f"({min(length for length, _ in axis.runs)} to {axis.longest})"

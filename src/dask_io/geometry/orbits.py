@@ -117,6 +117,27 @@ def _kinds_of_stretch(
     yield first, first + (n_periods - 1) * per_period, repeats
 
 
+def count_segments(*axes: Axis) -> int:
+    """Count the stretches between neighbouring boundaries of any of these axes.
+
+    Examples
+    --------
+    >>> from dask_io.geometry.axis import Axis
+    >>> count_segments(Axis.regular(12, 4), Axis.regular(12, 6), Axis.regular(12, 3))
+    6
+    """
+    n_segments = 0
+    for place, axis in enumerate(axes):
+        if axis.n_blocks:
+            kinds = orbits(axis, *axes[:place])
+            ends = axis.starts_of(kinds.first + 1)
+            new = np.full(len(ends), fill_value=True)
+            for before in axes[:place]:
+                new &= before.floors(ends) != ends
+            n_segments += int(kinds.count[new].sum())
+    return n_segments
+
+
 def cut_axis(axis: Axis, other: Axis) -> Axis:
     """Return an axis that is cut wherever either of two is.
 

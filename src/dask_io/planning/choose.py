@@ -46,9 +46,8 @@ _ONLY_FOR: Mapping[str, Callable[[Problem], bool]] = MappingProxyType(
 
 # How much longer than the fastest a plan may take that is chosen for its little memory.
 _PATIENCE = 1.1
-# How much longer a plan may be predicted to take that leaves room to write behind: reading and
-# writing then overlap, which predictions do not know of.
-_WORTH_OF_ROOM = 1.05
+# What room to write behind is worth: so many seeks, and so much longer predicted, at the most.
+_FEW_SEEKS, _WORTH_OF_ROOM = 16, 1.02
 # Bytes of staging that such a plan still asks for, at least: a few slabs for each thread.
 _ENOUGH_STAGING = 64 * 2**20
 
@@ -57,7 +56,7 @@ class Objective(StrEnum):
     """What ``auto`` looks for in a plan."""
 
     TIME = "time"
-    """The fewest predicted seconds on the device, give or take room to write behind."""
+    """The fewest predicted seconds on the device."""
     SEEKS = "seeks"
     """The fewest seeks."""
     MEMORY = "memory"
@@ -88,8 +87,10 @@ class Candidate:
     why_not: BudgetTooSmallError | None = None
 
 
-def find_candidates(problem: Problem) -> list[Candidate]:
+def find_candidates(problem: Problem, *, scratch: int | None = None) -> list[Candidate]:
     """Plan with every strategy that is meant for the problem.
+
+    With `scratch`, plans that need more bytes of disk in between are left out.
 
     Examples
     --------
@@ -99,10 +100,15 @@ def find_candidates(problem: Problem) -> list[Candidate]:
     >>> found["multiple"].plan.seeks.total, found["clustered"].why_not.required
     (72, 16)
     """
-    return [
+    found = [
         _candidate(name, problem)
         for name in STRATEGIES
         if name not in _ONLY_FOR or _ONLY_FOR[name](problem)
+    ]
+    return [
+        one
+        for one in found
+        if scratch is None or one.plan is None or one.plan.scratch_bytes <= scratch
     ]
 
 
@@ -114,10 +120,15 @@ def _candidate(name: str, problem: Problem) -> Candidate:
 
 
 def plan_auto(
-    problem: Problem, *, objective: Objective = Objective.TIME, device: Device = SSD
+    problem: Problem,
+    *,
+    objective: Objective = Objective.TIME,
+    device: Device = SSD,
+    scratch: int | None = None,
 ) -> AnyPlan:
     """Take the best plan of all strategies by an objective.
 
+    Where the budget allows that every block is touched once, only such plans are considered.
     Among equals by the objective the fewest seeks win, then the least memory held, then the
     fewest steps, then the strategy that comes first in `STRATEGIES`.
 
@@ -129,24 +140,29 @@ def plan_auto(
         What is best.
     device
         Where it is to be done; without meaning for `Objective.SEEKS`.
+    scratch
+        Bytes of disk that may be used in between; any number by default.
 
     Raises
     ------
     BudgetTooSmallError
         If no strategy finds a plan; it names the smallest budget with which one would.
     """
-    candidates = find_candidates(problem)
+    candidates = find_candidates(problem, scratch=scratch)
     plans = [one.plan for one in candidates if one.plan is not None]
     if not plans:
         errors = [one.why_not for one in candidates if one.why_not is not None]
         raise min(errors, key=lambda error: error.required)
+    once = [plan for plan in plans if plan.seeks.total == problem.lower_bound]
+    plans = once or plans
     match objective:
         case Objective.SEEKS:
             return min(plans, key=_ties)
         case Objective.TIME:
             return _with_room_to_write(problem, _fastest(plans, device), device)
         case Objective.MEMORY:
-            return _with_least_memory(problem, plans, device)
+            fastest = _with_room_to_write(problem, _fastest(plans, device), device)
+            return _with_least_memory(problem, [*plans, fastest], device, scratch)
 
 
 def _ties(plan: AnyPlan) -> tuple[int, int, int]:
@@ -158,19 +174,30 @@ def _fastest(plans: Sequence[AnyPlan], device: Device) -> AnyPlan:
 
 
 def _with_room_to_write(problem: Problem, found: AnyPlan, device: Device) -> AnyPlan:
-    """Prefer a plan about as fast that leaves room to write behind while reading goes on."""
-    if found.staging_bytes >= min(problem.staging.preferred, found.held_bytes):
-        return found
-    smaller = problem.within(problem.staging.budget_for(problem.holdable // 2))
-    plans = [one.plan for one in find_candidates(smaller) if one.plan is not None]
-    other = _fastest(plans, device) if plans else found
-    longest = predict_seconds(found, device) * _WORTH_OF_ROOM
-    if isinstance(other, SpillPlan) or predict_seconds(other, device) > longest:
-        return found
-    return replace(other, problem=problem)
+    """Leave room to write behind while reading goes on, if that costs next to nothing.
+
+    Sweep with half of the budget, a quarter and so on. Room is worth a few seeks, but where every
+    block can be touched once it is.
+    """
+    longest, budget = _WORTH_OF_ROOM * predict_seconds(found, device), problem.budget
+    seeks = found.seeks.total
+    if seeks > problem.lower_bound:
+        seeks += _FEW_SEEKS
+    while found.staging_bytes < min(problem.staging.preferred, found.held_bytes):
+        budget //= 2
+        try:
+            plan = replace(plan_sweep(problem.within(budget)), problem=problem)
+        except BudgetTooSmallError:
+            break
+        if plan.seeks.total > seeks or predict_seconds(plan, device) > longest:
+            break
+        found = plan
+    return found
 
 
-def _with_least_memory(problem: Problem, plans: list[AnyPlan], device: Device) -> AnyPlan:
+def _with_least_memory(
+    problem: Problem, plans: list[AnyPlan], device: Device, scratch: int | None
+) -> AnyPlan:
     """Halve the budget as long as a plan comes out that is about as fast as the fastest."""
     found = _fastest(plans, device)
     longest = predict_seconds(found, device) * _PATIENCE
@@ -179,7 +206,8 @@ def _with_least_memory(problem: Problem, plans: list[AnyPlan], device: Device) -
         if not found.held_bytes:
             break
         smaller = problem.within(problem.staging.budget_for(found.held_bytes // 2))
-        plans = [one.plan for one in find_candidates(smaller) if one.plan is not None]
+        found_smaller = find_candidates(smaller, scratch=scratch)
+        plans = [one.plan for one in found_smaller if one.plan is not None]
     if isinstance(found, SpillPlan):
         return found
     # Memory left over would go to staging; a plan that is to be small does without most of it.
@@ -194,6 +222,7 @@ def plan_with(
     *,
     objective: Objective = Objective.TIME,
     device: Device = SSD,
+    scratch: int | None = None,
 ) -> AnyPlan:
     """Plan with the strategy of this name, or with the best one for ``"auto"``.
 
@@ -203,7 +232,7 @@ def plan_with(
         If there is no such strategy, or it is not meant for the problem.
     """
     if strategy == "auto":
-        return plan_auto(problem, objective=objective, device=device)
+        return plan_auto(problem, objective=objective, device=device, scratch=scratch)
     if strategy not in STRATEGIES:
         known = ", ".join(["auto", *STRATEGIES])
         raise UsageError(f"there is no strategy {strategy!r}; choose one of {known}")

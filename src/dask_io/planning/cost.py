@@ -1,7 +1,7 @@
 """Exact costs of a plan in closed form: runs, openings, and the most that is ever held.
 
-MATH.md's formulas, with kinds of blocks (`dask_io.geometry.orbits`) in place of blocks, so
-that the cost of a plan does not depend on how many blocks there are.
+The formulas of docs/explanation/plans.md, with kinds of blocks (`dask_io.geometry.orbits`) in
+place of blocks, so that the cost of a plan does not depend on how many blocks there are.
 """
 
 from __future__ import annotations
@@ -212,8 +212,9 @@ class Held:
 def most_held(cells: Sequence[AxisCells]) -> Held:
     """Return the most elements held over all steps, axes outermost first.
 
-    DESIGN.md's recursion, from the inside out: inner axes depend on outer ones only through two
-    products, so what they hold at the most is an envelope of pairs (see `planning.envelope`).
+    The recursion of docs/explanation/plans.md, from the inside out: inner axes depend on outer
+    ones only through two products, so what they hold at the most is an envelope of pairs (see
+    `planning.envelope`).
     """
     if not all(axis.kinds for axis in cells):
         return Held(0, 0)

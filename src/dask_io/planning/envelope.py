@@ -1,7 +1,7 @@
 """The most that is held within one cell of the outer axes, as a function of that cell.
 
-The inner axes know of the outer ones only the two products of DESIGN §2: `a` of what the
-current cell adds along each of them, `b` of what it completes. What is held at the most is a
+The inner axes know of the outer ones only two products (docs/explanation/plans.md): `a` of what
+the current cell adds along each of them, `b` of what it completes. What is held at the most is a
 maximum of terms ``a * held - b * completed``, so it is kept as the pairs that ever reach it.
 This makes it cheap to put one more axis around others, and to compare two ways to sweep them.
 """

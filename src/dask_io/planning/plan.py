@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from dask_io.geometry import Axis, Region, orbits
+from dask_io.geometry import Axis, Region, count_segments, orbits
 from dask_io.planning.cost import (
     AxisCells,
     CutCounts,
@@ -271,6 +271,12 @@ class Plan:
     @property
     def _ends(self) -> list[Axis]:
         return [axis.ends for axis in self.axes]
+
+    @cached_property
+    def n_placements(self) -> int:
+        """Number of copies: parts of source blocks, read at once, that go to one write cell."""
+        sources, targets = self.problem.source.grid.axes, self.problem.target.grid.axes
+        return prod(map(count_segments, sources, targets, self._ends))
 
     @property
     def n_steps(self) -> int:

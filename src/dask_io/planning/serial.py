@@ -1,6 +1,6 @@
 """Plans to JSON and back.
 
-What DESIGN.md §4 promises, and beside it what is needed to make the same plan again. Numbers
+The keys that users rely on, and beside them what is needed to make the same plan again. Numbers
 are exact however large; everything derived is written and ignored on the way back.
 """
 

@@ -167,7 +167,7 @@ class _Walk(NamedTuple):
 
 
 def _walk(plan: Plan, origin: tuple[int, ...], ends: Sequence[Axis]) -> _Walk:
-    """List what a plan holds in each of its steps: DESIGN.md's V, step by step."""
+    """List what a plan holds in each of its steps: the V of docs/explanation/plans.md."""
     order, shape = plan.order, plan.problem.shape
     steps: Any = 0
     before: Any = 0

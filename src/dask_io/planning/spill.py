@@ -64,6 +64,11 @@ class SpillPlan:
         return sum(each.openings for each in self.passes)
 
     @property
+    def n_placements(self) -> int:
+        """Number of copies of both passes."""
+        return sum(each.n_placements for each in self.passes)
+
+    @property
     def n_steps(self) -> int:
         """Number of read cells of both passes."""
         return sum(each.n_steps for each in self.passes)

@@ -90,6 +90,11 @@ class Sweeps:
         return sum(map(naive_seeks, self.problems))
 
     @property
+    def n_placements(self) -> int:
+        """Number of copies, of parts of source blocks into write cells."""
+        return sum(plan.n_placements for bundle in self.bundles for plan in bundle.members)
+
+    @property
     def openings(self) -> int:
         """Visits to blocks."""
         return sum(bundle.openings for bundle in self.bundles)

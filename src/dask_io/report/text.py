@@ -51,12 +51,13 @@ def _predicted(plan: AnyPlan | Sweeps, device: Device) -> str:
 
 def run_text(plan: AnyPlan | Sweeps, result: RunResult) -> str:
     """Write what a run did, as predicted and as counted."""
+    peak = "unknown" if result.peak_memory is None else format_bytes(result.peak_memory)
     rows = [
         ("", "predicted", "measured"),
         ("seeks, read", f"{plan.seeks.read:,}", f"{result.seeks.read:,}"),
         ("seeks, write", f"{plan.seeks.write:,}", f"{result.seeks.write:,}"),
         ("data held", format_bytes(plan.held_bytes), format_bytes(result.held)),
-        ("memory", format_bytes(plan.peak_bytes), format_bytes(result.peak_memory)),
+        ("memory of the process", format_bytes(plan.peak_bytes), peak),
     ]
     blocks = f"{result.blocks_written:,} block{'s' * (result.blocks_written != 1)}"
     done = (

@@ -31,8 +31,8 @@ def view_as_array(
     >>> view_as_array(memoryview(b"abcdef"), (2, 3), np.dtype("S1"), Layout.f(2)).tolist()
     [[b'a', b'c', b'e'], [b'b', b'd', b'f']]
     """
-    stored = np.frombuffer(raw, dtype).reshape([shape[axis] for axis in layout.axes])
-    return stored.transpose(layout.inverse)
+    strides = [stride * dtype.itemsize for stride in layout.strides(shape)]
+    return np.ndarray(shape, dtype, raw, strides=strides)
 
 
 def view_as_bytes(array: NDArray[Any], layout: Layout) -> memoryview:

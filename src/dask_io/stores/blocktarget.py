@@ -32,13 +32,16 @@ class BlockFilesTarget(BlockStore):
 
     def __init__(self, blocks: Blocks, *, overwrite: bool = False, durable: bool = True) -> None:
         super().__init__(blocks)
-        self._overwrite = overwrite
-        self._is_created = False
+        self._overwrite, self._durable = overwrite, durable
         self._publisher = Publisher(blocks.folder, durable=durable)
         self._headers: dict[tuple[int, ...], bytes] = {}
-        self._made: list[Path] = []
-        self._any_published = False
         self._manifest = _manifest_of(blocks)
+        self._forget_run()
+
+    def _forget_run(self) -> None:
+        """Be as new: what is there now belongs to whoever made it, not to the next run."""
+        self._is_created = self._any_published = False
+        self._made: list[Path] = []
 
     def create(self) -> None:
         """Make the directory, with its parents; what exists is refused or, if asked, replaced.
@@ -54,19 +57,48 @@ class BlockFilesTarget(BlockStore):
         """
         if self._is_created:
             return
-        blocks, path = self._blocks, self.path
-        with storage_errors(path):
-            if blocks.is_one_file:
-                self._refuse_file(path)
-            elif os.path.lexists(path):
-                self._clear_folder(path)
-            missing = [p for p in (blocks.folder, *blocks.folder.parents) if not p.exists()]
-            for folder in reversed(missing):
-                folder.mkdir(exist_ok=True)
-                self._made.append(folder)
-        if self._manifest:
-            self._manifest.begin(blocks.folder)
+        self._publisher = Publisher(self._blocks.folder, durable=self._durable)
+        try:
+            with storage_errors(self.path):
+                self._make_place()
+        except BaseException:
+            self._remove_made()
+            raise
         self._is_created = True
+
+    def _make_place(self) -> None:
+        blocks, path, old = self._blocks, self.path, list[Path]()
+        if blocks.is_one_file:
+            self._refuse_file(path)
+        elif os.path.lexists(path):
+            old = self._old_files(path)
+        missing = [p for p in (blocks.folder, *blocks.folder.parents) if not p.exists()]
+        for folder in reversed(missing):
+            folder.mkdir(exist_ok=True)
+            self._made.append(folder)
+        # What is left of the old target, if this run is killed, must not look complete: the mark
+        # comes first, then the old manifest goes, then the old blocks.
+        self._mark_unfinished()
+        for each in old:
+            each.unlink()
+
+    def _mark_unfinished(self) -> None:
+        if self._manifest is None:
+            return
+        mark = self._blocks.folder / manifest.UNFINISHED
+        try:
+            # Of two runs that find the place free, one gets it.
+            mark.touch(exist_ok=False)
+        except FileExistsError:
+            if not self._overwrite:
+                raise TargetExistsError(printable(self.place)) from None
+            self._manifest.begin(self._blocks.folder)
+            return
+        try:
+            self._manifest.begin(self._blocks.folder)
+        except BaseException:
+            mark.unlink(missing_ok=True)
+            raise
 
     def _refuse_file(self, path: Path) -> None:
         if os.path.lexists(path) and not self._overwrite:
@@ -74,8 +106,8 @@ class BlockFilesTarget(BlockStore):
         if path.is_dir():
             raise UsageError(f"{printable(str(path))} is a directory, not a file to overwrite")
 
-    def _clear_folder(self, folder: Path) -> None:
-        """Remove what an earlier run left, if that is all there is."""
+    def _old_files(self, folder: Path) -> list[Path]:
+        """Return what an earlier run left, if that is all there is: the manifest first."""
         if not folder.is_dir():
             if not self._overwrite:
                 raise TargetExistsError(printable(str(folder)))
@@ -97,8 +129,7 @@ class BlockFilesTarget(BlockStore):
                 f"{printable(str(folder))} holds what is not part of a target: {listed}; "
                 "move it away, or choose another target"
             )
-        for entry in entries:
-            Path(entry.path).unlink()
+        return [Path(entry.path) for entry in entries if entry.name != manifest.UNFINISHED]
 
     def _patterns(self, folder: Path) -> list[BlockNames | OneName]:
         patterns = [self._blocks.names]
@@ -139,18 +170,28 @@ class BlockFilesTarget(BlockStore):
         for folder in {blocks.folder, *(made.parent for made in self._made)}:
             with storage_errors(folder):
                 sync(folder)
+        self._forget_run()
 
     def abandon(self) -> None:
-        """Remove what has not been published; blocks that have been stay marked as unfinished."""
-        self._publisher.abandon()
-        if self._any_published:
+        """Remove what has not been published; blocks that have been stay marked as unfinished.
+
+        Without a `create` that succeeded nothing is touched: what is there is not this run's.
+        """
+        if not self._is_created:
             return
-        if self._manifest:
+        self._publisher.abandon()
+        if not self._any_published:
+            if self._manifest:
+                with suppress(OSError):
+                    (self._blocks.folder / manifest.UNFINISHED).unlink()
+            self._remove_made()
+        self._forget_run()
+
+    def _remove_made(self) -> None:
+        """Remove the directories that were made, unless something is in them."""
+        while self._made:
             with suppress(OSError):
-                (self._blocks.folder / manifest.UNFINISHED).unlink()
-        for folder in reversed(self._made):
-            with suppress(OSError):
-                folder.rmdir()
+                self._made.pop().rmdir()
 
 
 def _manifest_of(blocks: Blocks) -> manifest.Manifest | None:

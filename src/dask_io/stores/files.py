@@ -15,6 +15,7 @@ import errno
 import os
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from mmap import mmap
 from threading import Lock
 from typing import TYPE_CHECKING, Self
@@ -33,6 +34,11 @@ if TYPE_CHECKING:
 ALIGNMENT = 4096
 # Smaller transfers are faster through the page cache.
 _LARGE = 128 * 2**10
+# macOS refuses to move 2 GiB or more in one call, and Linux moves a little less than that.
+_MOST_AT_ONCE = 2**30
+# What says that a filesystem cannot reserve space. EBADF comes from glibc, which then would write
+# to every page itself, but has to read what is there first and may not: the file is open to write.
+_CANNOT_ALLOCATE = {errno.EBADF, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP}
 # macOS has no such flag; there everything goes through the page cache.
 _O_DIRECT = getattr(os, "O_DIRECT", 0)
 
@@ -202,7 +208,7 @@ class FileReader(_Visit):
         n_done = 0
         while n_done < n_needed:
             try:
-                n_read = os.preadv(fd, [buffer[n_done:]], offset + n_done)
+                n_read = os.preadv(fd, [buffer[n_done : n_done + _MOST_AT_ONCE]], offset + n_done)
             except OSError as error:
                 with storage_errors(self._path):
                     if error.errno != errno.EINVAL or fd == self._cached_fd:
@@ -267,7 +273,7 @@ def peeking(path: Path) -> Iterator[Callable[[int], bytes]]:
 def write_fully(fd: int, offset: int, buffer: memoryview) -> None:
     """Write until the buffer is empty."""
     while buffer:
-        n_written = os.pwrite(fd, buffer, offset)
+        n_written = os.pwrite(fd, buffer[:_MOST_AT_ONCE], offset)
         buffer, offset = buffer[n_written:], offset + n_written
 
 
@@ -282,26 +288,40 @@ class Publisher:
         self.folder = folder
         self._durable = durable
         self._pending: set[str] = set()
+        self._is_abandoned = False
         self._lock = Lock()
+
+    def __reduce__(self) -> tuple[Callable[[Path], Publisher], tuple[Path]]:
+        # Locks do not travel to other processes, and neither do files in the making.
+        return partial(Publisher, durable=self._durable), (self.folder,)
 
     def partial(self, name: str) -> Path:
         """Return where a file is written until it is published."""
         return self.folder / f".{name}.part"
 
     def begin(self, name: str, header: bytes, n_bytes: int) -> Path:
-        """Return the file in the making, made with its header and full size if it is new."""
+        """Return the file in the making, made with its header and full size if it is new.
+
+        Raises
+        ------
+        StorageError
+            If it cannot be made, or all has been abandoned: nothing would remove it.
+        """
         path = self.partial(name)
-        with self._lock:
-            if name in self._pending:
-                return path
-            with storage_errors(path):
+        with storage_errors(path):
+            with self._lock:
+                if self._is_abandoned:
+                    raise StorageError(printable(str(path)), "the run has been given up")
+                if name in self._pending:
+                    return path
                 fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
                 self._pending.add(name)
-                try:
-                    write_fully(fd, 0, memoryview(header))
-                    _allocate(fd, n_bytes)
-                finally:
-                    os.close(fd)
+            # Others may write to the file already: nothing of theirs is touched.
+            try:
+                _allocate(fd, n_bytes)
+                write_fully(fd, 0, memoryview(header))
+            finally:
+                os.close(fd)
         return path
 
     def publish(self, name: str) -> None:
@@ -315,8 +335,9 @@ class Publisher:
             self._pending.discard(name)
 
     def abandon(self) -> None:
-        """Remove all files in the making."""
+        """Remove all files in the making, and begin no more."""
         with self._lock:
+            self._is_abandoned = True
             for name in self._pending:
                 with suppress(OSError):
                     self.partial(name).unlink()
@@ -324,16 +345,16 @@ class Publisher:
 
 
 def _allocate(fd: int, n_bytes: int) -> None:
-    """Reserve a file's space, so that a full disk shows before data is written."""
+    """Give a file its size and reserve its space, so that a full disk shows early."""
+    # The size comes first: within it glibc, where it has to imitate what the filesystem
+    # cannot do, reads before it writes, and so gives up instead of writing over data.
+    os.ftruncate(fd, n_bytes)
     if n_bytes and hasattr(os, "posix_fallocate"):
         try:
             os.posix_fallocate(fd, 0, n_bytes)
         except OSError as error:
-            if error.errno not in {errno.EOPNOTSUPP, errno.EINVAL}:
+            if error.errno not in _CANNOT_ALLOCATE:
                 raise
-        else:
-            return
-    os.ftruncate(fd, n_bytes)
 
 
 def sync(path: Path) -> None:

@@ -14,8 +14,7 @@ if TYPE_CHECKING:
     from dask_io.stores.format import Format
 
 ENTRY_POINTS = "dask_io.formats"
-# The same as in pyproject.toml, so that a checkout works without being installed and the
-# packages of the environment are not searched for what is known.
+# No entry points, so that the packages of the environment are not searched for what is known.
 _OURS = {"npy": "dask_io.stores.npy:FORMAT", "raw": "dask_io.stores.raw:FORMAT"}
 
 

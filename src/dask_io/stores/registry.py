@@ -245,7 +245,8 @@ def make_target(
     overwrite
         Whether what is there may be replaced.
     durable
-        Whether blocks outlast a loss of power from the moment they have their name.
+        Whether a block's data is synced before the block gets its name. The names themselves
+        outlast a loss of power once the target is finished.
 
     Raises
     ------

@@ -147,10 +147,17 @@ class Target(Store, Protocol):
         """Visit a block."""
 
     def publish(self, index: tuple[int, ...]) -> None:
-        """Make a block that has been written whole appear under its name, durably."""
+        """Make a block that has been written whole appear under its name.
+
+        Its data is durable before the name appears, if it is meant to be; the name itself is
+        durable when the target is finished.
+        """
 
     def finish(self) -> None:
-        """Make the target complete: every block has been published."""
+        """Make the target complete and its names durable: every block has been published.
+
+        The next `create` finds a target that exists.
+        """
 
     def abandon(self) -> None:
-        """Remove what has not been published."""
+        """Remove what has not been published; nothing, unless `create` has succeeded."""

@@ -168,9 +168,7 @@ class StoreConformance:
             target.create()
             for index in case.grid.indices():
                 before = _visible(folder)
-                with target.writer(index) as writer:
-                    block = case.grid.block(index)
-                    writer.write_from(Region.whole(block.shape), case.part(block))
+                self.write_block(target, index, case)
                 assert _visible(folder) == before, "a block shows before it is published"
                 with suppress(DaskIOError):
                     self.open_source(folder, case)
@@ -185,22 +183,53 @@ class StoreConformance:
             target = self.make_target(folder, case)
             target.create()
             for index in case.grid.indices():
-                with target.writer(index) as writer:
-                    block = case.grid.block(index)
-                    writer.write_from(Region.whole(block.shape), case.part(block))
+                self.write_block(target, index, case)
             target.abandon()
             assert not list(folder.iterdir())
+
+    def test_abandoning_what_was_not_created_touches_nothing(self, tmp_path: Path) -> None:
+        """A target that was refused, or never asked for, leaves alone what others wrote."""
+        for folder, case in self.examples(tmp_path):
+            self.make_target(folder, case).abandon()
+            assert not list(folder.iterdir())
+            killed = self.make_target(folder, case)
+            killed.create()
+            for index in list(case.grid.indices())[:-1]:
+                self.write_block(killed, index, case)
+                killed.publish(index)
+            self.write_block(killed, list(case.grid.indices())[-1], case)
+            before = _contents(folder)
+            for overwrite in (False, True):
+                refused = self.make_target(folder, case, overwrite=overwrite)
+                if not overwrite and not self.one_block:
+                    _assert_refused(refused)
+                refused.abandon()
+                assert _contents(folder) == before
+            with suppress(DaskIOError):
+                self.open_source(folder, case)
+                raise AssertionError("a target that is not whole can be opened")
+
+    def test_a_target_may_be_used_again(self, tmp_path: Path) -> None:
+        """After `finish` a target exists and is refused; after `abandon` it can be made anew."""
+        for folder, case in self.examples(tmp_path):
+            target = self.make_target(folder, case)
+            target.create()
+            self.write_block(target, next(case.grid.indices()), case)
+            target.abandon()
+            target.create()
+            for index in case.grid.indices():
+                self.write_block(target, index, case)
+                target.publish(index)
+            target.finish()
+            _assert_refused(target)
+            target.abandon()
+            self.assert_holds(folder, case)
 
     def test_existing_target_is_refused(self, tmp_path: Path) -> None:
         """A target that is there stays as it is, unless it is to be overwritten."""
         for folder, case in self.examples(tmp_path):
             self.write(folder, case)
-            try:
-                self.make_target(folder, case).create()
-            except TargetExistsError:
-                pass
-            else:
-                raise AssertionError("an existing target was not refused")
+            _assert_refused(self.make_target(folder, case))
             self.assert_holds(folder, case)
             other = replace(case, seed=case.seed + 1)
             self.write(folder, other, overwrite=True)
@@ -213,9 +242,7 @@ class StoreConformance:
             target.create()
 
             def write(index: tuple[int, ...], case: Case = case, target: Target = target) -> None:
-                block = case.grid.block(index)
-                with target.writer(index) as writer:
-                    writer.write_from(Region.whole(block.shape), case.part(block))
+                self.write_block(target, index, case)
                 target.publish(index)
 
             with ThreadPoolExecutor(8) as pool:
@@ -268,12 +295,16 @@ class StoreConformance:
         target = self.make_target(folder, case, overwrite=overwrite)
         target.create()
         for index in case.grid.indices():
-            block = case.grid.block(index)
-            with target.writer(index) as writer:
-                writer.write_from(Region.whole(block.shape), case.part(block))
+            self.write_block(target, index, case)
             target.publish(index)
         target.finish()
         return target
+
+    def write_block(self, target: Target, index: tuple[int, ...], case: Case) -> None:
+        """Write a block in one visit, without publishing it."""
+        block = case.grid.block(index)
+        with target.writer(index) as writer:
+            writer.write_from(Region.whole(block.shape), case.part(block))
 
     def assert_holds(self, folder: Path, case: Case) -> None:
         """Read an array block by block and compare it."""
@@ -314,6 +345,18 @@ def _orders(layout: Layout, grid: Grid) -> list[int]:
 
 def _visible(folder: Path) -> set[Path]:
     return {path for path in folder.rglob("*") if not path.name.startswith(".")}
+
+
+def _contents(folder: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def _assert_refused(target: Target) -> None:
+    try:
+        target.create()
+    except TargetExistsError:
+        return
+    raise AssertionError("an existing target was not refused")
 
 
 def _generator(case: Case) -> random.Random:

@@ -1,7 +1,9 @@
 """Threads that carry out tasks."""
 
+import signal
+import time
 from collections.abc import Callable
-from threading import Event, Lock, Thread, active_count
+from threading import Event, Lock, Thread, active_count, get_ident
 
 import pytest
 
@@ -196,4 +198,28 @@ def test_leaving_early_stops_everyone() -> None:
     before = active_count()
     with pytest.raises(KeyboardInterrupt):
         within_seconds(act)
+    assert active_count() == before
+
+
+def test_interrupts_do_not_end_waiting_for_threads() -> None:
+    """Ctrl-C, again and again while threads end, is raised when they have ended."""
+    begun, stopped, ended = Event(), Event(), Event()
+    main = get_ident()
+
+    def long(_: memoryview) -> None:
+        begun.set()
+        assert stopped.wait(10)
+        for _second in range(3):
+            time.sleep(0.1)
+            signal.pthread_kill(main, signal.SIGINT)
+        time.sleep(0.1)
+        ended.set()
+
+    before = active_count()
+    with pytest.raises(KeyboardInterrupt), make_crew(2, stopped.set) as crew:  # noqa: PT012
+        crew.add(long)
+        assert begun.wait(10)
+        raise KeyboardInterrupt
+
+    assert ended.is_set()
     assert active_count() == before

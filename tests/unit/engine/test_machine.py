@@ -77,4 +77,15 @@ def test_growth_is_what_was_touched() -> None:
         for page in range(0, n_bytes, mmap.PAGESIZE):
             buffer[page] = 1
 
-    assert 0.9 * n_bytes <= meter.growth() <= 2 * n_bytes
+    growth = meter.growth()
+    assert growth is not None
+    assert 0.9 * n_bytes <= growth <= 2 * n_bytes
+
+
+def test_growth_is_unknown_if_nothing_can_be_reset(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An earlier peak is not taken for a growth."""
+    monkeypatch.setattr(machine, "_RESET", tmp_path / "absent" / "clear_refs")
+
+    assert machine.ResidentMeter().growth() is None

@@ -1,5 +1,6 @@
 """What a run may hold, and the buffers it holds it in."""
 
+import mmap
 from threading import Thread
 from time import sleep
 
@@ -124,6 +125,7 @@ def test_what_no_hole_can_hold_lies_outside() -> None:
     buffers = Buffers(3 * LARGE)
     first, middle, last = (buffers.lend(LARGE) for _ in range(3))
     first[:4] = last[:4] = b"used"
+    middle[:4] = b"kept"
     buffers.take_back(first)
     buffers.take_back(last)
 
@@ -131,7 +133,34 @@ def test_what_no_hole_can_hold_lies_outside() -> None:
 
     assert len(outside) == 2 * LARGE
     assert [bytes(buffers.lend(LARGE)[:4]) for _ in range(2)] == [bytes(4)] * 2
-    assert bytes(middle[:4]) == bytes(4)
+    assert bytes(middle[:4]) == b"kept"
+
+
+def test_small_buffers_take_no_pages_of_their_own() -> None:
+    """However many small buffers are lent beyond the stretch, each costs little more."""
+    buffers = Buffers(4096)
+
+    lent = [buffers.lend(8) for _ in range(1000)]
+
+    outside = [buffer.obj for buffer in lent if not isinstance(buffer.obj, mmap.mmap)]
+    assert len(outside) >= 500
+    assert all(len(memory) == 8 for memory in outside)
+
+
+def test_holes_are_given_up_while_something_lies_outside() -> None:
+    """What is taken back while a buffer lies outside is empty when it is lent again."""
+    buffers = Buffers(2 * LARGE)
+    inside = buffers.lend(LARGE)
+    inside[:4] = b"used"
+    outside = buffers.lend(2 * LARGE)
+
+    buffers.take_back(inside)
+    again = buffers.lend(LARGE)
+    buffers.take_back(outside)
+    again[:4] = b"used"
+    buffers.take_back(again)
+
+    assert (len(outside), bytes(buffers.lend(LARGE)[:4])) == (2 * LARGE, b"used")
 
 
 @given(st.lists(st.tuples(st.integers(1, 300_000), st.booleans()), max_size=40))

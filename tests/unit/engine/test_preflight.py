@@ -53,18 +53,29 @@ def target_in(place: Path) -> Target:
 
 def test_a_disk_with_room_is_fine(tmp_path: Path) -> None:
     """Nothing is said, and nothing is made."""
-    check_before_run(target_in(tmp_path / "out"), workers=4)
+    check_before_run([target_in(tmp_path / "out")], workers=4)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_too_little_space_is_one_clear_line(tmp_path: Path, disk: Disk) -> None:
-    """The line says what is needed and what is free."""
-    disk(blocks=99)
-    with pytest.raises(StorageError, match=r"400.00 KiB are needed, 396.00 KiB are free") as caught:
-        check_space(target_in(tmp_path / "out"))
+    """The line says what is needed, a header for each block too, and what is free."""
+    disk(blocks=199)
+    with pytest.raises(StorageError, match=r"800.00 KiB are needed, 796.00 KiB are free") as caught:
+        check_space([target_in(tmp_path / "out")])
     assert caught.value.exit_code == 3
-    disk(blocks=100)
-    check_space(target_in(tmp_path / "out"))
+    disk(blocks=200)
+    check_space([target_in(tmp_path / "out")])
+    with pytest.raises(StorageError, match=r"800.00 KiB, and 4.00 KiB for scratch blocks, are"):
+        check_space([target_in(tmp_path / "out")], 4096)
+
+
+def test_targets_on_one_disk_share_its_room(tmp_path: Path, disk: Disk) -> None:
+    """Two targets need room for both."""
+    disk(blocks=300)
+    targets = [target_in(tmp_path / name) for name in ("one", "two")]
+    check_before_run(targets[:1], workers=1)
+    with pytest.raises(StorageError, match=r"1.56 MiB are needed"):
+        check_before_run(targets, workers=1)
 
 
 def test_what_is_overwritten_counts_as_free(tmp_path: Path, disk: Disk) -> None:
@@ -72,16 +83,16 @@ def test_what_is_overwritten_counts_as_free(tmp_path: Path, disk: Disk) -> None:
     out = tmp_path / "out"
     out.mkdir()
     (out / "old.npy").write_bytes(bytes(8192))
-    disk(blocks=98, files=107)
-    check_space(target_in(out))
-    check_inodes(target_in(out))
+    disk(blocks=198, files=107)
+    check_space([target_in(out)])
+    check_inodes([target_in(out)])
 
 
 def test_too_few_inodes_are_one_clear_line(tmp_path: Path, disk: Disk) -> None:
     """The line says how many blocks there are and how many files fit."""
     disk(files=90)
     with pytest.raises(StorageError, match=r"100 blocks are to be written.* 90 files") as caught:
-        check_inodes(target_in(tmp_path / "out"))
+        check_inodes([target_in(tmp_path / "out")])
     assert caught.value.exit_code == 3
     assert "larger chunks" in str(caught.value)
 
@@ -89,7 +100,7 @@ def test_too_few_inodes_are_one_clear_line(tmp_path: Path, disk: Disk) -> None:
 def test_a_filesystem_that_makes_inodes_as_needed_is_fine(tmp_path: Path, disk: Disk) -> None:
     """Some filesystems have no fixed number of files, and say 0."""
     disk(files=0, all_files=0)
-    check_inodes(target_in(tmp_path / "out"))
+    check_inodes([target_in(tmp_path / "out")])
 
 
 def test_too_few_open_files_are_one_clear_line(

@@ -1,4 +1,4 @@
-"""The figures of MATH.md, reproduced."""
+"""The published figures, reproduced."""
 
 from dataclasses import dataclass
 
@@ -137,7 +137,7 @@ def test_lower_bounds(row: Row) -> None:
 
 @each_row
 def test_naive_seeks(row: Row) -> None:
-    """Naive needs the seeks that MATH.md says, asked for alone or as a plan's."""
+    """Naive needs the published seeks, asked for alone or as a plan's."""
     problem = row.problem(4 * 10**9)
     assert naive_seeks(problem) == plan_naive(problem).seeks.total == row.naive
 

@@ -62,7 +62,7 @@ def test_dtypes_come_back(dtype: Any) -> None:
 
 
 def test_every_key_of_the_contract_is_there() -> None:
-    """DESIGN.md's keys are all written; what is unknown is null."""
+    """The keys that users rely on are all written; what is unknown is null."""
     assert plan_to_json(PLAN) == {
         "shape": [10, 6],
         "dtype": "<i2",

@@ -1,4 +1,4 @@
-"""The sweep strategy reaches the figures of MATH.md, and does well on other shapes."""
+"""The sweep strategy reaches the published figures, and does well on other shapes."""
 
 from dataclasses import dataclass
 
@@ -19,7 +19,7 @@ Lengths = tuple[int, int, int]
 
 @dataclass(frozen=True)
 class Row:
-    """One configuration of MATH.md's table and the figures known to be reachable."""
+    """One configuration of the published table and the figures known to be reachable."""
 
     source: Lengths
     target: Lengths
@@ -37,7 +37,7 @@ ROWS = [
     Row((350, 350, 350), (500, 500, 500), 4_819_500_000, {1: 1784, 2: 1539, 4: 1392}),
     Row((350, 350, 350), (250, 250, 250), 2_228_500_000, {1: 4336, 2: 3844, 4: 3744}),
     Row((175, 175, 175), (250, 250, 250), 1_466_500_000, {1: 11136, 2: 10744, 4: 10744}),
-    # MATH.md has 620 at 2 GB, with ends that differ from slab to slab.
+    # 620 at 2 GB are known to be possible, with ends that differ from slab to slab.
     Row((350, 875, 350), (500, 875, 500), 2_257_500_000, {1: 708, 2: 624, 4: 596}),
     Row((350, 875, 350), (350, 500, 350), 306_250_000, {1: 1100, 2: 1100, 4: 1100}),
 ]

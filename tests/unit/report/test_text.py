@@ -55,10 +55,12 @@ def test_a_run_is_told_beside_what_was_predicted() -> None:
     assert "seeks, read           9         9" in told
     assert "verified" not in told
     assert "verified: equal" in text.run_text(PLAN, replace(RESULT, verified=True))
+    unknown = text.run_text(PLAN, replace(RESULT, peak_memory=None))
+    assert unknown.splitlines()[-1].split()[-1] == "unknown"
 
 
 def test_a_run_in_json_has_the_keys_of_the_contract() -> None:
-    """DESIGN.md §4 names the keys of a result; what is unknown is null."""
+    """A result has the keys that users rely on; what is unknown is null."""
     value = json.loads(json.dumps(jsonable.run_to_json(PLAN, RESULT)))
 
     assert value.keys() == {"plan", "result"}

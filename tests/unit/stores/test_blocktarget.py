@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import pickle
+import shutil
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,11 +14,9 @@ import pytest
 from dask_io.errors import DataError, StorageError, TargetExistsError, UsageError
 from dask_io.geometry import Grid, Layout, Region
 from dask_io.stores import make_target, open_source
-from dask_io.stores.manifest import NAME, UNFINISHED
+from dask_io.stores.manifest import NAME, UNFINISHED, Manifest
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from dask_io.stores import Target
 
 GRID = Grid.regular((4, 4), (2, 4))
@@ -184,3 +185,130 @@ def test_arrays_without_elements_are_written(name: str, tmp_path: Path) -> None:
     assert path.exists()
     if name == "x.npy":
         assert np.load(path).shape == (0, 4)
+
+
+def test_a_refused_run_leaves_an_unfinished_target_unfinished(tmp_path: Path) -> None:
+    """What a killed run left does not become a smaller array when the next one is refused."""
+    fill(target_at(tmp_path / "x"), n_blocks=1)
+    refused = target_at(tmp_path / "x")
+    with pytest.raises(TargetExistsError):
+        refused.create()
+    refused.abandon()
+    assert names_in(tmp_path / "x") == {"b_0_0.npy", UNFINISHED}
+    with pytest.raises(DataError, match="unfinished"):
+        open_source(tmp_path / "x")
+
+
+def test_of_two_runs_that_find_the_place_free_one_gets_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that comes second between another's look and its mark is the one that stays."""
+    make, second = Path.mkdir, target_at(tmp_path / "x")
+
+    def make_late(folder: Path, *, exist_ok: bool) -> None:
+        make(folder, exist_ok=exist_ok)
+        monkeypatch.setattr(Path, "mkdir", make)
+        second.create()
+
+    monkeypatch.setattr(Path, "mkdir", make_late)
+    first = target_at(tmp_path / "x")
+    with pytest.raises(TargetExistsError):
+        first.create()
+    first.abandon()
+    assert names_in(tmp_path / "x") == {UNFINISHED}
+
+
+def test_a_target_is_refused_the_second_time(tmp_path: Path) -> None:
+    """Having been allowed once is no leave to overwrite."""
+    target = target_at(tmp_path / "x")
+    fill(target)
+    with pytest.raises(TargetExistsError):
+        fill(target)
+    target.abandon()
+    assert open_source(tmp_path / "x").grid == GRID
+
+
+def test_a_target_is_made_again_after_a_failure(tmp_path: Path) -> None:
+    """Abandoned or removed meanwhile, the same target works anew."""
+    target = target_at(tmp_path / "new" / "x")
+    target.create()
+    target.abandon()
+    assert names_in(tmp_path) == set()
+    fill(target, n_blocks=1)
+    target.abandon()
+    with pytest.raises(TargetExistsError):
+        target.create()
+    shutil.rmtree(tmp_path / "new")
+    fill(target)
+    shutil.rmtree(tmp_path / "new")
+    fill(target)
+    assert open_source(tmp_path / "new" / "x").grid == GRID
+
+
+@pytest.mark.parametrize("n_removed", range(4))
+def test_a_kill_while_overwriting_is_seen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, n_removed: int
+) -> None:
+    """However far removing came, what is left opens as the old array or as unfinished."""
+    fill(target_at(tmp_path / "x"))
+    unlink, removed = Path.unlink, list[Path]()
+
+    def unlink_some(path: Path) -> None:
+        if len(removed) == n_removed:
+            raise KeyboardInterrupt
+        removed.append(path)
+        unlink(path)
+
+    monkeypatch.setattr(Path, "unlink", unlink_some)
+    target = target_at(tmp_path / "x", overwrite=True)
+    if n_removed < 3:
+        with pytest.raises(KeyboardInterrupt):
+            target.create()
+    else:
+        target.create()
+    monkeypatch.undo()
+    assert UNFINISHED in names_in(tmp_path / "x")
+    if n_removed:
+        with pytest.raises(DataError, match="unfinished"):
+            open_source(tmp_path / "x")
+    else:
+        assert open_source(tmp_path / "x").grid == GRID
+    fill(target_at(tmp_path / "x", overwrite=True))
+    assert names_in(tmp_path / "x") == {"b_0_0.npy", "b_1_0.npy", NAME}
+
+
+@pytest.mark.parametrize("was_there", [True, False])
+def test_a_mark_that_cannot_be_written_changes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, was_there: bool
+) -> None:
+    """A disk without room for it keeps the old target, and no new directory."""
+    if was_there:
+        fill(target_at(tmp_path / "x"))
+    before = names_in(tmp_path)
+
+    def fail(*_: object) -> None:
+        raise StorageError("x", "no space left on device")
+
+    monkeypatch.setattr(Manifest, "begin", fail)
+    with pytest.raises(StorageError, match="no space"):
+        target_at(tmp_path / "x", overwrite=True).create()
+    assert names_in(tmp_path) == before
+    if was_there:
+        assert names_in(tmp_path / "x") == {"b_0_0.npy", "b_1_0.npy", NAME}
+
+
+def test_nothing_is_begun_after_abandoning(tmp_path: Path) -> None:
+    """A thread that comes late leaves no file behind."""
+    target = target_at(tmp_path / "x")
+    fill(target, n_blocks=1)
+    target.abandon()
+    with pytest.raises(StorageError, match="given up"), target.writer((1, 0)):
+        pass
+    assert names_in(tmp_path / "x") == {"b_0_0.npy", UNFINISHED}
+
+
+def test_a_target_travels_to_another_process(tmp_path: Path) -> None:
+    """What comes out of a pickle writes as the target itself would."""
+    copy = pickle.dumps(target_at(tmp_path / "x"))
+    fill(pickle.loads(copy))  # noqa: S301 - our own
+    assert open_source(tmp_path / "x").grid == GRID
