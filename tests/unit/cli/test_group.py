@@ -92,8 +92,8 @@ def test_what_was_typed_wrongly_is_one_line_with_a_hint(arguments: list[str], li
     [
         (["--shape=3,x", "--dtype=u1", "--from=1", "--to=3"], "--shape '3,x' is not a shape"),
         (["--shape=-3", "--dtype=u1", "--from=1", "--to=3"], "--shape '-3' is not a shape"),
-        (["--shape=3", "--dtype=nope", "--from=1", "--to=3"], "--dtype 'nope' means nothing known"),
-        (["--shape=3", "--dtype=O", "--from=1", "--to=3"], "--dtype 'O' means Python objects"),
+        (["--shape=3", "--dtype=nope", "--from=1", "--to=3"], "dtype 'nope' is not known to NumPy"),
+        (["--shape=3", "--dtype=O", "--from=1", "--to=3"], "dtype 'O' means Python objects"),
         (["--shape=3", "--dtype=u1", "--from=a", "--to=3"], "chunks 'a' cannot be read"),
         (["--shape=3", "--dtype=u1", "--from=1", "--to=3", "--memory=x"], "'x' is not a size"),
         (["--shape=3", "--dtype=u1", "--from=1", "--to=3", "--workers=0"], "at least one worker"),
