@@ -9,6 +9,7 @@ if reason := why_not_here():
     raise ImportError(reason)
 
 from dataclasses import astuple, dataclass, replace
+from os import fspath
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from dask_io.engine.measure import find_device
@@ -44,7 +45,8 @@ from dask_io.planning import (
 from dask_io.stores.array import BlockArray
 from dask_io.stores.description import parse_dtype, parse_order
 from dask_io.stores.formats import load_format
-from dask_io.stores.registry import check_places, make_target, open_source
+from dask_io.stores.naming import printable
+from dask_io.stores.registry import check_places, make_target, names_one_file, open_source
 from dask_io.stores.several import check_apart, region_places
 from dask_io.stores.window import Window
 
@@ -329,15 +331,22 @@ def merge(
     **options: Unpack[Options],
 ) -> RunResult | Delayed:
     """Put all blocks into one file; otherwise as `resplit`."""
-    return resplit(
-        source,
-        target,
-        chunks=-1,
-        compute=compute,
-        verify=verify,
-        on_progress=on_progress,
-        **options,
-    )
+    job = plan_merge(source, target, **options)
+    return _start(job, compute=compute, verify=verify, on_progress=on_progress)
+
+
+def plan_merge(source: Place, target: str | PathLike[str], **options: Unpack[Options]) -> Job:
+    """Plan what `merge` does, and what that will cost.
+
+    Raises
+    ------
+    UsageError
+        If the target's name is not that of one file.
+    """
+    if not names_one_file(target, options.get("format")):
+        name = printable(fspath(target))
+        raise UsageError(f"merge writes one file, but {name} names none; call it {name}.npy, say")
+    return plan(source, target, chunks=-1, **options)
 
 
 def extract(
@@ -390,9 +399,6 @@ def plan_extract(
         raise UsageError("no region is given; name at least one, as in 0:100,:,5:")
     store = _source(source)
     boxes = [parse_region(region, store.grid.shape) for region in regions]
-    for text, box in zip(regions, boxes, strict=True):
-        if not box.size and store.grid.size:
-            raise UsageError(f"the region {text} is empty; give ranges that hold something")
     if len(boxes) == 1:
         options["region"] = boxes[0]
         return plan(BlockArray(store), target, chunks=chunks, **options)

@@ -108,11 +108,14 @@ def orders_of(options: Options, n_targets: int) -> list[str | None]:
 
 
 def parse_region(region: str | Region, shape: tuple[int, ...]) -> Region:
-    """Read a region of an array of this shape."""
+    """Read a region of an array of this shape, one that holds something."""
     try:
-        return Region.parse(str(region), shape)
+        found = Region.parse(str(region), shape)
     except ValueError as error:
         raise UsageError(str(error)) from None
+    if not found.size and all(shape):
+        raise UsageError(f"the region {region} is empty; give ranges that hold something")
+    return found
 
 
 def parse_memory(memory: int | str | None) -> int:

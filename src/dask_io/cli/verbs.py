@@ -267,11 +267,13 @@ def _run(verb: Literal["resplit", "split", "merge"], src: str, dst: str, **given
     """Plan and, unless it is only to be shown, carry the plan out and report."""
     from dask_io import api  # noqa: PLC0415  # loaded on use
 
-    chunks = -1 if verb == "merge" else options.parse_chunks(given["chunks"])
-    source = options.open_source(src, given)
-    if verb == "split":
-        source = api.open_one_file(source)
-    job = api.plan(source, dst, chunks=chunks, **_run_options(given))
+    source, chosen = options.open_source(src, given), _run_options(given)
+    if verb == "merge":
+        job = api.plan_merge(source, dst, **chosen)
+    else:
+        if verb == "split":
+            source = api.open_one_file(source)
+        job = api.plan(source, dst, chunks=options.parse_chunks(given["chunks"]), **chosen)
     _show_or_run(job, dst, label=verb, given=given)
 
 
@@ -311,3 +313,8 @@ def _show_explanation(
         show(json.dumps(jsonable.explained_to_json(told)))
     else:
         show(f"{text.plan_text(plan, device)}\n\n{text.explained_text(told)}")
+
+
+for _command in commands.commands.values():
+    # Click keeps the lines after a backspace as they are, but a docstring has only its escape.
+    _command.help = (_command.help or "").replace("\\b\n", "\b\n")

@@ -15,7 +15,7 @@ from dask_io.stores.blocktarget import BlockFilesTarget
 from dask_io.stores.description import Description, parse_dtype
 from dask_io.stores.discovery import open_by_headers
 from dask_io.stores.dtypes import check_dtype
-from dask_io.stores.files import peeking
+from dask_io.stores.files import peeking, storage_errors
 from dask_io.stores.formats import choose_format, format_names, format_of, load_format
 from dask_io.stores.listing import NOT_A_FILE, look_at, scan
 from dask_io.stores.naming import BlockNames, OneName, printable
@@ -76,7 +76,9 @@ def open_source(
         order,
     )
     if place.is_dir():
-        if (place / manifest.NAME).exists():
+        with storage_errors(place):
+            is_described = (place / manifest.NAME).exists()
+        if is_described:
             return _open_manifest(place, format, said)
         return _open_directory(place, format, said)
     if not os.path.lexists(place) and _HAS_FIELD.search(str(place)):
@@ -279,6 +281,13 @@ def make_target(
         raise UsageError(f"format {chosen.name} {error}") from error
     blocks = Blocks(folder, names, chosen, grid, dtype, layout)
     return BlockFilesTarget(blocks, overwrite=overwrite, durable=durable)
+
+
+def names_one_file(path: str | os.PathLike[str], format: str | None) -> bool:  # noqa: A002
+    """Tell whether a target of this name is one file, not a directory or a pattern of blocks."""
+    place = Path(path)
+    is_pattern = bool(_HAS_FIELD.search(str(place))) and not os.path.lexists(place)
+    return not is_pattern and not _is_directory(path, place, format)
 
 
 def _is_directory(path: str | os.PathLike[str], place: Path, format: str | None) -> bool:  # noqa: A002
