@@ -117,13 +117,19 @@ def test_split_and_merge_undo_each_other(tmp_path: Path) -> None:
 
 def test_options_of_the_target_are_passed_on(source: Path, tmp_path: Path) -> None:
     """Format, order and replacing."""
-    target = tmp_path / "target"
+    target = tmp_path / "target.raw"
 
     run("merge", source, target, "--format", "raw", "--order", "f", "--workers", 1, "--check")
     run("merge", source, target, "--format=raw", "--order=F", "--overwrite")
 
-    (block,) = target.glob("b_*")
-    assert block.read_bytes() == VALUES.tobytes(order="F")
+    assert target.read_bytes() == VALUES.tobytes(order="F")
+
+
+def test_a_merge_needs_the_name_of_a_file(source: Path, tmp_path: Path) -> None:
+    """A name without a suffix would be a directory, and is refused."""
+    run("merge", source, tmp_path / "target", code=2)
+
+    assert not (tmp_path / "target").exists()
 
 
 def test_a_raw_source_is_described_by_options(tmp_path: Path) -> None:
@@ -146,8 +152,9 @@ def test_a_dry_run_shows_the_plan_and_touches_nothing(
     verb: str, source: Path, tmp_path: Path
 ) -> None:
     """As text, or as the plan's JSON."""
-    chunks = [] if verb == "merge" else ["--chunks", "5"]
-    arguments = [verb, source, tmp_path / "target.d", *chunks, "--format", "npy", "--dry-run"]
+    rest = ["target.npy"] if verb == "merge" else ["target.d", "--chunks", "5"]
+    rest[0] = str(tmp_path / rest[0])
+    arguments = [verb, source, *rest, "--format", "npy", "--dry-run"]
     before = sorted(tmp_path.rglob("*"))
 
     told, value = run(*arguments), json.loads(run(*arguments, "--json"))

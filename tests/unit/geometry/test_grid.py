@@ -48,7 +48,7 @@ def test_a_grid_of_a_billion_blocks_is_small() -> None:
 
 def test_a_grid_prints_its_blocks() -> None:
     """Regular axes show their block length, others how many blocks they have."""
-    assert str(Grid((Axis.regular(10, 4), Axis.of([3, 4, 3])))) == "4 x 3 uneven"
+    assert str(Grid((Axis.regular(10, 4), Axis.of([3, 4, 3])))) == "4 x (3 to 4)"
 
 
 def test_shape_and_chunks_must_agree() -> None:
