@@ -94,7 +94,7 @@ def _costs_to_json(plan: Plan | SpillPlan, device: Device | None) -> dict[str, A
             "for_lower_bound": memory_for_lower_bound(problem),
             "staging_rule": asdict(problem.staging),
         },
-        "disk": {"peak": None},
+        "disk": {"peak": problem.n_bytes + plan.scratch_bytes},
     }
 
 

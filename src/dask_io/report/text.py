@@ -41,7 +41,10 @@ def explained_text(explanation: Explanation) -> str:
         memory, time = format_bytes(one.plan.peak_bytes), _predicted(one.plan, device)
         chosen = "chosen" if one.plan == plan else ""
         rows.append((one.strategy, seeks, openings, memory, steps, time, chosen))
-    bound = f"{plan.problem.lower_bound:,} seeks are the fewest possible: every block touched once"
+    problem = plan.problem
+    is_partial = any(map(any, problem.source.partial))
+    how = "each run of a block's part touched once" if is_partial else "every block touched once"
+    bound = f"{problem.lower_bound:,} seeks are the fewest possible: {how}"
     return f"{table(rows)}\n{bound}\n{explanation.reason}"
 
 

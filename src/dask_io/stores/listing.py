@@ -20,12 +20,13 @@ if TYPE_CHECKING:
     from dask_io.geometry import Axis, Grid
     from dask_io.stores.naming import BlockNames, OneName
 
-_MOST_SHOWN = 20
+# More than this are hardly read; and a hostile description may speak of any number of blocks.
+_MOST_SHOWN = 1000
 NOT_A_FILE = -1
 
 
 class Problems:
-    """What is wrong with a store's blocks; the first twenty are kept, the rest are counted."""
+    """What is wrong with a store's blocks; beyond a thousand they are only counted."""
 
     def __init__(self, place: str) -> None:
         self.place = place
