@@ -46,10 +46,10 @@ _ONLY_FOR: Mapping[str, Callable[[Problem], bool]] = MappingProxyType(
 
 # How much longer than the fastest a plan may take that is chosen for its little memory.
 _PATIENCE = 1.1
-# What room to write behind is worth: so many seeks, and so much longer predicted, at the most.
-_FEW_SEEKS, _WORTH_OF_ROOM = 16, 1.02
 # Bytes of staging that such a plan still asks for, at least: a few slabs for each thread.
 _ENOUGH_STAGING = 64 * 2**20
+# What room to write behind is worth: so many seeks, and so much longer predicted, at the most.
+_FEW_SEEKS, _WORTH_OF_ROOM = 16, 1.02
 
 
 class Objective(StrEnum):
