@@ -115,6 +115,6 @@ class InterruptedRunError(DaskIOError):
 
     def __str__(self) -> str:
         return (
-            f"interrupted; blocks that {self.target} holds are whole, the rest is missing; "
+            f"interrupted; nothing in {self.target} is half written, but it is not complete; "
             "start again with --overwrite"
         )

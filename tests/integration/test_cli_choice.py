@@ -42,12 +42,9 @@ def test_explain_lists_every_candidate_with_its_costs(objective: str) -> None:
 
 
 def test_objectives_are_best_at_their_own() -> None:
-    """No other objective gives fewer seeks or held bytes, nor a twentieth fewer seconds.
-
-    Room to write behind may cost a little, which predictions do not know of.
-    """
+    """No other objective gives fewer seconds, seeks or held bytes."""
     time, seeks, memory = (plan(f"--objective={each}") for each in ("time", "seeks", "memory"))
-    assert time["seconds"] <= 1.05 * min(seeks["seconds"], memory["seconds"])
+    assert time["seconds"] <= min(seeks["seconds"], memory["seconds"])
     assert seeks["seeks"]["total"] <= min(time["seeks"]["total"], memory["seeks"]["total"])
     assert memory["memory"]["held"] <= min(time["memory"]["held"], seeks["memory"]["held"])
     assert memory["memory"]["peak"] < time["memory"]["peak"]

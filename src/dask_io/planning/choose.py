@@ -49,7 +49,7 @@ _PATIENCE = 1.1
 # Bytes of staging that such a plan still asks for, at least: a few slabs for each thread.
 _ENOUGH_STAGING = 64 * 2**20
 # What room to write behind is worth: so many seeks, and so much longer predicted, at the most.
-_FEW_SEEKS, _WORTH_OF_ROOM = 16, 1.02
+_FEW_SEEKS, WORTH_OF_ROOM = 16, 1.02
 
 
 class Objective(StrEnum):
@@ -179,7 +179,7 @@ def _with_room_to_write(problem: Problem, found: AnyPlan, device: Device) -> Any
     Sweep with half of the budget, a quarter and so on. Room is worth a few seeks, but where every
     block can be touched once it is.
     """
-    longest, budget = _WORTH_OF_ROOM * predict_seconds(found, device), problem.budget
+    longest, budget = WORTH_OF_ROOM * predict_seconds(found, device), problem.budget
     seeks = found.seeks.total
     if seeks > problem.lower_bound:
         seeks += _FEW_SEEKS

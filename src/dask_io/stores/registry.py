@@ -128,7 +128,7 @@ def _scan_finished(folder: Path) -> dict[str, int]:
     if manifest.UNFINISHED in files and manifest.NAME not in files:
         raise DataError(
             _show(folder),
-            ["it is unfinished: the run that wrote it was interrupted"],
+            ["it is unfinished: the run that wrote it did not end"],
             "run it again with --overwrite",
         )
     return files

@@ -20,6 +20,7 @@ from dask_io.planning import (
     plan_with,
     predict_seconds,
 )
+from dask_io.planning.choose import WORTH_OF_ROOM
 from dask_io.testing.strategies import problems
 
 RESPLIT = Problem.regular((60, 60, 60), (12, 12, 12), (15, 10, 20), budget=60_000)
@@ -141,12 +142,15 @@ def test_the_default_objective_is_time() -> None:
 
 @given(problem=problems(max_axes=3))
 def test_every_objective_is_best_at_its_own(problem: Problem) -> None:
-    """Time takes no longer than seeks, seeks are no more, and memory holds no more than time."""
+    """Time takes no longer than seeks, seeks are no more, and memory holds no more than time.
+
+    Only room to write behind, which predictions do not know of, may make time a little longer.
+    """
     device = DEVICES["ssd"]
     plans = {each: plan_auto(problem, objective=each, device=device) for each in Objective}
     assert all(plan.fits for plan in plans.values())
     fast, few, small = (plans[each] for each in Objective)
-    assert predict_seconds(fast, device) <= predict_seconds(few, device)
+    assert predict_seconds(fast, device) <= WORTH_OF_ROOM * predict_seconds(few, device)
     assert few.seeks.total <= fast.seeks.total
     assert small.held_bytes <= fast.held_bytes
 

@@ -78,7 +78,7 @@ def test_an_unfinished_directory_is_not_taken_for_an_array(tmp_path: Path) -> No
     target = target_at(tmp_path / "x")
     fill(target, n_blocks=1)
     for path in (tmp_path / "x", tmp_path / "x" / "b_{0}_{1}.npy"):
-        with pytest.raises(DataError, match="unfinished: the run that wrote it was interrupted"):
+        with pytest.raises(DataError, match="unfinished: the run that wrote it did not end"):
             open_source(path)
     target.abandon()
     assert names_in(tmp_path / "x") == {"b_0_0.npy", UNFINISHED}
