@@ -1,7 +1,6 @@
 """Several targets from one read: prediction equals walk equals what is counted on real files."""
 
 import json
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -33,6 +32,7 @@ from dask_io.planning import (
     plan_together,
 )
 from dask_io.planning.bundle import box_around, window_of
+from dask_io.stores import system
 from dask_io.stores.registry import make_target, open_source
 from dask_io.stores.window import Window
 from dask_io.testing import Walked, walk, walk_bundle
@@ -124,13 +124,13 @@ def run(sweeps: Sweeps, workers: int) -> RunResult:
 def opened_files() -> Iterator[set[Path]]:
     """Note every file that is opened."""
     opened: set[Path] = set()
-    really = os.open
+    really = system.calls.open
 
     def note(path: Any, *arguments: Any, **options: Any) -> int:
         opened.add(Path(path))
         return really(path, *arguments, **options)
 
-    with patch("os.open", note):
+    with patch.object(system.calls, "open", note):
         yield opened
 
 

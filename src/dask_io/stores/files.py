@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 
 from dask_io.errors import DataError, StorageError
+from dask_io.stores import system
 from dask_io.stores.naming import printable
 
 if TYPE_CHECKING:
@@ -120,7 +121,7 @@ class _Visit:
         with storage_errors(self._path):
             for fd in {self._cached_fd, self._direct_fd}:
                 if fd is not None:
-                    os.close(fd)
+                    system.calls.close(fd)
 
     def _count(self, offset: int, n_bytes: int) -> None:
         if offset != self._position:
@@ -132,14 +133,14 @@ class _Visit:
         """Return a descriptor that goes through the page cache."""
         if self._cached_fd is None:
             with storage_errors(self._path):
-                self._cached_fd = os.open(self._path, self._flags)
+                self._cached_fd = system.calls.open(self._path, self._flags)
         return self._cached_fd
 
     def _direct(self) -> int:
         """Return a descriptor that goes past the page cache, or else through it."""
         if self._direct_fd is None:
             try:
-                self._direct_fd = os.open(self._path, self._flags | _O_DIRECT)
+                self._direct_fd = system.calls.open(self._path, self._flags | _O_DIRECT)
             except OSError:
                 # The filesystem cannot do this; any other trouble shows at the plain opening.
                 self._direct_fd = self._cached()
@@ -148,7 +149,7 @@ class _Visit:
     def _give_up_direct(self) -> int:
         """Go through the page cache from now on: the filesystem wants another alignment."""
         if self._direct_fd not in {None, self._cached_fd}:
-            os.close(self._direct_fd)
+            system.calls.close(self._direct_fd)
         self._direct_fd = self._cached()
         return self._direct_fd
 
@@ -208,7 +209,9 @@ class FileReader(_Visit):
         n_done = 0
         while n_done < n_needed:
             try:
-                n_read = os.preadv(fd, [buffer[n_done : n_done + _MOST_AT_ONCE]], offset + n_done)
+                n_read = system.calls.preadv(
+                    fd, [buffer[n_done : n_done + _MOST_AT_ONCE]], offset + n_done
+                )
             except OSError as error:
                 with storage_errors(self._path):
                     if error.errno != errno.EINVAL or fd == self._cached_fd:
@@ -273,7 +276,7 @@ def peeking(path: Path) -> Iterator[Callable[[int], bytes]]:
 def write_fully(fd: int, offset: int, buffer: memoryview) -> None:
     """Write until the buffer is empty."""
     while buffer:
-        n_written = os.pwrite(fd, buffer[:_MOST_AT_ONCE], offset)
+        n_written = system.calls.pwrite(fd, buffer[:_MOST_AT_ONCE], offset)
         buffer, offset = buffer[n_written:], offset + n_written
 
 
@@ -314,14 +317,16 @@ class Publisher:
                     raise StorageError(printable(str(path)), "the run has been given up")
                 if name in self._pending:
                     return path
-                fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
+                fd = system.calls.open(
+                    path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666
+                )
                 self._pending.add(name)
             # Others may write to the file already: nothing of theirs is touched.
             try:
                 _allocate(fd, n_bytes)
                 write_fully(fd, 0, memoryview(header))
             finally:
-                os.close(fd)
+                system.calls.close(fd)
         return path
 
     def publish(self, name: str) -> None:
@@ -330,7 +335,7 @@ class Publisher:
         with storage_errors(path):
             if self._durable:
                 sync(path)
-            path.replace(self.folder / name)
+            system.calls.rename(path, self.folder / name)
         with self._lock:
             self._pending.discard(name)
 
@@ -340,7 +345,7 @@ class Publisher:
             self._is_abandoned = True
             for name in self._pending:
                 with suppress(OSError):
-                    self.partial(name).unlink()
+                    system.calls.unlink(self.partial(name))
             self._pending.clear()
 
 
@@ -348,10 +353,10 @@ def _allocate(fd: int, n_bytes: int) -> None:
     """Give a file its size and reserve its space, so that a full disk shows early."""
     # The size comes first: within it glibc, where it has to imitate what the filesystem
     # cannot do, reads before it writes, and so gives up instead of writing over data.
-    os.ftruncate(fd, n_bytes)
+    system.calls.ftruncate(fd, n_bytes)
     if n_bytes and hasattr(os, "posix_fallocate"):
         try:
-            os.posix_fallocate(fd, 0, n_bytes)
+            system.calls.fallocate(fd, 0, n_bytes)
         except OSError as error:
             if error.errno not in _CANNOT_ALLOCATE:
                 raise
@@ -359,11 +364,11 @@ def _allocate(fd: int, n_bytes: int) -> None:
 
 def sync(path: Path) -> None:
     """Make a file's or a directory's contents durable."""
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    fd = system.calls.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        os.fsync(fd)
+        system.calls.fsync(fd)
     finally:
-        os.close(fd)
+        system.calls.close(fd)
 
 
 def write_whole(path: Path, content: bytes) -> None:
@@ -374,5 +379,5 @@ def write_whole(path: Path, content: bytes) -> None:
         publisher.publish(path.name)
     except StorageError:
         with suppress(OSError):
-            part.unlink()
+            system.calls.unlink(part)
         raise

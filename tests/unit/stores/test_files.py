@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dask_io.errors import StorageError
-from dask_io.stores import files
+from dask_io.stores import files, system
 from dask_io.stores.files import FileReader, FileWriter, Publisher, Tally
 
 
@@ -24,8 +24,8 @@ def test_long_transfers_take_several_calls(tmp_path: Path, monkeypatch: pytest.M
         return pwrite(fd, buffer, offset)
 
     monkeypatch.setattr(files, "_MOST_AT_ONCE", 8192)
-    monkeypatch.setattr(os, "preadv", note_read)
-    monkeypatch.setattr(os, "pwrite", note_write)
+    monkeypatch.setattr(system.calls, "preadv", note_read)
+    monkeypatch.setattr(system.calls, "pwrite", note_write)
     path, tally, content = tmp_path / "x", Tally(), os.urandom(100_000)
     path.touch()
     with FileWriter(path, tally) as writer:
@@ -47,7 +47,7 @@ def test_space_that_cannot_be_reserved(
     def refuse(*_: int) -> None:
         raise OSError(code, os.strerror(code))
 
-    monkeypatch.setattr(os, "posix_fallocate", refuse, raising=False)
+    monkeypatch.setattr(system.calls, "fallocate", refuse)
     path = Publisher(tmp_path).begin("x", b"header", 10)
     assert path.read_bytes() == b"header\0\0\0\0"
 
@@ -60,7 +60,7 @@ def test_a_full_disk_shows_when_space_is_reserved(
     def refuse(*_: int) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(os, "posix_fallocate", refuse, raising=False)
+    monkeypatch.setattr(system.calls, "fallocate", refuse)
     publisher = Publisher(tmp_path)
     with pytest.raises(StorageError, match="No space left"):
         publisher.begin("x", b"header", 10)

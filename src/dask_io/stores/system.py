@@ -1,0 +1,29 @@
+"""The system calls by which local files are read and changed.
+
+All of the transport, the publishing and the journal goes through `calls`, so that a test can stand
+between them and the system: fail the Nth call, or stop the process there.
+"""
+
+from __future__ import annotations
+
+import os
+
+
+class System:
+    """The operating system as it is."""
+
+    open = staticmethod(os.open)
+    close = staticmethod(os.close)
+    preadv = staticmethod(os.preadv)
+    pwrite = staticmethod(os.pwrite)
+    ftruncate = staticmethod(os.ftruncate)
+    if hasattr(os, "posix_fallocate"):  # macOS has none
+        fallocate = staticmethod(os.posix_fallocate)
+    fsync = staticmethod(os.fsync)
+    rename = staticmethod(os.replace)
+    unlink = staticmethod(os.unlink)
+    mkdir = staticmethod(os.mkdir)
+    rmdir = staticmethod(os.rmdir)
+
+
+calls = System()
