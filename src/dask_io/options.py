@@ -9,6 +9,7 @@ from dask_io.engine.measure import check_device_name
 from dask_io.errors import UsageError
 from dask_io.geometry import Region
 from dask_io.planning import parse_objective
+from dask_io.stores.files import Durability
 from dask_io.units import parse_bytes
 
 if TYPE_CHECKING:
@@ -50,6 +51,11 @@ class Options(TypedDict, total=False):
         Replace a target that is there already.
     check
         Look at every block's header before planning.
+    durability
+        What blocks outlast once they are written: ``"fsync"`` (the default), a loss of power;
+        ``"rename"``, the end of the process; ``"none"``: they may be found half written.
+    consume
+        Remove each source block as soon as everything that it feeds is durable.
     """
 
     memory: int | str | None
@@ -62,6 +68,18 @@ class Options(TypedDict, total=False):
     workers: int | None
     overwrite: bool
     check: bool
+    durability: str
+    consume: bool
+
+
+class ResumeOptions(TypedDict, total=False):
+    """What may be chosen when a run is resumed; as in `Options`."""
+
+    memory: int | str | None
+    strategy: str
+    objective: str | None
+    device: str | None
+    workers: int | None
 
 
 def check_options(options: Options) -> None:
@@ -79,16 +97,26 @@ def check_options(options: Options) -> None:
         raise TypeError(f"there is no option {', '.join(sorted(unknown))}")
     parse_objective(options.get("objective"))
     check_device_name(options.get("device"))
+    parse_durability(options.get("durability", Durability.FSYNC))
+    if options.get("consume", False) and options.get("region") is not None:
+        raise UsageError(
+            "consume removes source blocks, but only a region of them is moved; leave one of the "
+            "two out"
+        )
 
 
 def check_several(options: Options) -> None:
-    """Refuse a strategy that writes one target only.
+    """Refuse what can be done for one target only.
 
     Raises
     ------
     UsageError
         If it is one.
     """
+    if options.get("consume", False):
+        raise UsageError(
+            "consume removes source blocks after one target, but several are asked for"
+        )
     strategy = options.get("strategy", "auto")
     if strategy in _FOR_ONE_TARGET:
         raise UsageError(
@@ -116,6 +144,15 @@ def parse_region(region: str | Region, shape: tuple[int, ...]) -> Region:
     if not found.size and all(shape):
         raise UsageError(f"the region {region} is empty; give ranges that hold something")
     return found
+
+
+def parse_durability(durability: str) -> Durability:
+    """Read what blocks are to outlast."""
+    try:
+        return Durability(durability)
+    except ValueError:
+        names = ", ".join(Durability)
+        raise UsageError(f"durability {durability!r} is none of {names}") from None
 
 
 def parse_memory(memory: int | str | None) -> int:

@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from dask_io.engine.commit import Outlet
 from dask_io.engine.run import RunResult, run_plan
 from dask_io.engine.staging import staging_for
 from dask_io.errors import BudgetTooSmallError
@@ -120,7 +121,7 @@ def run(plan: Plan, workers: int) -> RunResult:
             layout=problem.target.layout,
             format=format_for(problem.target),
         )
-        result = run_plan(plan, open_source(folder / "source"), target, workers=workers)
+        result = run_plan(plan, open_source(folder / "source"), Outlet(target), workers=workers)
         written = read_blocks(folder / "target", problem.target, problem.dtype)
     assert written.tobytes() == opaque(array).tobytes()
     return result

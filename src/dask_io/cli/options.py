@@ -113,6 +113,10 @@ source = stack(
     click.option("--source-format", metavar="F", help="Its format, if no suffix says it: raw."),
 )
 
+verify = click.option(
+    "--verify", is_flag=True, help="Read the target back and compare its checksums."
+)
+
 running = stack(
     memory,
     strategy,
@@ -123,7 +127,17 @@ running = stack(
     order,
     click.option("--dry-run", is_flag=True, help="Show the plan; touch nothing."),
     click.option("--overwrite", is_flag=True, help="Replace a target that exists."),
-    click.option("--verify", is_flag=True, help="Read the target back and compare it."),
+    verify,
+    click.option(
+        "--durability",
+        type=click.Choice(["none", "rename", "fsync"]),
+        default="fsync",
+        show_default=True,
+        help="What blocks outlast once written: nothing, the process, or a loss of power.",
+    ),
+    click.option(
+        "--consume", is_flag=True, help="Remove source blocks that are not needed any more."
+    ),
     click.option("--check", is_flag=True, help="Look at every block's header beforehand."),
     source,
     as_json,

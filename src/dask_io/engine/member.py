@@ -11,19 +11,21 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from dask_io.geometry import Region
 from dask_io.planning import Hold
 from dask_io.stores.addressable import view_as_array
+from dask_io.stores.ledger import Written
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from numpy.typing import NDArray
 
+    from dask_io.engine.commit import Outlet
     from dask_io.engine.crew import Crew
     from dask_io.engine.memory import Account, Buffers
-    from dask_io.geometry import Region
     from dask_io.planning import AxisPlan, Plan
-    from dask_io.stores.store import BlockWriter, Target
+    from dask_io.stores.store import BlockWriter
 
 
 class Room(NamedTuple):
@@ -73,16 +75,17 @@ class Wanted(NamedTuple):
 class Member:
     """A plan's target under way; positions are those of the plan.
 
-    `on_written` is told the bytes of every cell that has been written, and whether that made a
-    block whole.
+    What is durable already is neither held nor written. `on_written` is told the bytes of every
+    cell that has been written, and whether that made a block whole.
     """
 
     def __init__(
-        self, plan: Plan, target: Target, room: Room, on_written: Callable[[int, bool], None]
+        self, plan: Plan, outlet: Outlet, room: Room, on_written: Callable[[int, bool], None]
     ) -> None:
-        self.plan, self.target, self.room = plan, target, room
+        self.plan, self.outlet, self.room = plan, outlet, room
+        self.target, self.ledger = outlet.target, outlet.ledger or None
         self.on_written = on_written
-        self.moved = moved_dtype(target.dtype)
+        self.moved = moved_dtype(self.target.dtype)
         self.cells: dict[tuple[int, ...], Cell] = {}
         self.cells_missing: dict[tuple[int, ...], int] = {}
         self.lock = Lock()
@@ -92,7 +95,7 @@ class Member:
         with self.lock:
             cells = [
                 self.cells.setdefault(cell.start, Cell(cell, cell.size))
-                for cell in self.plan.write_cells(region)
+                for cell in self._missing_cells(region)
             ]
         if self.plan.hold is Hold.BLOCKS:
             regions = [(cell, cell.region) for cell in cells if not cell.pieces]
@@ -100,6 +103,30 @@ class Member:
             regions = [(cell, cell.region & region) for cell in cells]
         n_elements = sum(each.size for _, each in regions)
         return Wanted(cells, regions, n_elements * self.target.dtype.itemsize)
+
+    def needed(self, region: Region) -> Region:
+        """Return the smallest box around what is not durable yet of a region."""
+        if self.ledger is None:
+            return region
+        parts = [cell & region for cell in self._missing_cells(region)]
+        if not parts:
+            return Region(region.start, region.start)
+        return Region(
+            tuple(map(min, zip(*(part.start for part in parts), strict=True))),
+            tuple(map(max, zip(*(part.stop for part in parts), strict=True))),
+        )
+
+    def _missing_cells(self, region: Region) -> Iterator[Region]:
+        """Yield the write cells of a region that are not durable yet."""
+        cells, ledger = self.plan.write_cells(region), self.ledger
+        if ledger is None:
+            return cells
+        return (cell for cell in cells if not ledger.covers(self._index_of(cell), cell))
+
+    def _index_of(self, cell: Region) -> tuple[int, ...]:
+        """Return the block of a write cell."""
+        axes = self.target.grid.axes
+        return tuple(axis.index_at(start) for axis, start in zip(axes, cell.start, strict=True))
 
     def make_pieces(self, wanted: Wanted) -> dict[tuple[int, ...], Piece]:
         """Make the buffers for which memory has been taken; return each cell's newest."""
@@ -114,13 +141,16 @@ class Member:
         return Piece(region, array, buffer)
 
     def place(
-        self, region: Region, values: NDArray[Any], pieces: dict[tuple[int, ...], Piece]
+        self,
+        region: Region,
+        values: NDArray[Any],
+        pieces: dict[tuple[int, ...], Piece],
+        corner: tuple[int, ...],
     ) -> None:
-        """Put what has been read of a region where it belongs.
+        """Put what has been read of a region where it belongs; its step begins at `corner`.
 
         There may be many small pieces, so what can be is worked out axis by axis.
         """
-        corner = next(iter(pieces.values())).region.start
         along = [
             list(self._overlaps(*axis))
             for axis in zip(self.plan.axes, region.bounds, corner, strict=True)
@@ -128,8 +158,9 @@ class Member:
         placed = []
         for overlaps in product(*along):
             cell, inside, taken, lengths = zip(*overlaps, strict=True)
-            pieces[cell].array[inside] = values[taken]
-            placed.append((cell, prod(lengths)))
+            if cell in pieces:
+                pieces[cell].array[inside] = values[taken]
+                placed.append((cell, prod(lengths)))
         self._count_placed(placed)
 
     def _overlaps(
@@ -168,25 +199,22 @@ class Member:
         self.room.crew.add_urgent(partial(self._write, cell, account))
 
     def _write(self, cell: Cell, account: Account, staging: memoryview) -> None:
-        """Write a complete cell, free it, and publish its block if that was the last one."""
-        grid, (first, *others) = self.target.grid, cell.pieces
-        index = tuple(
-            axis.index_at(start) for axis, start in zip(grid.axes, cell.region.start, strict=True)
-        )
-        block = grid.block(index)
+        """Write a complete cell, free it, and have it committed."""
+        (first, *others), index = cell.pieces, self._index_of(cell.region)
+        block = self.target.grid.block(index)
         with self.target.writer(index) as writer:
             if others:
                 self._write_pieces(staging, cell, writer, block.start)
             else:
                 writer.write_from(cell.region.relative_to(block.start), first.array)
+            checksum = writer.checksum
         n_bytes = sum(piece.n_bytes for piece in cell.pieces)
         while cell.pieces:
             self.room.buffers.take_back(cell.pieces.pop().buffer)
         account.give_back(n_bytes)
-        whole = self._is_last(index, block)
-        if whole:
-            self.target.publish(index)
-        self.on_written(n_bytes, whole)
+        is_last = self._is_last(index, block)
+        self.outlet.add(Written(index, cell.region, checksum, is_last), n_bytes)
+        self.on_written(n_bytes, is_last)
 
     def _write_pieces(
         self, staging: memoryview, cell: Cell, writer: BlockWriter, origin: tuple[int, ...]
@@ -208,10 +236,16 @@ class Member:
         with self.lock:
             missing = self.cells_missing.pop(index, None)
             if missing is None:
-                missing = self.plan.count_write_cells(block)
+                missing = self._count_cells(index, block)
             if missing > 1:
                 self.cells_missing[index] = missing - 1
             return missing == 1
+
+    def _count_cells(self, index: tuple[int, ...], block: Region) -> int:
+        """Return how many cells of a block are to be written."""
+        if self.ledger is None or index not in self.ledger.parts:
+            return self.plan.count_write_cells(block)
+        return sum(1 for _ in self._missing_cells(block))
 
 
 def moved_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:

@@ -28,9 +28,10 @@ from dask_io.stores.store import Access
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from dask_io.engine.commit import Outlet
     from dask_io.geometry import Region
     from dask_io.planning import Plan, SharedStep
-    from dask_io.stores.store import Source, Target
+    from dask_io.stores.store import Source
 
 # Runs at least this long are worth a call of their own, past the page cache.
 _LONG_RUN = 256 * 2**10
@@ -52,7 +53,8 @@ class Progress:
 class RunResult:
     """What a run did, as counted and measured while it ran.
 
-    `peak_memory` is by how much the process grew, None where the system does not tell.
+    `peak_memory` is by how much the process grew, None where the system does not tell. Blocks
+    are skipped that an earlier run has written.
     """
 
     seconds: float
@@ -63,31 +65,49 @@ class RunResult:
     peak_memory: int | None
     held: int
     blocks_written: int
+    blocks_skipped: int = 0
     verified: bool | None = None
+
+    @classmethod
+    def of_nothing(cls, blocks_skipped: int) -> RunResult:
+        """Return the result of a run that found everything done."""
+        return cls(0.0, Seeks(0, 0), 0, 0, 0, 0, 0, 0, blocks_skipped)
+
+    def followed_by(self, other: RunResult) -> RunResult:
+        """Return the result of two runs, one after the other."""
+        peaks = (self.peak_memory, other.peak_memory)
+        return RunResult(
+            seconds=self.seconds + other.seconds,
+            seeks=self.seeks + other.seeks,
+            n_bytes_read=self.n_bytes_read + other.n_bytes_read,
+            n_bytes_written=self.n_bytes_written + other.n_bytes_written,
+            openings=self.openings + other.openings,
+            peak_memory=None if None in peaks else max(filter(None, peaks), default=0),
+            held=max(self.held, other.held),
+            blocks_written=self.blocks_written + other.blocks_written,
+            blocks_skipped=self.blocks_skipped + other.blocks_skipped,
+            verified=other.verified,
+        )
 
 
 class Sweep(NamedTuple):
-    """A bundle with what it reads, counted from its box's corner, and a target per member."""
+    """A bundle with what it reads, counted from its box's corner, and an outlet per member."""
 
     bundle: Bundle
     source: Source
-    targets: tuple[Target, ...]
+    outlets: tuple[Outlet, ...]
 
 
 def run_plan(
     plan: Plan,
     source: Source,
-    target: Target,
+    outlet: Outlet,
     *,
     workers: int,
     on_progress: Callable[[Progress], None] | None = None,
 ) -> RunResult:
-    """Carry out a plan with at most `workers` threads.
-
-    An error, or an interrupt, leaves no unfinished file behind; blocks that are there
-    are whole.
-    """
-    sweep = Sweep(Bundle.of(plan), source, (target,))
+    """Carry out a plan with at most `workers` threads; otherwise as `run_sweeps`."""
+    sweep = Sweep(Bundle.of(plan), source, (outlet,))
     return run_sweeps([sweep], workers=workers, on_progress=on_progress)
 
 
@@ -99,30 +119,30 @@ def run_sweeps(
 ) -> RunResult:
     """Carry out bundles of one source, one after another, with at most `workers` threads.
 
-    An error, or an interrupt, leaves no unfinished file behind; blocks that are there
-    are whole.
+    After an error, or an interrupt, blocks that are there are whole, and what has been
+    committed is there for another run to go on with.
     """
     started, meter = time.perf_counter(), ResidentMeter()
-    source, targets = sweeps[0].source, [target for sweep in sweeps for target in sweep.targets]
+    source, outlets = sweeps[0].source, [outlet for sweep in sweeps for outlet in sweep.outlets]
+    targets = [outlet.target for outlet in outlets]
     read_before = replace(source.tally.read)
     written_before = [replace(target.tally.write) for target in targets]
-    progress = _Counter(targets, on_progress)
+    progress = _Counter(outlets, on_progress)
     held = 0
-    unfinished: list[Target] = []
+    unfinished = list(outlets)
     try:
-        for target in targets:
-            target.create()
-            unfinished.append(target)
+        for outlet in outlets:
+            outlet.begin()
         for sweep in sweeps:
             run = _Run(sweep, workers, progress.add)
             run.carry_out()
             held = max(held, run.room.held.peak)
-            for target in sweep.targets:
-                target.finish()
-                unfinished.remove(target)
+            for outlet in sweep.outlets:
+                outlet.finish()
+                unfinished.remove(outlet)
     except BaseException:
-        for target in unfinished:
-            target.abandon()
+        for outlet in unfinished:
+            outlet.abandon()
         raise
     read = _moved_since(read_before, source.tally.read)
     write = [
@@ -137,7 +157,8 @@ def run_sweeps(
         openings=read.visits + sum(each.visits for each in write),
         peak_memory=meter.growth(),
         held=held,
-        blocks_written=progress.n_blocks_written,
+        blocks_written=progress.n_blocks_written - progress.n_blocks_skipped,
+        blocks_skipped=progress.n_blocks_skipped,
     )
 
 
@@ -156,12 +177,17 @@ class _Counter:
     """
 
     def __init__(
-        self, targets: Iterable[Target], on_progress: Callable[[Progress], None] | None
+        self, outlets: Iterable[Outlet], on_progress: Callable[[Progress], None] | None
     ) -> None:
-        sizes = [(target.grid.size * target.dtype.itemsize, target.grid) for target in targets]
-        self.n_bytes = sum(n_bytes for n_bytes, _ in sizes)
-        self.n_blocks = sum(grid.n_blocks for _, grid in sizes)
-        self.n_bytes_written = self.n_blocks_written = 0
+        self.n_bytes = self.n_blocks = self.n_bytes_written = self.n_blocks_skipped = 0
+        for outlet in outlets:
+            grid, itemsize = outlet.target.grid, outlet.target.dtype.itemsize
+            self.n_bytes += grid.size * itemsize
+            self.n_blocks += grid.n_blocks
+            if outlet.ledger is not None:
+                self.n_bytes_written += outlet.ledger.size * itemsize
+                self.n_blocks_skipped += outlet.ledger.n_blocks
+        self.n_blocks_written = self.n_blocks_skipped
         self.on_progress = on_progress
         self.lock = Lock()
 
@@ -175,12 +201,21 @@ class _Counter:
 
 
 class _Taker(NamedTuple):
-    """A member in one step: what it takes, in the box's coordinates, and where that goes."""
+    """A member in one step: what it takes, in the box's coordinates, and where that goes.
+
+    `corner` is where the step begins, in the member's own coordinates.
+    """
 
     member: Member
     region: Region
     origin: tuple[int, ...]
     pieces: dict[tuple[int, ...], Piece]
+    corner: tuple[int, ...]
+
+    def takes(self, region: Region) -> Region:
+        """Return what the member needs of a region."""
+        inside = (region & self.region).relative_to(self.origin)
+        return self.member.needed(inside).shifted_by(self.origin) if inside.size else inside
 
 
 class _Run:
@@ -196,8 +231,8 @@ class _Run:
         behind = Account(bundle.staging_bytes - n_workers * staging_bytes)
         self.room = Room(held, behind, buffers, Crew(stagings, on_stop=held.close))
         self.members = [
-            Member(plan, target, self.room, on_written)
-            for plan, target in zip(bundle.members, sweep.targets, strict=True)
+            Member(plan, outlet, self.room, on_written)
+            for plan, outlet in zip(bundle.members, sweep.outlets, strict=True)
         ]
         self.moved = moved_dtype(source.dtype)
 
@@ -220,8 +255,9 @@ class _Run:
         takers = []
         for part, each in zip(step.parts, wanted, strict=True):
             member, origin = self.members[part.member], self.bundle.windows[part.member].start
-            region = part.step.cell.shifted_by(origin)
-            takers.append(_Taker(member, region, origin, member.make_pieces(each)))
+            cell = part.step.cell
+            pieces = member.make_pieces(each)
+            takers.append(_Taker(member, cell.shifted_by(origin), origin, pieces, cell.start))
         return takers
 
     def _shares(self, takers: list[_Taker]) -> Iterator[tuple[Region | None, list[_Taker]]]:
@@ -258,7 +294,7 @@ class _Run:
                         if part.size:
                             found = values[part.relative_to(slab.start).slices]
                             place = part.relative_to(taker.origin)
-                            taker.member.place(place, found, taker.pieces)
+                            taker.member.place(place, found, taker.pieces, taker.corner)
 
     def _boxes(self, index: tuple[int, ...], takers: list[_Taker]) -> list[Region]:
         """Return what is to be read of a block, each element once, in the order of reading."""
@@ -283,5 +319,5 @@ class _Run:
 
 def _parts(takers: list[_Taker], region: Region) -> list[_Taker]:
     """Return what each member takes of a region, if anything."""
-    parts = (taker._replace(region=region & taker.region) for taker in takers)
+    parts = (taker._replace(region=taker.takes(region)) for taker in takers)
     return [part for part in parts if part.region.size]

@@ -5,7 +5,7 @@ Everything a plan costs follows from these in closed form, before anything runs.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property, lru_cache
 from itertools import product
@@ -347,5 +347,33 @@ class Plan:
             for axis, start, stop in bounds
         )
 
+    def flushed_at(self, cuts: Sequence[Sequence[int]]) -> Plan:
+        """Return the same plan with flushed read ends added, at positions along each axis."""
+        reads = tuple(map(_flush_at, self.reads, cuts))
+        return replace(self, reads=reads)
+
     def __str__(self) -> str:
         return describe_plan(self)
+
+
+def _flush_at(reads: tuple[ReadRun, ...], cuts: Sequence[int]) -> tuple[ReadRun, ...]:
+    """Cut read cells at positions, and flush there."""
+    found: list[ReadRun] = []
+    start, left = 0, sorted(cuts)
+    for run in reads:
+        done = 0
+        while left and left[0] <= start + run.length * run.n_cells:
+            whole, rest = divmod(left[0] - start - done * run.length, run.length)
+            inside = max(0, whole - (rest == 0))
+            found.append(run._replace(n_cells=inside))
+            begin = start + (done + inside) * run.length
+            end, keep = begin + run.length, run.keep
+            while left and left[0] <= end:
+                position = left.pop(0)
+                found.append(ReadRun(position - begin, 1, keep=False))
+                begin = position
+            found.append(ReadRun(end - begin, 1, keep))
+            done += inside + 1
+        found.append(run._replace(n_cells=run.n_cells - done))
+        start += run.length * run.n_cells
+    return tuple(run for run in found if run.length * run.n_cells > 0)

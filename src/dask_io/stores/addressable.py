@@ -7,6 +7,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from xxhash import xxh3_64
 
 from dask_io.stores.files import ALIGNMENT
 
@@ -69,6 +70,13 @@ class AddressableReader:
             filled += n_run
         return view_as_array(raw, region.shape, self.dtype, self.layout)
 
+    def checksum(self, region: Region, staging: memoryview) -> int:
+        """Return the checksum of a region's bytes, in storage order."""
+        found = xxh3_64()
+        for slab in self.layout.slabs(region, staged(staging, self.dtype)):
+            found.update(view_as_bytes(self.read_into(slab, staging), self.layout))
+        return found.intdigest()
+
 
 @dataclass(frozen=True, slots=True)
 class AddressableWriter:
@@ -78,6 +86,11 @@ class AddressableWriter:
     extent: Extent
     dtype: np.dtype[Any]
     layout: Layout
+
+    @property
+    def checksum(self) -> int:
+        """Checksum of what this visit has written, in storage order."""
+        return self.file.checksum
 
     def write_from(self, region: Region, array: NDArray[Any]) -> None:
         """Write a region's runs one after another."""

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from math import prod
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from xxhash import xxh3_64_intdigest
+
 from dask_io.errors import DataError
-from dask_io.stores import manifest
+from dask_io.stores import manifest, system
 from dask_io.stores.addressable import AddressableReader
 from dask_io.stores.files import FileReader, Tally, peeking, storage_errors
+from dask_io.stores.journal import journal_of, remove_folder
 from dask_io.stores.listing import Checked, Expected, Problems, check_blocks, match_names
+from dask_io.stores.manifest import Manifest
 from dask_io.stores.naming import OneName, printable
 from dask_io.stores.store import Access, Extent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Set as AbstractSet
     from pathlib import Path
 
     import numpy as np
@@ -47,6 +52,16 @@ class Blocks:
     def is_one_file(self) -> bool:
         """Whether the array is a file and not a directory."""
         return isinstance(self.names, OneName)
+
+    @property
+    def journal(self) -> Path:
+        """Where the journal is of the run that writes or wrote them."""
+        return journal_of(self.path, is_one_file=self.is_one_file)
+
+    @property
+    def manifest(self) -> Manifest:
+        """What they say about themselves."""
+        return Manifest(self.format.name, self.grid, self.dtype, self.layout, self.names)
 
     def problem_with(self, header: Header | None, shape: tuple[int, ...], size: int) -> str:
         """Say what is wrong with a block's header and size; empty if nothing is."""
@@ -126,6 +141,10 @@ class BlockStore:
         """Block files say nothing else."""
         return MappingProxyType({})
 
+    def describe(self) -> dict[str, Any]:
+        """Return what it takes to open or make the blocks again."""
+        return {**self._blocks.manifest.to_json(), "folder": str(self._blocks.folder.absolute())}
+
     def _name_of(self, index: tuple[int, ...], region: Region) -> str:
         return self._blocks.names.name_of(index, region.start)
 
@@ -143,6 +162,8 @@ class BlockFiles(BlockStore):
         Where data begins in blocks whose headers have been read already.
     only_blocks
         Whether files that are no blocks are out of place.
+    absent
+        Blocks that need not be there: they have been used up.
     problems
         What was found to be wrong so far.
 
@@ -159,12 +180,13 @@ class BlockFiles(BlockStore):
         *,
         offsets: Mapping[tuple[int, ...], int] | None = None,
         only_blocks: bool = False,
+        absent: AbstractSet[tuple[int, ...]] = frozenset(),
         problems: Problems | None = None,
     ) -> None:
         super().__init__(blocks)
         problems = problems or Problems(self.place)
         expected = Expected(
-            blocks.grid, blocks.names, blocks.dtype.itemsize, blocks.format.longest_header
+            blocks.grid, blocks.names, blocks.dtype.itemsize, blocks.format.longest_header, absent
         )
         matches = match_names(files, blocks.names)
         # An array without elements has no blocks, but it may have a file that says so.
@@ -181,7 +203,7 @@ class BlockFiles(BlockStore):
         self._usual_offset = -1
         self._other_offsets: dict[int, int] = {}
         for index, offset in (offsets or {}).items():
-            self._remember(self._flat(index), offset)
+            self._remember(self.grid.flat(index), offset)
         # A file that lost fewer bytes than its header has still room for its data.
         self._check_headers(checked.unusual, problems)
         problems.raise_if_any()
@@ -200,7 +222,7 @@ class BlockFiles(BlockStore):
         blocks, region = self._blocks, self.grid.block(index)
         path = self._path_of(index, region)
         with FileReader(path, self.tally) as file:
-            flat = self._flat(index)
+            flat = self.grid.flat(index)
             if not self._known[flat]:
                 problem, offset = self._look(region.shape, file.peek, file.size)
                 if problem:
@@ -225,9 +247,35 @@ class BlockFiles(BlockStore):
         self._check_headers(self.grid.indices(), problems)
         problems.raise_if_any()
 
+    def fingerprint(self, index: tuple[int, ...]) -> int:
+        """Return a number that changes when a block does."""
+        path = self._path_of(index, self.grid.block(index))
+        with storage_errors(path):
+            found = path.stat()
+        return xxh3_64_intdigest(f"{path.name}\0{found.st_size}\0{found.st_mtime_ns}".encode())
+
+    def discard(self, index: tuple[int, ...]) -> None:
+        """Remove a block's file, if it is still there."""
+        path = self._path_of(index, self.grid.block(index))
+        with storage_errors(path), suppress(FileNotFoundError):
+            system.calls.unlink(path)
+
+    def discard_rest(self) -> None:
+        """Remove manifest and journal, and the directory if nothing else is in it."""
+        blocks = self._blocks
+        with storage_errors(blocks.path):
+            remove_folder(blocks.journal)
+            if blocks.is_one_file:
+                return
+            with suppress(FileNotFoundError):
+                system.calls.unlink(blocks.folder / manifest.NAME)
+            with suppress(FileNotFoundError):
+                if not any(blocks.folder.iterdir()):
+                    system.calls.rmdir(blocks.folder)
+
     def _check_headers(self, indices: Iterable[tuple[int, ...]], problems: Problems) -> None:
         for index in indices:
-            region, flat = self.grid.block(index), self._flat(index)
+            region, flat = self.grid.block(index), self.grid.flat(index)
             if any(self._known[flat : flat + 1]):
                 continue
             path = self._path_of(index, region)
@@ -253,12 +301,6 @@ class BlockFiles(BlockStore):
     def _path_of(self, index: tuple[int, ...], region: Region) -> Path:
         name = self._odd_names.get(index) or self._name_of(index, region)
         return self._blocks.folder / name
-
-    def _flat(self, index: tuple[int, ...]) -> int:
-        flat = 0
-        for i, count in zip(index, self.grid.counts, strict=True):
-            flat = flat * count + i
-        return flat
 
     def _remember(self, flat: int, offset: int) -> None:
         if self._usual_offset < 0:

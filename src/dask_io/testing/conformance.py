@@ -28,6 +28,7 @@ from dask_io.errors import DaskIOError, TargetExistsError
 from dask_io.geometry import Axis, Grid, Layout, Region
 from dask_io.stores.addressable import view_as_array
 from dask_io.stores.files import ALIGNMENT
+from dask_io.stores.ledger import Written
 from dask_io.stores.store import Access
 
 if TYPE_CHECKING:
@@ -129,11 +130,14 @@ class StoreConformance:
             for index in _shuffled(generator, case.grid.indices()):
                 block = case.grid.block(index)
                 cells = Grid.regular(block.shape, [generator.randint(1, n) for n in block.shape])
-                for cell in _shuffled(generator, cells.indices()):
+                for number, cell in enumerate(_shuffled(generator, cells.indices()), 1):
                     region = cells.block(cell)
+                    moved = _moved(region, block.start)
                     with target.writer(index) as writer:
-                        writer.write_from(region, case.part(_moved(region, block.start)))
-                target.publish(index)
+                        writer.write_from(region, case.part(moved))
+                        checksum = writer.checksum
+                    is_last = number == cells.n_blocks
+                    target.commit([Written(index, moved, checksum, is_last)])
             target.finish()
             self.assert_holds(folder, case)
 
@@ -168,12 +172,12 @@ class StoreConformance:
             target.create()
             for index in case.grid.indices():
                 before = _visible(folder)
-                self.write_block(target, index, case)
+                written = self.write_block(target, index, case)
                 assert _visible(folder) == before, "a block shows before it is published"
                 with suppress(DaskIOError):
                     self.open_source(folder, case)
                     raise AssertionError("a target that is not whole can be opened")
-                target.publish(index)
+                target.commit([written])
             target.finish()
             self.assert_holds(folder, case)
 
@@ -195,8 +199,7 @@ class StoreConformance:
             killed = self.make_target(folder, case)
             killed.create()
             for index in list(case.grid.indices())[:-1]:
-                self.write_block(killed, index, case)
-                killed.publish(index)
+                killed.commit([self.write_block(killed, index, case)])
             self.write_block(killed, list(case.grid.indices())[-1], case)
             before = _contents(folder)
             for overwrite in (False, True):
@@ -218,8 +221,7 @@ class StoreConformance:
             target.abandon()
             target.create()
             for index in case.grid.indices():
-                self.write_block(target, index, case)
-                target.publish(index)
+                target.commit([self.write_block(target, index, case)])
             target.finish()
             _assert_refused(target)
             target.abandon()
@@ -242,8 +244,7 @@ class StoreConformance:
             target.create()
 
             def write(index: tuple[int, ...], case: Case = case, target: Target = target) -> None:
-                self.write_block(target, index, case)
-                target.publish(index)
+                target.commit([self.write_block(target, index, case)])
 
             with ThreadPoolExecutor(8) as pool:
                 list(pool.map(write, case.grid.indices()))
@@ -295,16 +296,16 @@ class StoreConformance:
         target = self.make_target(folder, case, overwrite=overwrite)
         target.create()
         for index in case.grid.indices():
-            self.write_block(target, index, case)
-            target.publish(index)
+            target.commit([self.write_block(target, index, case)])
         target.finish()
         return target
 
-    def write_block(self, target: Target, index: tuple[int, ...], case: Case) -> None:
-        """Write a block in one visit, without publishing it."""
+    def write_block(self, target: Target, index: tuple[int, ...], case: Case) -> Written:
+        """Write a block in one visit, without committing it."""
         block = case.grid.block(index)
         with target.writer(index) as writer:
             writer.write_from(Region.whole(block.shape), case.part(block))
+            return Written(index, block, writer.checksum, is_last=True)
 
     def assert_holds(self, folder: Path, case: Case) -> None:
         """Read an array block by block and compare it."""
