@@ -67,9 +67,10 @@ class Parts:
 
     def covers(self, region: Region) -> bool:
         """Whether a region is durable that does not reach beyond any of the parts' ends."""
+        # A region may begin or end between two cuts: within a part, not only where one does.
         cells = tuple(
-            slice(*np.searchsorted(cuts, bounds))
-            for cuts, bounds in zip(self.cuts, region.bounds, strict=True)
+            slice(np.searchsorted(cuts, low, "right") - 1, np.searchsorted(cuts, high))
+            for cuts, (low, high) in zip(self.cuts, region.bounds, strict=True)
         )
         found = self._is_durable[cells]
         return bool(found.size and found.all())
