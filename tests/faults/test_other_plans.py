@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dask_io
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 # What the engine needs besides what it holds, with one thread.
 STAGING = 16 * 2**10
+EXAMPLES = settings().max_examples
 
 
 class Attempt(NamedTuple):
@@ -69,6 +70,7 @@ def save_blocks(folder: Path, array: np.ndarray[Any, Any], chunks: tuple[int, in
         np.save(folder / f"b_{index[0]}_{index[1]}.npy", array[part])
 
 
+@settings(max_examples=EXAMPLES // 3)
 @given(
     source=st.tuples(st.integers(2, 12), st.integers(2, 12)),
     target=st.tuples(st.integers(3, 12), st.integers(3, 12)),
