@@ -190,6 +190,8 @@ class Axis:
 
     def clipped(self, start: int, stop: int) -> Axis:
         """Return the blocks' parts within a range as an axis of their own."""
+        if start <= 0 and stop >= self.length:
+            return self
         runs: list[tuple[int, int]] = []
         for (length, _), run_start, run_stop in zip(
             self.runs, self.run_ends, self.run_ends[1:], strict=False

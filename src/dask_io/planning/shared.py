@@ -11,7 +11,7 @@ import numpy as np
 
 from dask_io.geometry import Region, cut_axis
 from dask_io.geometry.union import count_boxes_runs, disjoint_boxes
-from dask_io.planning.plan import Hold
+from dask_io.planning.reads import Hold
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -13,7 +13,8 @@ from dask_io.geometry import Axis
 from dask_io.planning.bundle import Bundle, box_around, window_of
 from dask_io.planning.cost import fewest_runs, naive_seeks
 from dask_io.planning.describe_sweeps import describe_sweeps
-from dask_io.planning.plan import Hold, Plan, ReadRun, Seeks
+from dask_io.planning.plan import Plan, Seeks
+from dask_io.planning.reads import Hold, ReadRun
 from dask_io.planning.shared import count_shared_reads
 
 if TYPE_CHECKING:

@@ -76,12 +76,13 @@ def test_most_held_by_kinds_is_the_most_of_all_cells(
         patch.setattr(ORBITS, "_LISTED", 0)
         patch.setattr(ORBITS, "_SPARSE", 3)
         # Not `memory`, which remembers.
-        grouped = most_held([outer, axis._memory(hold)])  # noqa: SLF001
+        grouped = most_held([[outer, axis._memory(hold)]])  # noqa: SLF001
     expected = listed_held(axis, hold, a, b)
     assert grouped.peak == expected.peak
-    assert most_held([outer, axis.memory(hold)]).peak == expected.peak
+    found = most_held([[outer, axis.memory(hold)]])
+    assert found.peak == expected.peak
     if a >= b:
-        assert grouped.carried == most_held([outer, axis.memory(hold)]).carried == expected.carried
+        assert grouped.carried == found.carried == expected.carried
 
 
 @pytest.mark.parametrize("scale", [2**20, 2**45, 2**70])
@@ -118,7 +119,7 @@ def test_nothing_is_held_of_an_empty_array() -> None:
     """An axis without cells leaves nothing to hold."""
     empty = AxisPlan(Axis(()), ()).memory(Hold.PIECES)
     full = AxisPlan(Axis.regular(4, 2), (ReadRun(4, 1, keep=True),)).memory(Hold.PIECES)
-    assert most_held([full, empty]) == Held(0, 0)
+    assert most_held([[full, empty]]) == Held(0, 0)
 
 
 def test_a_corner_one_beyond_the_chord_is_found_exactly() -> None:

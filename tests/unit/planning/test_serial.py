@@ -94,6 +94,7 @@ def test_every_key_of_the_contract_is_there() -> None:
             },
             {"read": [[3, 2, "flush"]], "write": [[3, 2]]},
         ],
+        "slabs": None,
         "read_chunks": [4, 3],
         "steps": 6,
         "seeks": {"read": 6, "write": 20, "total": 26, "lower_bound": 8, "naive": 26},

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from dask_io.geometry import Axis
 from dask_io.planning.cost import AxisCells, CutCounts, count_cuts
 from dask_io.planning.envelope import upper_hull
-from dask_io.planning.plan import AxisPlan, Hold, ReadRun
+from dask_io.planning.reads import AxisPlan, Hold, ReadRun
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from dask_io.planning.plan import ReadRun
+    from dask_io.planning.reads import ReadRun
     from dask_io.planning.sweep.arrange import Arrangement
     from dask_io.planning.sweep.segments import AxisPair, Segment
 

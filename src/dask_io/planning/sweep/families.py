@@ -20,7 +20,7 @@ from dask_io.planning.sweep.choices import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from dask_io.planning.plan import ReadRun
+    from dask_io.planning.reads import ReadRun
     from dask_io.planning.sweep.segments import AxisPair, Segment
 
 # Numbers of source blocks to read at a time along an axis with too many boundaries to list.

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from dask_io.errors import BudgetTooSmallError
 from dask_io.planning.keep import plan_keep
 from dask_io.planning.naive import plan_naive
-from dask_io.planning.plan import Hold, Plan
+from dask_io.planning.plan import Plan
+from dask_io.planning.reads import Hold
 from dask_io.planning.reread import box_plan
 from dask_io.planning.sweep.ends import FORBIDDEN, CutPrices, best_ends, fewest_seeks
 from dask_io.planning.sweep.structures import Space, arrangements, space_between, structures
