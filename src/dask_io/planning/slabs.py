@@ -38,7 +38,7 @@ class Slabs:
     outer, inner
         The axis that the slabs follow one another along, and the one that is read differently.
     stretches
-        Where, in ascending order; each one ends where read cells of the outer axis do.
+        Where, in ascending order, at least one; each ends where read cells of the outer axis do.
     """
 
     outer: int
@@ -47,8 +47,8 @@ class Slabs:
 
     def check(self, order: Sequence[int], axes: Sequence[AxisPlan]) -> None:
         """Raise a ValueError unless these are slabs of a plan with this order and these axes."""
-        if not {self.outer, self.inner} <= set(order):
-            raise ValueError(f"slabs along axis {self.outer} of axis {self.inner}: no such axes")
+        if not self.stretches or not {self.outer, self.inner} <= set(order):
+            raise ValueError(f"slabs name axes of the plan and at least one stretch: {self}")
         if order.index(self.outer) >= order.index(self.inner):
             raise ValueError(f"axis {self.inner} is not inside axis {self.outer}: {order}")
         usual, ends = axes[self.inner], axes[self.outer].ends
@@ -166,5 +166,5 @@ def _everywhere(axes: Sequence[AxisPlan], slabs: Slabs) -> Iterator[Stretch]:
         yield each
         position = each.stop
     length = axes[slabs.outer].ends.length
-    if position < length or not slabs.stretches:
+    if position < length:
         yield Stretch(position, length, usual)

@@ -180,7 +180,7 @@ def slabs(draw: st.DrawFn, plan: Plan) -> Slabs | None:
             kept = [ReadRun(*run, keep=True) for run in draw(axes(usual.ends.length)).runs]
             bounds = ends.start_of(start), ends.start_of(position)
             stretches.append(Stretch(*bounds, flush_at(kept, flushed)))
-    return Slabs(outer, plan.order[inner], tuple(stretches))
+    return Slabs(outer, plan.order[inner], tuple(stretches)) if stretches else None
 
 
 @st.composite

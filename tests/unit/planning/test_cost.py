@@ -85,6 +85,27 @@ def test_most_held_by_kinds_is_the_most_of_all_cells(
         assert grouped.carried == found.carried == expected.carried
 
 
+@given(axis=axis_plans(), hold=st.sampled_from(Hold), data=st.data())
+def test_memory_in_ranges_is_that_of_the_cells_in_them(
+    axis: AxisPlan, hold: Hold, data: st.DataObject
+) -> None:
+    """The cells of some ranges, grouped, hold as much as those cells listed one by one."""
+    bounds = [axis.ends.start_of(index) for index in range(axis.ends.n_blocks + 1)]
+    limits = sorted(data.draw(st.sets(st.sampled_from(bounds), max_size=6)))
+    ranges = tuple(zip(limits[::2], limits[1::2], strict=False))
+    cells = [cell for cell in axis.cells() if any(a <= cell.start < b for a, b in ranges)]
+    if not cells:
+        return
+    a, b = data.draw(st.tuples(st.integers(0, 9), st.integers(0, 9)))
+    outer = AxisCells(1, (((a, b), ((0, 0),)),))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ORBITS, "_LISTED", 0)
+        patch.setattr(ORBITS, "_SPARSE", 3)
+        grouped = most_held([[outer, axis._memory(hold, ranges)]])  # noqa: SLF001
+    ceil = axis.write_ceil if hold is Hold.BLOCKS else int
+    assert grouped.peak == max(a * ceil(cell.stop) - b * cell.done_start for cell in cells)
+
+
 @pytest.mark.parametrize("scale", [2**20, 2**45, 2**70])
 @given(
     points=st.lists(st.tuples(st.integers(0, 99), st.integers(0, 99)), min_size=1, max_size=60),

@@ -13,6 +13,7 @@ from dask_io.planning.naive import plan_naive
 from dask_io.planning.plan import Plan
 from dask_io.planning.reads import Hold
 from dask_io.planning.reread import box_plan
+from dask_io.planning.sweep.by_slab import search_by_slab
 from dask_io.planning.sweep.ends import FORBIDDEN, CutPrices, best_ends, fewest_seeks
 from dask_io.planning.sweep.structures import Space, arrangements, space_between, structures
 
@@ -66,7 +67,7 @@ def plan_sweep(problem: Problem) -> Plan:
     if best.held > budget:
         best = _search(space, budget)
     best = _with_fewest_steps(space, best)
-    return _held_best(_better_of_others(_plan(problem, space, best)))
+    return _held_best(_better_by_slab(_better_of_others(_plan(problem, space, best))))
 
 
 def memory_for_lower_bound(problem: Problem) -> int:
@@ -94,7 +95,7 @@ def _settled(space: Space, arrangement: Arrangement) -> Arrangement:
         before = arrangement
         for place, axis in enumerate(arrangement.axes):
             pair = space.pairs[axis]
-            choice = best_ends(arrangement, place, pair, prices=_NO_CUTS)
+            choice = best_ends(arrangement.choices, place, pair, prices=_NO_CUTS)
             if choice is None or choice.cuts != arrangement.choices[place].cuts:
                 continue
             other = arrangement.with_choice(place, choice)
@@ -138,10 +139,10 @@ def _within(
     """
     place, pair = arrangement.axes.index(axis), space.pairs[axis]
     prices = space.prices(axis, arrangement.by_axis)
-    least = fewest_seeks(arrangement, place, pair, prices=prices, budget=budget)
+    least = fewest_seeks(arrangement.choices, place, pair, prices=prices, budget=budget)
     if least is None or (room is not None and least > room):
         return
-    choice = best_ends(arrangement, place, pair, prices=prices, budget=budget)
+    choice = best_ends(arrangement.choices, place, pair, prices=prices, budget=budget)
     if choice is not None and space.allows(axis, choice):
         yield arrangement.with_choice(place, choice)
     elif pair.is_long:
@@ -155,7 +156,7 @@ def _with_fewest_steps(space: Space, arrangement: Arrangement) -> Arrangement:
     """Join reads along each axis as far as that costs neither seeks nor memory."""
     for place, axis in enumerate(arrangement.axes):
         choice = best_ends(
-            arrangement,
+            arrangement.choices,
             place,
             space.pairs[axis],
             prices=space.prices(axis, arrangement.by_axis),
@@ -198,6 +199,18 @@ def _better_of_others(plan: Plan) -> Plan:
         if other.fits and _rank(other) < _rank(plan):
             plan = replace(other, strategy="sweep")
     return plan
+
+
+def _better_by_slab(plan: Plan) -> Plan:
+    """Return the plan, or one whose ends differ from slab to slab if that has fewer seeks."""
+    problem = plan.problem
+    if plan.seeks.total == problem.lower_bound:
+        return plan
+    space, budget = space_between(problem.source, problem.target), problem.holdable
+    found = search_by_slab(space, budget // problem.itemsize, below=plan.seeks.total)
+    if found is None:
+        return plan
+    return replace(_plan(problem, space, found.arrangement), slabs=found.slabs)
 
 
 def _rank(plan: Plan) -> _Rank:

@@ -50,6 +50,11 @@ class Segment:
         """Where the last of them starts."""
         return self.start + (self.count - 1) * self.length
 
+    @property
+    def boundaries(self) -> list[int]:
+        """The boundaries of either side, both ends included."""
+        return sorted({0, *self.source, *self.target, self.length})
+
     def source_floor(self, position: int) -> int:
         """Round a position down to a boundary of the source."""
         return _floor(self.source, position, self.length)

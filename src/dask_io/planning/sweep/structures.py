@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
     from dask_io.planning.problem import Side
 
+Lengths = tuple[int, ...]
+
 # How many read ends without cuts and with cuts, and ways to sweep a set of axes, are looked
 # at, by the number of axes: beyond three, fewer of each, so that planning stays fast.
 _WHOLE_CHOICES = (12, 12, 12, 8, 6, 4, 3)
@@ -113,16 +115,26 @@ class Space:
 
     def seeks(self, choices: Mapping[int, Choice]) -> int:
         """Return the seeks of read ends; axes that are not named are cut nowhere."""
-        every = [choices.get(axis, self.whole[axis][0]) for axis in range(self.n_axes)]
-        reads, writes = zip(*(choice.cuts for choice in every), strict=True)
-        return self._count(self.source, reads) + self._count(self.target, writes)
+        every = {axis: self.whole[axis][0] for axis in range(self.n_axes)} | dict(choices)
+        return self.count_reads(every) + self.count_writes(every)
 
-    def _count(self, side: Side, cuts: Sequence[CutCounts]) -> int:
+    def count_reads(self, choices: Mapping[int, Choice], shape: Lengths | None = None) -> int:
+        """Return the seeks in the source, or in slabs of it that make up this shape."""
+        cuts = [choices[axis].read_cuts for axis in range(self.n_axes)]
+        return self._count(self.source, cuts, shape)
+
+    def count_writes(self, choices: Mapping[int, Choice]) -> int:
+        """Return the seeks in the target."""
+        return self._count(self.target, [choices[axis].write_cuts for axis in range(self.n_axes)])
+
+    def _count(self, side: Side, cuts: Sequence[CutCounts], shape: Lengths | None = None) -> int:
         if side.atomic:
             return count_openings(cuts)
-        return count_runs(side.layout, self.source.grid.shape, cuts)
+        return count_runs(side.layout, shape or self.source.grid.shape, cuts)
 
-    def prices(self, axis: int, choices: Mapping[int, Choice]) -> CutPrices:
+    def prices(
+        self, axis: int, choices: Mapping[int, Choice], shape: Lengths | None = None
+    ) -> CutPrices:
         """Return what cuts along one axis cost, the others given."""
         prices: list[int] = []
         for side, name in ((self.source, "read_cuts"), (self.target, "write_cuts")):
@@ -131,7 +143,7 @@ class Space:
             seeks = []
             for uncut, pieces in ((0, 0), (-1, 2), (0, 1)):
                 cuts[axis] = CutCounts(uncut, pieces)
-                seeks.append(self._count(side, cuts))
+                seeks.append(self._count(side, cuts, shape))
             prices += [seeks[1] - seeks[0], seeks[2] - seeks[0]]
         if self.target.atomic:
             prices[2:] = [FORBIDDEN, FORBIDDEN]
