@@ -8,9 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dask_io.errors import BudgetTooSmallError
-from dask_io.planning import Plan, Problem, plan_keep, plan_naive
+from dask_io.planning import Hold, Plan, Problem, plan_keep, plan_naive
 from dask_io.planning.sweep import memory_for_lower_bound, plan_sweep
 from dask_io.planning.sweep.arrange import arrangement_of
+from dask_io.planning.sweep.by_slab import search_by_slab
 from dask_io.planning.sweep.choices import choice_of
 from dask_io.planning.sweep.structures import space_between, structures
 from dask_io.testing import walk
@@ -95,6 +96,22 @@ def test_arrangements_cost_what_plans_cost(plan: Plan) -> None:
     assert space.seeks(dict(enumerate(choices))) == plan.seeks.total
     if plan.hold == "pieces":
         assert arrangement.held * plan.problem.itemsize == plan.held_bytes
+
+
+@given(problem=problems(max_axes=4, windows=True))
+def test_ends_by_slab_cost_what_plans_cost(problem: Problem) -> None:
+    """What is found slab by slab keeps the budget, at the seeks that it was found for."""
+    if not problem.n_bytes:
+        return
+    space = space_between(problem.source, problem.target)
+    budget = problem.holdable // problem.itemsize
+    found = search_by_slab(space, budget, below=10**9)
+    if found is None:
+        return
+    reads = tuple(found.arrangement.by_axis[axis].reads for axis in range(space.n_axes))
+    plan = Plan(problem, found.arrangement.axes, reads, Hold.PIECES, "sweep", found.slabs)
+    assert plan.seeks.total == found.seeks
+    assert plan.fits
 
 
 @given(problem=problems(max_axes=3, windows=True))

@@ -11,7 +11,7 @@ from functools import lru_cache
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from dask_io.planning.cost import AxisCells, count_cuts_between
+from dask_io.planning.cost import AxisCells, CutCounts
 from dask_io.planning.envelope import upper_hull
 from dask_io.planning.reads import AxisPlan
 from dask_io.planning.slabs import Slabs, Stretch
@@ -35,10 +35,10 @@ _MOST_SLABS = 256
 
 @dataclass(frozen=True, slots=True)
 class BySlab:
-    """An arrangement, the slabs in which one of its axes has other ends, and their seeks."""
+    """An arrangement, the slabs in which one of its axes has other ends, if any, and the seeks."""
 
     arrangement: Arrangement
-    slabs: Slabs
+    slabs: Slabs | None
     seeks: int
 
 
@@ -139,14 +139,25 @@ def _kinds_of_slabs(pair: AxisPair, choice: Choice) -> tuple[tuple[Choice, list[
     for (_, adds, completes), group in groupby(sorted(plan.cells(), key=key), key=key):
         cells = list(group)
         before = upper_hull((cell.start, cell.done_start) for cell in cells)
-        ranges = [(cell.start, cell.stop) for cell in cells]
         kind = replace(
             choice,
             cells=AxisCells(choice.cells.length, (((adds, completes), before),)),
-            read_cuts=count_cuts_between(pair.source, plan.ends, ranges, pair.source_partial),
+            read_cuts=sum((_cuts_of(pair, cell) for cell in cells), CutCounts(0, 0)),
         )
         kinds.append((kind, cells))
     return tuple(kinds)
+
+
+def _cuts_of(pair: AxisPair, cell: AxisStep) -> CutCounts:
+    """Count the source blocks within a slab, and those that reach out of it."""
+    blocks, (start, stop, *_) = pair.source, cell
+    reaches_out = (
+        blocks.floor(start) < start or (start == 0 and pair.source_partial[0]),
+        blocks.ceil(stop) > stop or (stop == blocks.length and pair.source_partial[1]),
+    )
+    n_blocks = blocks.index_at(stop - 1) - blocks.index_at(start) + 1
+    n_cut = min(n_blocks, sum(reaches_out))
+    return CutCounts(n_blocks - n_cut, n_cut)
 
 
 def _shape_within(space: Space, axis: int, cells: Sequence[AxisStep]) -> tuple[int, ...]:
@@ -155,12 +166,15 @@ def _shape_within(space: Space, axis: int, cells: Sequence[AxisStep]) -> tuple[i
     return tuple(shape)
 
 
-def _written_down(axes: tuple[int, int], found: Mapping[AxisStep, Choice]) -> tuple[Choice, Slabs]:
-    """Return the ends of the most slabs, and the stretches in which there are others."""
+def _written_down(
+    axes: tuple[int, int], found: Mapping[AxisStep, Choice]
+) -> tuple[Choice, Slabs | None]:
+    """Return the ends of the most slabs, and the stretches in which there are others, if any."""
     cells = sorted(found)
     reads = [found[cell].reads for cell in cells]
     usual = max(found.values(), key=lambda choice: reads.count(choice.reads))
-    return usual, Slabs(*axes, tuple(_stretches(cells, reads, usual.reads)))
+    stretches = tuple(_stretches(cells, reads, usual.reads))
+    return usual, Slabs(*axes, stretches) if stretches else None
 
 
 def _stretches(
