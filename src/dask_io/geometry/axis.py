@@ -188,6 +188,11 @@ class Axis:
         firsts = [*range(0, self.n_blocks, n_blocks), self.n_blocks]
         return Axis.of(self.start_of(b) - self.start_of(a) for a, b in pairwise(firsts))
 
+    @property
+    def mirrored(self) -> Axis:
+        """The same blocks counted from the far end."""
+        return Axis(self.runs[::-1])
+
     def clipped(self, start: int, stop: int) -> Axis:
         """Return the blocks' parts within a range as an axis of their own."""
         if start <= 0 and stop >= self.length:

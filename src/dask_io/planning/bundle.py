@@ -95,8 +95,8 @@ class Bundle:
         if len(shared) > 1:
             message = "members of a bundle share their source, order, budget and staging"
             raise ValueError(message)
-        if len(self.members) > 1 and any(plan.slabs for plan in self.members):
-            message = "members of a bundle share their read cells, so slabs cannot differ"
+        if len(self.members) > 1 and any(plan.slabs or plan.backwards for plan in self.members):
+            message = "members of a bundle share their read cells, in every slab and forwards"
             raise ValueError(message)
         for plan, window in zip(self.members, self.windows, strict=True):
             common = [

@@ -58,7 +58,9 @@ def describe_plan(plan: Plan) -> str:
         f"{format_bytes(plan.staging_bytes)} staging = {format_bytes(plan.peak_bytes)} of "
         f"{format_bytes(problem.budget)}{excess}",
     }
-    order = ", ".join(map(str, plan.order))
+    order = ", ".join(
+        f"{axis} backwards" if axis in plan.backwards else f"{axis}" for axis in plan.order
+    )
     head = f"{plan.strategy} plan, axes swept {order} (outermost first), held in {plan.hold}"
     return "\n".join([head, *(f"  {name:<9} {text}" for name, text in lines.items())])
 

@@ -22,11 +22,11 @@ from dask_io.planning.cost import (
     most_held,
 )
 from dask_io.planning.describe import describe_plan
-from dask_io.planning.reads import AxisPlan, flush_at
+from dask_io.planning.reads import AxisPlan
 from dask_io.planning.slabs import parts_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
     from dask_io.planning.problem import Problem, Side
     from dask_io.planning.reads import AxisStep, Hold, ReadRun
@@ -75,6 +75,8 @@ class Plan:
         The name of the strategy that made the plan.
     slabs
         Where the read cells of an inner axis are others than `reads` says, if anywhere.
+    backwards
+        The axes that are swept from their far end.
     """
 
     problem: Problem
@@ -83,6 +85,7 @@ class Plan:
     hold: Hold
     strategy: str
     slabs: Slabs | None = None
+    backwards: frozenset[int] = frozenset()
 
     def __post_init__(self) -> None:
         if sorted(self.order) != list(range(len(self.problem.shape))):
@@ -101,9 +104,10 @@ class Plan:
     @cached_property
     def axes(self) -> tuple[AxisPlan, ...]:
         """The plan along each array axis, where slabs do not have read cells of their own."""
-        targets = self.problem.target.grid.axes
+        along = zip(self.problem.target.grid.axes, self.reads, strict=True)
         return tuple(
-            AxisPlan(target, reads) for target, reads in zip(targets, self.reads, strict=True)
+            AxisPlan(target, reads, axis in self.backwards)
+            for axis, (target, reads) in enumerate(along)
         )
 
     @cached_property
@@ -260,7 +264,7 @@ class Plan:
             slab = chosen[self.slabs.outer]
             reads = self.slabs.reads_at(slab.start) if slab else None
             if reads is not None:
-                return AxisPlan(self.axes[axis].target, reads)
+                return replace(self.axes[axis], reads=reads)
         return self.axes[axis]
 
     def write_cells(self, region: Region) -> Iterator[Region]:
@@ -279,7 +283,7 @@ class Plan:
             for axis, start, stop in bounds
         )
 
-    def flushed_at(self, cuts: Sequence[Iterable[int]]) -> Plan:
+    def flushed_at(self, cuts: Sequence[Collection[int]]) -> Plan:
         """Return the same plan with reads that also end, and are flushed, at these positions.
 
         Write cells end there too, so what lies between such positions is written by itself. That
@@ -295,8 +299,11 @@ class Plan:
         ValueError
             If a position lies outside of the array, or within an atomic target block.
         """
-        reads = tuple(flush_at(*each) for each in zip(self.reads, cuts, strict=True))
-        slabs = self.slabs and self.slabs.flushed_at(cuts[self.slabs.inner])
+        along = zip(self.axes, cuts, strict=True)
+        reads = tuple(axis.flushed_at(positions).reads for axis, positions in along)
+        slabs = self.slabs
+        if slabs is not None:
+            slabs = slabs.flushed_at(cuts[slabs.inner], self.axes[slabs.inner])
         return replace(self, reads=reads, slabs=slabs)
 
     def __str__(self) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property, lru_cache
 from itertools import chain, pairwise
@@ -41,8 +41,9 @@ class ReadRun(NamedTuple):
 class AxisPlan:
     """The plan along one axis: its read cells, and where write cells end.
 
-    Read cells end at `ends`. Write cells end where the target's blocks do and where read
-    ends are flushed.
+    Read cells lie between `ends`. Write cells end where the target's blocks do and where read
+    ends are flushed. Backwards, the last cell is read first, and what is kept or flushed is
+    where a cell starts.
 
     Examples
     --------
@@ -53,6 +54,12 @@ class AxisPlan:
 
     target: Axis
     reads: tuple[ReadRun, ...]
+    backwards: bool = False
+
+    @cached_property
+    def mirrored(self) -> AxisPlan:
+        """The same counted from the far end: what goes backwards here goes forwards there."""
+        return AxisPlan(self.target.mirrored, self.reads[::-1], not self.backwards)
 
     @cached_property
     def ends(self) -> Axis:
@@ -62,6 +69,8 @@ class AxisPlan:
     @cached_property
     def flushes(self) -> Axis:
         """The stretches between flushed ends; the last one ends with the axis."""
+        if self.backwards:
+            return self.mirrored.flushes.mirrored
         runs: list[tuple[int, int]] = []
         kept = 0
         for length, count, keep in self.reads:
@@ -95,6 +104,13 @@ class AxisPlan:
 
     def cells(self) -> Iterator[AxisStep]:
         """Yield the read cells in order, lazily."""
+        if self.backwards:
+            length = self.ends.length
+            for start, stop, done_start, done_stop in self.mirrored.cells():
+                yield AxisStep(
+                    length - stop, length - start, length - done_stop, length - done_start
+                )
+            return
         start = done = 0
         for length, count, _ in self.reads:
             for _ in range(count):
@@ -103,12 +119,22 @@ class AxisPlan:
                 yield AxisStep(start, stop, done, done_stop)
                 start, done = stop, done_stop
 
+    def flushed_at(self, positions: Iterable[int]) -> AxisPlan:
+        """Return the same with reads that also end, and are flushed, at these positions."""
+        if self.backwards:
+            length = self.ends.length
+            return self.mirrored.flushed_at(length - position for position in positions).mirrored
+        return replace(self, reads=flush_at(self.reads, positions))
+
     def memory(self, hold: Hold, ranges: Ranges | None = None) -> AxisCells:
         """Return what its read cells, or only those in some ranges, mean for memory."""
         return _axis_memory(self, hold, ranges)
 
     def _memory(self, hold: Hold, ranges: Ranges | None = None) -> AxisCells:
         target, flushes, ends = self.target, self.flushes, self.ends
+        if self.backwards:
+            mirrored = ranges and tuple((ends.length - b, ends.length - a) for a, b in ranges[::-1])
+            return self.mirrored._memory(hold, mirrored)
         if not ends.n_blocks:
             return AxisCells(0, ())
         # Where every end is flushed, the target's boundaries change nothing.

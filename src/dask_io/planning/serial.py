@@ -46,8 +46,8 @@ def plan_to_json(plan: Plan | SpillPlan, device: Device | None = None) -> dict[s
     >>> from dask_io.planning import plan_naive
     >>> plan = plan_naive(Problem.regular((10, 6), (4, 3), (5, 6), budget=1000))
     >>> found = plan_to_json(plan)
-    >>> found["axes"][0], found["seeks"]["total"]
-    ({'read': [[4, 2, 'flush'], [2, 1, 'flush']], 'write': [[4, 1], [1, 1], [3, 1], [2, 1]]}, 26)
+    >>> found["axes"][0]["read"], found["seeks"]["total"]
+    ([[4, 2, 'flush'], [2, 1, 'flush']], 26)
     >>> plan_from_json(found) == plan
     True
     """
@@ -120,7 +120,11 @@ def _chunks(axis: Axis) -> int | list[int] | None:
 
 
 def _axis_to_json(axis: AxisPlan) -> dict[str, Any]:
-    return {"read": _reads_to_json(axis.reads), "write": _write_runs(axis)}
+    return {
+        "read": _reads_to_json(axis.reads),
+        "write": _write_runs(axis),
+        "backwards": axis.backwards,
+    }
 
 
 def _reads_to_json(reads: Sequence[ReadRun]) -> list[list[Any]]:
@@ -195,8 +199,13 @@ def _one_pass(plan: _Node) -> Plan:
         reads=tuple(_reads_from_json(axis["read"]) for axis in axes),
         hold=Hold(plan["hold"].choice([str(hold) for hold in Hold])),
         strategy=plan["strategy"].text(),
-        # Plans written before slabs could differ do not name them.
+        # Plans written before slabs could differ, or axes be swept backwards, do not say so.
         slabs=_slabs_from_json(plan["slabs"]) if "slabs" in plan else None,
+        backwards=frozenset(
+            number
+            for number, axis in enumerate(axes)
+            if "backwards" in axis and axis["backwards"].truth()
+        ),
     )
 
 

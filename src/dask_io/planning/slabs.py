@@ -8,14 +8,13 @@ from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
 from dask_io.planning.cost import CutCounts, count_cuts_between
-from dask_io.planning.reads import AxisPlan, flush_at
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
     from dask_io.planning.cost import AxisCells
     from dask_io.planning.problem import Side
-    from dask_io.planning.reads import Hold, Ranges, ReadRun
+    from dask_io.planning.reads import AxisPlan, Hold, Ranges, ReadRun
 
 
 class Stretch(NamedTuple):
@@ -58,7 +57,7 @@ class Slabs:
         for start, stop, reads in self.stretches:
             if start == stop or ends.floor(start) < start or ends.floor(stop) < stop:
                 raise ValueError(f"slabs from {start} to {stop} are not whole read cells")
-            other = AxisPlan(usual.target, reads)
+            other = replace(usual, reads=reads)
             if (other.ends.length, other.flushes) != (usual.ends.length, usual.flushes):
                 raise ValueError(f"slabs from {start} to {stop} are flushed where others are not")
 
@@ -67,10 +66,12 @@ class Slabs:
         found = (each.reads for each in self.stretches if each.start <= position < each.stop)
         return next(found, None)
 
-    def flushed_at(self, positions: Iterable[int]) -> Slabs:
+    def flushed_at(self, positions: Collection[int], usual: AxisPlan) -> Slabs:
         """Return the same slabs with the inner axis cut and flushed at these positions too."""
-        cuts = tuple(positions)
-        stretches = (each._replace(reads=flush_at(each.reads, cuts)) for each in self.stretches)
+        stretches = (
+            each._replace(reads=replace(usual, reads=each.reads).flushed_at(positions).reads)
+            for each in self.stretches
+        )
         return replace(self, stretches=tuple(stretches))
 
 
@@ -132,7 +133,7 @@ def parts_of(axes: tuple[AxisPlan, ...], slabs: Slabs | None) -> tuple[Part, ...
     Examples
     --------
     >>> from dask_io.geometry import Axis
-    >>> from dask_io.planning.reads import ReadRun
+    >>> from dask_io.planning.reads import AxisPlan, ReadRun
     >>> axis = AxisPlan(Axis.regular(6, 3), (ReadRun(2, 3, keep=True),))
     >>> whole = (ReadRun(6, 1, keep=True),)
     >>> found = parts_of((axis, axis), Slabs(0, 1, (Stretch(2, 4, whole),)))
@@ -146,13 +147,9 @@ def parts_of(axes: tuple[AxisPlan, ...], slabs: Slabs | None) -> tuple[Part, ...
         found = ranges.setdefault(reads, [])
         goes_on = found and found[-1][1] == start
         found.append((found.pop()[0] if goes_on else start, stop))
-    target = axes[slabs.inner].target
+    usual, before, after = axes[slabs.inner], axes[: slabs.inner], axes[slabs.inner + 1 :]
     return tuple(
-        Part(
-            slabs.outer,
-            tuple(found),
-            (*axes[: slabs.inner], AxisPlan(target, reads), *axes[slabs.inner + 1 :]),
-        )
+        Part(slabs.outer, tuple(found), (*before, replace(usual, reads=reads), *after))
         for reads, found in ranges.items()
     )
 

@@ -158,7 +158,8 @@ def _ends(plan: Plan, axis: int, across: int | None) -> Iterator[_Line]:
 def _ends_along(axis: AxisPlan) -> Iterator[_Line]:
     counts = list(accumulate(run.n_cells for run in axis.reads))
     for index in _sampled(axis.ends.n_blocks):
-        keep = axis.reads[bisect_right(counts, index - 1)].keep
+        # A boundary has the mark of the cell that is read before it.
+        keep = axis.reads[bisect_right(counts, index if axis.backwards else index - 1)].keep
         at = axis.ends.start_of(index) / axis.ends.length
         yield _Line(at, _KEEP if keep else _FLUSH)
 

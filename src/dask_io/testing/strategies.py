@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from dask_io.geometry import Axis, Grid, Layout, Region
 from dask_io.planning import Bundle, Hold, Plan, Problem, ReadRun, Side, Slabs, Staging, Stretch
 from dask_io.planning.bundle import box_around, window_of
-from dask_io.planning.reads import flush_at
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -160,6 +159,7 @@ def plans(draw: st.DrawFn, *, max_axes: int = 5, windows: bool = False) -> Plan:
         reads=tuple(draw(reads(length)) for length in problem.shape),
         hold=draw(st.sampled_from(Hold)),
         strategy=draw(st.sampled_from(["naive", "keep", "sweep"])),
+        backwards=draw(st.frozensets(st.integers(0, len(problem.shape) - 1), max_size=2)),
     )
     return replace(plan, slabs=draw(slabs(plan)))
 
@@ -177,9 +177,10 @@ def slabs(draw: st.DrawFn, plan: Plan) -> Slabs | None:
     for length in draw(axes(ends.n_blocks)).lengths():
         start, position = position, position + length
         if draw(st.booleans()):
-            kept = [ReadRun(*run, keep=True) for run in draw(axes(usual.ends.length)).runs]
+            kept = tuple(ReadRun(*run, keep=True) for run in draw(axes(usual.ends.length)).runs)
             bounds = ends.start_of(start), ends.start_of(position)
-            stretches.append(Stretch(*bounds, flush_at(kept, flushed)))
+            other = replace(usual, reads=kept).flushed_at(flushed)
+            stretches.append(Stretch(*bounds, other.reads))
     return Slabs(outer, plan.order[inner], tuple(stretches)) if stretches else None
 
 

@@ -194,7 +194,8 @@ def _cells_in_order(bundle: Bundle, chosen: tuple[tuple[int, int], ...] = ()) ->
             if start <= by_axis[slabs.outer][0] < stop:
                 runs = reads
     lengths = (length for length, times, _ in runs for _ in range(times))
-    for bounds in pairwise(accumulate(lengths, initial=0)):
+    cells = list(pairwise(accumulate(lengths, initial=0)))
+    for bounds in cells[::-1] if axis in bundle.members[0].backwards else cells:
         yield from _cells_in_order(bundle, (*chosen, bounds))
 
 
@@ -323,9 +324,9 @@ def _write_bounds(plan: Plan, axis: int) -> list[tuple[int, int]]:
     end = 0
     for length, count, keep in plan.reads[axis]:
         for _ in range(count):
-            end += length
+            start, end = end, end + length
             if not keep:
-                ends.add(end)
+                ends.add(start if axis in plan.backwards else end)
     return list(pairwise(sorted(ends)))
 
 

@@ -6,6 +6,7 @@ cut in all of them. Here every slab is cut only as often as it needs itself.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import groupby
@@ -172,7 +173,7 @@ def _written_down(
     """Return the ends of the most slabs, and the stretches in which there are others, if any."""
     cells = sorted(found)
     reads = [found[cell].reads for cell in cells]
-    usual = max(found.values(), key=lambda choice: reads.count(choice.reads))
+    usual = Counter(found.values()).most_common(1)[0][0]
     stretches = tuple(_stretches(cells, reads, usual.reads))
     return usual, Slabs(*axes, stretches) if stretches else None
 
