@@ -108,8 +108,16 @@ def test_ends_by_slab_cost_what_plans_cost(problem: Problem) -> None:
     found = search_by_slab(space, budget, below=10**9)
     if found is None:
         return
-    reads = tuple(found.arrangement.by_axis[axis].reads for axis in range(space.n_axes))
-    plan = Plan(problem, found.arrangement.axes, reads, Hold.PIECES, "sweep", found.slabs)
+    choices = found.arrangement.by_axis
+    plan = Plan(
+        problem,
+        found.arrangement.axes,
+        tuple(choices[axis].array_reads for axis in range(space.n_axes)),
+        Hold.PIECES,
+        "sweep",
+        found.slabs,
+        frozenset(axis for axis, choice in choices.items() if choice.backwards),
+    )
     assert plan.seeks.total == found.seeks
     assert plan.fits
 
@@ -123,6 +131,6 @@ def test_choices_by_segments_cost_the_same_as_by_blocks(problem: Problem) -> Non
     fixed = [each for structure in structures(space) for each in structure.fixed]
     whole = [(axis, choice) for axis in range(space.n_axes) for choice in space.whole[axis]]
     for axis, choice in [*fixed, *whole]:
-        plain = choice_of(space.pairs[axis], choice.reads)
+        plain = choice_of(space.pair_of(axis, choice), choice.reads)
         assert plain.cuts == choice.cuts
         assert dict(plain.cells.kinds) == dict(choice.cells.kinds)

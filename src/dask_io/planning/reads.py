@@ -128,13 +128,14 @@ class AxisPlan:
 
     def memory(self, hold: Hold, ranges: Ranges | None = None) -> AxisCells:
         """Return what its read cells, or only those in some ranges, mean for memory."""
+        if self.backwards:
+            length = self.ends.length
+            mirrored = ranges and tuple((length - b, length - a) for a, b in ranges[::-1])
+            return self.mirrored.memory(hold, mirrored)
         return _axis_memory(self, hold, ranges)
 
     def _memory(self, hold: Hold, ranges: Ranges | None = None) -> AxisCells:
         target, flushes, ends = self.target, self.flushes, self.ends
-        if self.backwards:
-            mirrored = ranges and tuple((ends.length - b, ends.length - a) for a, b in ranges[::-1])
-            return self.mirrored._memory(hold, mirrored)
         if not ends.n_blocks:
             return AxisCells(0, ())
         # Where every end is flushed, the target's boundaries change nothing.

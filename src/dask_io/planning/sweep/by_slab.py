@@ -24,7 +24,7 @@ from dask_io.planning.sweep.structures import arrangements, structures
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from dask_io.planning.reads import AxisStep, ReadRun
+    from dask_io.planning.reads import AxisStep
     from dask_io.planning.sweep.arrange import Arrangement
     from dask_io.planning.sweep.choices import Choice
     from dask_io.planning.sweep.segments import AxisPair
@@ -98,14 +98,14 @@ def _cut_by_slab(
     place, uncut = arrangement.axes.index(inner), space.whole[inner][0]
     seeks = space.count_writes({**choices, inner: uncut})
     found: dict[AxisStep, Choice] = {}
-    for kind, cells in _kinds_of_slabs(space.pairs[outer], choices[outer]):
+    for kind, cells in _kinds_of_slabs(space.pair_of(outer, choices[outer]), choices[outer]):
         within = {**choices, outer: kind}
         shape = _shape_within(space, outer, cells)
         prices = space.prices(inner, within, shape)
         ends = best_ends(
             [within[axis] for axis in arrangement.axes],
             place,
-            space.pairs[inner],
+            space.pair_of(inner, choices[inner]),
             prices=prices._replace(first_write=FORBIDDEN, next_write=FORBIDDEN),
             budget=budget,
             fewest_steps=True,
@@ -118,7 +118,12 @@ def _cut_by_slab(
         found |= dict.fromkeys(cells, ends)
     if not found:
         return None
-    usual, slabs = _written_down(axes, found)
+    usual = Counter(found.values()).most_common(1)[0][0]
+    stretches = _stretches(found, usual)
+    if choices[outer].backwards:
+        length = space.source.grid.shape[outer]
+        stretches = [Stretch(length - b, length - a, reads) for a, b, reads in stretches[::-1]]
+    slabs = Slabs(outer, inner, tuple(stretches)) if stretches else None
     return BySlab(arrangement.with_choice(place, usual), slabs, seeks)
 
 
@@ -167,24 +172,11 @@ def _shape_within(space: Space, axis: int, cells: Sequence[AxisStep]) -> tuple[i
     return tuple(shape)
 
 
-def _written_down(
-    axes: tuple[int, int], found: Mapping[AxisStep, Choice]
-) -> tuple[Choice, Slabs | None]:
-    """Return the ends of the most slabs, and the stretches in which there are others, if any."""
-    cells = sorted(found)
-    reads = [found[cell].reads for cell in cells]
-    usual = Counter(found.values()).most_common(1)[0][0]
-    stretches = tuple(_stretches(cells, reads, usual.reads))
-    return usual, Slabs(*axes, stretches) if stretches else None
-
-
-def _stretches(
-    cells: Sequence[AxisStep],
-    reads: Sequence[tuple[ReadRun, ...]],
-    usual: tuple[ReadRun, ...],
-) -> Iterator[Stretch]:
-    """Yield neighbouring slabs with the same ends as one stretch, but for the usual ends."""
-    for same, group in groupby(zip(cells, reads, strict=True), key=lambda pair: pair[1]):
-        together = [cell for cell, _ in group]
+def _stretches(found: Mapping[AxisStep, Choice], usual: Choice) -> list[Stretch]:
+    """Return neighbouring slabs with the same ends as one stretch, but for the usual ends."""
+    stretches = []
+    for same, group in groupby(sorted(found), key=found.__getitem__):
+        cells = list(group)
         if same != usual:
-            yield Stretch(together[0].start, together[-1].stop, same)
+            stretches.append(Stretch(cells[0].start, cells[-1].stop, same.array_reads))
+    return stretches

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from dask_io.planning.problem import Problem
+    from dask_io.planning.slabs import Slabs
     from dask_io.planning.sweep.arrange import Arrangement
 
 # No block is cut at these prices.
@@ -94,7 +95,7 @@ def _settled(space: Space, arrangement: Arrangement) -> Arrangement:
     while True:
         before = arrangement
         for place, axis in enumerate(arrangement.axes):
-            pair = space.pairs[axis]
+            pair = space.pair_of(axis, arrangement.choices[place])
             choice = best_ends(arrangement.choices, place, pair, prices=_NO_CUTS)
             if choice is None or choice.cuts != arrangement.choices[place].cuts:
                 continue
@@ -137,7 +138,8 @@ def _within(
 
     Nothing if these would cost more seeks than there is room for.
     """
-    place, pair = arrangement.axes.index(axis), space.pairs[axis]
+    place = arrangement.axes.index(axis)
+    pair = space.pair_of(axis, arrangement.choices[place])
     prices = space.prices(axis, arrangement.by_axis)
     least = fewest_seeks(arrangement.choices, place, pair, prices=prices, budget=budget)
     if least is None or (room is not None and least > room):
@@ -158,7 +160,7 @@ def _with_fewest_steps(space: Space, arrangement: Arrangement) -> Arrangement:
         choice = best_ends(
             arrangement.choices,
             place,
-            space.pairs[axis],
+            space.pair_of(axis, arrangement.choices[place]),
             prices=space.prices(axis, arrangement.by_axis),
             budget=arrangement.held,
             fewest_steps=True,
@@ -171,10 +173,14 @@ def _with_fewest_steps(space: Space, arrangement: Arrangement) -> Arrangement:
     return arrangement
 
 
-def _plan(problem: Problem, space: Space, arrangement: Arrangement) -> Plan:
+def _plan(
+    problem: Problem, space: Space, arrangement: Arrangement, slabs: Slabs | None = None
+) -> Plan:
     choices = arrangement.by_axis
-    reads = tuple(choices[axis].reads for axis in range(space.n_axes))
-    return Plan(problem, arrangement.axes, reads, Hold.PIECES, "sweep")
+    reads = tuple(choices[axis].array_reads for axis in range(space.n_axes))
+    backwards = frozenset(axis for axis, choice in choices.items() if choice.backwards)
+    order = arrangement.axes
+    return Plan(problem, order, reads, Hold.PIECES, "sweep", slabs, backwards)
 
 
 def _better_of_others(plan: Plan) -> Plan:
@@ -210,7 +216,7 @@ def _better_by_slab(plan: Plan) -> Plan:
     found = search_by_slab(space, budget // problem.itemsize, below=plan.seeks.total)
     if found is None:
         return plan
-    return replace(_plan(problem, space, found.arrangement), slabs=found.slabs)
+    return _plan(problem, space, found.arrangement, found.slabs)
 
 
 def _rank(plan: Plan) -> _Rank:

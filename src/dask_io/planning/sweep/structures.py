@@ -86,11 +86,22 @@ class Space:
         axes = zip(source.grid.axes, target.grid.axes, source.partial, target.partial, strict=True)
         return tuple(AxisPair(*axis) for axis in axes)
 
+    def pair_of(self, axis: int, choice: Choice) -> AxisPair:
+        """Return an axis as it looks from the end that a choice starts from."""
+        return self.pairs[axis].mirrored if choice.backwards else self.pairs[axis]
+
     @cached_property
     def whole(self) -> Mapping[int, tuple[Choice, ...]]:
-        """For each axis, read ends that cut no block."""
+        """For each axis, read ends that cut no block, from either end if these differ."""
         limit = _WHOLE_CHOICES[min(self.n_axes, len(_WHOLE_CHOICES) - 1)]
-        return {axis: whole_choices(pair, limit) for axis, pair in enumerate(self.pairs)}
+        found = {}
+        for axis, pair in enumerate(self.pairs):
+            every = whole_choices(pair, limit)
+            if not pair.is_symmetric:
+                every += whole_choices(pair.mirrored, limit)
+            # Of choices that hold the same, those forwards come first.
+            found[axis] = tuple({each.cells: each for each in reversed(every)}.values())[::-1]
+        return found
 
     @cached_property
     def cut(self) -> Mapping[int, tuple[Choice, ...]]:
@@ -253,7 +264,7 @@ def _distinct(axis: int, found: Iterable[Arrangement]) -> tuple[Arrangement, ...
     kept: dict[object, Arrangement] = {}
     for each in found:
         key = [
-            (other, None if other == axis else choice.reads)
+            (other, None if other == axis else (choice.reads, choice.backwards))
             for other, choice in zip(each.axes, each.choices, strict=True)
         ]
         kept.setdefault(tuple(key), each)
