@@ -65,12 +65,12 @@ def _candidates(
 ) -> Iterator[tuple[Arrangement, int]]:
     """Yield arrangements, with the axis along which the slabs of each may differ.
 
-    Besides those that are looked at anyway, the axis that the budget cuts goes innermost, where
-    fine ends save the most memory; there any ends of the outer axis are tried with which it
-    fits at all.
+    Those that are looked at anyway. And, if nothing else is cut, the axis that the budget cuts
+    goes innermost, where fine ends save the most memory; there any ends of the outer axis
+    are tried with which it fits at all.
     """
-    inner, fixed = structure.axis, dict(structure.fixed)
-    finest = finest_kept(space.pairs[inner])
+    inner = structure.axis
+    finest = None if structure.fixed else finest_kept(space.pairs[inner])
     tried = set()
     for arrangement in arrangements(space, structure):
         for outer in arrangement.axes[: arrangement.axes.index(inner)]:
@@ -80,11 +80,11 @@ def _candidates(
         choices = {**arrangement.by_axis, inner: finest}
         order = (*(axis for axis in arrangement.axes if axis != inner), inner)
         for outer in order[:-1]:
-            others = tuple((axis, choices[axis].reads) for axis in order if axis != outer)
-            if (outer, order, others) in tried:
+            key = outer, *((axis, choices[axis].reads) for axis in order if axis != outer)
+            if key in tried:
                 continue
-            tried.add((outer, order, others))
-            for ends in [fixed[outer]] if outer in fixed else space.whole[outer]:
+            tried.add(key)
+            for ends in space.one_way[outer]:
                 found = arrangement_of(order, [{**choices, outer: ends}[axis] for axis in order])
                 if found.held <= budget:
                     yield found, outer

@@ -119,6 +119,19 @@ class Space:
         """Good ways to sweep every set of axes without cutting a block."""
         return arrange(self.whole, most_kept=self.most_ways)
 
+    @cached_property
+    def one_way(self) -> Mapping[int, tuple[Choice, ...]]:
+        """Read ends that cut no block, along each axis only from the end that is best.
+
+        Best is where the least memory touches every block once. With axes that are cut there is
+        too much to look at for both.
+        """
+        best = self.ways[self.all_axes][0].by_axis
+        return {
+            axis: tuple(each for each in choices if each.backwards == best[axis].backwards)
+            for axis, choices in self.whole.items()
+        }
+
     @property
     def most_ways(self) -> int:
         """How many ways to sweep a set of axes are kept."""
@@ -236,7 +249,7 @@ def _arranged(
 ) -> Iterator[Arrangement]:
     """Yield the best arrangements for each way in which the budget's axis may be cut."""
     fixed = dict(structure.fixed)
-    families = {**space.whole, **{axis: (choice,) for axis, choice in fixed.items()}}
+    families = {**space.one_way, **{axis: (choice,) for axis, choice in fixed.items()}}
     limit = _ARRANGEMENTS_WITH_CUTS if fixed else _ARRANGEMENTS
     others = {*fixed, structure.axis}
     known = {members: ways for members, ways in space.ways.items() if not members & others}
