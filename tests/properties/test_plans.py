@@ -55,6 +55,19 @@ def test_no_plan_beats_the_lower_bound(plan: Plan) -> None:
     assert n_blocks <= plan.problem.lower_bound <= plan.seeks.total
 
 
+@given(plan=plans(max_axes=4, windows=True), data=st.data())
+def test_flushing_at_more_positions_takes_no_more_memory(plan: Plan, data: st.DataObject) -> None:
+    """Write cells end where a plan is cut, it costs what it says then, and holds no more."""
+    cuts = [data.draw(st.sets(st.integers(0, length), max_size=3)) for length in plan.problem.shape]
+    flushed = plan.flushed_at(cuts)
+
+    assert flushed.held_bytes <= plan.held_bytes
+    assert flushed.carried_bytes <= plan.carried_bytes
+    for axis, positions in zip(flushed.axes, cuts, strict=True):
+        assert all(axis.write_floor(position) == position for position in positions)
+    assert walk(flushed) == predicted(flushed)
+
+
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @given(problem=problems(windows=True), budget=st.integers(1, 4000))
 def test_a_strategy_fits_or_names_the_budget_it_needs(
