@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from dask_io.comparing import check_again
 from dask_io.engine.commit import Consumption, Outlet
 from dask_io.engine.job import JobRecord
-from dask_io.engine.preflight import check_before_run
+from dask_io.engine.preflight import check_before_run, share_disk
 from dask_io.engine.run import Sweep, run_plan, run_sweeps
 from dask_io.engine.spill import run_spill
 from dask_io.errors import InterruptedRunError, StorageError, UsageError
@@ -83,8 +83,13 @@ class Job:
 
     def _open_outlet(self, target: Target) -> Outlet:
         """Begin anew, after checking what can be known to fail before anything is written."""
+        # What is used up frees space only on its own disk.
+        frees = self.consume and share_disk(self.source, target)
+        needed = self.plan.disk_bytes if frees else None
         scratch_bytes = self.plan.scratch_bytes
-        check_before_run([target], workers=self.workers, scratch_bytes=scratch_bytes)
+        check_before_run(
+            [target], workers=self.workers, scratch_bytes=scratch_bytes, disk_bytes=needed
+        )
         record = JobRecord.of(self.source, target, consume=self.consume)
         consumption = Consumption(self.source, target) if self.consume else None
         return Outlet(target, record.to_bytes(), consumption=consumption)

@@ -97,12 +97,15 @@ def plan_one(store: Source, wanted: Wanted, **options: Unpack[Options]) -> Job:
     """Plan one target, or only what one would cost."""
     made, side = _lay_out(store, wanted, **options)
     workers, memory = parse_workers(options.get("workers")), parse_memory(options.get("memory"))
-    problem = make_problem(side_of(store), side, store.dtype, memory=memory, workers=workers)
+    consume = options.get("consume", False)
+    problem = make_problem(
+        side_of(store), side, store.dtype, memory=memory, workers=workers, consume=consume
+    )
     places = [store.place, *([made.place] if made else [])]
     device = find_device(options.get("device"), *places)
     scratch = free_space(made) if made else None
     planned = make_plan(problem, device, scratch=scratch, **options)
-    return Job(planned, store, made, workers, device, consume=options.get("consume", False))
+    return Job(planned, store, made, workers, device, consume)
 
 
 def plan_several(

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from dask_io.engine.commit import MOST_BYTES, MOST_CELLS
 from dask_io.engine.staging import staging_for
-from dask_io.planning import Problem, Side
+from dask_io.planning import Lag, Problem, Side
 from dask_io.stores.store import Access
 from dask_io.stores.window import Window
 
@@ -25,7 +26,15 @@ def side_of(store: Store) -> Side:
 
 
 def make_problem(
-    source: Side, target: Side, dtype: np.dtype[Any], *, memory: int, workers: int
+    source: Side,
+    target: Side,
+    dtype: np.dtype[Any],
+    *,
+    memory: int,
+    workers: int,
+    consume: bool = False,
 ) -> Problem:
     """Put a problem together, with the staging that the engine asks for."""
-    return Problem(source, target, dtype, memory, staging_for(target, dtype, workers))
+    # Every thread may be about to commit a batch while another one fills.
+    lag = Lag((workers + 1) * MOST_CELLS, (workers + 1) * MOST_BYTES) if consume else None
+    return Problem(source, target, dtype, memory, staging_for(target, dtype, workers), lag)

@@ -18,7 +18,7 @@ from dask_io.planning.keep import plan_keep
 from dask_io.planning.naive import plan_naive
 from dask_io.planning.plan import Plan, Seeks, Step
 from dask_io.planning.previous import plan_clustered, plan_multiple
-from dask_io.planning.problem import Problem, Side, Staging
+from dask_io.planning.problem import Lag, Problem, Side, Staging
 from dask_io.planning.reads import AxisPlan, Hold, ReadRun
 from dask_io.planning.reread import plan_reread
 from dask_io.planning.serial import plan_from_json, plan_to_json
@@ -36,6 +36,7 @@ __all__ = [
     "Candidate",
     "Device",
     "Hold",
+    "Lag",
     "Objective",
     "Plan",
     "Problem",

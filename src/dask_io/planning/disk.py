@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from dask_io.geometry import Region
     from dask_io.planning.plan import Plan
+    from dask_io.planning.problem import Lag
 
 # Walking through more than this takes longer than the answer is worth.
 _MOST_PLACEMENTS = 10**6
-
-
-class Lag(NamedTuple):
-    """How many cells, or bytes, may have been written that are not durable yet."""
-
-    n_cells: int
-    n_bytes: int
 
 
 def peak_when_consumed(plan: Plan, lag: Lag) -> int:

@@ -22,6 +22,7 @@ from dask_io.planning.cost import (
     most_held,
 )
 from dask_io.planning.describe import describe_plan
+from dask_io.planning.disk import peak_when_consumed
 from dask_io.planning.reads import AxisPlan
 from dask_io.planning.slabs import parts_of
 
@@ -184,6 +185,12 @@ class Plan:
     def scratch_bytes(self) -> int:
         """Disk space needed in between: none."""
         return 0
+
+    @cached_property
+    def disk_bytes(self) -> int:
+        """Disk space that a run needs at the most, beyond what its source takes up."""
+        lag = self.problem.consumed
+        return self.n_bytes_written if lag is None else peak_when_consumed(self, lag)
 
     @cached_property
     def n_placements(self) -> int:

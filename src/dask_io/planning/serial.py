@@ -16,7 +16,7 @@ from dask_io.planning.cost import naive_seeks
 from dask_io.planning.describe import describe_plan, mark
 from dask_io.planning.device import predict_seconds
 from dask_io.planning.plan import Plan
-from dask_io.planning.problem import Problem, Side, Staging
+from dask_io.planning.problem import Lag, Problem, Side, Staging
 from dask_io.planning.reads import AxisPlan, Hold, ReadRun
 from dask_io.planning.slabs import Slabs, Stretch
 from dask_io.planning.spill import SpillPlan
@@ -97,7 +97,7 @@ def _costs_to_json(plan: Plan | SpillPlan, device: Device | None) -> dict[str, A
             "for_lower_bound": memory_for_lower_bound(problem),
             "staging_rule": asdict(problem.staging),
         },
-        "disk": {"peak": problem.n_bytes + plan.scratch_bytes},
+        "disk": {"peak": plan.disk_bytes, "lag": problem.consumed and list(problem.consumed)},
     }
 
 
@@ -182,7 +182,15 @@ def _problem_from_json(plan: _Node) -> Problem:
         _dtype_from_json(plan["dtype"]),
         memory["budget"].number(),
         Staging(**{key: memory["staging_rule"][key].number() for key in _STAGING}),
+        _lag_from_json(plan["disk"]),
     )
+
+
+def _lag_from_json(disk: _Node) -> Lag | None:
+    # Plans written before sources could be used up do not say so.
+    if "lag" not in disk or disk["lag"].is_null:
+        return None
+    return Lag(*(number.number() for number in disk["lag"].items(2)))
 
 
 def _one_pass(plan: _Node) -> Plan:

@@ -109,6 +109,11 @@ class SpillPlan:
         return self.problem.n_bytes
 
     @property
+    def disk_bytes(self) -> int:
+        """Disk space that a run needs at the most, beyond what its source takes up."""
+        return self.scratch_bytes + self.problem.n_bytes
+
+    @property
     def fits(self) -> bool:
         """Whether both passes keep within the budget."""
         return all(each.fits for each in self.passes)
