@@ -121,7 +121,7 @@ class Soak:
         if self.chance.random() < 0.3:
             run.join(self.chance.uniform(0, 0.1))
         else:
-            enough = self.n_noted() + self.chance.randrange(4000)
+            enough = self.n_noted() + self.chance.randrange(1500)
             while run.is_alive() and self.n_noted() <= enough:
                 time.sleep(0.0005)
         run.kill()
@@ -199,5 +199,5 @@ def test_runs_survive_many_kills(quick_path: Path, case: Case) -> None:
         folder.mkdir()
         n_kills += soak(folder, case, seed=seed + n, kills=20)
         shutil.rmtree(folder)
-    assert n_kills > 20
+    assert n_kills > 10
     print(f"{case}: survived {n_kills} kills")  # noqa: T201 - to be told

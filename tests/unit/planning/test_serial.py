@@ -112,7 +112,7 @@ def test_every_key_of_the_contract_is_there() -> None:
             "staging_rule": {"minimum": 0, "preferred": 0, "part": 0, "most": 0},
             "for_lower_bound": 72,
         },
-        "disk": {"peak": 120},
+        "disk": {"peak": 120, "lag": None},
     }
 
 
