@@ -20,6 +20,7 @@ import random
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from math import prod
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -28,7 +29,7 @@ from dask_io.errors import DaskIOError, TargetExistsError
 from dask_io.geometry import Axis, Grid, Layout, Region
 from dask_io.stores.addressable import view_as_array
 from dask_io.stores.files import ALIGNMENT
-from dask_io.stores.ledger import Written
+from dask_io.stores.ledger import Ledger, Written
 from dask_io.stores.store import Access
 
 if TYPE_CHECKING:
@@ -227,6 +228,44 @@ class StoreConformance:
             target.abandon()
             self.assert_holds(folder, case)
 
+    def test_what_is_committed_is_there_to_go_on_with(self, tmp_path: Path) -> None:
+        """A run that was cut short is resumed by another, which writes the rest."""
+        for folder, case in self.examples(tmp_path):
+            target, indices = self.make_target(folder, case), list(case.grid.indices())
+            n_done = len(indices) // 2
+            target.create()
+            for index in indices[:n_done]:
+                target.commit([self.write_block(target, index, case)])
+            self.write_block(target, indices[n_done], case)
+            if target.abandon():
+                again = self.make_target(folder, case)
+                ledger = again.resume()
+            else:
+                again, ledger = target, Ledger(case.grid)
+                again.create()
+            assert [ledger.has_block(index) for index in indices] == [
+                number < n_done for number in range(len(indices))
+            ]
+            for index in indices[n_done:]:
+                again.commit([self.write_block(again, index, case)])
+            again.finish()
+            self.assert_holds(folder, case)
+
+    def test_checksums_are_those_of_what_is_read(self, tmp_path: Path) -> None:
+        """What a writer says of a block is what a reader finds."""
+        for folder, case in self.examples(tmp_path):
+            target = self.make_target(folder, case)
+            target.create()
+            written = [self.write_block(target, index, case) for index in case.grid.indices()]
+            target.commit(written)
+            target.finish()
+            source = self.open_source(folder, case)
+            for cell in written:
+                shape = case.grid.block(cell.index).shape
+                with source.reader(cell.index) as reader:
+                    found = reader.checksum(Region.whole(shape), _buffer(shape, case.dtype))
+                assert found == cell.checksum
+
     def test_existing_target_is_refused(self, tmp_path: Path) -> None:
         """A target that is there stays as it is, unless it is to be overwritten."""
         for folder, case in self.examples(tmp_path):
@@ -323,8 +362,11 @@ def read_region(source: Source, index: tuple[int, ...], region: Region) -> NDArr
 
 
 def _read(reader: BlockReader, region: Region, dtype: np.dtype[Any]) -> NDArray[Any]:
-    buffer = memoryview(bytearray(region.size * dtype.itemsize + 2 * ALIGNMENT))
-    return reader.read_into(region, buffer)
+    return reader.read_into(region, _buffer(region.shape, dtype))
+
+
+def _buffer(shape: tuple[int, ...], dtype: np.dtype[Any]) -> memoryview:
+    return memoryview(bytearray(prod(shape) * dtype.itemsize + 2 * ALIGNMENT))
 
 
 def _read_by(pool: ThreadPoolExecutor, source: Source, case: Case) -> None:
