@@ -12,6 +12,7 @@ from dask_io.engine.measure import find_device
 from dask_io.engine.preflight import free_space
 from dask_io.engine.problem import make_problem, side_of
 from dask_io.engine.run import RunResult
+from dask_io.engine.spill import remove_scratch
 from dask_io.engine.staging import staging_for
 from dask_io.errors import StorageError, UsageError
 from dask_io.geometry.chunks import normalize_chunks
@@ -178,27 +179,36 @@ def plan_resume(place: Path, **options: Unpack[ResumeOptions]) -> Job | RunResul
     source, gone = record.open_source(journal)
     ledger = target.resume()
     try:
-        planned = _plan_rest(source, target, ledger, **options)
+        remove_scratch(target)
+        planned = _plan_rest(source, target, ledger, record.consume, **options)
     except BaseException:
         target.abandon()
         raise
     consumption = Consumption(source, target, gone) if record.consume else None
     outlet = Outlet(target, ledger=ledger, consumption=consumption)
-    return replace(planned, consume=record.consume, outlet=outlet)
+    return replace(planned, outlet=outlet)
 
 
 def _plan_rest(
-    source: Source, target: Target, ledger: Ledger, **options: Unpack[ResumeOptions]
+    source: Source,
+    target: Target,
+    ledger: Ledger,
+    consume: bool,  # noqa: FBT001 - one caller
+    **options: Unpack[ResumeOptions],
 ) -> Job:
+    if consume and options.get("strategy") == "spill":
+        raise UsageError(
+            "spill reads the whole source, but blocks of it have been consumed; "
+            "choose another strategy"
+        )
     workers, memory = parse_workers(options.get("workers")), parse_memory(options.get("memory"))
     sides = side_of(source), side_of(target)
     problem = make_problem(*sides, source.dtype, memory=memory, workers=workers)
     device = find_device(options.get("device"), source.place, target.place)
-    planned = make_plan(problem, device, scratch=free_space(target), **options)
-    if isinstance(planned, Plan):
-        # What has been written before must be whole write cells.
-        planned = planned.flushed_at(ledger.cuts)
-    return Job(planned, source, target, workers, device)
+    scratch = 0 if consume else free_space(target)
+    planned = make_plan(problem, device, scratch=scratch, **options)
+    # What has been written before must be whole write cells.
+    return Job(planned.flushed_at(ledger.cuts), source, target, workers, device, consume)
 
 
 def make_plan(

@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import dask_io
@@ -41,7 +41,7 @@ class Attempt(NamedTuple):
 
 attempts = st.builds(
     Attempt,
-    strategy=st.sampled_from(["naive", "keep", "sweep"]),
+    strategy=st.sampled_from(["naive", "keep", "sweep", "spill"]),
     n_held=st.integers(1, 150),
     n_cells=st.integers(1, 20),
 )
@@ -87,6 +87,8 @@ def test_plans_may_change_from_run_to_run(
     order: str,
 ) -> None:
     """Whatever was durable, the next plan neither reads for it nor writes it again."""
+    # Two passes are refused where source blocks may be gone.
+    assume(not (consume and any(attempt.strategy == "spill" for attempt in tried)))
     array = np.arange(12 * 12, dtype="<i2").reshape(12, 12)
     memory = Path("/dev/shm")  # noqa: S108
     with TemporaryDirectory(dir=memory if memory.is_dir() else None) as name:

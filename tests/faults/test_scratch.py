@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tests.faults.conftest import Sample, Tool
 
 
@@ -15,12 +17,7 @@ if TYPE_CHECKING:
     "strategy",
     [
         "spill",
-        pytest.param(
-            "naive",
-            marks=pytest.mark.xfail(
-                reason="only another run through scratch blocks removes them", strict=True
-            ),
-        ),
+        "naive",
     ],
 )
 def test_scratch_blocks_of_a_killed_run_are_removed(
@@ -34,17 +31,29 @@ def test_scratch_blocks_of_a_killed_run_are_removed(
     sample.check_complete()
 
 
-@pytest.mark.xfail(reason="the second pass does not keep to what is durable", strict=True)
-@pytest.mark.parametrize("options", [[], ["--consume"]], ids=["", "consume"])
-def test_a_file_of_which_a_part_is_durable_is_completed_through_scratch_blocks(
-    sample: Sample, tool: Tool, options: list[str]
-) -> None:
-    """The rest of it is written, and source blocks that are gone are not asked for."""
+def cut_short(sample: Sample, tool: Tool, *options: str) -> Path:
+    """Begin to merge into one file, and stop when a part of it is durable."""
     target = sample.folder / "merged.npy"
     merge = ["merge", sample.blocks, target, "--workers", 1, "--strategy", "naive"]
     run = tool.hold(*merge, *options)
     run.send_signal(signal.SIGTERM)
     tool.release(run)
+    return target
 
+
+def test_a_file_of_which_a_part_is_durable_is_completed_through_scratch_blocks(
+    sample: Sample, tool: Tool
+) -> None:
+    """The rest of it is written."""
+    target = cut_short(sample, tool)
     tool.run("resume", target, "--strategy", "spill")
+    sample.check_complete(target)
+
+
+def test_what_has_been_consumed_is_not_read_again(sample: Sample, tool: Tool) -> None:
+    """Two passes would ask for source blocks that are gone; one does not."""
+    target = cut_short(sample, tool, "--consume")
+    told = tool.fail("resume", target, "--strategy", "spill", code=2)
+    assert "choose another strategy" in told
+    tool.run("resume", target)
     sample.check_complete(target)

@@ -24,8 +24,7 @@ def test_a_target_that_is_being_written_is_refused(sample: Sample, tool: Tool) -
     """Neither another run nor a resume gets it; the first one is not disturbed."""
     run = tool.hold(*sample.resplit)
 
-    assert "unfinished" in tool.fail(*sample.resplit, code=2)
-    for arguments in ([*sample.resplit, "--overwrite"], ["resume", sample.out]):
+    for arguments in (sample.resplit, [*sample.resplit, "--overwrite"], ["resume", sample.out]):
         told = tool.fail(*arguments, code=3)
         assert f"{sample.out}: another run is writing it (process {run.pid})" in told
     told = tool.release(run)
@@ -40,8 +39,7 @@ def test_one_file_that_is_being_written_is_refused(sample: Sample, tool: Tool) -
     merge = ["merge", sample.blocks, target, "--workers", 1, "--strategy", "naive"]
     run = tool.hold(*merge)
 
-    assert "unfinished" in tool.fail(*merge, code=2)
-    for arguments in ([*merge, "--overwrite"], ["resume", target]):
+    for arguments in (merge, [*merge, "--overwrite"], ["resume", target]):
         assert "another run is writing it" in tool.fail(*arguments, code=3)
     tool.release(run)
 

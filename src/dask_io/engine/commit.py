@@ -53,6 +53,7 @@ class Outlet:
         self._is_begun = False
         self._waiting: list[Written] = []
         self._n_bytes = 0
+        self._n_blocks = ledger.n_blocks if ledger else 0
         self._lock = Lock()
 
     def begin(self) -> None:
@@ -70,6 +71,7 @@ class Outlet:
         with self._lock:
             self._waiting.append(cell)
             self._n_bytes += n_bytes
+            self._n_blocks += cell.is_last
             if len(self._waiting) < MOST_CELLS and self._n_bytes < MOST_BYTES:
                 return
         self._flush()
@@ -85,6 +87,7 @@ class Outlet:
 
     def finish(self) -> None:
         """Complete the target: all of it has been written."""
+        assert self._n_blocks == self.target.grid.n_blocks, "blocks are missing: the plan was wrong"
         self._flush()
         if self._consumption is not None:
             self._consumption.finish()

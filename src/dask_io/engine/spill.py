@@ -64,16 +64,22 @@ def run_spill(
     return replace(both, blocks_written=blocks_written, blocks_skipped=blocks_skipped)
 
 
+def remove_scratch(target: Target) -> None:
+    """Remove scratch blocks that a killed run left beside a target, which is this run's now."""
+    place = Path(target.place).absolute()
+    for stale in place.parent.glob(f"{glob.escape(f'.{place.name}.')}*.scratch"):
+        shutil.rmtree(stale, ignore_errors=True)
+
+
 @contextmanager
 def _scratch_folder(target: Target) -> Iterator[Path]:
     """Make a folder on the target's filesystem, and remove it with all that is in it."""
     place = Path(target.place).absolute()
-    parent = next(folder for folder in place.parents if folder.exists())
-    # What a run that was killed left behind; the target is ours now.
-    for stale in parent.glob(f"{glob.escape(f'.{place.name}.')}*.scratch"):
-        shutil.rmtree(stale, ignore_errors=True)
-    with storage_errors(parent):
-        folder = Path(tempfile.mkdtemp(prefix=f".{place.name}.", suffix=".scratch", dir=parent))
+    remove_scratch(target)
+    with storage_errors(place.parent):
+        folder = Path(
+            tempfile.mkdtemp(prefix=f".{place.name}.", suffix=".scratch", dir=place.parent)
+        )
     try:
         yield folder
     finally:

@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dask_io.errors import DataError, StorageError, TargetExistsError, UsageError
+from dask_io.errors import DataError, StorageError, UsageError
 from dask_io.stores import manifest
 from dask_io.stores.addressable import AddressableWriter
 from dask_io.stores.blockfiles import BlockStore
@@ -92,12 +92,11 @@ class BlockFilesTarget(BlockStore, JournalledTarget):
             return []
         if not folder.is_dir():
             if not self._overwrite:
-                raise TargetExistsError(printable(str(folder)))
+                self._refuse()
             raise UsageError(f"{printable(str(folder))} is a file, not a directory to overwrite")
         entries = [entry for entry in os.scandir(folder) if not is_journal_in_the_making(entry)]
         if entries and not self._overwrite:
-            unfinished = is_unfinished(self._journal_place)
-            raise TargetExistsError(printable(str(folder)), unfinished=unfinished)
+            self._refuse()
         patterns, foreign = self._patterns(), Problems(str(folder))
         old = [entry for entry in entries if entry.name != JOURNAL]
         for entry in old:
@@ -118,9 +117,9 @@ class BlockFilesTarget(BlockStore, JournalledTarget):
 
     def _refuse_file(self) -> None:
         path = self.path
-        unfinished = is_unfinished(self._journal_place)
-        if (os.path.lexists(path) or unfinished) and not self._overwrite:
-            raise TargetExistsError(printable(str(path)), unfinished=unfinished)
+        is_there = os.path.lexists(path) or is_unfinished(self._journal_place)
+        if is_there and not self._overwrite:
+            self._refuse()
         if path.is_dir():
             raise UsageError(f"{printable(str(path))} is a directory, not a file to overwrite")
 

@@ -197,6 +197,17 @@ class Journal:
         remove_folder(gone)
 
 
+def refuse_locked(folder: Path) -> None:
+    """Refuse a journal that another run is writing.
+
+    Raises
+    ------
+    StorageError
+        If there is one.
+    """
+    system.calls.close(_lock(folder))
+
+
 def remove_stale(aside: Path) -> None:
     """Remove what killed runs left of journals that they were building or taking away."""
     for left in aside.parent.glob(f"{glob.escape(aside.name)}.*.part"):

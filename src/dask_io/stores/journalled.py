@@ -5,13 +5,21 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from dask_io.errors import DataError, TargetExistsError
 from dask_io.stores import system
 from dask_io.stores.files import Durability, Publisher, storage_errors, sync
 from dask_io.stores.journal import NAME as JOURNAL
-from dask_io.stores.journal import Journal, is_sealed, journal_of, read_lines, remove_stale
+from dask_io.stores.journal import (
+    Journal,
+    is_sealed,
+    is_unfinished,
+    journal_of,
+    read_lines,
+    refuse_locked,
+    remove_stale,
+)
 from dask_io.stores.ledger import Ledger, cells_in, line_of
 from dask_io.stores.naming import printable
 
@@ -89,6 +97,13 @@ class JournalledTarget(ABC):
     @abstractmethod
     def _complete(self) -> None:
         """Make an array of the blocks, which are all there."""
+
+    def _refuse(self) -> NoReturn:
+        """Refuse to write where something is, and say what it is."""
+        unfinished = is_unfinished(self._journal_place)
+        if unfinished:
+            refuse_locked(self._journal_place)
+        raise TargetExistsError(printable(str(self._target)), unfinished)
 
     def _forget_run(self) -> None:
         """Be as new: what is there now belongs to whoever made it, not to the next run."""

@@ -103,12 +103,13 @@ class Ledger:
         regions: dict[tuple[int, ...], set[Region]] = {}
         for cell in cells:
             index, found = cell.index, regions.setdefault(cell.index, set())
-            # After a crash a cell may have been written, and told of, a second time.
+            # A cell that is not there any more is written, and told of, a second time.
             if self.has_block(index) or cell.region in found:
                 continue
-            missing[index] = missing.get(index, grid.block(index).size) - cell.region.size
+            size = grid.block(index).size
+            missing[index] = missing.get(index, size) - cell.region.size
             found.add(cell.region)
-            if not missing[index]:
+            if not missing[index] or cell.region.size == size:
                 del missing[index], regions[index]
                 self._blocks[grid.flat(index)] = 1
                 self.n_blocks += 1
