@@ -1,6 +1,7 @@
 """Prediction equals walk, for any plan and for those that the strategies make."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -44,6 +45,14 @@ def required_by(strategy: Strategy, problem: Problem) -> int:
 def test_any_plan_costs_what_it_says(plan: Plan) -> None:
     """The closed forms equal what walking a plan counts, for any order, ends, marks and hold."""
     assert walk(plan) == predicted(plan)
+
+
+@given(plan=plans(max_axes=4))
+def test_any_plan_of_atomic_source_blocks_costs_what_it_says(plan: Plan) -> None:
+    """Source blocks that are read whole are counted as often as they are, whatever the plan."""
+    source = replace(plan.problem.source, atomic=True)
+    plan = replace(plan, problem=replace(plan.problem, source=source))
+    assert walk(plan) == replace(predicted(plan), read_bytes=plan.n_bytes_read)
 
 
 @given(plan=plans(windows=True))

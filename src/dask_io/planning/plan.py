@@ -69,7 +69,7 @@ class Plan:
     order
         The axes, outermost first: read cells follow in lexicographic order of these.
     reads
-        For each array axis, its read cells and their marks.
+        For each array axis, its read cells as they lie along it, and their marks.
     hold
         How data waits until it is written.
     strategy
@@ -91,6 +91,9 @@ class Plan:
     def __post_init__(self) -> None:
         if sorted(self.order) != list(range(len(self.problem.shape))):
             message = f"the order names every axis once, outermost first: {self.order}"
+            raise ValueError(message)
+        if not self.backwards <= set(self.order):
+            message = f"axes that are swept backwards are the plan's: {sorted(self.backwards)}"
             raise ValueError(message)
         lengths = tuple(axis.ends.length for axis in self.axes)
         if lengths != self.problem.shape:

@@ -22,6 +22,21 @@ def test_the_order_names_every_axis_once(order: tuple[int, ...]) -> None:
         Plan(PROBLEM, order, (ROWS, COLUMNS), Hold.PIECES, "keep")
 
 
+def test_axes_swept_backwards_are_the_plans() -> None:
+    """An axis that is not there cannot be swept backwards."""
+    with pytest.raises(ValueError, match=r"are the plan's: \[1, 2\]"):
+        Plan(PROBLEM, (0, 1), (ROWS, COLUMNS), Hold.PIECES, "keep", backwards=frozenset({1, 2}))
+
+
+def test_backwards_the_last_cell_is_read_first() -> None:
+    """Cells come in reverse order, and what is flushed is where one starts."""
+    rows = (ReadRun(4, 1, keep=True), ReadRun(6, 1, keep=False))
+    plan = Plan(PROBLEM, (0, 1), (rows, COLUMNS), Hold.PIECES, "keep", backwards=frozenset({0}))
+    steps = [(str(step.cell), str(step.done)) for step in plan.steps()]
+    assert steps == [("4:10,0:6", "4:10,0:6"), ("0:4,0:6", "0:4,0:6")]
+    assert plan.write_cuts[0].pieces == 2
+
+
 def test_read_cells_cover_the_array() -> None:
     """Read cells that fall short of the array, or go beyond it, are refused."""
     with pytest.raises(ValueError, match=r"read cells cover \(6, 6\)"):

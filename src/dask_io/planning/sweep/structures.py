@@ -96,11 +96,10 @@ class Space:
         limit = _WHOLE_CHOICES[min(self.n_axes, len(_WHOLE_CHOICES) - 1)]
         found = {}
         for axis, pair in enumerate(self.pairs):
-            every = whole_choices(pair, limit)
+            found[axis] = whole_choices(pair, limit)
             if not pair.is_symmetric:
-                every += whole_choices(pair.mirrored, limit)
-            # Of choices that hold the same, those forwards come first.
-            found[axis] = tuple({each.cells: each for each in reversed(every)}.values())[::-1]
+                others = whole_choices(pair.mirrored, limit)
+                found[axis] = _from_either_end(found[axis], others, self.n_axes)
         return found
 
     @cached_property
@@ -176,6 +175,23 @@ class Space:
     def allows(self, axis: int, choice: Choice) -> bool:
         """Whether read ends leave atomic target blocks whole."""
         return not self.target.atomic or choice.write_cuts == self.whole[axis][0].write_cuts
+
+
+def _from_either_end(
+    forwards: tuple[Choice, ...], backwards: tuple[Choice, ...], n_axes: int
+) -> tuple[Choice, ...]:
+    """Return the read ends from both ends of an axis; of many axes, from the better end only.
+
+    Better is what holds less if there were no other axes. Forwards comes first among equals.
+    """
+    if n_axes >= _MANY_AXES:
+        return min(forwards, backwards, key=lambda choices: min(map(_held_alone, choices)))
+    known = {choice.cells for choice in forwards}
+    return (*forwards, *(choice for choice in backwards if choice.cells not in known))
+
+
+def _held_alone(choice: Choice) -> int:
+    return arrangement_of((0,), (choice,)).held
 
 
 @lru_cache(maxsize=16)
