@@ -67,6 +67,15 @@ class AddressableReader:
             else:
                 self.file.read(offset, n_run, raw[filled : filled + n_run])
             filled += n_run
+        return self.view(raw, region)
+
+    def is_first_run(self, region: Region) -> bool:
+        """Tell whether a region is one run with which the block begins."""
+        is_one = self.layout.run_length(region, self.extent.shape) == region.size
+        return is_one and not any(region.start)
+
+    def view(self, raw: memoryview, region: Region) -> NDArray[Any]:
+        """Look at a region's bytes as an array."""
         return view_as_array(raw, region.shape, self.dtype, self.layout)
 
 

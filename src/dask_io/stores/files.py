@@ -123,7 +123,8 @@ class _Visit:
                 if fd is not None:
                     system.calls.close(fd)
 
-    def _count(self, offset: int, n_bytes: int) -> None:
+    def count(self, offset: int, n_bytes: int) -> None:
+        """Count bytes as moved: a seek, unless they begin where the last ones ended."""
         if offset != self._position:
             self._counts.seeks += 1
         self._position = offset + n_bytes
@@ -178,13 +179,31 @@ class FileReader(_Visit):
                 n_read = self._read_fully(self._direct(), 0, buffer, n_bytes)
             return head[: min(n_read, n_bytes)]
 
+    def peek_into(self, buffer: memoryview, n_bytes: int) -> memoryview:
+        """Read the file's first bytes, or all of it if it is shorter, without counting."""
+        fd, _, into = self._prepare(0, n_bytes, buffer)
+        return buffer[: min(n_bytes, self._read_fully(fd, 0, into, n_bytes))]
+
     def read(self, offset: int, n_bytes: int, buffer: memoryview) -> memoryview:
         """Read bytes from an offset on, and return the part of the buffer that holds them.
 
         A buffer that starts at a multiple of `ALIGNMENT` and is longer than what is read by
         `ALIGNMENT` at each end lets large reads go past the page cache.
         """
-        self._count(offset, n_bytes)
+        self.count(offset, n_bytes)
+        fd, before, into = self._prepare(offset, n_bytes, buffer)
+        start, needed = offset - before, before + n_bytes
+        n_read = self._read_fully(fd, start, into, needed)
+        if n_read < needed:
+            problem = f"ends at byte {start + n_read}, {needed - n_read} bytes before the data does"
+            place = printable(str(self._path))
+            raise DataError(place, [problem], "the file is truncated or changed meanwhile")
+        return into[before:needed]
+
+    def _prepare(
+        self, offset: int, n_bytes: int, buffer: memoryview
+    ) -> tuple[int, int, memoryview]:
+        """Return where to read from, how much earlier than asked, and what to read into."""
         before = offset % ALIGNMENT
         whole = buffer[: -(-(before + n_bytes) // ALIGNMENT) * ALIGNMENT]
         if (
@@ -192,17 +211,8 @@ class FileReader(_Visit):
             and len(whole) >= before + n_bytes
             and address_of(whole) % ALIGNMENT == 0
         ):
-            part = whole[before : before + n_bytes]
-            fd, start, needed, into = self._direct(), offset - before, before + n_bytes, whole
-        else:
-            part = buffer[:n_bytes]
-            fd, start, needed, into = self._cached(), offset, n_bytes, part
-        n_read = self._read_fully(fd, start, into, needed)
-        if n_read < needed:
-            problem = f"ends at byte {start + n_read}, {needed - n_read} bytes before the data does"
-            place = printable(str(self._path))
-            raise DataError(place, [problem], "the file is truncated or changed meanwhile")
-        return part
+            return self._direct(), before, whole
+        return self._cached(), 0, buffer[:n_bytes]
 
     def _read_fully(self, fd: int, offset: int, buffer: memoryview, n_needed: int) -> int:
         """Read until the needed bytes are there or the file ends; return how many there are."""
@@ -236,7 +246,7 @@ class FileWriter(_Visit):
         A large buffer whose address and offset leave the same remainder by `ALIGNMENT` goes
         past the page cache, except for its ragged ends.
         """
-        self._count(offset, len(buffer))
+        self.count(offset, len(buffer))
         with storage_errors(self._path):
             if len(buffer) >= _LARGE and (address_of(buffer) - offset) % ALIGNMENT == 0:
                 low = -offset % ALIGNMENT
@@ -263,7 +273,7 @@ class FileWriter(_Visit):
 
 def address_of(buffer: memoryview) -> int:
     """Return where a buffer lies in memory."""
-    return int(np.frombuffer(buffer, np.uint8).ctypes.data)
+    return int(np.frombuffer(buffer, np.uint8).__array_interface__["data"][0])
 
 
 @contextmanager
