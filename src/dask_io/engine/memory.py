@@ -84,20 +84,15 @@ class Buffers:
         """Return a buffer of this size; its contents are arbitrary."""
         step = ALIGNMENT if n_bytes >= _ALIGNED else _GRAIN
         with self._lock:
-            # Of the holes that are long enough the shortest, to spare the others.
-            fitting = [
-                (stop - start, start, stop)
-                for start, stop in self._holes
-                if _up(start, step) + n_bytes <= stop
-            ]
-            if not fitting:
-                return self._lend_outside(n_bytes)
-            _, start, stop = min(fitting)
-            begin = _up(start, step)
-            self._holes.remove((start, stop))
-            self._add_hole(start, begin)
-            self._add_hole(begin + _up(n_bytes, _GRAIN), stop)
-            return self._view[begin : begin + n_bytes]
+            # The first hole that is long enough: that leaves longer ones than the shortest would.
+            for place, (start, stop) in enumerate(self._holes):
+                begin = _up(start, step)
+                if begin + n_bytes <= stop:
+                    del self._holes[place]
+                    self._add_hole(start, begin)
+                    self._add_hole(begin + _up(n_bytes, _GRAIN), stop)
+                    return self._view[begin : begin + n_bytes]
+            return self._lend_outside(n_bytes)
 
     def take_back(self, buffer: memoryview) -> None:
         """Have a buffer back that is no longer used."""

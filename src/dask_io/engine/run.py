@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from dask_io.engine.crew import Crew
 from dask_io.engine.machine import ResidentMeter
-from dask_io.engine.member import Member, Piece, Room, moved_dtype
+from dask_io.engine.member import Filling, Member, Room, moved_dtype
 from dask_io.engine.memory import Account, Buffers
 from dask_io.engine.staging import share_staging
 from dask_io.geometry.union import disjoint_boxes
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 # Runs at least this long are worth a call of their own, past the page cache.
 _LONG_RUN = 256 * 2**10
+# This part of the room to write behind stays free, so that buffers of any size find a hole.
+_SPARE = 3
 # What one thread reads of a block before another may take over.
 _SHARE = 16 * 2**20
 
@@ -180,7 +182,7 @@ class _Taker(NamedTuple):
     member: Member
     region: Region
     origin: tuple[int, ...]
-    pieces: dict[tuple[int, ...], Piece]
+    filling: Filling
 
 
 class _Run:
@@ -193,7 +195,8 @@ class _Run:
         buffers = Buffers(bundle.peak_bytes)
         stagings = [buffers.lend(staging_bytes) for _ in range(n_workers)]
         held = Account(bundle.held_bytes)
-        behind = Account(bundle.staging_bytes - n_workers * staging_bytes)
+        room_behind = bundle.staging_bytes - n_workers * staging_bytes
+        behind = Account(room_behind - room_behind // _SPARE)
         self.room = Room(held, behind, buffers, Crew(stagings, on_stop=held.close))
         self.members = [
             Member(plan, target, self.room, on_written)
@@ -258,7 +261,7 @@ class _Run:
                         if part.size:
                             found = values[part.relative_to(slab.start).slices]
                             place = part.relative_to(taker.origin)
-                            taker.member.place(place, found, taker.pieces)
+                            taker.member.place(place, found, taker.filling)
 
     def _boxes(self, index: tuple[int, ...], takers: list[_Taker]) -> list[Region]:
         """Return what is to be read of a block, each element once, in the order of reading."""
