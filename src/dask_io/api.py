@@ -27,6 +27,7 @@ from dask_io.options import (
     check_several,
     orders_of,
     parse_memory,
+    parse_rate,
     parse_region,
     parse_workers,
 )
@@ -199,7 +200,7 @@ def plan(
     device = find_device(options.get("device"), *places)
     scratch = free_space(made) if made else None
     planned = _make_plan(problem, device, scratch=scratch, **options)
-    return Job(planned, store, made, workers, device)
+    return Job(planned, store, made, workers, device, parse_rate(options.get("max_rate")))
 
 
 def plan_shape(
@@ -493,7 +494,8 @@ def _plan_several(
     sweeps = plan_together(problems, plan_alone, apart=strategy != "auto")
     if strategy != "auto":
         sweeps = replace(sweeps, strategy=strategy)
-    return JointJob(sweeps, store, tuple(windows), tuple(targets), workers, device)
+    max_rate = parse_rate(options.get("max_rate"))
+    return JointJob(sweeps, store, tuple(windows), tuple(targets), workers, device, max_rate)
 
 
 def verify(

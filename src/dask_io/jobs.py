@@ -15,12 +15,13 @@ from dask_io.engine.verify import verify_plan
 from dask_io.errors import BudgetTooSmallError, DataError, InterruptedRunError, UsageError
 from dask_io.planning import Problem, Side, SpillPlan, plan_sweep
 from dask_io.report.svg import job_svg
+from dask_io.stores.pace import Pace
 from dask_io.stores.registry import open_source
 from dask_io.stores.store import Access
 from dask_io.stores.window import Window
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from os import PathLike
 
     import numpy as np
@@ -36,7 +37,7 @@ class Job:
     """A plan with its source and, if one was named, its target; nothing has been moved yet.
 
     `plan` is the pure plan: what it will cost in seeks, bytes and memory. `run` carries it out.
-    `device` is what time is predicted for.
+    `device` is what time is predicted for, `max_rate` the bytes moved a second at the most.
     """
 
     plan: AnyPlan
@@ -44,6 +45,7 @@ class Job:
     target: Target | None
     workers: int
     device: Device
+    max_rate: int | None = None
 
     def run(
         self, *, verify: bool = False, on_progress: Callable[[Progress], None] | None = None
@@ -72,6 +74,7 @@ class Job:
             message = "this job has no target: name one when planning it"
             raise UsageError(message)
         check_before_run([target], workers=self.workers, scratch_bytes=self.plan.scratch_bytes)
+        _set_pace(self.max_rate, [self.source, target])
         # Planned beforehand: that there is too little memory for it should not show afterwards.
         budget, workers = self.plan.problem.budget, self.workers
         comparison = plan_comparison(self.source, target, budget, workers) if verify else None
@@ -105,7 +108,8 @@ class JointJob:
     """Several targets that are written from one read of a source; nothing has been moved yet.
 
     `plan` says what it will cost. `windows` has for each target the part of the source that
-    it will hold. `run` carries the plan out; `device` is what time is predicted for.
+    it will hold. `run` carries the plan out; `device` is what time is predicted for, `max_rate` the
+    bytes moved a second at the most.
     """
 
     plan: Sweeps
@@ -114,6 +118,7 @@ class JointJob:
     targets: tuple[Target, ...]
     workers: int
     device: Device
+    max_rate: int | None = None
 
     def run(
         self, *, verify: bool = False, on_progress: Callable[[Progress], None] | None = None
@@ -129,6 +134,7 @@ class JointJob:
             come. An exception that it raises ends the run.
         """
         check_before_run(self.targets, workers=self.workers)
+        _set_pace(self.max_rate, [self.source, *self.targets])
         pairs = list(zip(self.windows, self.targets, strict=True))
         memory, workers = self.plan.budget, self.workers
         comparisons = [plan_comparison(*pair, memory, workers) for pair in pairs if verify]
@@ -188,6 +194,13 @@ def _carry_out(
     return run_plan(plan, source, target, workers=workers, on_progress=on_progress)
 
 
+def _set_pace(max_rate: int | None, stores: Sequence[Store]) -> None:
+    """Have stores move no more bytes a second, all of them together."""
+    pace = None if max_rate is None else Pace(max_rate)
+    for store in stores:
+        store.tally.pace = pace
+
+
 def _refuse_difference(found: Verification, source: Store, target: Store) -> None:
     if found.first_difference is not None:
         differs = f"differs from {source.place} at {found.first_difference}"
@@ -195,13 +208,15 @@ def _refuse_difference(found: Verification, source: Store, target: Store) -> Non
 
 
 def _reopen(target: Target) -> Source:
-    return open_source(
+    source = open_source(
         target.place,
         format=target.format,
         shape=target.grid.shape,
         dtype=target.dtype,
         order=target.layout.name,
     )
+    source.tally.pace = target.tally.pace
+    return source
 
 
 def side_of(store: Store) -> Side:

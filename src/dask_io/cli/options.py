@@ -119,6 +119,11 @@ running = stack(
     objective,
     device,
     workers,
+    click.option(
+        "--max-rate",
+        metavar="SIZE",
+        help="Bytes read plus written a second at the most, e.g. 100MB.  [default: no limit]",
+    ),
     click.option("--format", "format_", metavar="F", help="Format of the target: npy or raw."),
     order,
     click.option("--dry-run", is_flag=True, help="Show the plan; touch nothing."),

@@ -259,7 +259,7 @@ def _plan_options(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _run_options(given: dict[str, Any]) -> dict[str, Any]:
-    moving = {name: given[name] for name in ("overwrite", "check")}
+    moving = {name: given[name] for name in ("max_rate", "overwrite", "check")}
     return {"format": given["format_"], **moving, **_plan_options(given)}
 
 

@@ -46,9 +46,11 @@ def run_spill(
                 layout=plan.scratch.layout,
                 durable=False,
             )
+            scratch.tally.pace = target.tally.pace
             watch = _Halves(on_progress, target)
             first = run_plan(plan.first, source, scratch, workers=workers, on_progress=watch.first)
             between = open_source(folder)
+            between.tally.pace = target.tally.pace
             second = run_plan(
                 plan.second, between, target, workers=workers, on_progress=watch.second
             )

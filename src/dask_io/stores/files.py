@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import TracebackType
 
+    from dask_io.stores.pace import Pace
+
 # Offsets, sizes and addresses for direct I/O are multiples of this on all common filesystems.
 ALIGNMENT = 4096
 # Smaller transfers are faster through the page cache.
@@ -55,10 +57,14 @@ class Traffic:
 
 @dataclass(slots=True)
 class Tally:
-    """What a store's transport has moved so far; safe to share between threads."""
+    """What a store's transport has moved so far; safe to share between threads.
+
+    With a `pace`, nothing is moved faster than that.
+    """
 
     read: Traffic = field(default_factory=Traffic)
     write: Traffic = field(default_factory=Traffic)
+    pace: Pace | None = field(default=None, compare=False)
     _lock: Lock = field(default_factory=Lock, repr=False, compare=False)
 
     def __reduce__(self) -> tuple[type[Tally], tuple[Traffic, Traffic]]:
@@ -125,6 +131,8 @@ class _Visit:
 
     def count(self, offset: int, n_bytes: int) -> None:
         """Count bytes as moved: a seek, unless they begin where the last ones ended."""
+        if self._tally.pace is not None:
+            self._tally.pace.wait_for(n_bytes)
         if offset != self._position:
             self._counts.seeks += 1
         self._position = offset + n_bytes
