@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from dask_io.engine.copying import copy
-from dask_io.geometry import Region
+from dask_io.geometry import Axis, Region
 from dask_io.planning import Hold
 from dask_io.stores.addressable import view_as_array
+from dask_io.stores.files import ALIGNMENT, LARGE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -100,6 +101,7 @@ class Member:
         self.plan, self.target, self.room = plan, target, room
         self.on_written = on_written
         self.moved = moved_dtype(target.dtype)
+        self.cuts_blocks = any(cut.pieces for cut in plan.write_cuts)
         self.cells: dict[tuple[int, ...], Cell] = {}
         self.cells_missing: dict[tuple[int, ...], int] = {}
         self.lock = Lock()
@@ -140,9 +142,27 @@ class Member:
 
     def _make_piece(self, region: Region) -> Piece:
         n_bytes = region.size * self.target.dtype.itemsize
-        buffer = self.room.buffers.lend(n_bytes)
+        buffer = self.room.buffers.lend(n_bytes, phase=self._phase(region))
         array = view_as_array(buffer, region.shape, self.moved, self.target.layout)
         return Piece(region, array, buffer)
+
+    def _phase(self, region: Region) -> int:
+        """Return how far behind a multiple of `ALIGNMENT` a piece will begin in its file.
+
+        One that lies so in memory too can be written past the page cache as it is.
+        """
+        if not self.cuts_blocks:
+            return 0
+        _, block = self._block_of(region)
+        inside, layout = region.relative_to(block.start), self.target.layout
+        first, _ = next(layout.runs(inside, block.shape))
+        return first * self.target.dtype.itemsize % ALIGNMENT
+
+    def _block_of(self, region: Region) -> tuple[tuple[int, ...], Region]:
+        """Return the target's block that a part of it belongs to."""
+        grid = self.target.grid
+        index = tuple(map(Axis.index_at, grid.axes, region.start))
+        return index, grid.block(index)
 
     def place(self, region: Region, values: NDArray[Any], filling: Filling) -> None:
         """Put what has been read of a region where it belongs.
@@ -184,16 +204,17 @@ class Member:
 
     def _write(self, cell: Cell, account: Account, staging: memoryview) -> None:
         """Write a complete cell, free it, and publish its block if that was the last one."""
-        grid, (first, *others) = self.target.grid, cell.pieces
-        index = tuple(
-            axis.index_at(start) for axis, start in zip(grid.axes, cell.region.start, strict=True)
-        )
-        block = grid.block(index)
+        first, *others = cell.pieces
+        index, block = self._block_of(cell.region)
+        inside = cell.region.relative_to(block.start)
+        run = self.target.layout.run_length(inside, block.shape)
+        # Several long runs go past the page cache only from where they lie as in the file.
+        is_ready = run == inside.size or run * self.target.dtype.itemsize < LARGE
         with self.target.writer(index) as writer:
-            if others:
-                self._write_pieces(staging, cell, writer, block.start)
+            if is_ready and not others:
+                writer.write_from(inside, first.array)
             else:
-                writer.write_from(cell.region.relative_to(block.start), first.array)
+                self._write_pieces(staging, cell, writer, block.start)
         n_bytes = sum(piece.n_bytes for piece in cell.pieces)
         while cell.pieces:
             self.room.buffers.take_back(cell.pieces.pop().buffer)
