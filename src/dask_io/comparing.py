@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from dask_io.engine.verify import Verification
     from dask_io.planning import Plan
+    from dask_io.stores.pace import Pace
     from dask_io.stores.store import Source, Store, Target
 
 
@@ -59,13 +60,15 @@ def check_again(targets: Sequence[Target], memory: int, workers: int) -> None:
         If one differs.
     """
     for target in targets:
-        found = verify_sealed(Path(target.place), memory, workers)
+        found = verify_sealed(Path(target.place), memory, workers, pace=target.tally.pace)
         if found.first_difference is not None:
             differs = f"is not what was written, first in region {found.first_difference}"
             raise DataError(target.place, [differs], "the disk or the memory may be faulty")
 
 
-def verify_sealed(place: Path, memory: int, workers: int) -> Verification:
+def verify_sealed(
+    place: Path, memory: int, workers: int, *, pace: Pace | None = None
+) -> Verification:
     """Compare a target with the checksums that its journal holds.
 
     Raises
@@ -84,6 +87,7 @@ def verify_sealed(place: Path, memory: int, workers: int) -> Verification:
         )
     refuse_unfinished(place)
     source = reopen_source(JobRecord.read(journal).target, at=place)
+    source.tally.pace = pace
     slab = comparison_slab(memory, source.dtype.itemsize, workers)
     if workers * slab > memory:
         workers = 1

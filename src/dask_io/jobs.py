@@ -18,6 +18,7 @@ from dask_io.errors import InterruptedRunError, StorageError, UsageError
 from dask_io.planning import SpillPlan
 from dask_io.report.svg import job_svg
 from dask_io.stores.naming import printable
+from dask_io.stores.pace import Pace
 from dask_io.stores.window import Window
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
     from dask_io.engine.run import Progress, RunResult
     from dask_io.planning import AnyPlan, Device, Sweeps
-    from dask_io.stores.store import Source, Target
+    from dask_io.stores.store import Source, Store, Target
 
 
 @dataclass(frozen=True)
@@ -34,9 +35,9 @@ class Job:
     """A plan with its source and, if one was named, its target; nothing has been moved yet.
 
     `plan` is the pure plan: what it will cost in seeks, bytes and memory. `run` carries it out.
-    `device` is what time is predicted for. With `consume` source blocks are removed as soon as
-    everything that they feed is durable. A job that goes on with what another run left has an
-    `outlet` already.
+    `device` is what time is predicted for, `max_rate` the bytes moved a second at the most. With
+    `consume` source blocks are removed as soon as everything that they feed is durable. A job
+    that goes on with what another run left has an `outlet` already.
     """
 
     plan: AnyPlan
@@ -45,6 +46,7 @@ class Job:
     workers: int
     device: Device
     consume: bool = False
+    max_rate: int | None = None
     outlet: Outlet | None = None
 
     def run(
@@ -75,6 +77,7 @@ class Job:
             message = "this job has no target: name one when planning it"
             raise UsageError(message)
         outlet = self.outlet or self._open_outlet(target)
+        set_pace(self.max_rate, [self.source, target])
         with _resumable([outlet]):
             result = _carry_out(self.plan, self.source, outlet, self.workers, on_progress)
         if verify:
@@ -114,7 +117,8 @@ class JointJob:
     """Several targets that are written from one read of a source; nothing has been moved yet.
 
     `plan` says what it will cost. `windows` has for each target the part of the source that
-    it will hold. `run` carries the plan out; `device` is what time is predicted for.
+    it will hold. `run` carries the plan out; `device` is what time is predicted for, `max_rate` the
+    bytes moved a second at the most.
     """
 
     plan: Sweeps
@@ -123,6 +127,7 @@ class JointJob:
     targets: tuple[Target, ...]
     workers: int
     device: Device
+    max_rate: int | None = None
 
     def run(
         self, *, verify: bool = False, on_progress: Callable[[Progress], None] | None = None
@@ -143,6 +148,7 @@ class JointJob:
             Outlet(target, JobRecord.of(window, target).to_bytes())
             for window, target in zip(self.windows, self.targets, strict=True)
         ]
+        set_pace(self.max_rate, [self.source, *self.targets])
         sweeps = [
             Sweep(bundle, Window(self.source, bundle.box), tuple(outlets[n] for n in group))
             for bundle, group in zip(self.plan.bundles, self.plan.groups, strict=True)
@@ -186,3 +192,10 @@ def _resumable(outlets: Sequence[Outlet]) -> Iterator[None]:
         advice = f"{error.advice}; then" if error.advice else "then"
         message = f"{advice} go on with: dask-io resume {printable(left[0])}"
         raise StorageError(error.path, error.reason, message) from error
+
+
+def set_pace(max_rate: int | None, stores: Sequence[Store]) -> None:
+    """Have stores move no more bytes a second, all of them together."""
+    pace = None if max_rate is None else Pace(max_rate)
+    for store in stores:
+        store.tally.pace = pace

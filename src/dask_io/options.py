@@ -47,6 +47,9 @@ class Options(TypedDict, total=False):
         For several targets, one for all or a list with one for each.
     workers
         Number of threads at the most.
+    max_rate
+        Bytes read plus written a second at the most, or text such as ``"100MB"``; for machines
+        that are shared.
     overwrite
         Replace a target that is there already.
     check
@@ -66,6 +69,7 @@ class Options(TypedDict, total=False):
     region: str | Region | None
     order: str | Sequence[str | None] | None
     workers: int | None
+    max_rate: int | str | None
     overwrite: bool
     check: bool
     durability: str
@@ -80,6 +84,7 @@ class ResumeOptions(TypedDict, total=False):
     objective: str | None
     device: str | None
     workers: int | None
+    max_rate: int | str | None
 
 
 def check_options(options: Options) -> None:
@@ -173,3 +178,16 @@ def parse_workers(workers: int | None) -> int:
         message = f"at least one worker is needed, not {workers}"
         raise UsageError(message)
     return workers
+
+
+def parse_rate(max_rate: int | str | None) -> int | None:
+    """Read a number of bytes a second; by default there is no limit."""
+    if max_rate is None:
+        return None
+    try:
+        rate = parse_bytes(max_rate)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+    if rate < 1:
+        raise UsageError(f"a rate of at least one byte a second is needed, not {max_rate}")
+    return rate

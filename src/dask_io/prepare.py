@@ -23,6 +23,7 @@ from dask_io.options import (
     check_several,
     parse_durability,
     parse_memory,
+    parse_rate,
     parse_workers,
 )
 from dask_io.planning import (
@@ -106,7 +107,8 @@ def plan_one(store: Source, wanted: Wanted, **options: Unpack[Options]) -> Job:
     device = find_device(options.get("device"), *places)
     scratch = free_space(made) if made else None
     planned = make_plan(problem, device, scratch=scratch, **options)
-    return Job(planned, store, made, workers, device, consume)
+    max_rate = parse_rate(options.get("max_rate"))
+    return Job(planned, store, made, workers, device, consume, max_rate)
 
 
 def plan_several(
@@ -137,7 +139,8 @@ def plan_several(
     sweeps = plan_together(problems, plan_alone, apart=strategy != "auto")
     if strategy != "auto":
         sweeps = replace(sweeps, strategy=strategy)
-    return JointJob(sweeps, store, tuple(windows), tuple(targets), workers, device)
+    max_rate = parse_rate(options.get("max_rate"))
+    return JointJob(sweeps, store, tuple(windows), tuple(targets), workers, device, max_rate)
 
 
 def resumable(target: str | PathLike[str]) -> list[Path]:
@@ -208,7 +211,9 @@ def _plan_rest(
     scratch = 0 if consume else free_space(target)
     planned = make_plan(problem, device, scratch=scratch, **options)
     # What has been written before must be whole write cells.
-    return Job(planned.flushed_at(ledger.cuts), source, target, workers, device, consume)
+    planned = planned.flushed_at(ledger.cuts)
+    max_rate = parse_rate(options.get("max_rate"))
+    return Job(planned, source, target, workers, device, consume, max_rate)
 
 
 def make_plan(

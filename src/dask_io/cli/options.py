@@ -113,6 +113,11 @@ source = stack(
     click.option("--source-format", metavar="F", help="Its format, if no suffix says it: raw."),
 )
 
+max_rate = click.option(
+    "--max-rate",
+    metavar="SIZE",
+    help="Bytes read plus written a second at the most, e.g. 100MB.  [default: no limit]",
+)
 verify = click.option(
     "--verify", is_flag=True, help="Read the target back and compare its checksums."
 )
@@ -123,6 +128,7 @@ running = stack(
     objective,
     device,
     workers,
+    max_rate,
     click.option("--format", "format_", metavar="F", help="Format of the target: npy or raw."),
     order,
     click.option("--dry-run", is_flag=True, help="Show the plan; touch nothing."),

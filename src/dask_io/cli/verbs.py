@@ -174,6 +174,7 @@ def extract(src: str, dst: str, **given: Any) -> None:
 @options.objective
 @options.device
 @options.workers
+@options.max_rate
 @options.verify
 @options.as_json
 @options.quiet
@@ -297,7 +298,8 @@ def _plan_options(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _run_options(given: dict[str, Any]) -> dict[str, Any]:
-    moving = {name: given[name] for name in ("overwrite", "check", "durability", "consume")}
+    names = ("max_rate", "overwrite", "check", "durability", "consume")
+    moving = {name: given[name] for name in names}
     return {"format": given["format_"], **moving, **_plan_options(given)}
 
 

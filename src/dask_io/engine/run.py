@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from dask_io.engine.crew import Crew
 from dask_io.engine.machine import ResidentMeter
-from dask_io.engine.member import Member, Piece, Room, moved_dtype
+from dask_io.engine.member import Filling, Member, Room, moved_dtype
 from dask_io.engine.memory import Account, Buffers
 from dask_io.engine.staging import share_staging
 from dask_io.geometry.union import disjoint_boxes
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 # Runs at least this long are worth a call of their own, past the page cache.
 _LONG_RUN = 256 * 2**10
+# This part of the room to write behind stays free, so that buffers of any size find a hole.
+_SPARE = 3
 # What one thread reads of a block before another may take over.
 _SHARE = 16 * 2**20
 
@@ -201,16 +203,12 @@ class _Counter:
 
 
 class _Taker(NamedTuple):
-    """A member in one step: what it takes, in the box's coordinates, and where that goes.
-
-    `corner` is where the step begins, in the member's own coordinates.
-    """
+    """A member in one step: what it takes, in the box's coordinates, and where that goes."""
 
     member: Member
     region: Region
     origin: tuple[int, ...]
-    pieces: dict[tuple[int, ...], Piece]
-    corner: tuple[int, ...]
+    filling: Filling
 
     def takes(self, region: Region) -> Region:
         """Return what the member needs of a region."""
@@ -228,7 +226,8 @@ class _Run:
         buffers = Buffers(bundle.peak_bytes)
         stagings = [buffers.lend(staging_bytes) for _ in range(n_workers)]
         held = Account(bundle.held_bytes)
-        behind = Account(bundle.staging_bytes - n_workers * staging_bytes)
+        room_behind = bundle.staging_bytes - n_workers * staging_bytes
+        behind = Account(room_behind - room_behind // _SPARE)
         self.room = Room(held, behind, buffers, Crew(stagings, on_stop=held.close))
         self.members = [
             Member(plan, outlet, self.room, on_written)
@@ -256,8 +255,7 @@ class _Run:
         for part, each in zip(step.parts, wanted, strict=True):
             member, origin = self.members[part.member], self.bundle.windows[part.member].start
             cell = part.step.cell
-            pieces = member.make_pieces(each)
-            takers.append(_Taker(member, cell.shifted_by(origin), origin, pieces, cell.start))
+            takers.append(_Taker(member, cell.shifted_by(origin), origin, member.make_pieces(each)))
         return takers
 
     def _shares(self, takers: list[_Taker]) -> Iterator[tuple[Region | None, list[_Taker]]]:
@@ -294,7 +292,7 @@ class _Run:
                         if part.size:
                             found = values[part.relative_to(slab.start).slices]
                             place = part.relative_to(taker.origin)
-                            taker.member.place(place, found, taker.pieces, taker.corner)
+                            taker.member.place(place, found, taker.filling)
 
     def _boxes(self, index: tuple[int, ...], takers: list[_Taker]) -> list[Region]:
         """Return what is to be read of a block, each element once, in the order of reading."""

@@ -48,11 +48,13 @@ def run_spill(
                 layout=plan.scratch.layout,
                 durability=Durability.NONE,
             )
+            scratch.tally.pace = target.tally.pace
             watch = _Halves(on_progress, target)
             first = run_plan(
                 plan.first, source, Outlet(scratch), workers=workers, on_progress=watch.first
             )
             between = open_source(folder)
+            between.tally.pace = target.tally.pace
             second = run_plan(
                 plan.second, between, outlet, workers=workers, on_progress=watch.second
             )

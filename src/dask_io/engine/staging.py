@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 # Large enough that a call's cost does not count, small enough to stay in a processor's cache.
 _SLAB = 2 * 2**20
+# Complete blocks that wait to be written, for each thread at the least.
+_BEHIND = 8 * 2**20
 # The least there is room for in any budget.
 _SMALLEST_SLAB = 16 * 2**10
 # This part of a large budget is staging: it costs few seeks, and much time if it is missing.
@@ -26,7 +28,7 @@ def staging_for(target: Side, dtype: np.dtype[Any], workers: int) -> Staging:
     """Ask for one slab a thread, and for room to write blocks behind while reading goes on."""
     smallest = max(_SMALLEST_SLAB, dtype.itemsize + 2 * ALIGNMENT)
     block_bytes = prod(target.grid.longest) * dtype.itemsize
-    wanted = workers * (max(_SLAB, smallest) + 2 * block_bytes)
+    wanted = workers * (max(_SLAB, smallest) + max(_BEHIND, 2 * block_bytes))
     preferred = max(smallest, min(wanted, target.grid.size * dtype.itemsize))
     return Staging(smallest, preferred, _PART_OF_BUDGET, min(_MOST_NEEDED, preferred))
 

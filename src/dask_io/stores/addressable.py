@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from xxhash import xxh3_64
 
-from dask_io.stores.files import ALIGNMENT
+from dask_io.stores.files import ALIGNMENT, LARGE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -48,6 +47,20 @@ def staged(staging: memoryview, dtype: np.dtype[Any]) -> int:
     return max(1, (len(staging) - 2 * ALIGNMENT) // dtype.itemsize)
 
 
+def checksum_of(
+    read_into: Callable[[Region, memoryview], NDArray[Any]],
+    region: Region,
+    staging: memoryview,
+    dtype: np.dtype[Any],
+    layout: Layout,
+) -> int:
+    """Read a region through a staging buffer, and return the checksum of its bytes."""
+    found = xxh3_64()
+    for slab in layout.slabs(region, staged(staging, dtype)):
+        found.update(view_as_bytes(read_into(slab, staging), layout))
+    return found.intdigest()
+
+
 @dataclass(frozen=True, slots=True)
 class AddressableReader:
     """One visit to a block whose runs can be read one by one."""
@@ -68,14 +81,20 @@ class AddressableReader:
             else:
                 self.file.read(offset, n_run, raw[filled : filled + n_run])
             filled += n_run
+        return self.view(raw, region)
+
+    def is_first_run(self, region: Region) -> bool:
+        """Tell whether a region is one run with which the block begins."""
+        is_one = self.layout.run_length(region, self.extent.shape) == region.size
+        return is_one and not any(region.start)
+
+    def view(self, raw: memoryview, region: Region) -> NDArray[Any]:
+        """Look at a region's bytes as an array."""
         return view_as_array(raw, region.shape, self.dtype, self.layout)
 
     def checksum(self, region: Region, staging: memoryview) -> int:
         """Return the checksum of a region's bytes, in storage order."""
-        found = xxh3_64()
-        for slab in self.layout.slabs(region, staged(staging, self.dtype)):
-            found.update(view_as_bytes(self.read_into(slab, staging), self.layout))
-        return found.intdigest()
+        return checksum_of(self.read_into, region, staging, self.dtype, self.layout)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,12 +125,14 @@ class AddressableWriter:
         """Write a region that is put together piece by piece in a staging buffer.
 
         `fill` is called with one part of the region after another, in storage order, and an array
-        to fill with it. If the region is one run, what has been filled is written in
-        multiples of `ALIGNMENT`, so that it can go past the page cache.
+        to fill with it. What has been filled of a long run is written in multiples of
+        `ALIGNMENT`, so that it can go past the page cache.
         """
-        runs = list(islice(self.layout.runs(region, self.extent.shape), 2))
-        if len(runs) == 1:
-            self._write_run(region, self._offset(runs[0][0]), staging, fill)
+        longest = self.layout.run_length(region, self.extent.shape)
+        if longest * self.dtype.itemsize >= LARGE:
+            runs = self.layout.runs(region, self.extent.shape)
+            for part, (start, _) in zip(self.layout.slabs(region, longest), runs, strict=True):
+                self._write_run(part, self._offset(start), staging, fill)
             return
         for slab in self.layout.slabs(region, staged(staging, self.dtype)):
             values = self._view(staging, slab)

@@ -12,8 +12,8 @@ from xxhash import xxh3_64_intdigest
 
 from dask_io.errors import DataError
 from dask_io.stores import manifest, system
-from dask_io.stores.addressable import AddressableReader
-from dask_io.stores.files import FileReader, Tally, peeking, storage_errors
+from dask_io.stores.addressable import AddressableReader, checksum_of
+from dask_io.stores.files import ALIGNMENT, FileReader, Tally, peeking, storage_errors
 from dask_io.stores.journal import journal_of, remove_folder
 from dask_io.stores.listing import Checked, Expected, Problems, check_blocks, match_names
 from dask_io.stores.manifest import Manifest
@@ -26,10 +26,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import numpy as np
+    from numpy.typing import NDArray
 
     from dask_io.geometry import Grid, Layout, Region
     from dask_io.stores.format import Format, Header
     from dask_io.stores.naming import BlockNames
+    from dask_io.stores.store import BlockReader
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +213,7 @@ class BlockFiles(BlockStore):
     @contextmanager
     def reader(
         self, index: tuple[int, ...], *, after: Region | None = None
-    ) -> Iterator[AddressableReader]:
+    ) -> Iterator[BlockReader]:
         """Visit a block; its header is checked at the first visit.
 
         Raises
@@ -219,21 +221,31 @@ class BlockFiles(BlockStore):
         DataError
             If the block is not what the grid says.
         """
-        blocks, region = self._blocks, self.grid.block(index)
+        blocks, region, flat = self._blocks, self.grid.block(index), self.grid.flat(index)
         path = self._path_of(index, region)
         with FileReader(path, self.tally) as file:
-            flat = self.grid.flat(index)
-            if not self._known[flat]:
-                problem, offset = self._look(region.shape, file.peek, file.size)
+
+            def begin(offset: int) -> AddressableReader:
+                extent = Extent(path.name, offset, region.shape)
+                return AddressableReader(file, extent, blocks.dtype, blocks.layout)
+
+            def look(peek: Callable[[int], bytes]) -> int:
+                problem, offset = self._look(region.shape, peek, file.size)
                 if problem:
                     raise DataError(printable(str(path)), [problem])
                 self._remember(flat, offset)
+                return offset
+
+            if not self._known[flat] and after is None and 0 <= self._usual_offset <= ALIGNMENT:
+                yield _FirstReader(file, begin(self._usual_offset), begin, look)
+                return
+            if not self._known[flat]:
+                look(file.peek)
             offset = self._other_offsets.get(flat, self._usual_offset)
-            extent = Extent(path.name, offset, region.shape)
             if after is not None:
                 n_before = blocks.layout.end_of(after, region.shape)
                 file.go_on_from(offset + n_before * blocks.dtype.itemsize)
-            yield AddressableReader(file, extent, blocks.dtype, blocks.layout)
+            yield begin(offset)
 
     def check(self) -> None:
         """Look at the header of every block.
@@ -308,3 +320,43 @@ class BlockFiles(BlockStore):
         if offset != self._usual_offset:
             self._other_offsets[flat] = offset
         self._known[flat : flat + 1] = b"\1" * bool(self._known)
+
+
+@dataclass(slots=True)
+class _FirstReader:
+    """The first visit to a block: its header, not seen before, comes with the first data.
+
+    `reader` takes the header to be as long as others are. `look` is given a way to peek at the
+    file's first bytes, and returns how long the header is; `begin` makes a reader for that. Data
+    is used only when the header has been found right.
+    """
+
+    file: FileReader
+    reader: AddressableReader
+    begin: Callable[[int], AddressableReader]
+    look: Callable[[Callable[[int], bytes]], int]
+    has_looked: bool = False
+
+    def read_into(self, region: Region, buffer: memoryview) -> NDArray[Any]:
+        if self.has_looked:
+            return self.reader.read_into(region, buffer)
+        self.has_looked = True
+        reader, offset = self.reader, self.reader.extent.offset
+        n_bytes = reader.is_first_run(region) * region.size * reader.dtype.itemsize
+        read = self.file.peek_into(buffer, offset + n_bytes) if n_bytes else buffer[:0]
+
+        def peek(n_head: int) -> bytes:
+            is_there = n_head <= len(read) or len(read) == self.file.size
+            return bytes(read[:n_head]) if is_there else self.file.peek(n_head)
+
+        found = self.look(peek)
+        if found != offset:
+            self.reader = self.begin(found)
+        elif len(read) == offset + n_bytes > offset:
+            self.file.count(offset, n_bytes)
+            return reader.view(read[offset:], region)
+        return self.reader.read_into(region, buffer)
+
+    def checksum(self, region: Region, staging: memoryview) -> int:
+        reader = self.reader
+        return checksum_of(self.read_into, region, staging, reader.dtype, reader.layout)

@@ -32,10 +32,12 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import TracebackType
 
+    from dask_io.stores.pace import Pace
+
 # Offsets, sizes and addresses for direct I/O are multiples of this on all common filesystems.
 ALIGNMENT = 4096
 # Smaller transfers are faster through the page cache.
-_LARGE = 128 * 2**10
+LARGE = 128 * 2**10
 # macOS refuses to move 2 GiB or more in one call, and Linux moves a little less than that.
 _MOST_AT_ONCE = 2**30
 # What says that a filesystem cannot reserve space. EBADF comes from glibc, which then would write
@@ -56,10 +58,14 @@ class Traffic:
 
 @dataclass(slots=True)
 class Tally:
-    """What a store's transport has moved so far; safe to share between threads."""
+    """What a store's transport has moved so far; safe to share between threads.
+
+    With a `pace`, nothing is moved faster than that.
+    """
 
     read: Traffic = field(default_factory=Traffic)
     write: Traffic = field(default_factory=Traffic)
+    pace: Pace | None = field(default=None, compare=False)
     _lock: Lock = field(default_factory=Lock, repr=False, compare=False)
 
     def __reduce__(self) -> tuple[type[Tally], tuple[Traffic, Traffic]]:
@@ -124,7 +130,10 @@ class _Visit:
                 if fd is not None:
                     system.calls.close(fd)
 
-    def _count(self, offset: int, n_bytes: int) -> None:
+    def count(self, offset: int, n_bytes: int) -> None:
+        """Count bytes as moved: a seek, unless they begin where the last ones ended."""
+        if self._tally.pace is not None:
+            self._tally.pace.wait_for(n_bytes)
         if offset != self._position:
             self._counts.seeks += 1
         self._position = offset + n_bytes
@@ -178,31 +187,40 @@ class FileReader(_Visit):
         n_read = self._read_fully(self._direct(), 0, head, n_bytes)
         return bytes(head[: min(n_read, n_bytes)])
 
+    def peek_into(self, buffer: memoryview, n_bytes: int) -> memoryview:
+        """Read the file's first bytes, or all of it if it is shorter, without counting."""
+        fd, _, into = self._prepare(0, n_bytes, buffer)
+        return buffer[: min(n_bytes, self._read_fully(fd, 0, into, n_bytes))]
+
     def read(self, offset: int, n_bytes: int, buffer: memoryview) -> memoryview:
         """Read bytes from an offset on, and return the part of the buffer that holds them.
 
         A buffer that starts at a multiple of `ALIGNMENT` and is longer than what is read by
         `ALIGNMENT` at each end lets large reads go past the page cache.
         """
-        self._count(offset, n_bytes)
-        before = offset % ALIGNMENT
-        whole = buffer[: -(-(before + n_bytes) // ALIGNMENT) * ALIGNMENT]
-        if (
-            n_bytes >= _LARGE
-            and len(whole) >= before + n_bytes
-            and address_of(whole) % ALIGNMENT == 0
-        ):
-            part = whole[before : before + n_bytes]
-            fd, start, needed, into = self._direct(), offset - before, before + n_bytes, whole
-        else:
-            part = buffer[:n_bytes]
-            fd, start, needed, into = self._cached(), offset, n_bytes, part
+        self.count(offset, n_bytes)
+        fd, before, into = self._prepare(offset, n_bytes, buffer)
+        start, needed = offset - before, before + n_bytes
         n_read = self._read_fully(fd, start, into, needed)
         if n_read < needed:
             problem = f"ends at byte {start + n_read}, {needed - n_read} bytes before the data does"
             place = printable(str(self._path))
             raise DataError(place, [problem], "the file is truncated or changed meanwhile")
-        return part
+        return into[before:needed]
+
+    def _prepare(
+        self, offset: int, n_bytes: int, buffer: memoryview
+    ) -> tuple[int, int, memoryview]:
+        """Return where to read from, how much earlier than asked, and what to read into."""
+        before = offset % ALIGNMENT
+        whole = buffer[: -(-(before + n_bytes) // ALIGNMENT) * ALIGNMENT]
+        if (
+            n_bytes >= LARGE
+            and len(whole) >= before + n_bytes
+            and address_of(whole) % ALIGNMENT == 0
+        ):
+            return self._direct(), before, whole
+        return self._cached(), 0, buffer[:n_bytes]
 
     def _read_fully(self, fd: int, offset: int, buffer: memoryview, n_needed: int) -> int:
         """Read until the needed bytes are there or the file ends; return how many there are."""
@@ -242,10 +260,10 @@ class FileWriter(_Visit):
         A large buffer whose address and offset leave the same remainder by `ALIGNMENT` goes
         past the page cache, except for its ragged ends.
         """
-        self._count(offset, len(buffer))
+        self.count(offset, len(buffer))
         self._checksum.update(buffer)
         with storage_errors(self._path):
-            if len(buffer) >= _LARGE and (address_of(buffer) - offset) % ALIGNMENT == 0:
+            if len(buffer) >= LARGE and (address_of(buffer) - offset) % ALIGNMENT == 0:
                 low = -offset % ALIGNMENT
                 high = low + (len(buffer) - low) // ALIGNMENT * ALIGNMENT
                 self._write_cached(offset, buffer[:low])
@@ -270,7 +288,7 @@ class FileWriter(_Visit):
 
 def address_of(buffer: memoryview) -> int:
     """Return where a buffer lies in memory."""
-    return int(np.frombuffer(buffer, np.uint8).ctypes.data)
+    return int(np.frombuffer(buffer, np.uint8).__array_interface__["data"][0])
 
 
 @contextmanager
