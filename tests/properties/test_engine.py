@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import replace
 from math import prod
 from pathlib import Path
@@ -238,12 +238,11 @@ def test_long_runs_cost_what_short_ones_do(plan: Plan, workers: int) -> None:
     problem = replace(plan.problem, dtype=LARGE_ELEMENTS)
     problem = replace(problem, staging=Staging(2**20, 2**22))
     plan = replace(plan, problem=problem.within(plan.problem.budget * 2500 + 2**22))
-    rooms = ("stores.files", "stores.addressable", "engine.member")
-    with ExitStack() as patches:
-        for room in rooms:
-            patches.enter_context(patch(f"dask_io.{room}.LARGE", 2 * ALIGNMENT))
-        patches.enter_context(patch("dask_io.engine.memory._ALIGNED", 2 * ALIGNMENT))
-        patches.enter_context(patch("dask_io.engine.run._LONG_RUN", 4 * ALIGNMENT))
+    with (
+        patch("dask_io.stores.files._LARGE", 2 * ALIGNMENT),
+        patch("dask_io.engine.memory._ALIGNED", 2 * ALIGNMENT),
+        patch("dask_io.engine.run._LONG_RUN", 4 * ALIGNMENT),
+    ):
         check_counts(plan, run(plan, workers), walk(plan))
 
 

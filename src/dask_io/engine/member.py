@@ -15,7 +15,7 @@ from dask_io.engine.copying import copy
 from dask_io.geometry import Axis, Region
 from dask_io.planning import Hold
 from dask_io.stores.addressable import view_as_array
-from dask_io.stores.files import ALIGNMENT, LARGE
+from dask_io.stores.files import ALIGNMENT
 from dask_io.stores.ledger import Written
 
 if TYPE_CHECKING:
@@ -234,14 +234,11 @@ class Member:
         first, *others = cell.pieces
         index, block = self._block_of(cell.region)
         inside = cell.region.relative_to(block.start)
-        run = self.target.layout.run_length(inside, block.shape)
-        # Several long runs go past the page cache only from where they lie as in the file.
-        is_ready = run == inside.size or run * self.target.dtype.itemsize < LARGE
         with self.target.writer(index) as writer:
-            if is_ready and not others:
-                writer.write_from(inside, first.array)
-            else:
+            if others:
                 self._write_pieces(staging, cell, writer, block.start)
+            else:
+                writer.write_from(inside, first.array)
             checksum = writer.checksum
         n_bytes = sum(piece.n_bytes for piece in cell.pieces)
         while cell.pieces:

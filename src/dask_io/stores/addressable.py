@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from xxhash import xxh3_64
 
-from dask_io.stores.files import ALIGNMENT, LARGE
+from dask_io.stores.files import ALIGNMENT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -125,14 +126,12 @@ class AddressableWriter:
         """Write a region that is put together piece by piece in a staging buffer.
 
         `fill` is called with one part of the region after another, in storage order, and an array
-        to fill with it. What has been filled of a long run is written in multiples of
-        `ALIGNMENT`, so that it can go past the page cache.
+        to fill with it. If the region is one run, what has been filled is written in
+        multiples of `ALIGNMENT`, so that it can go past the page cache.
         """
-        longest = self.layout.run_length(region, self.extent.shape)
-        if longest * self.dtype.itemsize >= LARGE:
-            runs = self.layout.runs(region, self.extent.shape)
-            for part, (start, _) in zip(self.layout.slabs(region, longest), runs, strict=True):
-                self._write_run(part, self._offset(start), staging, fill)
+        runs = list(islice(self.layout.runs(region, self.extent.shape), 2))
+        if len(runs) == 1:
+            self._write_run(region, self._offset(runs[0][0]), staging, fill)
             return
         for slab in self.layout.slabs(region, staged(staging, self.dtype)):
             values = self._view(staging, slab)

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 # Offsets, sizes and addresses for direct I/O are multiples of this on all common filesystems.
 ALIGNMENT = 4096
 # Smaller transfers are faster through the page cache.
-LARGE = 128 * 2**10
+_LARGE = 128 * 2**10
 # macOS refuses to move 2 GiB or more in one call, and Linux moves a little less than that.
 _MOST_AT_ONCE = 2**30
 # What says that a filesystem cannot reserve space. EBADF comes from glibc, which then would write
@@ -215,7 +215,7 @@ class FileReader(_Visit):
         before = offset % ALIGNMENT
         whole = buffer[: -(-(before + n_bytes) // ALIGNMENT) * ALIGNMENT]
         if (
-            n_bytes >= LARGE
+            n_bytes >= _LARGE
             and len(whole) >= before + n_bytes
             and address_of(whole) % ALIGNMENT == 0
         ):
@@ -263,7 +263,7 @@ class FileWriter(_Visit):
         self.count(offset, len(buffer))
         self._checksum.update(buffer)
         with storage_errors(self._path):
-            if len(buffer) >= LARGE and (address_of(buffer) - offset) % ALIGNMENT == 0:
+            if len(buffer) >= _LARGE and (address_of(buffer) - offset) % ALIGNMENT == 0:
                 low = -offset % ALIGNMENT
                 high = low + (len(buffer) - low) // ALIGNMENT * ALIGNMENT
                 self._write_cached(offset, buffer[:low])
