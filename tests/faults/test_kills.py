@@ -61,8 +61,7 @@ SHORT = [
 LONG = [
     Case(verb, consume=consume, durability=durability)
     for verb in ("resplit", "merge", "split")
-    for consume in (False, True)
-    for durability in ("fsync", "rename")
+    for consume, durability in ((False, "fsync"), (False, "rename"), (True, "fsync"))
 ]
 
 
