@@ -28,7 +28,7 @@ pytestmark = [
 CALLS = {
     "open": "openat",
     "write": "pwrite64",
-    "sync": "fsync",
+    "sync": "fdatasync",
     "rename": "?rename,?renameat,?renameat2",
     "unlink": "?unlink,unlinkat",
 }
