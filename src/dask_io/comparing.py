@@ -17,12 +17,12 @@ from dask_io.stores.naming import printable
 from dask_io.stores.registry import journal_at, refuse_unfinished, reopen_source
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable
 
     from dask_io.engine.verify import Verification
     from dask_io.planning import Plan
     from dask_io.stores.pace import Pace
-    from dask_io.stores.store import Source, Store, Target
+    from dask_io.stores.store import Source, Store
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,9 @@ def plan_comparison(a: Store, b: Store, memory: int, workers: int) -> Comparison
         raise BudgetTooSmallError(error.required + slab, memory, error.unit) from None
 
 
-def check_again(targets: Sequence[Target], memory: int, workers: int) -> None:
+def check_again(
+    places: Iterable[str | Path], memory: int, workers: int, *, pace: Pace | None = None
+) -> None:
     """Compare targets that are complete with their checksums.
 
     Raises
@@ -59,11 +61,11 @@ def check_again(targets: Sequence[Target], memory: int, workers: int) -> None:
     DataError
         If one differs.
     """
-    for target in targets:
-        found = verify_sealed(Path(target.place), memory, workers, pace=target.tally.pace)
+    for place in places:
+        found = verify_sealed(Path(place), memory, workers, pace=pace)
         if found.first_difference is not None:
             differs = f"is not what was written, first in region {found.first_difference}"
-            raise DataError(target.place, [differs], "the disk or the memory may be faulty")
+            raise DataError(str(place), [differs], "the disk or the memory may be faulty")
 
 
 def verify_sealed(

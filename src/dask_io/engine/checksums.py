@@ -33,7 +33,10 @@ def verify_checksums(source: Source, journal: Path, *, workers: int, slab: int) 
         If the journal does not tell of the whole array.
     """
     grid, wrong = source.grid, _Wrong()
-    n_durable = Ledger(grid, cells_in(read_lines(journal), grid)).n_blocks
+    try:
+        n_durable = Ledger(grid, read_lines(journal)).n_blocks
+    except ValueError as error:
+        raise DataError(printable(str(journal)), [str(error)]) from error
     if n_durable < grid.n_blocks:
         told = f"tells of {n_durable:,} of {grid.n_blocks:,} blocks"
         raise DataError(printable(str(journal)), [told])

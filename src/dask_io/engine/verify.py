@@ -129,6 +129,9 @@ class _Compared:
     def describe(self) -> dict[str, Any]:
         return self._other.describe()
 
+    def check(self) -> None:
+        """There is nothing to refuse."""
+
     def create(self, job: bytes = b"{}") -> None:
         """There is nothing to make."""
 
@@ -144,7 +147,7 @@ class _Compared:
     def finish(self) -> None:
         """There is nothing to finish."""
 
-    def abandon(self) -> bool:
+    def abandon(self, *, keep: bool = False) -> bool:  # noqa: ARG002 - there is nothing to keep
         return False
 
     @contextmanager

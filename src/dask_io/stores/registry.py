@@ -278,8 +278,7 @@ def _described(described: Mapping[str, Any], at: Path | None) -> Blocks:
     folder, names = place, found.names
     if at is not None and isinstance(names, OneName):
         folder, names = at.parent, OneName(at.name, names.n_axes)
-    elif at is not None and not at.is_dir():
-        # A pattern of files in it.
+    elif at is not None and not at.is_dir() and _HAS_FIELD.search(at.name):
         folder = at.parent
     return Blocks(folder, names, chosen, found.grid, found.dtype, found.layout)
 
