@@ -11,7 +11,7 @@ from dask_io.engine.job import JobRecord
 from dask_io.engine.problem import make_problem, side_of
 from dask_io.engine.staging import comparison_slab
 from dask_io.engine.verify import verify_plan
-from dask_io.errors import BudgetTooSmallError, DataError, UsageError
+from dask_io.errors import BudgetTooSmallError, DataError, StorageError, UsageError
 from dask_io.planning import plan_sweep
 from dask_io.stores.naming import printable
 from dask_io.stores.registry import journal_at, refuse_unfinished, reopen_source
@@ -75,6 +75,8 @@ def verify_sealed(
 
     Raises
     ------
+    StorageError
+        If there is nothing.
     UsageError
         If it has none.
     DataError
@@ -83,6 +85,8 @@ def verify_sealed(
     journal = journal_at(place)
     if journal is None:
         name = printable(str(place))
+        if not place.exists():
+            raise StorageError(name, "no such file or directory", "check the path")
         raise UsageError(
             f"{name} has no checksums of its own; compare it with its source: "
             f"dask-io verify SRC {name}"

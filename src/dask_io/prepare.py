@@ -185,11 +185,16 @@ def _find_resumable(place: Path) -> dict[Path, JobRecord]:
     )
 
 
+def _moved_to(options: ResumeOptions) -> Path | None:
+    moved = options.get("source")
+    return None if moved is None else Path(moved)
+
+
 def _plan_begun_by_others(place: Path, record: JobRecord, **options: Unpack[ResumeOptions]) -> Job:
     """Plan a target that was to be written beside others, but had not come to that."""
-    source, _ = record.open_source(None)
+    source, _ = record.open_source(None, at=_moved_to(options))
     target = remake_target(record.target, at=place, durability=record.durability, reserve=True)
-    return _plan_rest(source, target, Ledger(target.grid), record.consume, **options)
+    return _plan_rest(source, target, Ledger(target.grid), record.consume, options)
 
 
 def _plan_resume(
@@ -205,11 +210,11 @@ def _plan_resume(
     # Before the source is looked at, of which the other run may be removing blocks.
     refuse_locked(journal)
     target = remake_target(record.target, at=place, durability=record.durability, reserve=reserve)
-    source, gone = record.open_source(journal)
+    source, gone = record.open_source(journal, at=_moved_to(options))
     ledger = target.resume()
     try:
         remove_scratch(target)
-        planned = _plan_rest(source, target, ledger, record.consume, **options)
+        planned = _plan_rest(source, target, ledger, record.consume, options)
     except BaseException:
         target.abandon()
         raise
@@ -222,8 +227,8 @@ def _plan_rest(
     source: Source,
     target: Target,
     ledger: Ledger,
-    consume: bool,  # noqa: FBT001 - one caller
-    **options: Unpack[ResumeOptions],
+    consume: bool,  # noqa: FBT001 - as the journal says
+    options: ResumeOptions,
 ) -> Job:
     if consume and options.get("strategy") == "spill":
         raise UsageError(
@@ -235,7 +240,8 @@ def _plan_rest(
     problem = make_problem(*sides, source.dtype, memory=memory, workers=workers)
     device = find_device(options.get("device"), source.place, target.place)
     scratch = 0 if consume else free_space(target)
-    planned = make_plan(problem, device, scratch=scratch, **options)
+    chosen = Options(strategy=options.get("strategy", "auto"), objective=options.get("objective"))
+    planned = make_plan(problem, device, scratch=scratch, **chosen)
     # What has been written before must be whole write cells.
     planned = planned.flushed_at(ledger.cuts)
     max_rate = parse_rate(options.get("max_rate"))

@@ -179,6 +179,7 @@ def extract(src: str, dst: str, **given: Any) -> None:
 @options.device
 @options.workers
 @options.max_rate
+@click.option("--source", metavar="SRC", help="Where the source is now, if it has been moved.")
 @options.verify
 @options.as_json
 @options.quiet
@@ -192,7 +193,7 @@ def resume(dst: str, **given: Any) -> None:
     """
     from dask_io import api  # noqa: PLC0415  # loaded on use
 
-    names = ("memory", "strategy", "objective", "device", "workers", "max_rate")
+    names = ("memory", "strategy", "objective", "device", "workers", "max_rate", "source")
     told = [
         _run_job(job, label="resume", verify=given["verify"], quiet=given["quiet"])
         for job in api.plan_resumes(dst, **{name: given[name] for name in names})

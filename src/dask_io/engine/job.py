@@ -89,8 +89,12 @@ class JobRecord:
         durability, consume = Durability(job["durability"]), bool(job["consume"])
         return cls(source, identity, region, job["target"], durability, consume, others)
 
-    def open_source(self, journal: Path | None) -> tuple[Source, frozenset[tuple[int, ...]]]:
+    def open_source(
+        self, journal: Path | None, *, at: Path | None = None
+    ) -> tuple[Source, frozenset[tuple[int, ...]]]:
         """Open the source again, and tell which of its blocks a journal says to be used up.
+
+        `at` is where it is now, if it has been moved.
 
         Raises
         ------
@@ -101,14 +105,14 @@ class JobRecord:
             freed = freed_in(read_lines(journal) if journal else ())
         except ValueError as error:
             raise DataError(printable(str(journal)), [str(error)]) from error
-        whole = reopen_source(self.source, absent=frozenset(freed))
+        whole = reopen_source(self.source, at=at, absent=frozenset(freed))
         source = whole if self.region is None else Window(whole, self.region)
         left = (index for index in source.grid.indices() if index not in freed)
         if (sum(freed.values()) + sum(map(source.fingerprint, left))) % _BITS != self.identity:
             advice = (
                 "restore it as it was: the target holds what was consumed of it"
                 if freed
-                else "start again with --overwrite"
+                else "begin again: run the first command with --overwrite"
             )
             raise DataError(printable(source.place), ["has changed since the run began"], advice)
         return source, frozenset(freed)

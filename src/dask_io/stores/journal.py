@@ -49,7 +49,9 @@ def journal_of(path: Path, *, is_one_file: bool) -> Path:
 
 def find_journal(path: Path) -> Path | None:
     """Return the journal of what a path names, if it has one."""
-    places = [journal_of(path, is_one_file=is_one_file) for is_one_file in (False, True)]
+    # A path such as `..` is no file.
+    kinds = (False, True) if path.name not in {"", ".."} else (False,)
+    places = [journal_of(path, is_one_file=is_one_file) for is_one_file in kinds]
     return next((place for place in places if (place / _FILE).exists()), None)
 
 

@@ -18,7 +18,7 @@ from dask_io.stores.dtypes import check_dtype
 from dask_io.stores.files import Durability, peeking, storage_errors
 from dask_io.stores.formats import choose_format, format_names, format_of, load_format
 from dask_io.stores.journal import NAME as JOURNAL
-from dask_io.stores.journal import find_journal, is_unfinished
+from dask_io.stores.journal import find_journal, is_unfinished, refuse_locked
 from dask_io.stores.listing import NOT_A_FILE, look_at, scan
 from dask_io.stores.naming import BlockNames, OneName, printable
 
@@ -121,9 +121,14 @@ def refuse_unfinished(path: Path) -> None:
     ------
     DataError
         If the run that wrote them did not end.
+    StorageError
+        If it is still writing.
     """
     journal = journal_at(path)
     if journal is not None and is_unfinished(journal):
+        # Where the lock cannot be asked, nobody is known to write.
+        with suppress(OSError):
+            refuse_locked(journal)
         raise DataError(
             _show(path),
             ["it is unfinished: the run that wrote it did not end"],
