@@ -73,8 +73,9 @@ def _refuse_others(folder: Path, names: Sequence[str]) -> None:
 
 
 def _is_empty(folder: Path) -> bool:
+    """Tell whether a folder holds nothing but what a killed run left of journals in the making."""
     with os.scandir(folder) as entries:
-        return next(entries, None) is None
+        return all(entry.name.startswith(".") and entry.name.endswith(".part") for entry in entries)
 
 
 def check_apart(targets: Sequence[Target]) -> None:
