@@ -6,17 +6,26 @@ import os
 import re
 from contextlib import suppress
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from dask_io.errors import DataError, SamePlaceError, StorageError, UsageError
 from dask_io.stores import manifest
 from dask_io.stores.blockfiles import BlockFiles, Blocks
 from dask_io.stores.blocktarget import BlockFilesTarget
+from dask_io.stores.container import Container, Wanted, Wishes, split_place
 from dask_io.stores.description import Description, parse_dtype
 from dask_io.stores.discovery import open_by_headers
 from dask_io.stores.dtypes import check_dtype
 from dask_io.stores.files import peeking, storage_errors
-from dask_io.stores.formats import choose_format, format_names, format_of, load_format
+from dask_io.stores.formats import (
+    choose_format,
+    find_container,
+    format_names,
+    format_of,
+    load_format,
+    of_blocks,
+)
 from dask_io.stores.listing import NOT_A_FILE, look_at, scan
 from dask_io.stores.naming import BlockNames, OneName, printable
 
@@ -31,6 +40,8 @@ if TYPE_CHECKING:
     from dask_io.stores.format import Format
     from dask_io.stores.store import Source, Store, Target
 
+_NO_WISHES = Wishes()
+_NO_METADATA: Mapping[str, Any] = MappingProxyType({})
 _HAS_FIELD = re.compile(r"(?<!\{)(?:\{\{)*\{[^{}]*\}")
 
 
@@ -46,18 +57,21 @@ def open_source(
     dtype: DTypeLike | None = None,
     chunks: Chunks = None,
     order: str | None = None,
+    strict: bool = False,
 ) -> Source:
-    """Open what a path names, after looking at the names and sizes of all its blocks.
+    """Open what a path names, after looking at the names and sizes of all block files.
 
     Parameters
     ----------
     path
-        A directory of blocks, one file, or a pattern of block files such as
-        ``blocks/b_{0}_{1}.npy``.
+        A directory of blocks, one file, a pattern of block files such as
+        ``blocks/b_{0}_{1}.npy``, or an array in a container such as ``scan.zarr::/day/1``.
     format
         Name of the format; by default the suffix says it.
     shape, dtype, chunks, order
         Description of data that does not describe itself.
+    strict
+        Whether blocks must be there whose absence could mean the fill value.
 
     Raises
     ------
@@ -75,6 +89,10 @@ def open_source(
         chunks,
         order,
     )
+    source = _open_container(place, format, strict=strict)
+    if source is not None:
+        said.agree_with(source)
+        return source
     if place.is_dir():
         with storage_errors(place):
             is_described = (place / manifest.NAME).exists()
@@ -90,6 +108,29 @@ def open_source(
     if not place.exists():
         raise StorageError(_show(place), "no such file or directory", "check the path")
     return _open_file(place, choose_format(place, format), said)
+
+
+def _open_container(place: Path, format: str | None, *, strict: bool) -> Source | None:  # noqa: A002
+    """Open an array in a container, None if the place is none."""
+    path, inside = _split(place)
+    container = find_container(path, format)
+    if container is not None and (inside or path.exists()):
+        return container.open(path, inside, strict=strict)
+    _refuse_inside(path, inside)
+    return None
+
+
+def _split(place: Path) -> tuple[Path, str]:
+    """Split a place into a container and the path inside it; what exists is a plain path."""
+    if os.path.lexists(place):
+        return place, ""
+    path, inside = split_place(str(place))
+    return Path(path), inside
+
+
+def _refuse_inside(path: Path, inside: str) -> None:
+    if inside:
+        raise UsageError(f"{_show(path)} is no container, so nothing can be named inside it")
 
 
 def _pattern(path: Path) -> BlockNames:
@@ -113,7 +154,7 @@ def _open_manifest(folder: Path, format: str | None, said: Description) -> Block
     if format is not None and format != found.format:
         raise UsageError(f"{_show(folder)} holds {found.format} blocks, but {format} is asked for")
     try:
-        chosen = load_format(found.format)
+        chosen = of_blocks(load_format(found.format))
     except UsageError as error:
         raise DataError(_show(folder / manifest.NAME), [str(error)]) from error
     blocks = Blocks(folder, found.names, chosen, found.grid, found.dtype, found.layout)
@@ -141,7 +182,7 @@ def _open_directory(folder: Path, format: str | None, said: Description) -> Bloc
     for name in sorted(name for name, size in files.items() if size != NOT_A_FILE):
         pattern = re.sub("[0-9]+", "0", name)
         if pattern not in by_pattern:
-            by_pattern[pattern] = format_of(name)
+            by_pattern[pattern] = _block_format_of(name)
         found = by_pattern[pattern]
         if found is not None and (format is None or found.name == format):
             by_format.setdefault(found.name, []).append(name)
@@ -154,9 +195,14 @@ def _open_directory(folder: Path, format: str | None, said: Description) -> Bloc
             f"or a format ({', '.join(format_names())})",
         )
     ((chosen_name, block_names),) = by_format.items()
-    chosen = load_format(chosen_name)
+    chosen = of_blocks(load_format(chosen_name))
     names = _guess_names(folder, block_names, chosen, said)
     return _open_blocks(folder, files, chosen, names, said)
+
+
+def _block_format_of(name: str) -> Format | None:
+    found = format_of(name)
+    return None if isinstance(found, Container) else found
 
 
 def _guess_names(
@@ -231,13 +277,16 @@ def make_target(
     like: str | None = None,
     overwrite: bool = False,
     durable: bool = True,
+    wishes: Wishes = _NO_WISHES,
+    metadata: Mapping[str, Any] = _NO_METADATA,
 ) -> Target:
     """Describe a target; nothing is touched until its `create`.
 
     Parameters
     ----------
     path
-        One file, if its suffix names a format; a pattern of block files; else a directory.
+        One file, if its suffix names a format; a pattern of block files; an array in a
+        container; else a directory.
     grid, dtype, layout
         What it will hold.
     format
@@ -249,6 +298,10 @@ def make_target(
     durable
         Whether a block's data is synced before the block gets its name. The names themselves
         outlast a loss of power once the target is finished.
+    wishes
+        What is asked for besides.
+    metadata
+        What the source says about the array, which the target keeps as far as it can.
 
     Raises
     ------
@@ -256,13 +309,19 @@ def make_target(
         If the format cannot hold that.
     """
     place, n_axes = Path(path), len(grid.axes)
+    root, inside = _split(place)
+    container = _target_container(root, format)
+    if container is not None:
+        wanted = Wanted(grid, dtype, layout, wishes, metadata)
+        return container.make(root, inside, wanted, overwrite=overwrite, durable=durable)
+    _refuse_inside(root, inside)
     names: BlockNames | OneName
     if _HAS_FIELD.search(str(place)) and not os.path.lexists(place):
         names, folder, chosen = _pattern(place), place.parent, choose_format(place, format)
         if names.n_axes != n_axes:
             raise UsageError(f"{_show(place)} has {names.n_axes} fields for {n_axes} axes")
     elif _is_directory(path, place, format):
-        chosen = load_format(format or (like if like in format_names() else None) or "npy")
+        chosen = of_blocks(load_format(format or _block_format(like) or "npy"))
         names, folder = BlockNames.default(n_axes, chosen.suffixes[0]), place
     else:
         chosen = choose_format(place, format)
@@ -272,6 +331,7 @@ def make_target(
                 f"{_show(place)} is one file, but the chunks make {grid.n_blocks} blocks; "
                 "name a directory, or use chunks of -1"
             )
+    wishes.refuse(chosen.name)
     problem = check_dtype(dtype)
     if problem:
         raise UsageError(f"a target cannot hold {problem}")
@@ -281,6 +341,19 @@ def make_target(
         raise UsageError(f"format {chosen.name} {error}") from error
     blocks = Blocks(folder, names, chosen, grid, dtype, layout)
     return BlockFilesTarget(blocks, overwrite=overwrite, durable=durable)
+
+
+def _target_container(path: Path, format: str | None) -> Container | None:  # noqa: A002
+    """Return the container that a target is by a format's name or by its suffix."""
+    found = load_format(format) if format is not None else format_of(path.name)
+    return found if isinstance(found, Container) else None
+
+
+def _block_format(name: str | None) -> str | None:
+    """Return a name if it is that of a format of block files."""
+    if name not in format_names():
+        return None
+    return None if isinstance(load_format(name), Container) else name
 
 
 def names_one_file(path: str | os.PathLike[str], format: str | None) -> bool:  # noqa: A002

@@ -97,6 +97,14 @@ class Source(Store, Protocol):
     def n_bytes_on_disk(self) -> int:
         """Bytes that the store occupies, headers included."""
 
+    @property
+    def codec_bytes(self) -> int:
+        """Bytes that one visit holds at most besides the values that it is gives.
+
+        Encoded blocks, what is between one codec and the next, padding: 0 if values are moved as
+        they are. What is kept between visits is not counted.
+        """
+
     def reader(
         self, index: tuple[int, ...], *, after: Region | None = None
     ) -> AbstractContextManager[BlockReader]:
