@@ -460,6 +460,7 @@ def _lay_out(
         dtype=store.dtype,
         layout=layout,
         overwrite=options.get("overwrite", False),
+        metadata=store.metadata,
     )
     check_places(store, made)
     return made, side_of(made)

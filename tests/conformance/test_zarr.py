@@ -25,7 +25,7 @@ class TestZarr2(StoreConformance):
     regular = True
     padded = True
     dtypes: ClassVar[Any] = [*_SIMPLE, _RECORD]
-    wishes: ClassVar[Wishes] = Wishes(version=2)
+    wishes: ClassVar[Wishes] = Wishes(format_version=2)
     path: ClassVar[str] = "x.zarr"
 
     def make_target(self, folder: Path, case: Case, *, overwrite: bool = False) -> Target:
@@ -51,7 +51,7 @@ class TestZarr2(StoreConformance):
 class TestZarr2Blosc(TestZarr2):
     """Compressed chunks of version 2."""
 
-    wishes = Wishes(version=2, codec="blosc:lz4:5:shuffle")
+    wishes = Wishes(format_version=2, codec="blosc:lz4:5:shuffle")
 
 
 class TestZarr3(TestZarr2):
@@ -59,20 +59,20 @@ class TestZarr3(TestZarr2):
 
     layouts = "any"
     # Version 3 knows one byte order for all fields of a record.
-    dtypes = [*_SIMPLE, [("a", "<i2"), ("b", "u1"), ("c", "<f4")]]
-    wishes = Wishes(version=3)
+    dtypes: ClassVar[Any] = [*_SIMPLE, [("a", "<i2"), ("b", "u1"), ("c", "<f4")]]
+    wishes = Wishes(format_version=3)
 
 
 class TestZarr3Zstd(TestZarr3):
     """Compressed chunks of version 3, with a checksum."""
 
-    wishes = Wishes(version=3, codec="zstd:3+crc32c")
+    wishes = Wishes(format_version=3, codec="zstd:3+crc32c")
 
 
 class TestZarr3Gzip(TestZarr3):
     """Compressed chunks of version 3, of an array in groups."""
 
-    wishes = Wishes(version=3, codec="gzip:1", write_empty=True)
+    wishes = Wishes(format_version=3, codec="gzip:1", write_empty=True)
     path = "x.zarr::/day/1"
 
 
@@ -82,4 +82,4 @@ class TestZarr3Sharded(TestZarr3):
     def wishes_for(self, case: Case) -> Wishes:
         """Ask for shards as large as the chunks."""
         shards = tuple(axis.chunk or 1 for axis in case.grid.axes)
-        return Wishes(version=3, codec="lz4", shards=shards)
+        return Wishes(format_version=3, codec="lz4", shards=shards)

@@ -40,7 +40,7 @@ class Wishes:
         The shape of the units that are written, each of several chunks.
     fill_value
         The value of what is not stored.
-    version
+    format_version
         The version of the format.
     write_empty
         Whether blocks that hold only the fill value are stored all the same.
@@ -49,7 +49,7 @@ class Wishes:
     codec: str | None = None
     shards: tuple[int, ...] | None = None
     fill_value: object = None
-    version: int | None = None
+    format_version: int | None = None
     write_empty: bool = False
 
     def refuse(self, format: str) -> None:  # noqa: A002 - the word that users know
@@ -61,7 +61,8 @@ class Wishes:
             If there is one.
         """
         for field in fields(self):
-            if getattr(self, field.name) not in {None, False}:
+            wish = getattr(self, field.name)
+            if wish is not None and wish is not False:
                 word = field.name.replace("_", "-")
                 raise UsageError(f"format {format} has no {word}; leave it out")
 

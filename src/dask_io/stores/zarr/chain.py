@@ -172,9 +172,9 @@ class _Compressor:
     @property
     def _workspace(self) -> int:
         """What the library holds for itself, to encode: it is more than to decode."""
-        level = self.config.get("level", 0)
+        level = int(self.config.get("level", 0))
         if self.config["id"] == "zstd" and level >= _ZSTD_LARGE:
-            return 2**20 * 6 * 2 ** max(4, level - 15)
+            return (6 * 2**20) << max(4, level - 15)
         return _LZMA_MEMORY if self.config["id"] == "lzma" else _WORKSPACE
 
     def encode(self, data: Bytes) -> Bytes:

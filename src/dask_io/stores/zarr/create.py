@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numcodecs  # type: ignore[import-untyped]
 import numpy as np
 
 from dask_io.errors import UsageError
@@ -38,7 +39,7 @@ def describe_new(wanted: Wanted) -> tuple[dict[str, bytes], Metadata]:
         If Zarr cannot hold the array, or cannot honour a wish.
     """
     wishes, source = wanted.wishes, wanted.metadata
-    version = wishes.version or source.get("zarr_format") or _NEWEST
+    version = wishes.format_version or source.get("zarr_format") or _NEWEST
     if version not in _VERSIONS:
         raise UsageError(f"version {version} of Zarr is not known; give 2 or 3")
     problem = check_dtype(wanted.dtype)
@@ -123,12 +124,12 @@ def _for_v2(wanted: Wanted, codecs: Sequence[Config], chunks: tuple[int, ...]) -
     names = wanted.metadata.get("dimension_names")
     if names:
         attributes[_NAMES] = list(names)
-    configs = [dict(config) for config in codecs]
-    has_compressor = bool(configs) and configs[-1]["id"] not in _ARRAY_FILTERS | {"shuffle"}
+    made = [numcodecs.get_codec(dict(config)) for config in codecs]
+    has_compressor = bool(codecs) and codecs[-1]["id"] not in _ARRAY_FILTERS | {"shuffle"}
     return {
         "order": "F" if wanted.layout.name == "F" else "C",
-        "filters": configs[: len(configs) - has_compressor] or None,
-        "compressors": configs[-1] if has_compressor else None,
+        "filters": made[: len(made) - has_compressor] or None,
+        "compressors": made[-1] if has_compressor else None,
         "attributes": attributes,
         "chunk_key_encoding": {"name": "v2", "separator": _separator(wanted, ".")},
     }
@@ -152,7 +153,7 @@ def _for_v3(wanted: Wanted, codecs: Sequence[Config], chunks: tuple[int, ...]) -
             "separator": _separator(wanted, "/"),
         },
     }
-    if wanted.dtype.byteorder == ">":
+    if wanted.dtype.str.startswith(">"):
         description["serializer"] = _named("bytes", endian="big")
     if wanted.wishes.shards is not None:
         description["shards"] = _shards(wanted.wishes.shards, chunks)
@@ -176,7 +177,7 @@ def _times(lengths: Sequence[int]) -> str:
 def _separator(wanted: Wanted, usual: str) -> str:
     """Return the source's way to name chunks, unless that is of another version."""
     encoding: Mapping[str, str] = wanted.metadata.get("chunk_key_encoding", {})
-    version = wanted.wishes.version or wanted.metadata.get("zarr_format")
+    version = wanted.wishes.format_version or wanted.metadata.get("zarr_format")
     is_kept = version == wanted.metadata.get("zarr_format")
     return encoding.get("separator", usual) if is_kept else usual
 

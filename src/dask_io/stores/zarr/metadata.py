@@ -157,7 +157,7 @@ def _from_v2(array: Any) -> Metadata:
         fill=_fill(array, array.dtype),
         keys=Keys("", metadata.dimension_separator),
         index=None,
-        attributes=dict(array.attrs),
+        attributes=_attributes(array),
         dimension_names=_names_in_attributes(array),
         has_fill=metadata.fill_value is not None,
     )
@@ -187,7 +187,7 @@ def _from_v3(array: Any) -> Metadata:
         fill=_fill(array, dtype),
         keys=Keys("c" if encoding.name == "default" else "", encoding.separator),
         index=index,
-        attributes=dict(array.attrs),
+        attributes=_attributes(array),
         dimension_names=metadata.dimension_names,
     )
 
@@ -255,9 +255,16 @@ def _fill(array: Any, dtype: np.dtype[Any]) -> NDArray[Any]:
     return fill
 
 
+def _attributes(array: Any) -> dict[str, Any]:
+    attributes = array.metadata.attributes
+    if not isinstance(attributes, dict):
+        raise ValueError("has attributes that are not a JSON object")  # noqa: TRY004 - wrong data
+    return dict(attributes)
+
+
 def _names_in_attributes(array: Any) -> tuple[str | None, ...] | None:
     """Return the names that xarray puts among the attributes of version 2."""
-    names = array.attrs.get("_ARRAY_DIMENSIONS")
+    names = _attributes(array).get("_ARRAY_DIMENSIONS")
     is_good = isinstance(names, list) and len(names) == len(array.shape)
     if not is_good or not all(isinstance(name, str) for name in names):
         return None
