@@ -259,8 +259,10 @@ def _plan_options(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _run_options(given: dict[str, Any]) -> dict[str, Any]:
-    moving = {name: given[name] for name in ("overwrite", "check")}
-    return {"format": given["format_"], **moving, **_plan_options(given)}
+    names = ("format_version", "codec", "fill_value", "write_empty", "overwrite", "check")
+    moving = {name: given[name] for name in names}
+    shards = given["shards"] and options.parse_shape(given["shards"], "--shards")
+    return {"format": given["format_"], "shards": shards, **moving, **_plan_options(given)}
 
 
 def _run(verb: Literal["resplit", "split", "merge"], src: str, dst: str, **given: Any) -> None:

@@ -104,7 +104,9 @@ def _fill_value(wanted: Wanted) -> Any:
         fill = np.array(value).astype(wanted.dtype)
     except (TypeError, ValueError, OverflowError) as error:
         raise UsageError(f"fill value {value!r} is no {wanted.dtype}") from error
-    if fill.shape or (wanted.wishes.fill_value is not None and not _is_same(fill, value)):
+    # From a command line values come as text, which NumPy reads or refuses.
+    is_text = isinstance(value, str) and wanted.dtype.kind not in "SU"
+    if fill.shape or not (is_text or _is_same(fill, value)):
         raise UsageError(f"fill value {value!r} is no {wanted.dtype}")
     return fill[()]
 

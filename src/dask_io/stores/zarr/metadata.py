@@ -265,7 +265,6 @@ def _attributes(array: Any) -> dict[str, Any]:
 def _names_in_attributes(array: Any) -> tuple[str | None, ...] | None:
     """Return the names that xarray puts among the attributes of version 2."""
     names = _attributes(array).get("_ARRAY_DIMENSIONS")
-    is_good = isinstance(names, list) and len(names) == len(array.shape)
-    if not is_good or not all(isinstance(name, str) for name in names):
+    if not isinstance(names, list) or len(names) != len(array.shape):
         return None
-    return tuple(names)
+    return tuple(names) if all(isinstance(name, str) for name in names) else None
