@@ -79,7 +79,7 @@ class Job:
             result = _carry_out(self.plan, self.source, target, workers, on_progress)
             if comparison is None:
                 return result
-            found = comparison.run(self.source, _reopen(target))
+            found = _read_back(comparison, self.source, target, budget)
         except KeyboardInterrupt:
             raise InterruptedRunError(target.place) from None
         _refuse_difference(found, self.source, target)
@@ -139,7 +139,8 @@ class JointJob:
         try:
             result = run_sweeps(sweeps, workers=workers, on_progress=on_progress)
             for comparison, (window, target) in zip(comparisons, pairs, strict=False):
-                _refuse_difference(comparison.run(window, _reopen(target)), window, target)
+                found = _read_back(comparison, window, target, memory)
+                _refuse_difference(found, window, target)
         except KeyboardInterrupt:
             raise InterruptedRunError(self.targets[0].place) from None
         return replace(result, verified=True if verify else None)
@@ -186,6 +187,14 @@ def _carry_out(
     if isinstance(plan, SpillPlan):
         return run_spill(plan, source, target, workers=workers, on_progress=on_progress)
     return run_plan(plan, source, target, workers=workers, on_progress=on_progress)
+
+
+def _read_back(comparison: Comparison, source: Source, target: Target, memory: int) -> Verification:
+    """Compare a target with its source, planned anew if it is read in other blocks than written."""
+    written = _reopen(target)
+    if written.grid != target.grid:
+        comparison = plan_comparison(source, written, memory, comparison.workers)
+    return comparison.run(source, written)
 
 
 def _refuse_difference(found: Verification, source: Store, target: Store) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, TypeAlias, cast
 
 from dask_io.errors import UsageError
 from dask_io.stores.container import Container
+from dask_io.stores.files import storage_errors
 from dask_io.stores.naming import printable
 
 if TYPE_CHECKING:
@@ -112,4 +113,5 @@ def find_container(path: Path, name: str | None) -> Container | None:
         return None
     formats = map(load_format, format_names())
     containers = (each for each in formats if isinstance(each, Container))
-    return next((each for each in containers if each.recognises(path)), None)
+    with storage_errors(path):
+        return next((each for each in containers if each.recognises(path)), None)

@@ -89,15 +89,16 @@ def open_source(
         chunks,
         order,
     )
-    source = _open_container(place, format, strict=strict)
-    if source is not None:
-        said.agree_with(source)
-        return source
     if place.is_dir():
         with storage_errors(place):
             is_described = (place / manifest.NAME).exists()
         if is_described:
             return _open_manifest(place, format, said)
+    source = _open_container(place, format, strict=strict)
+    if source is not None:
+        said.agree_with(source)
+        return source
+    if place.is_dir():
         return _open_directory(place, format, said)
     if not os.path.lexists(place) and _HAS_FIELD.search(str(place)):
         names = _pattern(place)
@@ -346,7 +347,11 @@ def make_target(
 def _target_container(path: Path, format: str | None) -> Container | None:  # noqa: A002
     """Return the container that a target is by a format's name or by its suffix."""
     found = load_format(format) if format is not None else format_of(path.name)
-    return found if isinstance(found, Container) else None
+    if not isinstance(found, Container):
+        return None
+    if _HAS_FIELD.search(str(path)) and not os.path.lexists(path):
+        raise UsageError(f"{_show(path)} is a pattern, but {found.name} has no files of blocks")
+    return found
 
 
 def _block_format(name: str | None) -> str | None:

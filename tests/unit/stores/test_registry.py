@@ -99,7 +99,7 @@ def test_other_packages_add_containers(monkeypatch: pytest.MonkeyPatch, tmp_path
     assert make_target(tmp_path / "z", format="memory", **kind).place == f"{tmp_path}/z|"
     with pytest.raises(UsageError, match="format memory has no codec; leave it out"):
         make_target(tmp_path / "z.memory", **kind, wishes=Wishes(codec="zstd:3"))
-    with pytest.raises(UsageError, match="format memory is none of block files"):
+    with pytest.raises(UsageError, match="is a pattern, but memory has no files of blocks"):
         make_target(tmp_path / "b_{0}_{1}.memory", **kind)
 
 

@@ -7,6 +7,7 @@ size and what can be checked beforehand has been.
 from __future__ import annotations
 
 import json
+import os
 import warnings
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -42,15 +43,25 @@ def quiet() -> Iterator[None]:
 
 def read_documents(root: Path) -> dict[str, bytes]:
     """Return what describes the array or group in a directory, newest version first, by name."""
-    for names in ((V3,), (V2, V2_ATTRIBUTES), (V2_GROUP,)):
-        found = {name: _read(root / name) for name in names if (root / name).is_file()}
-        if names[0] in found:
-            return found
+    with storage_errors(root):
+        for names in ((V3,), (V2, V2_ATTRIBUTES), (V2_GROUP,)):
+            found = {name: _read(root, name) for name in names if (root / name).is_file()}
+            if names[0] in found:
+                return found
     return {}
 
 
-def _read(path: Path) -> bytes:
-    with storage_errors(path), path.open("rb") as file:
+def leads_into(path: Path, folder: Path) -> bool:
+    """Tell whether a path, links followed, lies in a directory, which is given without links."""
+    real = os.path.realpath(path)
+    return real == str(folder) or real.startswith(str(folder).rstrip("/") + "/")
+
+
+def _read(root: Path, name: str) -> bytes:
+    path = root / name
+    if not leads_into(path, root.resolve()):
+        raise DataError(printable(str(path)), [f"leads out of {printable(str(root))}"])
+    with path.open("rb") as file:
         content = file.read(LONGEST + 1)
     if len(content) > LONGEST:
         raise DataError(printable(str(path)), [f"is longer than {LONGEST} bytes"])

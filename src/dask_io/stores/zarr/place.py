@@ -17,11 +17,11 @@ from dask_io.stores.zarr.documents import (
     consolidate,
     is_consolidated,
     is_group,
+    leads_into,
     make_group_documents,
     read_documents,
 )
 from dask_io.stores.zarr.keys import Keys
-from dask_io.stores.zarr.source import leads_into
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -75,19 +75,28 @@ class Place:
         for folder in reversed(missing):
             folder.mkdir(exist_ok=True)
             self._made.append(folder)
+        self._mark_unfinished(overwrite=overwrite)
+        # What is left of the old array, if this run is killed, must not look complete.
+        for path in old:
+            if path != self._mark:
+                path.unlink()
+        remove_empty_folders(self.root)
+
+    def _mark_unfinished(self, *, overwrite: bool) -> None:
+        content, is_new = self._documents[self._main], True
         try:
             # Of two runs that find the place free, one gets it.
             self._mark.touch(exist_ok=False)
         except FileExistsError:
             if not overwrite:
                 raise TargetExistsError(printable(str(self.root))) from None
-        content = self._documents[self._main]
-        Publisher(self.root).begin(self._main, content, len(content))
-        # What is left of the old array, if this run is killed, must not look complete.
-        for path in old:
-            if path != self._mark:
-                path.unlink()
-        remove_empty_folders(self.root)
+            is_new = False
+        try:
+            Publisher(self.root).begin(self._main, content, len(content))
+        except BaseException:
+            if is_new:
+                self._mark.unlink(missing_ok=True)
+            raise
 
     def _refuse_neighbours(self) -> None:
         """Refuse a place in an array, and one that links lead out of the container to."""

@@ -20,7 +20,7 @@ from dask_io.stores.listing import Problems
 from dask_io.stores.naming import printable
 from dask_io.stores.padded import PaddedReader, is_padded, plain, stretches
 from dask_io.stores.store import Access, Extent
-from dask_io.stores.zarr.documents import V2, V3, is_group, read_documents
+from dask_io.stores.zarr.documents import V2, V3, is_group, leads_into, read_documents
 from dask_io.stores.zarr.metadata import understand
 from dask_io.stores.zarr.shards import Shards
 
@@ -66,12 +66,6 @@ def open_zarr(path: Path, inside: str, *, strict: bool) -> ZarrSource:
 def _refuse_way_out(path: Path, root: Path) -> None:
     if not leads_into(root, path.resolve()):
         raise DataError(printable(str(root)), [f"leads out of {printable(str(path))}"])
-
-
-def leads_into(path: Path, folder: Path) -> bool:
-    """Tell whether a path, links followed, lies in a directory, which is given without links."""
-    real = os.path.realpath(path)
-    return real == str(folder) or real.startswith(str(folder).rstrip("/") + "/")
 
 
 def _why_no_array(root: Path) -> str:
@@ -195,8 +189,9 @@ class ZarrSource(ZarrStore):
                 return
             padded = is_padded(block.shape, extent.shape, array.layout)
             if after is not None:
-                *_, last = stretches(after, block.shape, extent.shape, array.layout)
-                end = last.stop if padded else array.layout.end_of(after, extent.shape)
+                end = array.layout.end_of(after, extent.shape)
+                if padded:
+                    end = [*stretches(after, block.shape, extent.shape, array.layout)][-1].stop
                 file.go_on_from(extent.offset + end * array.dtype.itemsize)
             if padded:
                 yield PaddedReader(block.shape, extent, array.dtype, array.layout, file)
@@ -259,24 +254,28 @@ class ZarrSource(ZarrStore):
         problems, n_found = Problems(self.place), 0
         grid = self.array.write_grid
         for name, size in self._files():
-            index = self.array.keys.parse(name)
-            is_within = index is not None and len(index) == len(grid.axes)
-            if index is None or not is_within or not _within(index, grid):
-                continue
-            n_found += 1
-            try:
-                self._size_of(self.root / name)
-                if self._shards:
-                    for n_bytes in self._shards.sizes(self.root / name, size):
-                        problems.add(name, found) if (found := self._wrong_size(n_bytes)) else None
-                elif found := self._wrong_size(size):
-                    problems.add(name, found)
-            except DataError as error:
-                problems.add(name, "; ".join(error.problems))
+            if self._is_chunk(name):
+                n_found += 1
+                for problem in self._problems_with(self.root / name, size):
+                    problems.add(name, problem)
         if self._strict and n_found < grid.n_blocks:
             missing = f"{grid.n_blocks - n_found} of {grid.n_blocks} files of chunks are missing"
             problems.add(".", missing)
         problems.raise_if_any()
+
+    def _is_chunk(self, name: str) -> bool:
+        index, counts = self.array.keys.parse(name), self.array.write_grid.counts
+        if index is None or len(index) != len(counts):
+            return False
+        return all(i < n for i, n in zip(index, counts, strict=True))
+
+    def _problems_with(self, path: Path, size: int) -> Iterator[str]:
+        try:
+            self._size_of(path)
+            sizes = self._shards.sizes(path, size) if self._shards else iter([size])
+            yield from filter(None, map(self._wrong_size, sizes))
+        except DataError as error:
+            yield "; ".join(error.problems)
 
     def _files(self) -> Iterator[tuple[str, int]]:
         """Yield path and size of every file in the array's directory; links are not followed."""
@@ -290,10 +289,6 @@ class ZarrSource(ZarrStore):
 
 def _raise(error: OSError) -> None:
     raise error
-
-
-def _within(index: tuple[int, ...], grid: Grid) -> bool:
-    return all(i < n for i, n in zip(index, grid.counts, strict=True))
 
 
 @dataclass(slots=True)

@@ -75,10 +75,11 @@ class ZarrTarget(ZarrStore):
         self._directory = place
         self._overwrite, self._durable = overwrite, durable
         self._contents = _Contents(metadata.fill, write_empty=write_empty)
+        self._files = _ChunkFiles(self.root, durable=durable)
         self._forget_run()
 
     def _forget_run(self) -> None:
-        self._files = _ChunkFiles(self.root, durable=self._durable)
+        """Be as new: what is there now belongs to whoever made it, not to the next run."""
         self._is_created = self._any_published = False
 
     @property
@@ -115,6 +116,7 @@ class ZarrTarget(ZarrStore):
             If it is to be, but holds what is not part of an array, or lies in an array.
         """
         if not self._is_created:
+            self._files = _ChunkFiles(self.root, durable=self._durable)
             self._directory.claim(overwrite=self._overwrite)
             self._is_created = True
 
@@ -202,7 +204,9 @@ class _ChunkFiles(Publisher):
     def begin(self, name: str, header: bytes, n_bytes: int) -> Path:
         parent = self.partial(name).parent
         with storage_errors(parent):
-            parent.mkdir(parents=True, exist_ok=True)
+            # Once all has been abandoned, nothing would remove the directory.
+            if not self._is_abandoned:
+                parent.mkdir(parents=True, exist_ok=True)
         return super().begin(name, header, n_bytes)
 
     def drop(self, name: str) -> None:

@@ -259,12 +259,16 @@ def test_paths_inside_stay_inside(inside: str, tmp_path: Path) -> None:
 
 
 def test_links_do_not_lead_out_of_a_container(tmp_path: Path) -> None:
-    """Neither to an array elsewhere nor to a chunk that is none."""
+    """Neither to an array elsewhere nor to the metadata of one."""
     zarr.create_array(tmp_path / "other", shape=(4,), dtype="i4")
     zarr.create_group(tmp_path / "g.zarr")
     (tmp_path / "g.zarr" / "a").symlink_to(tmp_path / "other")
     with pytest.raises(DataError, match="leads out of"):
         open_source(f"{tmp_path}/g.zarr::/a")
+    (tmp_path / "b.zarr").mkdir()
+    (tmp_path / "b.zarr" / "zarr.json").symlink_to(tmp_path / "other" / "zarr.json")
+    with pytest.raises(DataError, match=r"zarr\.json: leads out of"):
+        open_source(tmp_path / "b.zarr")
 
 
 def test_what_is_no_array_is_said_to_be_none(tmp_path: Path) -> None:
