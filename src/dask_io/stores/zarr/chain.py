@@ -11,10 +11,6 @@ before it does.
 
 from __future__ import annotations
 
-import bz2
-import lzma
-import struct
-import zlib
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
@@ -22,8 +18,10 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 import numcodecs  # type: ignore[import-untyped]
 import numpy as np
 
+from dask_io.stores.zarr.bounded import DECODERS, LZMA_MEMORY, expect
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -42,14 +40,8 @@ _CONVERTING = {
     "fixedscaleoffset": ("dtype", "astype"),
     "quantize": ("dtype", "astype"),
 }
-# What is fed to a decompressor and taken from it at once.
-_SLICE = 2**18
-# The largest dictionary of the presets of xz, and what its decoder has besides.
-_LZMA_MEMORY = 80 * 2**20
 # Enough for all codecs but those named; for Zstandard from this level on it is its own estimate.
 _WORKSPACE, _ZSTD_LARGE = 16 * 2**20, 10
-_BLOSC_HEADER = struct.Struct("<4xIII")
-_ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 
 
 def longest_encoded(n_bytes: int) -> int:
@@ -115,9 +107,9 @@ class _Filter:
         return as_bytes(self._codec.encode(data))
 
     def decode(self, data: Bytes, out: Bytes) -> None:
-        _expect(self.encoded_size(out.nbytes), data.nbytes)
+        expect(self.encoded_size(out.nbytes), data.nbytes)
         decoded = as_bytes(self._codec.decode(data))
-        _expect(out.nbytes, decoded.nbytes)
+        expect(out.nbytes, decoded.nbytes)
         out[:] = decoded
 
 
@@ -147,7 +139,7 @@ class _Checksum:
         return as_bytes(self._codec.decode(data))
 
     def decode(self, data: Bytes, out: Bytes) -> None:
-        _expect(self.encoded_size(out.nbytes), data.nbytes)
+        expect(self.encoded_size(out.nbytes), data.nbytes)
         out[:] = self.strip(data)
 
 
@@ -175,7 +167,7 @@ class _Compressor:
         level = int(self.config.get("level", 0))
         if self.config["id"] == "zstd" and level >= _ZSTD_LARGE:
             return (6 * 2**20) << max(4, level - 15)
-        return _LZMA_MEMORY if self.config["id"] == "lzma" else _WORKSPACE
+        return LZMA_MEMORY if self.config["id"] == "lzma" else _WORKSPACE
 
     def encode(self, data: Bytes) -> Bytes:
         # Blosc shuffles the bytes of elements as large as it is told by the type.
@@ -183,124 +175,13 @@ class _Compressor:
         return as_bytes(self._codec.encode(typed))
 
     def decode(self, data: Bytes, out: Bytes) -> None:
-        _COMPRESSORS[self.config["id"]](self._codec, data, out)
+        DECODERS[self.config["id"]](self._codec, data, out)
 
 
 def as_bytes(data: Any) -> Bytes:
     """Look at what a codec returned as bytes."""
     array = np.asarray(data) if isinstance(data, np.ndarray) else np.frombuffer(data, np.uint8)
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
-
-
-def _expect(n_bytes: int, n_found: int) -> None:
-    if n_found != n_bytes:
-        raise ValueError(f"has {n_found} bytes where {n_bytes} are expected")
-
-
-def _decode_blosc(codec: Any, data: Bytes, out: Bytes) -> None:
-    # Its decoder believes the header, so that is held against what is really there.
-    if data.nbytes < _BLOSC_HEADER.size:
-        raise ValueError("ends within its header")
-    n_decoded, _, n_encoded = _BLOSC_HEADER.unpack_from(data.data)
-    _expect(n_encoded, data.nbytes)
-    _expect(out.nbytes, n_decoded)
-    codec.decode(data, out)
-
-
-def _decode_lz4(codec: Any, data: Bytes, out: Bytes) -> None:
-    _expect(out.nbytes, int.from_bytes(data[:4].tobytes(), "little"))
-    codec.decode(data, out)
-
-
-def _decode_zstd(codec: Any, data: Bytes, out: Bytes) -> None:
-    n_decoded = _zstd_size(data[:18].tobytes())
-    # Without a size in the frame, the decoder itself sees to it that `out` is filled.
-    if n_decoded is not None:
-        _expect(out.nbytes, n_decoded)
-    codec.decode(data, out)
-
-
-def _zstd_size(head: bytes) -> int | None:
-    """Return the size that a frame says it decodes to, None if it does not say."""
-    if not head.startswith(_ZSTD_MAGIC) or len(head) < 6:  # noqa: PLR2004 - magic, flags, a size
-        raise ValueError("does not begin as Zstandard")
-    flags = head[4]
-    is_single = flags >> 5 & 1
-    width = (is_single, 2, 4, 8)[flags >> 6]
-    if not width:
-        return None
-    start = 5 + (1 - is_single) + (0, 1, 2, 4)[flags & 3]
-    size = int.from_bytes(head[start : start + width], "little")
-    return size + 256 if width == 2 else size  # noqa: PLR2004 - as the format says
-
-
-def _inflating(wbits: int) -> Callable[[Any, Bytes, Bytes], None]:
-    """Return the decoder of gzip or zlib, whose streams say nothing of their size."""
-
-    def decode(codec: Any, data: Bytes, out: Bytes) -> None:  # noqa: ARG001 - all decode alike
-        def streams() -> Iterator[bytes]:
-            rest = data
-            while rest.nbytes:
-                worker = zlib.decompressobj(wbits)
-                taken = 0
-                while not worker.eof:
-                    if taken == rest.nbytes:
-                        raise ValueError("is truncated")
-                    fed = bytes(rest[taken : taken + _SLICE])
-                    taken += len(fed)
-                    while fed and not worker.eof:
-                        yield worker.decompress(fed, _SLICE)
-                        fed = worker.unconsumed_tail
-                rest = rest[taken - len(worker.unused_data) :]
-
-        _fill(out, streams())
-
-    return decode
-
-
-def _decode_bz2(codec: Any, data: Bytes, out: Bytes) -> None:  # noqa: ARG001 - all decode alike
-    _fill(out, _drain(bz2.BZ2Decompressor(), data))
-
-
-def _decode_lzma(codec: Any, data: Bytes, out: Bytes) -> None:
-    if codec.format == lzma.FORMAT_RAW:
-        raise ValueError("is LZMA without a header, which is not supported")
-    worker = lzma.LZMADecompressor(format=codec.format, memlimit=_LZMA_MEMORY)
-    _fill(out, _drain(worker, data))
-
-
-def _drain(worker: Any, data: Bytes) -> Iterator[bytes]:
-    taken = 0
-    while not worker.eof:
-        fed = b""
-        if worker.needs_input:
-            if taken == data.nbytes:
-                raise ValueError("is truncated")
-            fed = bytes(data[taken : taken + _SLICE])
-            taken += len(fed)
-        yield worker.decompress(fed, _SLICE)
-
-
-def _fill(out: Bytes, pieces: Iterable[bytes]) -> None:
-    """Put pieces one after another, no more and no fewer than there is room for."""
-    n_filled = 0
-    for piece in pieces:
-        if n_filled + len(piece) > out.nbytes:
-            raise ValueError(f"decodes to more than the {out.nbytes} bytes of a chunk")
-        out[n_filled : n_filled + len(piece)] = np.frombuffer(piece, np.uint8)
-        n_filled += len(piece)
-    _expect(out.nbytes, n_filled)
-
-
-_COMPRESSORS: dict[str, Callable[[Any, Bytes, Bytes], None]] = {
-    "blosc": _decode_blosc,
-    "zstd": _decode_zstd,
-    "lz4": _decode_lz4,
-    "gzip": _inflating(31),
-    "zlib": _inflating(15),
-    "bz2": _decode_bz2,
-    "lzma": _decode_lzma,
-}
 
 
 class Chain:
@@ -386,14 +267,14 @@ class Chain:
             stage.decode(data, decoded)
             data = decoded
         if not stages:
-            _expect(out.nbytes, data.nbytes)
+            expect(out.nbytes, data.nbytes)
             out[:] = data
 
 
 def _make_stage(config: Config, dtype: np.dtype[Any]) -> tuple[_Stage, np.dtype[Any]]:
     """Return a codec for elements of a type, and the type that it turns them into."""
     name = config["id"]
-    if name in _COMPRESSORS:
+    if name in DECODERS:
         return _Compressor(config, dtype.itemsize), np.dtype(np.uint8)
     if name in CHECKSUMS:
         if config.get("prefix"):
@@ -435,68 +316,4 @@ def is_lossless(config: Config, dtype: np.dtype[Any]) -> bool:
     name = config["id"]
     if name == "delta" and config.get("astype", config.get("dtype")) != config.get("dtype"):
         return False
-    return (
-        name in _COMPRESSORS or name in CHECKSUMS or dtype.kind in _LOSSLESS_FILTERS.get(name, "")
-    )
-
-
-def parse_codec(text: str) -> list[dict[str, Any]]:
-    """Read a codec as users write it: a compressor and its parameters, and checksums.
-
-    Raises
-    ------
-    ValueError
-        If it is not one that is known.
-
-    Examples
-    --------
-    >>> parse_codec("none"), parse_codec("zstd:3+crc32c")
-    ([], [{'id': 'zstd', 'level': 3}, {'id': 'crc32c'}])
-    >>> parse_codec("blosc:lz4:5:shuffle")
-    [{'id': 'blosc', 'cname': 'lz4', 'clevel': 5, 'shuffle': 1}]
-    """
-    if text == "none":
-        return []
-    configs = [_parse_one(part) for part in text.split("+")]
-    Chain(configs, np.dtype(np.uint8), 1)
-    return configs
-
-
-def _parse_one(text: str) -> dict[str, Any]:
-    name, *parameters = text.split(":")
-    keys = _PARAMETERS.get(name)
-    if keys is None:
-        known = ", ".join(["none", *_PARAMETERS])
-        raise ValueError(f"'{name}' is not a codec that can be chosen; they are {known}")
-    if len(parameters) > len(keys):
-        raise ValueError(f"'{text}' has too many parameters; {name} takes {len(keys)}")
-    config: dict[str, Any] = {"id": name}
-    for (key, allowed), given in zip(keys.items(), parameters, strict=False):
-        if given not in allowed:
-            shown = list(allowed)
-            span = ", ".join(shown) if len(shown) < _MOST_SHOWN else f"{shown[0]} to {shown[-1]}"
-            raise ValueError(f"{key} of {name} is '{given}'; it can be {span}")
-        config[key] = allowed[given]
-    return config
-
-
-def _numbers(low: int, high: int) -> dict[str, int]:
-    return {str(number): number for number in range(low, high + 1)}
-
-
-_MOST_SHOWN = 9
-# What each parameter of a codec can be, as it is written and as numcodecs takes it.
-_PARAMETERS: dict[str, dict[str, Mapping[str, object]]] = {
-    "zstd": {"level": _numbers(1, 22)},
-    "blosc": {
-        "cname": {name: name for name in ("lz4", "lz4hc", "blosclz", "zlib", "zstd")},
-        "clevel": _numbers(0, 9),
-        "shuffle": {"noshuffle": 0, "shuffle": 1, "bitshuffle": 2},
-    },
-    "lz4": {"acceleration": _numbers(1, 65537)},
-    "gzip": {"level": _numbers(0, 9)},
-    "zlib": {"level": _numbers(0, 9)},
-    "bz2": {"level": _numbers(1, 9)},
-    "lzma": {"preset": _numbers(0, 9)},
-    "crc32c": {},
-}
+    return name in DECODERS or name in CHECKSUMS or dtype.kind in _LOSSLESS_FILTERS.get(name, "")

@@ -10,7 +10,8 @@ import numpy as np
 from dask_io.errors import UsageError
 from dask_io.stores.blockfiles import order_of
 from dask_io.stores.dtypes import check_dtype
-from dask_io.stores.zarr.chain import CHECKSUMS, is_lossless, parse_codec
+from dask_io.stores.zarr.chain import CHECKSUMS, is_lossless
+from dask_io.stores.zarr.chosen import parse_codec
 from dask_io.stores.zarr.documents import make_array_documents
 from dask_io.stores.zarr.metadata import SHUFFLES, understand
 
