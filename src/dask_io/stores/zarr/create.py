@@ -101,6 +101,8 @@ def _fill_value(wanted: Wanted) -> Any:
         value = wanted.metadata.get("fill_value")
     if value is None:
         return np.zeros((), wanted.dtype)[()]
+    if isinstance(value, str) and wanted.dtype.kind == "S":
+        value = value.encode()
     try:
         fill = np.array(value).astype(wanted.dtype)
     except (TypeError, ValueError, OverflowError) as error:

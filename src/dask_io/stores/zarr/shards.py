@@ -66,7 +66,9 @@ class Shards:
 
     def sizes(self, path: Path, size: int) -> Iterator[int]:
         """Yield the bytes of every chunk that a shard holds."""
-        for place in product(*map(range, self._index.counts)):
+        # As many as the index has entries, not as many as metadata may speak of.
+        *counts, _ = self._entries(path, size).shape
+        for place in product(*map(range, counts)):
             found = self.find(place, path, size)
             if found is not None:
                 yield found[1]

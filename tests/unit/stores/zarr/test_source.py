@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 import tracemalloc
 from typing import TYPE_CHECKING, Any, Literal
@@ -300,6 +301,19 @@ def test_damaged_chunks_are_named(
         with pytest.raises(DataError, match=f"c/1/1 .*{says[:20]}"):
             source.check()
     read_region(source, (0, 0), Region((0, 0), (5, 5)))
+
+
+def test_shards_of_absurdly_many_chunks_are_refused(tmp_path: Path) -> None:
+    """An index that would be larger than its file is not read, nor is memory taken for it."""
+    sample(tmp_path / "x.zarr", shards=(10, 10), fill_value=0)
+    document = json.loads((tmp_path / "x.zarr" / "zarr.json").read_text())
+    document["shape"] = document["chunk_grid"]["configuration"]["chunk_shape"] = [5 * 2**59] * 2
+    (tmp_path / "x.zarr" / "zarr.json").write_text(json.dumps(document))
+    source = open_source(tmp_path / "x.zarr")
+    with pytest.raises(DataError, match=f"but its index alone {2**122 + 4}"):
+        read_region(source, (0, 0), Region((0, 0), (1, 1)))
+    with pytest.raises(DataError, match="but its index alone"):
+        source.check()
 
 
 @given(place=st.integers(0, 63), value=st.integers(0, 255))

@@ -16,7 +16,7 @@ import zarr
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_io.errors import DataError, TargetExistsError, UsageError
+from dask_io.errors import DataError, StorageError, TargetExistsError, UsageError
 from dask_io.geometry import Axis, Grid, Layout, Region
 from dask_io.stores import Access, make_target, open_source
 from dask_io.stores.array import BlockArray
@@ -352,6 +352,32 @@ def test_what_zarr_cannot_hold_is_refused(
     """Before anything is touched, in one line."""
     with pytest.raises(UsageError, match=says):
         target_at(tmp_path / "x.zarr", **changes)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("dtype", "given", "expected"),
+    [
+        ("<i4", "7", 7),
+        ("<f4", "nan", np.nan),
+        ("<f4", 1, 1.0),
+        (">i2", -3, -3),
+        ("S3", "ab", b"ab"),
+    ],
+)
+def test_fill_values_may_be_text(dtype: str, given: object, expected: Any, tmp_path: Path) -> None:
+    """As a command line gives them; they are stored as what they mean."""
+    target = target_at(tmp_path, dtype=np.dtype(dtype), wishes=Wishes(fill_value=given))
+    assert np.array_equal(target.metadata["fill_value"], expected, equal_nan=dtype == "<f4")
+
+
+def test_an_abandoned_target_begins_no_more(tmp_path: Path) -> None:
+    """A thread that comes too late leaves nothing behind."""
+    target = target_at(tmp_path / "x.zarr")
+    target.create()
+    target.abandon()
+    with pytest.raises(StorageError, match="the run has been given up"), target.writer((0, 0)):
+        pass
     assert not list(tmp_path.iterdir())
 
 
