@@ -86,15 +86,17 @@ def _inflating(wbits: int) -> Callable[[Any, Bytes, Bytes], None]:
             rest = data
             while rest.nbytes:
                 worker = zlib.decompressobj(wbits)
-                taken = 0
+                fed, taken = b"", 0
                 while not worker.eof:
-                    if taken == rest.nbytes:
+                    if not fed:
+                        fed = bytes(rest[taken : taken + _SLICE])
+                        taken += len(fed)
+                    piece = worker.decompress(fed, _SLICE)
+                    # When all has been fed, some output may still be to come.
+                    if not fed and not piece:
                         raise ValueError("is truncated")
-                    fed = bytes(rest[taken : taken + _SLICE])
-                    taken += len(fed)
-                    while fed and not worker.eof:
-                        yield worker.decompress(fed, _SLICE)
-                        fed = worker.unconsumed_tail
+                    yield piece
+                    fed = worker.unconsumed_tail
                 rest = rest[taken - len(worker.unused_data) :]
 
         _fill(out, streams())

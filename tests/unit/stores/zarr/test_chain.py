@@ -192,6 +192,15 @@ def test_gzip_of_several_members_is_decoded() -> None:
     assert decoded(Chain([{"id": "gzip"}], np.dtype("u1"), 10**6), members) == data
 
 
+@pytest.mark.parametrize("name", ["gzip", "zlib", "bz2", "lzma"])
+@pytest.mark.parametrize("n_bytes", [2**18 - 1, 2**18, 2**18 + 1, 2**19 + 5, 2**20 + 258])
+def test_streams_may_end_where_a_slice_does(name: str, n_bytes: int) -> None:
+    """All of the input may be taken in while output is still to come."""
+    data = np.zeros(n_bytes, np.uint8)
+    chain = Chain([{"id": name}], np.dtype("u1"), n_bytes)
+    assert decoded(chain, chain.encode(data)) == bytes(n_bytes)
+
+
 @pytest.mark.parametrize(
     ("configs", "says"),
     [
