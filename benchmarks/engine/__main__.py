@@ -18,6 +18,7 @@ from benchmarks.engine.measuring import (
     FailedError,
     Timing,
     copy,
+    discard,
     drop_caches,
     remove,
     run_contestant,
@@ -200,8 +201,8 @@ class _Bench:
                 if name == "ours" and verify:
                     _verify(source, target)
             finally:
-                remove(target)
-                remove(self._folder / "floor")
+                for made in (target, self._folder / "floor"):
+                    discard(made, self._folder / "aside")
         return timings
 
     def _resplit(

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         plan_extract,
         plan_shape,
         resplit,
+        resume,
         split,
         verify,
     )
@@ -44,6 +45,7 @@ __all__ = [
     "plan_extract",
     "plan_shape",
     "resplit",
+    "resume",
     "split",
     "verify",
 ]

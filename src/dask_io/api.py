@@ -8,47 +8,39 @@ from dask_io import why_not_here
 if reason := why_not_here():
     raise ImportError(reason)
 
-from dataclasses import astuple, dataclass, replace
+from dataclasses import dataclass
 from os import fspath
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
 
+from dask_io.comparing import plan_comparison, verify_sealed
 from dask_io.engine.measure import find_device
-from dask_io.engine.preflight import free_space
+from dask_io.engine.problem import make_problem
 from dask_io.engine.run import Progress, RunResult
-from dask_io.engine.staging import staging_for
 from dask_io.engine.verify import Verification
 from dask_io.errors import DataError, UsageError
 from dask_io.geometry import Grid, Layout, Region
 from dask_io.geometry.chunks import normalize_chunks
-from dask_io.jobs import Job, JointJob, make_problem, plan_comparison, side_of
+from dask_io.jobs import Job, JointJob
 from dask_io.options import (
     Options,
     check_options,
-    check_several,
     orders_of,
     parse_memory,
     parse_region,
     parse_workers,
-    wishes_of,
 )
 from dask_io.planning import (
     AnyPlan,
     Device,
-    Plan,
-    Problem,
     Side,
-    Staging,
-    parse_objective,
-    plan_sweep,
-    plan_together,
-    plan_with,
 )
+from dask_io.prepare import Wanted, make_plan, plan_one, plan_resume, plan_several, resumable
 from dask_io.stores.array import BlockArray
 from dask_io.stores.description import parse_dtype, parse_order
-from dask_io.stores.formats import load_format
 from dask_io.stores.naming import printable
-from dask_io.stores.registry import check_places, make_target, names_one_file, open_source
-from dask_io.stores.several import check_apart, region_places
+from dask_io.stores.registry import names_one_file, open_source
+from dask_io.stores.several import region_places
 from dask_io.stores.window import Window
 
 if TYPE_CHECKING:
@@ -61,7 +53,8 @@ if TYPE_CHECKING:
     from numpy.typing import DTypeLike
 
     from dask_io.geometry.chunks import Chunks
-    from dask_io.stores.store import Source, Target
+    from dask_io.options import ResumeOptions
+    from dask_io.stores.store import Source
 
     Place = str | PathLike[str] | BlockArray
 
@@ -81,6 +74,7 @@ __all__ = [
     "plan_extract",
     "plan_shape",
     "resplit",
+    "resume",
     "split",
     "verify",
 ]
@@ -204,15 +198,7 @@ def plan(
         store.check()
     if (region := options.get("region")) is not None:
         store = Window(store, parse_region(region, store.grid.shape))
-    wanted = _Wanted(target, chunks, *orders_of(options, 1))
-    made, side = _lay_out(store, wanted, **options)
-    workers, memory = parse_workers(options.get("workers")), parse_memory(options.get("memory"))
-    problem = make_problem(side_of(store), side, store.dtype, memory=memory, workers=workers)
-    places = [store.place, *([made.place] if made else [])]
-    device = find_device(options.get("device"), *places)
-    scratch = free_space(made) if made else None
-    planned = _make_plan(problem, device, scratch=scratch, **options)
-    return Job(planned, store, made, workers, device)
+    return plan_one(store, Wanted(target, chunks, *orders_of(options, 1)), **options)
 
 
 def plan_shape(
@@ -255,7 +241,7 @@ def plan_without_data(
         Side(source, stored), Side(target, wanted), kind, memory=memory, workers=workers
     )
     device = find_device(options.get("device"))
-    return _make_plan(problem, device, **options), device
+    return make_plan(problem, device, **options), device
 
 
 def resplit(
@@ -282,7 +268,8 @@ def resplit(
     compute
         Run now; if False, return a Dask `Delayed` that will.
     verify
-        Read the target back afterwards and compare it with the source.
+        Read the target back afterwards and compare it with the checksums that were taken when
+        it was written.
     on_progress
         Called now and then, from any thread but one at a time, with how far the run has come. An
         exception that it raises ends the run.
@@ -423,8 +410,8 @@ def plan_extract(
         overwrite=options.get("overwrite", False),
     )
     orders = orders_of(options, len(boxes))
-    wanted = [_Wanted(*each) for each in zip(names, [chunks] * len(boxes), orders, strict=True)]
-    return _plan_several(store, [Window(store, box) for box in boxes], wanted, **options)
+    wanted = [Wanted(*each) for each in zip(names, [chunks] * len(boxes), orders, strict=True)]
+    return plan_several(store, [Window(store, box) for box in boxes], wanted, **options)
 
 
 def _plan_layouts(
@@ -444,103 +431,77 @@ def _plan_layouts(
     if (region := options.get("region")) is not None:
         window = Window(store, parse_region(region, store.grid.shape))
     orders = orders_of(options, len(targets))
-    wanted = [_Wanted(*each) for each in zip(targets, chunks, orders, strict=True)]
-    return _plan_several(store, [window] * len(wanted), wanted, **options)
+    wanted = [Wanted(*each) for each in zip(targets, chunks, orders, strict=True)]
+    return plan_several(store, [window] * len(wanted), wanted, **options)
 
 
-class _Wanted(NamedTuple):
-    """One target as the user describes it."""
-
-    target: str | PathLike[str] | None
-    chunks: Chunks
-    order: str | None
-
-
-def _lay_out(
-    store: Source, wanted: _Wanted, **options: Unpack[Options]
-) -> tuple[Target | None, Side]:
-    """Describe a target, if one is named, and its side of the problem."""
-    shape, itemsize = store.grid.shape, store.dtype.itemsize
-    grid = normalize_chunks(wanted.chunks, shape, itemsize, like=store.grid)
-    layout = store.layout if wanted.order is None else parse_order(wanted.order, len(shape))
-    if wanted.target is None:
-        return None, Side(grid, layout, load_format(options.get("format") or store.format).name)
-    made = make_target(
-        wanted.target,
-        format=options.get("format"),
-        like=store.format,
-        grid=grid,
-        dtype=store.dtype,
-        layout=layout,
-        overwrite=options.get("overwrite", False),
-        wishes=wishes_of(options),
-        metadata=store.metadata,
-    )
-    check_places(store, made)
-    return made, side_of(made)
-
-
-def _plan_several(
-    store: Source, windows: Sequence[Source], wanted: Sequence[_Wanted], **options: Unpack[Options]
-) -> JointJob:
-    """Plan targets that are written together; a named strategy plans each of them alone."""
-    check_several(options)
-    if options.get("check", False):
-        store.check()
-    laid = [_lay_out(window, each, **options) for window, each in zip(windows, wanted, strict=True)]
-    targets = [target for target, _ in laid if target is not None]
-    check_apart(targets)
-    workers, dtype = parse_workers(options.get("workers")), store.dtype
-    budget = parse_memory(options.get("memory"))
-    stagings = [staging_for(side, dtype, workers) for _, side in laid]
-    staging = Staging(*map(max, zip(*map(astuple, stagings), strict=True)))
-    problems = [
-        Problem(side_of(window), side, dtype, budget, staging)
-        for window, (_, side) in zip(windows, laid, strict=True)
-    ]
-    device = find_device(options.get("device"), store.place, targets[0].place)
-
-    def plan_alone(problem: Problem) -> Plan:
-        found = _make_plan(problem, device, **options)
-        return found if isinstance(found, Plan) else plan_sweep(problem)
-
-    strategy = options.get("strategy", "auto")
-    sweeps = plan_together(problems, plan_alone, apart=strategy != "auto")
-    if strategy != "auto":
-        sweeps = replace(sweeps, strategy=strategy)
-    return JointJob(sweeps, store, tuple(windows), tuple(targets), workers, device)
-
-
-def verify(
-    a: Place,
-    b: Place,
+def resume(
+    target: str | PathLike[str],
     *,
-    memory: int | str | None = None,
-    workers: int | None = None,
-) -> Verification:
-    """Compare two arrays, whatever blocks they are in, within a memory budget.
+    verify: bool = False,
+    on_progress: Callable[[Progress], None] | None = None,
+    **options: Unpack[ResumeOptions],
+) -> RunResult:
+    """Complete a target whose run was cut short: what is durable is not written, nor read for.
 
-    Elements of one type are compared by their bits, of different types by their values, those of
-    records field by field, a NaN being equal to a NaN.
+    Parameters
+    ----------
+    target
+        What the run was writing; or the folder of the regions that `extract` was writing.
+    verify, on_progress
+        As in `resplit`.
+    **options
+        See `ResumeOptions`; they need not be those of the first run.
 
     Raises
     ------
     DataError
-        If the shapes differ.
+        If the source is not what it was, or the journal cannot be understood.
+    StorageError
+        If another run is writing the target.
+    UsageError
+        If the target has no journal.
     """
+    total = None
+    for place in resumable(target):
+        found = plan_resume(place, **options)
+        if isinstance(found, Job):
+            found = found.run(verify=verify, on_progress=on_progress)
+        total = found if total is None else total.followed_by(found)
+    assert total is not None, "something can be resumed, or an error says what is wrong"
+    return total
+
+
+def verify(
+    a: Place,
+    b: Place | None = None,
+    *,
+    memory: int | str | None = None,
+    workers: int | None = None,
+) -> Verification:
+    """Compare two arrays, whatever blocks they are in, or one with its own checksums.
+
+    Elements of one type are compared by their bits, of different types by their values, those of
+    records field by field, a NaN being equal to a NaN. An array alone, which Dask IO has written,
+    is compared with the checksums that were taken then.
+
+    Raises
+    ------
+    DataError
+        If the shapes differ, or the array is not complete.
+    UsageError
+        If an array alone has no checksums.
+    """
+    budget, threads = parse_memory(memory), parse_workers(workers)
+    if b is None:
+        place = a.source.place if isinstance(a, BlockArray) else a
+        return verify_sealed(Path(place), budget, threads)
     one, other = _source(a), _source(b)
     if one.grid.shape != other.grid.shape:
         shapes = f"has shape {other.grid.shape}, but {one.place} has {one.grid.shape}"
         raise DataError(other.place, [shapes])
-    return plan_comparison(one, other, parse_memory(memory), parse_workers(workers)).run(one, other)
+    return plan_comparison(one, other, budget, threads).run(one, other)
 
 
 def _source(place: Place) -> Source:
     return place.source if isinstance(place, BlockArray) else open_source(place)
-
-
-def _make_plan(
-    problem: Problem, on: Device, *, scratch: int | None = None, **options: Unpack[Options]
-) -> AnyPlan:
-    objective, strategy = parse_objective(options.get("objective")), options.get("strategy", "auto")
-    return plan_with(strategy, problem, objective=objective, device=on, scratch=scratch)

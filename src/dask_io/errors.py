@@ -67,13 +67,18 @@ class BudgetTooSmallError(UsageError):
 
 
 class TargetExistsError(UsageError):
-    """The target is there already."""
+    """The target is there already, complete or not."""
 
-    def __init__(self, target: str) -> None:
-        super().__init__(target)
-        self.target = target
+    def __init__(self, target: str, unfinished: bool = False) -> None:  # noqa: FBT001, FBT002 - arguments are positional
+        super().__init__(target, unfinished)
+        self.target, self.unfinished = target, unfinished
 
     def __str__(self) -> str:
+        if self.unfinished:
+            return (
+                f"{self.target} exists and is unfinished; complete it with "
+                f"dask-io resume {self.target}, or replace it with --overwrite"
+            )
         return f"{self.target} exists; choose another target, or replace it with --overwrite"
 
 
@@ -109,12 +114,11 @@ class InterruptedRunError(DaskIOError):
 
     exit_code = 4
 
-    def __init__(self, target: str) -> None:
-        super().__init__(target)
-        self.target = target
+    def __init__(self, target: str, resumable: bool = True) -> None:  # noqa: FBT001, FBT002 - arguments are positional
+        super().__init__(target, resumable)
+        self.target, self.resumable = target, resumable
 
     def __str__(self) -> str:
-        return (
-            f"interrupted; nothing in {self.target} is half written, but it is not complete; "
-            "start again with --overwrite"
-        )
+        if self.resumable:
+            return f"interrupted; go on with: dask-io resume {self.target}"
+        return f"interrupted before anything was written to {self.target}; run it again"

@@ -10,6 +10,7 @@ from dask_io.errors import UsageError
 from dask_io.geometry import Region
 from dask_io.planning import parse_objective
 from dask_io.stores.container import Wishes
+from dask_io.stores.files import Durability
 from dask_io.units import parse_bytes
 
 if TYPE_CHECKING:
@@ -58,10 +59,18 @@ class Options(TypedDict, total=False):
         For several targets, one for all or a list with one for each.
     workers
         Number of threads at the most.
+    max_rate
+        Bytes read plus written a second at the most, or text such as ``"100MB"``; for machines
+        that are shared.
     overwrite
         Replace a target that is there already.
     check
         Look at every block's header before planning.
+    durability
+        What blocks outlast once they are written: ``"fsync"`` (the default), a loss of power;
+        ``"rename"``, the end of the process; ``"none"``: they may be found half written.
+    consume
+        Remove each source block as soon as everything that it feeds is durable.
     """
 
     memory: int | str | None
@@ -77,8 +86,22 @@ class Options(TypedDict, total=False):
     region: str | Region | None
     order: str | Sequence[str | None] | None
     workers: int | None
+    max_rate: int | str | None
     overwrite: bool
     check: bool
+    durability: str
+    consume: bool
+
+
+class ResumeOptions(TypedDict, total=False):
+    """What may be chosen when a run is resumed; as in `Options`."""
+
+    memory: int | str | None
+    strategy: str
+    objective: str | None
+    device: str | None
+    workers: int | None
+    max_rate: int | str | None
 
 
 def check_options(options: Options) -> None:
@@ -96,16 +119,26 @@ def check_options(options: Options) -> None:
         raise TypeError(f"there is no option {', '.join(sorted(unknown))}")
     parse_objective(options.get("objective"))
     check_device_name(options.get("device"))
+    parse_durability(options.get("durability", Durability.FSYNC))
+    if options.get("consume", False) and options.get("region") is not None:
+        raise UsageError(
+            "consume removes source blocks, but only a region of them is moved; leave one of the "
+            "two out"
+        )
 
 
 def check_several(options: Options) -> None:
-    """Refuse a strategy that writes one target only.
+    """Refuse what can be done for one target only.
 
     Raises
     ------
     UsageError
         If it is one.
     """
+    if options.get("consume", False):
+        raise UsageError(
+            "consume removes source blocks after one target, but several are asked for"
+        )
     strategy = options.get("strategy", "auto")
     if strategy in _FOR_ONE_TARGET:
         raise UsageError(
@@ -147,6 +180,15 @@ def parse_region(region: str | Region, shape: tuple[int, ...]) -> Region:
     return found
 
 
+def parse_durability(durability: str) -> Durability:
+    """Read what blocks are to outlast."""
+    try:
+        return Durability(durability)
+    except ValueError:
+        names = ", ".join(Durability)
+        raise UsageError(f"durability {durability!r} is none of {names}") from None
+
+
 def parse_memory(memory: int | str | None) -> int:
     """Read a budget; by default half of what is available."""
     if memory is None:
@@ -165,3 +207,16 @@ def parse_workers(workers: int | None) -> int:
         message = f"at least one worker is needed, not {workers}"
         raise UsageError(message)
     return workers
+
+
+def parse_rate(max_rate: int | str | None) -> int | None:
+    """Read a number of bytes a second; by default there is no limit."""
+    if max_rate is None:
+        return None
+    try:
+        rate = parse_bytes(max_rate)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+    if rate < 1:
+        raise UsageError(f"a rate of at least one byte a second is needed, not {max_rate}")
+    return rate

@@ -47,3 +47,23 @@ def test_engine_benchmark_reports_a_workload_that_fails(tmp_path: Path) -> None:
     assert "f at 1 KiB: " in done.stdout
     assert "does not hold at 1 KiB (failed)" in done.stdout
     assert not any(tmp_path.iterdir())
+
+
+def test_optimality_study_prints_the_table_of_the_documents() -> None:
+    """A small study prints the rows of the documented table, and comes to the same conclusion."""
+    done = subprocess.run(
+        [sys.executable, "benchmarks/study_optimality.py", "60"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    head, rule, *rows = done.stdout.split("\n\n", maxsplit=1)[0].splitlines()
+    document = (ROOT / "docs/explanation/optimality.md").read_text(encoding="utf-8")
+
+    assert f"{head}\n{rule}\n" in document
+    assert "bound <= optimum <= sweep in all of them: True" in done.stdout
+    for row in rows:
+        n_axes, _, optimal, *_ = (cell.strip() for cell in row.strip("|").split("|"))
+        assert n_axes in {"1", "2", "3"}
+        assert float(optimal.rstrip("%")) > 90

@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from dask_io.engine.commit import Outlet
 from dask_io.engine.run import RunResult, Sweep, run_sweeps
 from dask_io.engine.staging import staging_for
 from dask_io.errors import BudgetTooSmallError
@@ -108,7 +109,7 @@ def run(sweeps: Sweeps, workers: int) -> RunResult:
             for number, problem in enumerate(problems)
         ]
         parts = [
-            Sweep(bundle, Window(source, bundle.box), tuple(targets[n] for n in group))
+            Sweep(bundle, Window(source, bundle.box), tuple(Outlet(targets[n]) for n in group))
             for bundle, group in zip(sweeps.bundles, sweeps.groups, strict=True)
         ]
         with opened_files() as opened:

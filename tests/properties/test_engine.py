@@ -16,10 +16,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from dask_io.engine.commit import Outlet
 from dask_io.engine.run import RunResult, run_plan
 from dask_io.engine.staging import staging_for
 from dask_io.errors import BudgetTooSmallError
 from dask_io.planning import Hold, Plan, Problem, Seeks, Side, Staging, plan_keep, plan_naive
+from dask_io.stores.files import ALIGNMENT
 from dask_io.stores.registry import make_target, open_source
 from dask_io.testing import Walked, walk
 from dask_io.testing.strategies import plans, problems
@@ -93,7 +95,8 @@ def read_blocks(folder: Path, side: Side, dtype: np.dtype[Any]) -> NDArray[Any]:
     """Read blocks back without any help of ours; there has to be nothing else."""
     kind, layout = format_for(side), side.layout
     blocks = block_names(side, kind)
-    assert {path.name for path in folder.iterdir()} == {"dask-io.json", *(n for n, _ in blocks)}
+    described = {"dask-io.json", ".dask-io"}
+    assert {path.name for path in folder.iterdir()} == described | {name for name, _ in blocks}
     array = np.zeros(side.grid.shape, np.dtype((np.void, dtype.itemsize)))
     for name, place in blocks:
         if kind == "npy":
@@ -120,7 +123,7 @@ def run(plan: Plan, workers: int) -> RunResult:
             layout=problem.target.layout,
             format=format_for(problem.target),
         )
-        result = run_plan(plan, open_source(folder / "source"), target, workers=workers)
+        result = run_plan(plan, open_source(folder / "source"), Outlet(target), workers=workers)
         written = read_blocks(folder / "target", problem.target, problem.dtype)
     assert written.tobytes() == opaque(array).tobytes()
     return result
@@ -226,6 +229,21 @@ def test_slabs_cost_nothing(plan: Plan, workers: int) -> None:
     plan = replace(plan, problem=replace(plan.problem, dtype=LARGE_ELEMENTS))
 
     check_counts(plan, run(plan, workers), walk(plan))
+
+
+@settings(max_examples=EXAMPLES // 4)
+@given(plan=plans(max_axes=3), workers=WORKERS)
+def test_long_runs_cost_what_short_ones_do(plan: Plan, workers: int) -> None:
+    """What goes past the page cache is counted, and placed, as what goes through it."""
+    problem = replace(plan.problem, dtype=LARGE_ELEMENTS)
+    problem = replace(problem, staging=Staging(2**20, 2**22))
+    plan = replace(plan, problem=problem.within(plan.problem.budget * 2500 + 2**22))
+    with (
+        patch("dask_io.stores.files._LARGE", 2 * ALIGNMENT),
+        patch("dask_io.engine.memory._ALIGNED", 2 * ALIGNMENT),
+        patch("dask_io.engine.run._LONG_RUN", 4 * ALIGNMENT),
+    ):
+        check_counts(plan, run(plan, workers), walk(plan))
 
 
 @settings(max_examples=EXAMPLES // 5)

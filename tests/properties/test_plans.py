@@ -1,6 +1,7 @@
 """Prediction equals walk, for any plan and for those that the strategies make."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -46,6 +47,14 @@ def test_any_plan_costs_what_it_says(plan: Plan) -> None:
     assert walk(plan) == predicted(plan)
 
 
+@given(plan=plans(max_axes=4))
+def test_any_plan_of_atomic_source_blocks_costs_what_it_says(plan: Plan) -> None:
+    """Source blocks that are read whole are counted as often as they are, whatever the plan."""
+    source = replace(plan.problem.source, atomic=True)
+    plan = replace(plan, problem=replace(plan.problem, source=source))
+    assert walk(plan) == replace(predicted(plan), read_bytes=plan.n_bytes_read)
+
+
 @given(plan=plans(windows=True))
 def test_no_plan_beats_the_lower_bound(plan: Plan) -> None:
     """No plan has fewer openings than there are blocks, or fewer seeks than the lower bound."""
@@ -53,6 +62,19 @@ def test_no_plan_beats_the_lower_bound(plan: Plan) -> None:
 
     assert n_blocks <= plan.openings <= plan.seeks.total
     assert n_blocks <= plan.problem.lower_bound <= plan.seeks.total
+
+
+@given(plan=plans(max_axes=4, windows=True), data=st.data())
+def test_flushing_at_more_positions_takes_no_more_memory(plan: Plan, data: st.DataObject) -> None:
+    """Write cells end where a plan is cut, it costs what it says then, and holds no more."""
+    cuts = [data.draw(st.sets(st.integers(0, length), max_size=3)) for length in plan.problem.shape]
+    flushed = plan.flushed_at(cuts)
+
+    assert flushed.held_bytes <= plan.held_bytes
+    assert flushed.carried_bytes <= plan.carried_bytes
+    for axis, positions in zip(flushed.axes, cuts, strict=True):
+        assert all(axis.write_floor(position) == position for position in positions)
+    assert walk(flushed) == predicted(flushed)
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)

@@ -8,9 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dask_io.errors import BudgetTooSmallError
-from dask_io.planning import Plan, Problem, plan_keep, plan_naive
+from dask_io.planning import Hold, Plan, Problem, plan_keep, plan_naive
 from dask_io.planning.sweep import memory_for_lower_bound, plan_sweep
 from dask_io.planning.sweep.arrange import arrangement_of
+from dask_io.planning.sweep.by_slab import search_by_slab
 from dask_io.planning.sweep.choices import choice_of
 from dask_io.planning.sweep.structures import space_between, structures
 from dask_io.testing import walk
@@ -86,6 +87,7 @@ def test_atomic_target_blocks_are_written_whole(problem: Problem, *, is_atomic: 
 @given(plan=plans(windows=True))
 def test_arrangements_cost_what_plans_cost(plan: Plan) -> None:
     """Memory by envelopes and seeks by choices equal the closed forms of the plan."""
+    plan = replace(plan, slabs=None, backwards=frozenset())
     space = space_between(plan.problem.source, plan.problem.target)
     if not plan.n_steps:
         return
@@ -94,6 +96,30 @@ def test_arrangements_cost_what_plans_cost(plan: Plan) -> None:
     assert space.seeks(dict(enumerate(choices))) == plan.seeks.total
     if plan.hold == "pieces":
         assert arrangement.held * plan.problem.itemsize == plan.held_bytes
+
+
+@given(problem=problems(max_axes=4, windows=True))
+def test_ends_by_slab_cost_what_plans_cost(problem: Problem) -> None:
+    """What is found slab by slab keeps the budget, at the seeks that it was found for."""
+    if not problem.n_bytes:
+        return
+    space = space_between(problem.source, problem.target)
+    budget = problem.holdable // problem.itemsize
+    found = search_by_slab(space, budget, below=10**9)
+    if found is None:
+        return
+    choices = found.arrangement.by_axis
+    plan = Plan(
+        problem,
+        found.arrangement.axes,
+        tuple(choices[axis].array_reads for axis in range(space.n_axes)),
+        Hold.PIECES,
+        "sweep",
+        found.slabs,
+        frozenset(axis for axis, choice in choices.items() if choice.backwards),
+    )
+    assert plan.seeks.total == found.seeks
+    assert plan.fits
 
 
 @given(problem=problems(max_axes=3, windows=True))
@@ -105,6 +131,6 @@ def test_choices_by_segments_cost_the_same_as_by_blocks(problem: Problem) -> Non
     fixed = [each for structure in structures(space) for each in structure.fixed]
     whole = [(axis, choice) for axis in range(space.n_axes) for choice in space.whole[axis]]
     for axis, choice in [*fixed, *whole]:
-        plain = choice_of(space.pairs[axis], choice.reads)
+        plain = choice_of(space.pair_of(axis, choice), choice.reads)
         assert plain.cuts == choice.cuts
         assert dict(plain.cells.kinds) == dict(choice.cells.kinds)

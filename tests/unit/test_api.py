@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 import dask_io
 from dask_io.errors import BudgetTooSmallError, DataError, StorageError, UsageError
 from dask_io.geometry import Region
+from dask_io.stores.pace import Pace
 
 ARRAY = np.random.default_rng(0).random((10, 7)).astype("<f4")
 
@@ -156,6 +157,8 @@ def test_defaults(one_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         {"memory": 0},
         {"memory": 1},
         {"workers": 0},
+        {"max_rate": 0},
+        {"max_rate": "fast"},
         {"strategy": "best"},
         {"order": "Z"},
         {"order": "0,1,2"},
@@ -463,14 +466,45 @@ def test_verifying_within_a_small_budget(one_file: Path, memory: int) -> None:
     assert dask_io.verify(one_file, one_file.parent / "blocks", memory=memory, workers=4)
 
 
-def test_too_little_memory_to_verify_shows_first(one_file: Path) -> None:
-    """A budget that would do for the run but not for its verification is refused beforehand."""
-    job = dask_io.plan(one_file, one_file.parent / "target", chunks=4, memory=17_000)
-
+def test_the_memory_for_a_run_is_enough_to_verify_it(one_file: Path) -> None:
+    """The smallest budget at all is one at which a target can be read back."""
     with pytest.raises(BudgetTooSmallError) as caught:
-        job.run(verify=True)
+        dask_io.plan(one_file, chunks=4, memory=1)
 
-    assert not (one_file.parent / "target").exists()
-    assert caught.value.budget == 17_000
-    required = caught.value.required
-    run(dask_io.split, one_file, one_file.parent / "b", chunks=4, memory=required, verify=True)
+    memory = caught.value.required
+    found = run(
+        dask_io.split, one_file, one_file.parent / "b", chunks=4, memory=memory, verify=True
+    )
+    assert found.verified
+
+
+@pytest.mark.parametrize(
+    ("options", "passes"), [({}, 1), ({"verify": True}, 1), ({"strategy": "spill"}, 2)]
+)
+def test_every_byte_waits_for_the_pace(
+    one_file: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any], passes: int
+) -> None:
+    """All that is read and written counts towards the rate, also for scratch and verifying."""
+    waited: list[int] = []
+    monkeypatch.setattr(Pace, "wait_for", lambda _, n_bytes: waited.append(n_bytes))
+    target = one_file.parent / "blocks"
+
+    run(dask_io.split, one_file, target, chunks=4, max_rate="1kB", **options)
+
+    verified = 1 if options.get("verify") else 0
+    assert sum(waited) == (2 * passes + verified) * ARRAY.nbytes
+
+
+def test_several_targets_share_a_pace(one_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Regions that are extracted together wait for one another; without a rate nobody waits."""
+    waited: dict[Pace, int] = {}
+
+    def wait_for(pace: Pace, n_bytes: int) -> None:
+        waited[pace] = waited.get(pace, 0) + n_bytes
+
+    monkeypatch.setattr(Pace, "wait_for", wait_for)
+    source, regions = dask_io.open(one_file), ["0:5,:", "5:10,:"]
+    run(dask_io.extract, source, one_file.parent / "one", regions=regions, max_rate=1000)
+    run(dask_io.extract, source, one_file.parent / "two", regions=regions)
+
+    assert list(waited.values()) == [2 * ARRAY.nbytes]

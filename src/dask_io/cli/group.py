@@ -116,16 +116,22 @@ def _encodable(text: str, stream: TextIO) -> str:
 
 @contextmanager
 def terminate_as_interrupt() -> Iterator[None]:
-    """Let a request to terminate end a run as tidily as Ctrl-C does."""
+    """Let the first request to stop end a run tidily, and a second one end it at once."""
     if current_thread() is not main_thread():
         yield
         return
-    before = signal.signal(signal.SIGTERM, _interrupt)
+    asked: list[int] = []
+
+    def stop(number: int, _: object) -> None:
+        asked.append(number)
+        if len(asked) > 1:
+            say("dask-io: stopped at once")
+            os._exit(_INTERRUPTED)
+        raise KeyboardInterrupt
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
-
-
-def _interrupt(*_: object) -> None:
-    raise KeyboardInterrupt
+        for number, handler in before.items():
+            signal.signal(number, handler)

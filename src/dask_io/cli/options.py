@@ -114,12 +114,22 @@ source = stack(
     click.option("--strict", is_flag=True, help="Missing blocks are errors, not the fill value."),
 )
 
+max_rate = click.option(
+    "--max-rate",
+    metavar="SIZE",
+    help="Bytes read plus written a second at the most, e.g. 100MB.  [default: no limit]",
+)
+verify = click.option(
+    "--verify", is_flag=True, help="Read the target back and compare its checksums."
+)
+
 running = stack(
     memory,
     strategy,
     objective,
     device,
     workers,
+    max_rate,
     click.option("--format", "format_", metavar="F", help="Format of the target: npy, raw, zarr."),
     click.option("--format-version", type=int, metavar="N", help="Its version: 2 or 3 for zarr."),
     click.option(
@@ -133,7 +143,17 @@ running = stack(
     order,
     click.option("--dry-run", is_flag=True, help="Show the plan; touch nothing."),
     click.option("--overwrite", is_flag=True, help="Replace a target that exists."),
-    click.option("--verify", is_flag=True, help="Read the target back and compare it."),
+    verify,
+    click.option(
+        "--durability",
+        type=click.Choice(["none", "rename", "fsync"]),
+        default="fsync",
+        show_default=True,
+        help="What blocks outlast once written: nothing, the process, or a loss of power.",
+    ),
+    click.option(
+        "--consume", is_flag=True, help="Remove source blocks that are not needed any more."
+    ),
     click.option("--check", is_flag=True, help="Look at every block's header beforehand."),
     source,
     as_json,

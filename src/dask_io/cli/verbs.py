@@ -168,35 +168,74 @@ def extract(src: str, dst: str, **given: Any) -> None:
 
 
 @commands.command()
-@click.argument("src")
 @click.argument("dst")
+@options.memory
+@options.strategy
+@options.objective
+@options.device
+@options.workers
+@options.max_rate
+@options.verify
+@options.as_json
+@options.quiet
+@options.debug
+def resume(dst: str, *, as_json: bool, **given: Any) -> None:
+    r"""Complete DST after its run was cut short; what is durable is not done again.
+
+    \b
+    Example:
+      dask-io resume out/ --memory 2GiB
+    """
+    from dask_io import api, prepare  # noqa: PLC0415  # loaded on use
+    from dask_io.report import jsonable  # noqa: PLC0415  # loaded on use
+
+    chosen = {
+        name: given[name] for name in ("memory", "strategy", "objective", "device", "workers")
+    }
+    for place in prepare.resumable(dst):
+        found = prepare.plan_resume(place, **chosen)
+        if isinstance(found, api.Job):
+            shown = {name: given[name] for name in ("verify", "quiet")}
+            _run_job(found, str(place), label="resume", as_json=as_json, **shown)
+        elif as_json:
+            show(json.dumps(jsonable.run_to_json(None, found)))
+        elif not given["quiet"]:
+            show(f"{one_line(str(place))}: is complete; there is nothing left to do")
+
+
+@commands.command()
+@click.argument("src")
+@click.argument("dst", required=False)
 @options.memory
 @options.workers
 @options.source
 @options.as_json
 @options.quiet
 @options.debug
-def verify(src: str, dst: str, *, as_json: bool, quiet: bool, **given: Any) -> None:
-    r"""Compare two arrays, whatever their blocks.
+def verify(src: str, dst: str | None, *, as_json: bool, quiet: bool, **given: Any) -> None:
+    r"""Compare two arrays, whatever their blocks; or one with its own checksums.
 
-    Values are compared bit by bit where the types agree; exit code 1 if any differs.
+    Values are compared bit by bit where the types agree. What Dask IO has written can be compared
+    alone, with the checksums that were taken then. Exit code 1 if anything differs.
 
     \b
-    Example:
+    Examples:
       dask-io verify blocks/ out/ --memory 4GiB
+      dask-io verify out/
     """
     from dask_io import api  # noqa: PLC0415  # loaded on use
     from dask_io.errors import DataError  # noqa: PLC0415  # loaded on use
     from dask_io.report import jsonable, text  # noqa: PLC0415  # loaded on use
 
-    source = options.open_source(src, given)
-    found = api.verify(source, dst, memory=given["memory"], workers=given["workers"])
+    chosen = {name: given[name] for name in ("memory", "workers")}
+    found = api.verify(options.open_source(src, given), dst, **chosen)
     if as_json:
         show(json.dumps(jsonable.verification_to_json(found)))
     elif found and not quiet:
         show(text.verification_text(found))
     if not found:
-        raise DataError(dst, [f"differs from {src}: {text.verification_text(found)}"])
+        other = "its checksums" if dst is None else src
+        raise DataError(dst or src, [f"differs from {other}: {text.verification_text(found)}"])
 
 
 @commands.command()
@@ -259,7 +298,17 @@ def _plan_options(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _run_options(given: dict[str, Any]) -> dict[str, Any]:
-    names = ("format_version", "codec", "fill_value", "write_empty", "overwrite", "check")
+    names = (
+        "format_version",
+        "codec",
+        "fill_value",
+        "write_empty",
+        "max_rate",
+        "overwrite",
+        "check",
+        "durability",
+        "consume",
+    )
     moving = {name: given[name] for name in names}
     shards = given["shards"] and options.parse_shape(given["shards"], "--shards")
     return {"format": given["format_"], "shards": shards, **moving, **_plan_options(given)}
@@ -280,16 +329,23 @@ def _run(verb: Literal["resplit", "split", "merge"], src: str, dst: str, **given
 
 
 def _show_or_run(job: Job | JointJob, dst: str, *, label: str, given: dict[str, Any]) -> None:
+    if given["dry_run"]:
+        _show_plan(job.plan, job.device, as_json=given["as_json"])
+    else:
+        shown = {name: given[name] for name in ("verify", "as_json", "quiet")}
+        _run_job(job, dst, label=label, **shown)
+
+
+def _run_job(
+    job: Job | JointJob, dst: str, *, label: str, verify: bool, as_json: bool, quiet: bool
+) -> None:
     from dask_io.report import jsonable, text  # noqa: PLC0415  # loaded on use
     from dask_io.report.progress import ProgressLine  # noqa: PLC0415  # loaded on use
 
-    if given["dry_run"]:
-        _show_plan(job.plan, job.device, as_json=given["as_json"])
-        return
-    quiet, then = given["quiet"], "verifying" if given["verify"] else ""
+    then = "verifying" if verify else ""
     with ProgressLine(sys.stderr, label=label, then=then, quiet=quiet) as progress:
-        result = job.run(verify=given["verify"], on_progress=progress.update)
-    if given["as_json"]:
+        result = job.run(verify=verify, on_progress=progress.update)
+    if as_json:
         show(json.dumps(jsonable.run_to_json(job.plan, result, job.device)))
     elif not quiet:
         show(f"{one_line(dst)}: {text.run_text(job.plan, result)}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from threading import Condition, Thread
+from threading import Condition, Lock, Thread
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -25,11 +25,14 @@ class Crew:
         self._on_stop = on_stop
         self._urgent: deque[Task] = deque()
         self._ordinary: deque[Task] = deque()
-        self._most_waiting = 2 * len(stagings)
+        # Whoever adds is woken when half of these are left: waking costs more than adding.
+        self._most_waiting = 4 * len(stagings)
         self._busy = self._n_ended = 0
         self._stopped = False
         self._error: BaseException | None = None
-        self._changed = Condition()
+        lock = Lock()
+        self._has_task = Condition(lock)
+        self._changed = Condition(lock)
         self._threads = [Thread(target=self._work, args=(staging,)) for staging in stagings]
 
     def __enter__(self) -> Self:
@@ -53,22 +56,23 @@ class Crew:
     def add(self, task: Task) -> None:
         """Queue a task, in order; waits while enough of them wait already."""
         with self._changed:
-            while len(self._ordinary) >= self._most_waiting and not self._stopped:
-                self._wait()
+            if len(self._ordinary) >= self._most_waiting:
+                while self._has_enough and not self._stopped:
+                    self._wait()
             self._ordinary.append(task)
-            self._changed.notify_all()
+            self._has_task.notify()
         self.raise_error()
 
     def add_urgent(self, task: Task) -> None:
         """Queue a task before all ordinary ones; never waits."""
-        with self._changed:
+        with self._has_task:
             self._urgent.append(task)
-            self._changed.notify_all()
+            self._has_task.notify()
 
     def finish(self) -> None:
         """Wait until every task is done."""
         with self._changed:
-            while (self._urgent or self._ordinary or self._busy) and not self._stopped:
+            while not (self._is_idle or self._stopped):
                 self._wait()
         self.raise_error()
 
@@ -76,6 +80,14 @@ class Crew:
         """Raise what went wrong, if anything did."""
         if self._error is not None:
             raise self._error
+
+    @property
+    def _has_enough(self) -> bool:
+        return 2 * len(self._ordinary) > self._most_waiting
+
+    @property
+    def _is_idle(self) -> bool:
+        return not (self._urgent or self._ordinary or self._busy)
 
     def _wait(self) -> None:
         # Waking up now and then lets the interpreter deliver signals.
@@ -109,34 +121,37 @@ class Crew:
             self._stopped = True
             self._error = self._error or error
             self._changed.notify_all()
+            self._has_task.notify_all()
         self._on_stop()
-
-    def _next(self) -> Task | None:
-        with self._changed:
-            while not (self._urgent or self._ordinary or self._stopped):
-                self._changed.wait()
-            if self._stopped:
-                return None
-            self._busy += 1
-            task = (self._urgent or self._ordinary).popleft()
-            self._changed.notify_all()
-            return task
 
     def _work(self, staging: memoryview) -> None:
         try:
-            self._do_tasks(staging)
+            task = self._next()
+            while task is not None:
+                try:
+                    task(staging)
+                except BaseException as error:  # noqa: BLE001  # raised again where the crew is waited for
+                    self._stop(error)
+                task = self._next(after=1)
         finally:
             with self._changed:
                 self._n_ended += 1
                 self._changed.notify_all()
 
-    def _do_tasks(self, staging: memoryview) -> None:
-        while (task := self._next()) is not None:
-            try:
-                task(staging)
-            except BaseException as error:  # noqa: BLE001  # raised again where the crew is waited for
-                self._stop(error)
-            finally:
-                with self._changed:
-                    self._busy -= 1
-                    self._changed.notify_all()
+    def _next(self, *, after: int = 0) -> Task | None:
+        """Wait for a task, `after` so many have been done; None if everyone is to stop."""
+        with self._has_task:
+            self._busy -= after
+            if self._is_idle:
+                self._changed.notify_all()
+            while not (self._urgent or self._ordinary or self._stopped):
+                self._has_task.wait()
+            if self._stopped:
+                return None
+            self._busy += 1
+            if self._urgent:
+                return self._urgent.popleft()
+            task = self._ordinary.popleft()
+            if not self._has_enough:
+                self._changed.notify_all()
+            return task

@@ -11,19 +11,23 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from dask_io.engine.copying import copy
+from dask_io.geometry import Axis, Region
 from dask_io.planning import Hold
 from dask_io.stores.addressable import view_as_array
+from dask_io.stores.files import ALIGNMENT
+from dask_io.stores.ledger import Written
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from numpy.typing import NDArray
 
+    from dask_io.engine.commit import Outlet
     from dask_io.engine.crew import Crew
     from dask_io.engine.memory import Account, Buffers
-    from dask_io.geometry import Region
-    from dask_io.planning import AxisPlan, Plan
-    from dask_io.stores.store import BlockWriter, Target
+    from dask_io.planning import Plan
+    from dask_io.stores.store import BlockWriter
 
 
 class Room(NamedTuple):
@@ -62,99 +66,157 @@ class Cell:
     pieces: list[Piece] = field(default_factory=list)
 
 
+class Stretch(NamedTuple):
+    """A write cell along one axis, and where the newest piece of it begins."""
+
+    start: int
+    stop: int
+    origin: int
+
+
 class Wanted(NamedTuple):
     """The write cells that a step fills, and for which of them what room has to be made."""
 
+    along: list[list[Stretch]]
     cells: list[Cell]
     regions: list[tuple[Cell, Region]]
     n_bytes: int
 
 
+class Filling(NamedTuple):
+    """What a step fills: write cells along each axis, and by its corner each with its piece."""
+
+    along: list[list[Stretch]]
+    cells: dict[tuple[int, ...], tuple[Cell, NDArray[Any]]]
+
+
 class Member:
     """A plan's target under way; positions are those of the plan.
 
-    `on_written` is told the bytes of every cell that has been written, and whether that made a
-    block whole.
+    What is durable already is neither held nor written. `on_written` is told the bytes of every
+    cell that has been written, and whether that made a block whole.
     """
 
     def __init__(
-        self, plan: Plan, target: Target, room: Room, on_written: Callable[[int, bool], None]
+        self, plan: Plan, outlet: Outlet, room: Room, on_written: Callable[[int, bool], None]
     ) -> None:
-        self.plan, self.target, self.room = plan, target, room
+        self.plan, self.outlet, self.room = plan, outlet, room
+        self.target, self.ledger = outlet.target, outlet.ledger or None
         self.on_written = on_written
-        self.moved = moved_dtype(target.dtype)
+        self.moved = moved_dtype(self.target.dtype)
+        self.cuts_blocks = any(cut.pieces for cut in plan.write_cuts)
         self.cells: dict[tuple[int, ...], Cell] = {}
         self.cells_missing: dict[tuple[int, ...], int] = {}
         self.lock = Lock()
 
     def begin(self, region: Region) -> Wanted:
         """Begin the write cells of a region that will be read, and say what memory they need."""
-        with self.lock:
-            cells = [
-                self.cells.setdefault(cell.start, Cell(cell, cell.size))
-                for cell in self.plan.write_cells(region)
+        in_pieces = self.plan.hold is Hold.PIECES
+        along = [
+            [
+                Stretch(start, stop, max(start, low) if in_pieces else start)
+                for start, stop in axis.write_cells(low, high)
             ]
-        if self.plan.hold is Hold.BLOCKS:
-            regions = [(cell, cell.region) for cell in cells if not cell.pieces]
-        else:
+            for axis, (low, high) in zip(self.plan.axes, region.bounds, strict=True)
+        ]
+        with self.lock:
+            begun = (self._begin_cell(parts) for parts in product(*along))
+            cells = [cell for cell in begun if cell is not None]
+        if in_pieces:
             regions = [(cell, cell.region & region) for cell in cells]
+        else:
+            regions = [(cell, cell.region) for cell in cells if not cell.pieces]
         n_elements = sum(each.size for _, each in regions)
-        return Wanted(cells, regions, n_elements * self.target.dtype.itemsize)
+        return Wanted(along, cells, regions, n_elements * self.target.dtype.itemsize)
 
-    def make_pieces(self, wanted: Wanted) -> dict[tuple[int, ...], Piece]:
-        """Make the buffers for which memory has been taken; return each cell's newest."""
+    def _begin_cell(self, parts: tuple[Stretch, ...]) -> Cell | None:
+        """Return the cell of these stretches, None if it is durable already."""
+        corner = tuple(part.start for part in parts)
+        cell = self.cells.get(corner)
+        if cell is None:
+            region = Region(corner, tuple(part.stop for part in parts))
+            if self._is_durable(region):
+                return None
+            cell = self.cells[corner] = Cell(region, region.size)
+        return cell
+
+    def needed(self, region: Region) -> Region:
+        """Return the smallest box around what is not durable yet of a region."""
+        if self.ledger is None:
+            return region
+        parts = [cell & region for cell in self._missing_cells(region)]
+        if not parts:
+            return Region(region.start, region.start)
+        return Region(
+            tuple(map(min, zip(*(part.start for part in parts), strict=True))),
+            tuple(map(max, zip(*(part.stop for part in parts), strict=True))),
+        )
+
+    def _missing_cells(self, region: Region) -> Iterator[Region]:
+        """Yield the write cells of a region that are not durable yet."""
+        return (cell for cell in self.plan.write_cells(region) if not self._is_durable(cell))
+
+    def _is_durable(self, cell: Region) -> bool:
+        return self.ledger is not None and self.ledger.covers(self._block_of(cell)[0], cell)
+
+    def make_pieces(self, wanted: Wanted) -> Filling:
+        """Make the buffers for which memory has been taken; return each cell with its newest."""
         for cell, region in wanted.regions:
             cell.pieces.append(self._make_piece(region))
-        return {cell.region.start: cell.pieces[-1] for cell in wanted.cells}
+        cells = {cell.region.start: (cell, cell.pieces[-1].array) for cell in wanted.cells}
+        return Filling(wanted.along, cells)
 
     def _make_piece(self, region: Region) -> Piece:
         n_bytes = region.size * self.target.dtype.itemsize
-        buffer = self.room.buffers.lend(n_bytes)
+        buffer = self.room.buffers.lend(n_bytes, phase=self._phase(region))
         array = view_as_array(buffer, region.shape, self.moved, self.target.layout)
         return Piece(region, array, buffer)
 
-    def place(
-        self, region: Region, values: NDArray[Any], pieces: dict[tuple[int, ...], Piece]
-    ) -> None:
+    def _phase(self, region: Region) -> int:
+        """Return how far behind a multiple of `ALIGNMENT` a piece will begin in its file.
+
+        One that lies so in memory too can be written past the page cache as it is.
+        """
+        if not self.cuts_blocks:
+            return 0
+        _, block = self._block_of(region)
+        inside, layout = region.relative_to(block.start), self.target.layout
+        first, _ = next(layout.runs(inside, block.shape))
+        return first * self.target.dtype.itemsize % ALIGNMENT
+
+    def _block_of(self, region: Region) -> tuple[tuple[int, ...], Region]:
+        """Return the target's block that a part of it belongs to."""
+        grid = self.target.grid
+        index = tuple(map(Axis.index_at, grid.axes, region.start))
+        return index, grid.block(index)
+
+    def place(self, region: Region, values: NDArray[Any], filling: Filling) -> None:
         """Put what has been read of a region where it belongs.
 
         There may be many small pieces, so what can be is worked out axis by axis.
         """
-        corner = next(iter(pieces.values())).region.start
         along = [
-            list(self._overlaps(*axis))
-            for axis in zip(self.plan.axes, region.bounds, corner, strict=True)
+            list(_overlaps(stretches, low, high))
+            for stretches, (low, high) in zip(filling.along, region.bounds, strict=True)
         ]
         placed = []
         for overlaps in product(*along):
-            cell, inside, taken, lengths = zip(*overlaps, strict=True)
-            pieces[cell].array[inside] = values[taken]
-            placed.append((cell, prod(lengths)))
+            corner, inside, taken, lengths = zip(*overlaps, strict=True)
+            if corner in filling.cells:
+                cell, array = filling.cells[corner]
+                copy(values[taken], array[inside], self.target.layout)
+                placed.append((cell, prod(lengths)))
         self._count_placed(placed)
 
-    def _overlaps(
-        self, axis: AxisPlan, bounds: tuple[int, int], corner: int
-    ) -> Iterator[tuple[int, slice, slice, int]]:
-        """Yield the write cells of a stretch: start, slices into the piece and the stretch, length.
-
-        Pieces begin where their cell does, or with what is read at once if that is later.
-        """
-        low, high = bounds
-        first = corner if self.plan.hold is Hold.PIECES else 0
-        for start, stop in axis.write_cells(low, high):
-            begin, end, origin = max(start, low), min(stop, high), max(start, first)
-            inside = slice(begin - origin, end - origin)
-            yield start, inside, slice(begin - low, end - low), end - begin
-
-    def _count_placed(self, placed: list[tuple[tuple[int, ...], int]]) -> None:
+    def _count_placed(self, placed: list[tuple[Cell, int]]) -> None:
         """Count what has arrived in write cells, and have those written that are complete."""
         complete = []
         with self.lock:
-            for start, n_elements in placed:
-                cell = self.cells[start]
+            for cell, n_elements in placed:
                 cell.missing -= n_elements
                 if not cell.missing:
-                    complete.append(self.cells.pop(start))
+                    del self.cells[cell.region.start]
+                    complete.append(cell)
         for cell in complete:
             self._queue_write(cell)
 
@@ -168,38 +230,37 @@ class Member:
         self.room.crew.add_urgent(partial(self._write, cell, account))
 
     def _write(self, cell: Cell, account: Account, staging: memoryview) -> None:
-        """Write a complete cell, free it, and publish its block if that was the last one."""
-        grid, (first, *others) = self.target.grid, cell.pieces
-        index = tuple(
-            axis.index_at(start) for axis, start in zip(grid.axes, cell.region.start, strict=True)
-        )
-        block = grid.block(index)
+        """Write a complete cell, free it, and have it committed."""
+        first, *others = cell.pieces
+        index, block = self._block_of(cell.region)
+        inside = cell.region.relative_to(block.start)
         with self.target.writer(index) as writer:
             if others:
                 self._write_pieces(staging, cell, writer, block.start)
             else:
-                writer.write_from(cell.region.relative_to(block.start), first.array)
+                writer.write_from(inside, first.array)
+            checksum = writer.checksum
         n_bytes = sum(piece.n_bytes for piece in cell.pieces)
         while cell.pieces:
             self.room.buffers.take_back(cell.pieces.pop().buffer)
         account.give_back(n_bytes)
-        whole = self._is_last(index, block)
-        if whole:
-            self.target.publish(index)
-        self.on_written(n_bytes, whole)
+        is_last = self._is_last(index, block)
+        self.outlet.add(Written(index, cell.region, checksum, is_last), n_bytes)
+        self.on_written(n_bytes, is_last)
 
     def _write_pieces(
         self, staging: memoryview, cell: Cell, writer: BlockWriter, origin: tuple[int, ...]
     ) -> None:
         """Put a cell together from its pieces and write it in sequence."""
+        pieces = [(piece.region.relative_to(origin), piece.array) for piece in cell.pieces]
 
         def fill(slab: Region, values: NDArray[Any]) -> None:
-            for piece in cell.pieces:
-                inside = piece.region.relative_to(origin)
+            values = values.view(self.moved)
+            for inside, array in pieces:
                 part = slab & inside
                 if part.size:
-                    held = piece.array[part.relative_to(inside.start).slices]
-                    values.view(self.moved)[part.relative_to(slab.start).slices] = held
+                    held = array[part.relative_to(inside.start).slices]
+                    copy(held, values[part.relative_to(slab.start).slices], self.target.layout)
 
         writer.write_filled(cell.region.relative_to(origin), staging, fill)
 
@@ -208,12 +269,29 @@ class Member:
         with self.lock:
             missing = self.cells_missing.pop(index, None)
             if missing is None:
-                missing = self.plan.count_write_cells(block)
+                missing = self._count_cells(index, block)
             if missing > 1:
                 self.cells_missing[index] = missing - 1
             return missing == 1
+
+    def _count_cells(self, index: tuple[int, ...], block: Region) -> int:
+        """Return how many cells of a block are to be written."""
+        if self.ledger is None or index not in self.ledger.parts:
+            return self.plan.count_write_cells(block)
+        return sum(1 for _ in self._missing_cells(block))
 
 
 def moved_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """Return the type as which elements are moved: NumPy copies fields without what is between."""
     return dtype if dtype.names is None else np.dtype((np.void, dtype.itemsize))
+
+
+def _overlaps(
+    stretches: list[Stretch], low: int, high: int
+) -> Iterator[tuple[int, slice, slice, int]]:
+    """Yield those that overlap a range: start, slices into the piece and the range, length."""
+    for start, stop, origin in stretches:
+        begin, end = max(start, low), min(stop, high)
+        if begin < end:
+            inside = slice(begin - origin, end - origin)
+            yield start, inside, slice(begin - low, end - low), end - begin

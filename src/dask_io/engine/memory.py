@@ -10,10 +10,12 @@ from threading import Condition, Lock
 from dask_io.stores.files import ALIGNMENT, address_of
 
 _PAGE = mmap.PAGESIZE
-# Buffers begin and end at multiples of this, and those that may be written past the page cache
-# at multiples of what that takes.
+# Buffers end at multiples of this and begin there too, unless they may be written past the page
+# cache: those begin where that can be done.
 _GRAIN = 16
 _ALIGNED = 128 * 2**10
+# The stretch is longer by this part, for what is lost between buffers that begin at such multiples.
+_LOST = 64
 
 
 class Account:
@@ -73,31 +75,30 @@ class Buffers:
     """
 
     def __init__(self, limit: int) -> None:
-        self._stretch = _map(limit)
+        self._stretch = _map(limit + limit // _LOST)
         self._view = memoryview(self._stretch)
         self._base = address_of(self._view)
         self._holes = [(0, len(self._view))]
         self._n_outside = 0
         self._lock = Lock()
 
-    def lend(self, n_bytes: int) -> memoryview:
-        """Return a buffer of this size; its contents are arbitrary."""
-        step = ALIGNMENT if n_bytes >= _ALIGNED else _GRAIN
+    def lend(self, n_bytes: int, *, phase: int = 0) -> memoryview:
+        """Return a buffer of this size; its contents are arbitrary.
+
+        A large one begins `phase` bytes behind a multiple of `ALIGNMENT`.
+        """
+        step, phase = (ALIGNMENT, phase) if n_bytes >= _ALIGNED else (_GRAIN, 0)
         with self._lock:
-            # Of the holes that are long enough the shortest, to spare the others.
-            fitting = [
-                (stop - start, start, stop)
-                for start, stop in self._holes
-                if _up(start, step) + n_bytes <= stop
-            ]
-            if not fitting:
-                return self._lend_outside(n_bytes)
-            _, start, stop = min(fitting)
-            begin = _up(start, step)
-            self._holes.remove((start, stop))
-            self._add_hole(start, begin)
-            self._add_hole(begin + _up(n_bytes, _GRAIN), stop)
-            return self._view[begin : begin + n_bytes]
+            # The first hole that is long enough: that leaves longer ones than the shortest would.
+            for place, (start, stop) in enumerate(self._holes):
+                begin = _up(start - phase, step) + phase
+                end = _up(begin + n_bytes, _GRAIN)
+                if end <= stop:
+                    del self._holes[place]
+                    self._add_hole(start, begin)
+                    self._add_hole(end, stop)
+                    return self._view[begin : begin + n_bytes]
+            return self._lend_outside(n_bytes)
 
     def take_back(self, buffer: memoryview) -> None:
         """Have a buffer back that is no longer used."""
@@ -106,7 +107,7 @@ class Buffers:
             if not 0 <= start < len(self._view):
                 self._n_outside -= len(buffer)
                 return
-            stop = start + _up(len(buffer), _GRAIN)
+            stop = _up(start + len(buffer), _GRAIN)
             if self._n_outside:
                 self._give_up(start, stop)
             self._add_hole(start, stop)

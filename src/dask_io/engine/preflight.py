@@ -15,7 +15,7 @@ from dask_io.units import format_bytes
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dask_io.stores.store import Target
+    from dask_io.stores.store import Store, Target
 
 # A visit to a block has a file open twice at the most: through the page cache and past it.
 _FILES_A_WORKER = 2
@@ -30,10 +30,23 @@ def free_space(target: Target) -> int:
     return max(0, free - target.grid.size * target.dtype.itemsize)
 
 
-def check_before_run(targets: Sequence[Target], *, workers: int, scratch_bytes: int = 0) -> None:
+def share_disk(source: Store, target: Store) -> bool:
+    """Whether two stores lie on one disk."""
+    return _folder_of(source).stat().st_dev == _folder_of(target).stat().st_dev
+
+
+def check_before_run(
+    targets: Sequence[Target],
+    *,
+    workers: int,
+    scratch_bytes: int = 0,
+    disk_bytes: int | None = None,
+) -> None:
     """Check that a run would find room for its arrays, for its files, and for those it opens.
 
-    Targets on one disk share its room. Scratch blocks lie beside the first target.
+    Targets on one disk share its room. Scratch blocks lie beside the first target. Of a single
+    target, `disk_bytes` may say how much it takes in all, if that is less because a source is
+    used up.
 
     Raises
     ------
@@ -46,13 +59,17 @@ def check_before_run(targets: Sequence[Target], *, workers: int, scratch_bytes: 
         by_disk.setdefault(_folder_of(target).stat().st_dev, []).append(target)
     for sharing in by_disk.values():
         check_inodes(sharing)
-        check_space(sharing, scratch_bytes if targets[0] in sharing else 0)
+        scratch = scratch_bytes if targets[0] in sharing else 0
+        check_space(sharing, scratch, None if disk_bytes is None else disk_bytes - scratch)
 
 
-def check_space(targets: Sequence[Target], scratch_bytes: int = 0) -> None:
+def check_space(
+    targets: Sequence[Target], scratch_bytes: int = 0, array_bytes: int | None = None
+) -> None:
     """Check that a filesystem has room for the arrays of some targets, and for scratch blocks.
 
-    What an earlier run left in a target's directory counts as free: it is removed first.
+    What an earlier run left in a target's directory counts as free: it is removed first. Arrays
+    take up as much as they hold, unless `array_bytes` says otherwise.
 
     Raises
     ------
@@ -62,10 +79,9 @@ def check_space(targets: Sequence[Target], scratch_bytes: int = 0) -> None:
     disk = _disk_of(targets[0])
     replaced = sum(_replaced(target).n_bytes for target in targets)
     free = disk.f_bavail * disk.f_frsize + replaced
-    needed = sum(
-        target.grid.size * target.dtype.itemsize + target.grid.n_blocks * ALIGNMENT
-        for target in targets
-    )
+    if array_bytes is None:
+        array_bytes = sum(target.grid.size * target.dtype.itemsize for target in targets)
+    needed = array_bytes + sum(target.grid.n_blocks * ALIGNMENT for target in targets)
     if needed + scratch_bytes > free:
         also = f", and {format_bytes(scratch_bytes)} for scratch blocks," if scratch_bytes else ""
         reason = f"{format_bytes(needed)}{also} are needed, {format_bytes(free)} are free"
@@ -116,14 +132,14 @@ def _n_open_files() -> int:
     return 3
 
 
-def _disk_of(target: Target) -> os.statvfs_result:
+def _disk_of(target: Store) -> os.statvfs_result:
     folder = _folder_of(target)
     with storage_errors(folder):
         return os.statvfs(folder)
 
 
-def _folder_of(target: Target) -> Path:
-    """Return the folder nearest to a target that is there already."""
+def _folder_of(target: Store) -> Path:
+    """Return the folder nearest to a store that is there already."""
     place = Path(target.place).absolute()
     return next(folder for folder in (place, *place.parents) if folder.is_dir())
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from dask_io.engine.crew import Crew
 from dask_io.engine.machine import ResidentMeter
-from dask_io.engine.member import Member, Piece, Room, moved_dtype
+from dask_io.engine.member import Filling, Member, Room, moved_dtype
 from dask_io.engine.memory import Account, Buffers
 from dask_io.engine.staging import share_staging
 from dask_io.geometry.union import disjoint_boxes
@@ -28,12 +28,15 @@ from dask_io.stores.store import Access
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from dask_io.engine.commit import Outlet
     from dask_io.geometry import Region
     from dask_io.planning import Plan, SharedStep
-    from dask_io.stores.store import Source, Target
+    from dask_io.stores.store import Source
 
 # Runs at least this long are worth a call of their own, past the page cache.
 _LONG_RUN = 256 * 2**10
+# This part of the room to write behind stays free, so that buffers of any size find a hole.
+_SPARE = 3
 # What one thread reads of a block before another may take over.
 _SHARE = 16 * 2**20
 
@@ -52,7 +55,8 @@ class Progress:
 class RunResult:
     """What a run did, as counted and measured while it ran.
 
-    `peak_memory` is by how much the process grew, None where the system does not tell.
+    `peak_memory` is by how much the process grew, None where the system does not tell. Blocks
+    are skipped that an earlier run has written.
     """
 
     seconds: float
@@ -63,31 +67,49 @@ class RunResult:
     peak_memory: int | None
     held: int
     blocks_written: int
+    blocks_skipped: int = 0
     verified: bool | None = None
+
+    @classmethod
+    def of_nothing(cls, blocks_skipped: int) -> RunResult:
+        """Return the result of a run that found everything done."""
+        return cls(0.0, Seeks(0, 0), 0, 0, 0, 0, 0, 0, blocks_skipped)
+
+    def followed_by(self, other: RunResult) -> RunResult:
+        """Return the result of two runs, one after the other."""
+        peaks = (self.peak_memory, other.peak_memory)
+        return RunResult(
+            seconds=self.seconds + other.seconds,
+            seeks=self.seeks + other.seeks,
+            n_bytes_read=self.n_bytes_read + other.n_bytes_read,
+            n_bytes_written=self.n_bytes_written + other.n_bytes_written,
+            openings=self.openings + other.openings,
+            peak_memory=None if None in peaks else max(filter(None, peaks), default=0),
+            held=max(self.held, other.held),
+            blocks_written=self.blocks_written + other.blocks_written,
+            blocks_skipped=self.blocks_skipped + other.blocks_skipped,
+            verified=other.verified,
+        )
 
 
 class Sweep(NamedTuple):
-    """A bundle with what it reads, counted from its box's corner, and a target per member."""
+    """A bundle with what it reads, counted from its box's corner, and an outlet per member."""
 
     bundle: Bundle
     source: Source
-    targets: tuple[Target, ...]
+    outlets: tuple[Outlet, ...]
 
 
 def run_plan(
     plan: Plan,
     source: Source,
-    target: Target,
+    outlet: Outlet,
     *,
     workers: int,
     on_progress: Callable[[Progress], None] | None = None,
 ) -> RunResult:
-    """Carry out a plan with at most `workers` threads.
-
-    An error, or an interrupt, leaves no unfinished file behind; blocks that are there
-    are whole.
-    """
-    sweep = Sweep(Bundle.of(plan), source, (target,))
+    """Carry out a plan with at most `workers` threads; otherwise as `run_sweeps`."""
+    sweep = Sweep(Bundle.of(plan), source, (outlet,))
     return run_sweeps([sweep], workers=workers, on_progress=on_progress)
 
 
@@ -99,30 +121,30 @@ def run_sweeps(
 ) -> RunResult:
     """Carry out bundles of one source, one after another, with at most `workers` threads.
 
-    An error, or an interrupt, leaves no unfinished file behind; blocks that are there
-    are whole.
+    After an error, or an interrupt, blocks that are there are whole, and what has been
+    committed is there for another run to go on with.
     """
     started, meter = time.perf_counter(), ResidentMeter()
-    source, targets = sweeps[0].source, [target for sweep in sweeps for target in sweep.targets]
+    source, outlets = sweeps[0].source, [outlet for sweep in sweeps for outlet in sweep.outlets]
+    targets = [outlet.target for outlet in outlets]
     read_before = replace(source.tally.read)
     written_before = [replace(target.tally.write) for target in targets]
-    progress = _Counter(targets, on_progress)
+    progress = _Counter(outlets, on_progress)
     held = 0
-    unfinished: list[Target] = []
+    unfinished = list(outlets)
     try:
-        for target in targets:
-            target.create()
-            unfinished.append(target)
+        for outlet in outlets:
+            outlet.begin()
         for sweep in sweeps:
             run = _Run(sweep, workers, progress.add)
             run.carry_out()
             held = max(held, run.room.held.peak)
-            for target in sweep.targets:
-                target.finish()
-                unfinished.remove(target)
+            for outlet in sweep.outlets:
+                outlet.finish()
+                unfinished.remove(outlet)
     except BaseException:
-        for target in unfinished:
-            target.abandon()
+        for outlet in unfinished:
+            outlet.abandon()
         raise
     read = _moved_since(read_before, source.tally.read)
     write = [
@@ -137,7 +159,8 @@ def run_sweeps(
         openings=read.visits + sum(each.visits for each in write),
         peak_memory=meter.growth(),
         held=held,
-        blocks_written=progress.n_blocks_written,
+        blocks_written=progress.n_blocks_written - progress.n_blocks_skipped,
+        blocks_skipped=progress.n_blocks_skipped,
     )
 
 
@@ -156,12 +179,17 @@ class _Counter:
     """
 
     def __init__(
-        self, targets: Iterable[Target], on_progress: Callable[[Progress], None] | None
+        self, outlets: Iterable[Outlet], on_progress: Callable[[Progress], None] | None
     ) -> None:
-        sizes = [(target.grid.size * target.dtype.itemsize, target.grid) for target in targets]
-        self.n_bytes = sum(n_bytes for n_bytes, _ in sizes)
-        self.n_blocks = sum(grid.n_blocks for _, grid in sizes)
-        self.n_bytes_written = self.n_blocks_written = 0
+        self.n_bytes = self.n_blocks = self.n_bytes_written = self.n_blocks_skipped = 0
+        for outlet in outlets:
+            grid, itemsize = outlet.target.grid, outlet.target.dtype.itemsize
+            self.n_bytes += grid.size * itemsize
+            self.n_blocks += grid.n_blocks
+            if outlet.ledger is not None:
+                self.n_bytes_written += outlet.ledger.size * itemsize
+                self.n_blocks_skipped += outlet.ledger.n_blocks
+        self.n_blocks_written = self.n_blocks_skipped
         self.on_progress = on_progress
         self.lock = Lock()
 
@@ -180,7 +208,12 @@ class _Taker(NamedTuple):
     member: Member
     region: Region
     origin: tuple[int, ...]
-    pieces: dict[tuple[int, ...], Piece]
+    filling: Filling
+
+    def takes(self, region: Region) -> Region:
+        """Return what the member needs of a region."""
+        inside = (region & self.region).relative_to(self.origin)
+        return self.member.needed(inside).shifted_by(self.origin) if inside.size else inside
 
 
 class _Run:
@@ -193,11 +226,12 @@ class _Run:
         buffers = Buffers(bundle.peak_bytes)
         stagings = [buffers.lend(staging_bytes) for _ in range(n_workers)]
         held = Account(bundle.held_bytes)
-        behind = Account(bundle.staging_bytes - n_workers * staging_bytes)
+        room_behind = bundle.staging_bytes - n_workers * staging_bytes
+        behind = Account(room_behind - room_behind // _SPARE)
         self.room = Room(held, behind, buffers, Crew(stagings, on_stop=held.close))
         self.members = [
-            Member(plan, target, self.room, on_written)
-            for plan, target in zip(bundle.members, sweep.targets, strict=True)
+            Member(plan, outlet, self.room, on_written)
+            for plan, outlet in zip(bundle.members, sweep.outlets, strict=True)
         ]
         self.moved = moved_dtype(source.dtype)
 
@@ -220,8 +254,8 @@ class _Run:
         takers = []
         for part, each in zip(step.parts, wanted, strict=True):
             member, origin = self.members[part.member], self.bundle.windows[part.member].start
-            region = part.step.cell.shifted_by(origin)
-            takers.append(_Taker(member, region, origin, member.make_pieces(each)))
+            cell = part.step.cell
+            takers.append(_Taker(member, cell.shifted_by(origin), origin, member.make_pieces(each)))
         return takers
 
     def _shares(self, takers: list[_Taker]) -> Iterator[tuple[Region | None, list[_Taker]]]:
@@ -258,7 +292,7 @@ class _Run:
                         if part.size:
                             found = values[part.relative_to(slab.start).slices]
                             place = part.relative_to(taker.origin)
-                            taker.member.place(place, found, taker.pieces)
+                            taker.member.place(place, found, taker.filling)
 
     def _boxes(self, index: tuple[int, ...], takers: list[_Taker]) -> list[Region]:
         """Return what is to be read of a block, each element once, in the order of reading."""
@@ -283,5 +317,5 @@ class _Run:
 
 def _parts(takers: list[_Taker], region: Region) -> list[_Taker]:
     """Return what each member takes of a region, if anything."""
-    parts = (taker._replace(region=region & taker.region) for taker in takers)
+    parts = (taker._replace(region=taker.takes(region)) for taker in takers)
     return [part for part in parts if part.region.size]

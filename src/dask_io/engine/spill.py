@@ -10,8 +10,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dask_io.engine.commit import Outlet
 from dask_io.engine.run import Progress, run_plan
-from dask_io.stores.files import storage_errors
+from dask_io.stores.files import Durability, storage_errors
 from dask_io.stores.registry import make_target, open_source
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 def run_spill(
     plan: SpillPlan,
     source: Source,
-    target: Target,
+    outlet: Outlet,
     *,
     workers: int,
     on_progress: Callable[[Progress], None] | None = None,
@@ -35,7 +36,8 @@ def run_spill(
     Scratch blocks are not made durable: a run that is cut short starts anew.
     """
     # What is wrong with the target shows before the first pass, not after it.
-    target.create()
+    outlet.begin()
+    target = outlet.target
     try:
         with _scratch_folder(target) as folder:
             scratch = make_target(
@@ -44,43 +46,42 @@ def run_spill(
                 grid=plan.scratch.grid,
                 dtype=source.dtype,
                 layout=plan.scratch.layout,
-                durable=False,
+                durability=Durability.NONE,
             )
+            scratch.tally.pace = target.tally.pace
             watch = _Halves(on_progress, target)
-            first = run_plan(plan.first, source, scratch, workers=workers, on_progress=watch.first)
+            first = run_plan(
+                plan.first, source, Outlet(scratch), workers=workers, on_progress=watch.first
+            )
             between = open_source(folder)
+            between.tally.pace = target.tally.pace
             second = run_plan(
-                plan.second, between, target, workers=workers, on_progress=watch.second
+                plan.second, between, outlet, workers=workers, on_progress=watch.second
             )
     except BaseException:
-        target.abandon()
+        outlet.abandon()
         raise
-    return replace(
-        second,
-        seconds=first.seconds + second.seconds,
-        seeks=first.seeks + second.seeks,
-        n_bytes_read=first.n_bytes_read + second.n_bytes_read,
-        n_bytes_written=first.n_bytes_written + second.n_bytes_written,
-        openings=first.openings + second.openings,
-        peak_memory=_larger(first.peak_memory, second.peak_memory),
-        held=max(first.held, second.held),
-    )
+    blocks_skipped, blocks_written = second.blocks_skipped, second.blocks_written
+    both = first.followed_by(second)
+    return replace(both, blocks_written=blocks_written, blocks_skipped=blocks_skipped)
 
 
-def _larger(one: int | None, other: int | None) -> int | None:
-    return None if one is None or other is None else max(one, other)
+def remove_scratch(target: Target) -> None:
+    """Remove scratch blocks that a killed run left beside a target, which is this run's now."""
+    place = Path(target.place).absolute()
+    for stale in place.parent.glob(f"{glob.escape(f'.{place.name}.')}*.scratch"):
+        shutil.rmtree(stale, ignore_errors=True)
 
 
 @contextmanager
 def _scratch_folder(target: Target) -> Iterator[Path]:
     """Make a folder on the target's filesystem, and remove it with all that is in it."""
     place = Path(target.place).absolute()
-    parent = next(folder for folder in place.parents if folder.exists())
-    # What a run that was killed left behind; the target is ours now.
-    for stale in parent.glob(f"{glob.escape(f'.{place.name}.')}*.scratch"):
-        shutil.rmtree(stale, ignore_errors=True)
-    with storage_errors(parent):
-        folder = Path(tempfile.mkdtemp(prefix=f".{place.name}.", suffix=".scratch", dir=parent))
+    remove_scratch(target)
+    with storage_errors(place.parent):
+        folder = Path(
+            tempfile.mkdtemp(prefix=f".{place.name}.", suffix=".scratch", dir=place.parent)
+        )
     try:
         yield folder
     finally:

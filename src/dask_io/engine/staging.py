@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 # Large enough that a call's cost does not count, small enough to stay in a processor's cache.
 _SLAB = 2 * 2**20
+# What each thread may leave to be written, at the least: this part of an array, up to a limit.
+_BEHIND, _PART_BEHIND = 8 * 2**20, 256
 # The least there is room for in any budget.
 _SMALLEST_SLAB = 16 * 2**10
 # This part of a large budget is staging: it costs few seeks, and much time if it is missing.
@@ -25,9 +27,12 @@ _MOST_NEEDED = 32 * 2**20
 def staging_for(target: Side, dtype: np.dtype[Any], workers: int) -> Staging:
     """Ask for one slab a thread, and for room to write blocks behind while reading goes on."""
     smallest = max(_SMALLEST_SLAB, dtype.itemsize + 2 * ALIGNMENT)
-    block_bytes = prod(target.grid.longest) * dtype.itemsize
-    wanted = workers * (max(_SLAB, smallest) + 2 * block_bytes)
-    preferred = max(smallest, min(wanted, target.grid.size * dtype.itemsize))
+    block_bytes, n_bytes = (
+        n * dtype.itemsize for n in (prod(target.grid.longest), target.grid.size)
+    )
+    behind = max(2 * block_bytes, min(_BEHIND, n_bytes // _PART_BEHIND))
+    wanted = workers * (max(_SLAB, smallest) + behind)
+    preferred = max(smallest, min(wanted, n_bytes))
     return Staging(smallest, preferred, _PART_OF_BUDGET, min(_MOST_NEEDED, preferred))
 
 

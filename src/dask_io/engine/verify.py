@@ -10,19 +10,22 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dask_io.engine.commit import Outlet
 from dask_io.engine.memory import Buffers
 from dask_io.engine.run import run_plan
 from dask_io.geometry import Region
 from dask_io.stores.addressable import staged, view_as_array, view_as_bytes
-from dask_io.stores.files import Tally
+from dask_io.stores.files import Durability, Tally
+from dask_io.stores.ledger import Ledger
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
     from numpy.typing import NDArray
 
     from dask_io.geometry import Grid, Layout
     from dask_io.planning import Plan
+    from dask_io.stores.ledger import Written
     from dask_io.stores.store import Access, BlockReader, BlockWriter, Source
 
 
@@ -63,7 +66,7 @@ def verify_plan(
     differences = _Differences()
     buffers = Buffers(workers * slab)
     compared = _Compared(other, source.dtype, slab, buffers, differences)
-    run_plan(plan, source, compared, workers=workers)
+    run_plan(plan, source, Outlet(compared), workers=workers)
     return Verification(prod(plan.problem.shape), differences.count, differences.first)
 
 
@@ -96,6 +99,7 @@ class _Compared:
         self._other, self._differences = other, differences
         self._slab, self._buffers = slab, buffers
         self.dtype = dtype
+        self.durability = Durability.NONE
         self.tally = Tally()
 
     @property
@@ -119,20 +123,33 @@ class _Compared:
         return self._other.access
 
     @property
+    def codec_bytes(self) -> int:
+        return self._other.codec_bytes
+
+    @property
     def metadata(self) -> Mapping[str, Any]:
         return self._other.metadata
 
-    def create(self) -> None:
+    def describe(self) -> dict[str, Any]:
+        return self._other.describe()
+
+    def create(self, job: bytes = b"{}") -> None:
         """There is nothing to make."""
 
-    def publish(self, index: tuple[int, ...]) -> None:
-        """There is nothing to publish."""
+    def resume(self) -> Ledger:
+        return Ledger(self.grid)
+
+    def commit(self, cells: Collection[Written]) -> None:
+        """There is nothing to make durable."""
+
+    def note(self, lines: Iterable[str]) -> None:
+        """There is nowhere to note it."""
 
     def finish(self) -> None:
         """There is nothing to finish."""
 
-    def abandon(self) -> None:
-        """There is nothing to remove."""
+    def abandon(self) -> bool:
+        return False
 
     @contextmanager
     def writer(self, index: tuple[int, ...]) -> Iterator[BlockWriter]:
@@ -157,6 +174,10 @@ class _Comparison:
     dtype: np.dtype[Any]
     origin: tuple[int, ...]
     differences: _Differences
+
+    @property
+    def checksum(self) -> int:
+        return 0
 
     def write_from(self, region: Region, array: NDArray[Any]) -> None:
         for slab in self.other.layout.slabs(region, staged(self.buffer, self.other.dtype)):

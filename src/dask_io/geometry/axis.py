@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import groupby, pairwise, repeat
+from itertools import groupby, repeat
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -183,13 +183,30 @@ class Axis:
         >>> Axis.regular(10, 2).grouped(3).runs
         ((6, 1), (4, 1))
         """
-        if self.chunk is not None:
-            return Axis.regular(self.length, self.chunk * n_blocks)
-        firsts = [*range(0, self.n_blocks, n_blocks), self.n_blocks]
-        return Axis.of(self.start_of(b) - self.start_of(a) for a, b in pairwise(firsts))
+        runs: list[tuple[int, int]] = []
+        n_waiting = waiting = 0
+        for length, count in self.runs:
+            # A group that the run before has begun is filled first.
+            n_first = min(count, -n_waiting % n_blocks)
+            n_waiting, waiting = n_waiting + n_first, waiting + n_first * length
+            if n_waiting == n_blocks:
+                runs.append((waiting, 1))
+                n_waiting = waiting = 0
+            n_groups, n_rest = divmod(count - n_first, n_blocks)
+            if n_groups:
+                runs.append((length * n_blocks, n_groups))
+            n_waiting, waiting = n_waiting + n_rest, waiting + n_rest * length
+        return Axis((*runs, (waiting, 1)) if waiting else tuple(runs))
+
+    @property
+    def mirrored(self) -> Axis:
+        """The same blocks counted from the far end."""
+        return Axis(self.runs[::-1])
 
     def clipped(self, start: int, stop: int) -> Axis:
         """Return the blocks' parts within a range as an axis of their own."""
+        if start <= 0 and stop >= self.length:
+            return self
         runs: list[tuple[int, int]] = []
         for (length, _), run_start, run_stop in zip(
             self.runs, self.run_ends, self.run_ends[1:], strict=False

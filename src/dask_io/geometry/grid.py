@@ -64,6 +64,13 @@ class Grid:
         pairs = zip(self.axes, index, strict=True)
         return Region.of((axis.start_of(i), axis.start_of(i + 1)) for axis, i in pairs)
 
+    def flat(self, index: Sequence[int]) -> int:
+        """Return the number of a block when all are counted, last axis fastest."""
+        number = 0
+        for i, count in zip(index, self.counts, strict=True):
+            number = number * count + i
+        return number
+
     def indices(self) -> Iterator[tuple[int, ...]]:
         """Yield the index of every block, last axis fastest."""
         return product(*map(range, self.counts))

@@ -76,10 +76,10 @@ class Layout:
         >>> Layout.c(2).run_length(Region((1, 0), (3, 5)), (4, 5))
         10
         """
-        length = 1
+        length, lengths = 1, region.shape
         for axis in reversed(self.axes):
-            length *= region.shape[axis]
-            if region.shape[axis] != shape[axis]:
+            length *= lengths[axis]
+            if lengths[axis] != shape[axis]:
                 break
         return length
 
@@ -96,11 +96,11 @@ class Layout:
         """
         if region.size == 0:
             return
-        length = self.run_length(region, shape)
+        length, lengths = self.run_length(region, shape), region.shape
         strides = self.strides(shape)
         first = sum(low * stride for low, stride in zip(region.start, strides, strict=True))
         outer = [axis for axis in self.axes if strides[axis] >= length]
-        for index in product(*(range(region.shape[axis]) for axis in outer)):
+        for index in product(*(range(lengths[axis]) for axis in outer)):
             at = sum(i * strides[axis] for i, axis in zip(index, outer, strict=True))
             yield first + at, length
 
@@ -132,12 +132,13 @@ class Layout:
         >>> [str(slab) for slab in Layout.c(2).slabs(Region((0, 0), (3, 4)), 8)]
         ['0:2,0:4', '2:3,0:4']
         """
-        if region.size <= largest:
-            if region.size:
+        size, lengths = region.size, region.shape
+        if size <= largest:
+            if size:
                 yield region
             return
-        axis = next(axis for axis in self.axes if region.shape[axis] > 1)
-        step = max(1, largest // (region.size // region.shape[axis]))
+        axis = next(axis for axis in self.axes if lengths[axis] > 1)
+        step = max(1, largest // (size // lengths[axis]))
         for low in range(region.start[axis], region.stop[axis], step):
             high = min(low + step, region.stop[axis])
             yield from self.slabs(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from math import prod
+from operator import sub
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -68,7 +69,8 @@ class Region:
     @property
     def shape(self) -> tuple[int, ...]:
         """Length along each axis."""
-        return tuple(high - low for low, high in zip(self.start, self.stop, strict=True))
+        # Asked for more often than anything else of a region.
+        return tuple(map(sub, self.stop, self.start))
 
     @property
     def bounds(self) -> tuple[tuple[int, int], ...]:
@@ -93,8 +95,8 @@ class Region:
     def relative_to(self, origin: tuple[int, ...]) -> Region:
         """Return the same box counted from `origin`."""
         return Region(
-            tuple(low - zero for low, zero in zip(self.start, origin, strict=True)),
-            tuple(high - zero for high, zero in zip(self.stop, origin, strict=True)),
+            tuple([low - zero for low, zero in zip(self.start, origin, strict=True)]),
+            tuple([high - zero for high, zero in zip(self.stop, origin, strict=True)]),
         )
 
     def shifted_by(self, offset: tuple[int, ...]) -> Region:

@@ -16,11 +16,13 @@ from dask_io.planning.describe_sweeps import sweeps_to_json
 from dask_io.planning.device import DEVICES, Device, predict_seconds
 from dask_io.planning.keep import plan_keep
 from dask_io.planning.naive import plan_naive
-from dask_io.planning.plan import AxisPlan, Hold, Plan, ReadRun, Seeks, Step
+from dask_io.planning.plan import Plan, Seeks, Step
 from dask_io.planning.previous import plan_clustered, plan_multiple
-from dask_io.planning.problem import Problem, Side, Staging
+from dask_io.planning.problem import Lag, Problem, Side, Staging
+from dask_io.planning.reads import AxisPlan, Hold, ReadRun
 from dask_io.planning.reread import plan_reread
 from dask_io.planning.serial import plan_from_json, plan_to_json
+from dask_io.planning.slabs import Slabs, Stretch
 from dask_io.planning.spill import AnyPlan, SpillPlan, plan_spill
 from dask_io.planning.sweep import memory_for_lower_bound, plan_sweep
 from dask_io.planning.together import Sweeps, plan_together
@@ -34,6 +36,7 @@ __all__ = [
     "Candidate",
     "Device",
     "Hold",
+    "Lag",
     "Objective",
     "Plan",
     "Problem",
@@ -41,9 +44,11 @@ __all__ = [
     "Seeks",
     "SharedStep",
     "Side",
+    "Slabs",
     "SpillPlan",
     "Staging",
     "Step",
+    "Stretch",
     "Sweeps",
     "describe_plan",
     "find_candidates",

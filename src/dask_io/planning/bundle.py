@@ -7,8 +7,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from dask_io.geometry import Axis, Region
-from dask_io.planning.cost import count_openings, fewest_runs
-from dask_io.planning.plan import Plan, ReadRun, Seeks, Step
+from dask_io.planning.cost import fewest_runs
+from dask_io.planning.plan import Plan, Seeks, Step
+from dask_io.planning.reads import ReadRun, clip_reads
 from dask_io.planning.shared import (
     SharedHeld,
     SharedReads,
@@ -19,8 +20,8 @@ from dask_io.planning.shared import (
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from dask_io.planning.plan import AxisStep, Hold
     from dask_io.planning.problem import Problem, Side, Staging
+    from dask_io.planning.reads import AxisStep, Hold
 
 
 class Part(NamedTuple):
@@ -55,28 +56,6 @@ def box_around(windows: Sequence[Region]) -> Region:
     return Region.of(
         (min(lows), max(highs)) for lows, highs in (zip(*b, strict=True) for b in bounds)
     )
-
-
-def clip_reads(reads: Sequence[ReadRun], start: int, stop: int) -> tuple[ReadRun, ...]:
-    """Return the read cells' parts within a range; marks stay with their ends.
-
-    Examples
-    --------
-    >>> clip_reads([ReadRun(4, 3, keep=True)], 2, 9)
-    (ReadRun(length=2, n_cells=1, keep=True), ReadRun(length=4, n_cells=1, keep=True), \
-ReadRun(length=1, n_cells=1, keep=True))
-    """
-    clipped: list[ReadRun] = []
-    position = 0
-    for length, count, keep in reads:
-        low, high = max(start, position), min(stop, position + length * count)
-        if low < high:
-            first = min((position - low) % length, high - low)
-            whole, last = divmod(high - low - first, length)
-            sizes = ((first, 1), (length, whole), (last, 1))
-            clipped += [ReadRun(size, n, keep) for size, n in sizes if size * n]
-        position += length * count
-    return tuple(clipped)
 
 
 @dataclass(frozen=True)
@@ -115,6 +94,9 @@ class Bundle:
         }
         if len(shared) > 1:
             message = "members of a bundle share their source, order, budget and staging"
+            raise ValueError(message)
+        if len(self.members) > 1 and any(plan.slabs or plan.backwards for plan in self.members):
+            message = "members of a bundle share their read cells, in every slab and forwards"
             raise ValueError(message)
         for plan, window in zip(self.members, self.windows, strict=True):
             common = [
@@ -207,7 +189,7 @@ class Bundle:
         first = self.members[0]
         if len(set(self.windows)) == 1:
             n_elements = first.n_bytes_read // self.itemsize
-            return SharedReads(first.seeks.read, count_openings(first.read_cuts), n_elements)
+            return SharedReads(first.seeks.read, first.read_openings, n_elements)
         return count_shared_reads(self.source, self.ends, self.windows)
 
     @property
@@ -225,7 +207,7 @@ class Bundle:
     @property
     def openings(self) -> int:
         """Visits to blocks, of the source and of all targets."""
-        written = sum(count_openings(member.write_cuts) for member in self.members)
+        written = sum(member.write_openings for member in self.members)
         return self._read.visits + written
 
     @property

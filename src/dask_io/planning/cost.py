@@ -7,14 +7,14 @@ place of blocks, so that the cost of a plan does not depend on how many blocks t
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import chain, pairwise
 from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dask_io.geometry import Axis, orbits
-from dask_io.planning.envelope import ALL_WRITTEN, NOTHING_WRITTEN, most, wrap
+from dask_io.planning.envelope import ALL_WRITTEN, NOTHING_WRITTEN, most, upper_hull, wrap
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dask_io.geometry import Layout
+    from dask_io.planning.envelope import Envelope
     from dask_io.planning.problem import Problem, Side
 
 # Sums of two products below this fit a 64-bit integer.
@@ -34,6 +35,9 @@ class CutCounts:
 
     uncut: int
     pieces: int
+
+    def __add__(self, other: CutCounts) -> CutCounts:
+        return CutCounts(self.uncut + other.uncut, self.pieces + other.pieces)
 
 
 def count_cuts(blocks: Axis, cuts: Axis, partial: tuple[bool, bool] = (False, False)) -> CutCounts:
@@ -61,20 +65,54 @@ def count_cuts(blocks: Axis, cuts: Axis, partial: tuple[bool, bool] = (False, Fa
     return CutCounts(uncut, pieces)
 
 
-def count_moved(blocks: Axis, cuts: Axis) -> int:
-    """Count the elements moved along an axis if every piece of a block costs the whole block.
+def count_cuts_between(
+    blocks: Axis,
+    cuts: Axis,
+    ranges: Sequence[tuple[int, int]],
+    partial: tuple[bool, bool] = (False, False),
+) -> CutCounts:
+    """Count the blocks' parts in some ranges as `count_cuts` does; cut is what reaches out of one.
 
     Examples
     --------
-    >>> count_moved(Axis.regular(12, 6), Axis.regular(12, 4))
-    24
+    >>> from dask_io.geometry import Axis
+    >>> count_cuts_between(Axis.regular(12, 4), Axis.regular(12, 2), [(0, 4), (6, 12)])
+    CutCounts(uncut=0, pieces=5)
     """
-    if not blocks.n_blocks:
+    found = CutCounts(0, 0)
+    for low, high in ranges:
+        reaches_out = (
+            blocks.floor(low) < low or (low == 0 and partial[0]),
+            blocks.ceil(high) > high or (high == blocks.length and partial[1]),
+        )
+        found += count_cuts(blocks.clipped(low, high), cuts.clipped(low, high), reaches_out)
+    return found
+
+
+def count_moved(blocks: Axis, cuts: Axis, low: int, high: int) -> int:
+    """Count the elements moved in a range of an axis if every piece of a block costs all of it.
+
+    Examples
+    --------
+    >>> count_moved(Axis.regular(12, 6), Axis.regular(12, 4), 0, 12)
+    24
+    >>> count_moved(Axis.regular(12, 6), Axis.regular(12, 4), 4, 8)
+    12
+    """
+    parts, ends = blocks.clipped(low, high), cuts.clipped(low, high)
+    if not parts.n_blocks:
         return 0
-    kinds = orbits(blocks, cuts)
-    starts, stops = blocks.starts_of(kinds.first), blocks.starts_of(kinds.first + 1)
-    pieces = 1 + cuts.counts_ends(stops - 1) - cuts.counts_ends(starts)
-    return int((pieces * (stops - starts)).astype(object) @ kinds.count.astype(object))
+    kinds = orbits(parts, ends)
+    starts, stops = parts.starts_of(kinds.first), parts.starts_of(kinds.first + 1)
+    pieces = 1 + ends.counts_ends(stops - 1) - ends.counts_ends(starts)
+    moved = int((pieces * (stops - starts)).astype(object) @ kinds.count.astype(object))
+    # Blocks that reach out of the range are moved whole too.
+    for index in {blocks.index_at(low), blocks.index_at(high - 1)}:
+        start, stop = blocks.start_of(index), blocks.start_of(index + 1)
+        first, last = max(start, low), min(stop, high)
+        n_pieces = 1 + cuts.count_ends(last - 1) - cuts.count_ends(first)
+        moved += n_pieces * (stop - start - (last - first))
+    return moved
 
 
 def count_runs(layout: Layout, shape: Sequence[int], cuts: Sequence[CutCounts]) -> int:
@@ -209,17 +247,28 @@ class Held:
     carried: int
 
 
-def most_held(cells: Sequence[AxisCells]) -> Held:
-    """Return the most elements held over all steps, axes outermost first.
+def most_held(parts: Sequence[Sequence[AxisCells]], place: int = 0) -> Held:
+    """Return the most elements held over all steps of a plan's parts, axes outermost first.
 
     The recursion of docs/explanation/plans.md, from the inside out: inner axes depend on outer
     ones only through two products, so what they hold at the most is an envelope of pairs (see
-    `planning.envelope`).
+    `planning.envelope`). Parts differ from the axis at `place` inwards; the others are common.
     """
-    if not all(axis.kinds for axis in cells):
+    if not all(axis.kinds for cells in parts for axis in cells):
         return Held(0, 0)
-    peak, carried, inside = NOTHING_WRITTEN, ALL_WRITTEN, 1
+    outside = parts[0][:place]
+    found = []
+    for innermost in (NOTHING_WRITTEN, ALL_WRITTEN):
+        within = (_wrap_all(cells[place:], innermost, 1) for cells in parts)
+        inside = prod(axis.length for axis in parts[0][place:])
+        envelope = upper_hull(chain.from_iterable(within))
+        found.append(most(_wrap_all(outside, envelope, inside)))
+    return Held(*found)
+
+
+def _wrap_all(cells: Sequence[AxisCells], envelope: Envelope, inside: int) -> Envelope:
+    """Put axes around others, the innermost of them first."""
     for axis in reversed(cells):
-        peak, carried = wrap(axis, peak, inside), wrap(axis, carried, inside)
+        envelope = wrap(axis, envelope, inside)
         inside *= axis.length
-    return Held(most(peak), most(carried))
+    return envelope

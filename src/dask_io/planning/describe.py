@@ -10,8 +10,10 @@ from dask_io.units import format_bytes
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dask_io.planning.plan import Plan, ReadRun
+    from dask_io.planning.plan import Plan
     from dask_io.planning.problem import Side
+    from dask_io.planning.reads import ReadRun
+    from dask_io.planning.slabs import Slabs
 
 # Runs of read cells shown for one axis.
 _SHOWN = 4
@@ -39,6 +41,8 @@ def describe_plan(plan: Plan) -> str:
     shape = " x ".join(map(str, problem.shape))
     size = format_bytes(problem.n_bytes)
     reads = "; ".join(f"axis {axis}: {_cells(runs)}" for axis, runs in enumerate(plan.reads))
+    if plan.slabs is not None:
+        reads += f"; {_slabs(plan.slabs)}"
     excess = "" if plan.fits else ", which it exceeds"
     lines = {
         "array": f"{shape} of {problem.dtype}, {size}",
@@ -54,7 +58,9 @@ def describe_plan(plan: Plan) -> str:
         f"{format_bytes(plan.staging_bytes)} staging = {format_bytes(plan.peak_bytes)} of "
         f"{format_bytes(problem.budget)}{excess}",
     }
-    order = ", ".join(map(str, plan.order))
+    order = ", ".join(
+        f"{axis} backwards" if axis in plan.backwards else f"{axis}" for axis in plan.order
+    )
     head = f"{plan.strategy} plan, axes swept {order} (outermost first), held in {plan.hold}"
     return "\n".join([head, *(f"  {name:<9} {text}" for name, text in lines.items())])
 
@@ -63,6 +69,13 @@ def _side(side: Side) -> str:
     n_blocks, kind = side.grid.n_blocks, "atomic block" if side.atomic else "block"
     blocks = f"{n_blocks:,} {kind}{'s' if n_blocks != 1 else ''} of {side.grid}"
     return f"{side.format}, {blocks}, {side.layout.name} order"
+
+
+def _slabs(slabs: Slabs) -> str:
+    n_stretches = len(slabs.stretches)
+    where = ", ".join(f"{start}:{stop}" for start, stop, _ in slabs.stretches[:_SHOWN])
+    more = f" and {n_stretches - _SHOWN} stretches more" if n_stretches > _SHOWN else ""
+    return f"axis {slabs.inner} otherwise at {where}{more} of axis {slabs.outer}"
 
 
 def _cells(runs: Sequence[ReadRun]) -> str:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from dask_io.errors import BudgetTooSmallError
 from dask_io.geometry import Axis
-from dask_io.planning.plan import Hold, Plan, ReadRun
+from dask_io.planning.plan import Plan
+from dask_io.planning.reads import Hold, ReadRun
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from dask_io.errors import BudgetTooSmallError
 from dask_io.geometry import cut_axis
-from dask_io.planning.plan import Hold, Plan, ReadRun
+from dask_io.planning.plan import Plan
+from dask_io.planning.reads import Hold, ReadRun
 from dask_io.planning.reread import box_plan
 
 if TYPE_CHECKING:

@@ -5,18 +5,14 @@ Everything a plan costs follows from these in closed form, before anything runs.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from enum import StrEnum
-from functools import cached_property, lru_cache
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from itertools import product
 from math import prod
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-import numpy as np
-
-from dask_io.geometry import Axis, Region, count_segments, orbits
+from dask_io.geometry import Region, count_segments
 from dask_io.planning.cost import (
-    AxisCells,
     CutCounts,
     Held,
     count_moved,
@@ -26,127 +22,16 @@ from dask_io.planning.cost import (
     most_held,
 )
 from dask_io.planning.describe import describe_plan
+from dask_io.planning.disk import peak_when_consumed
+from dask_io.planning.reads import AxisPlan
+from dask_io.planning.slabs import parts_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
-    from dask_io.planning.problem import Problem
-
-
-class Hold(StrEnum):
-    """How data is held that has been read and not yet written."""
-
-    PIECES = "pieces"
-    """Each piece, what one read cell and one write cell share, in a buffer of its own."""
-    BLOCKS = "blocks"
-    """Each write cell in one buffer of its full size, from its first piece on."""
-
-
-class ReadRun(NamedTuple):
-    """`n_cells` read cells of `length` elements, and whether what they leave incomplete is kept."""
-
-    length: int
-    n_cells: int
-    keep: bool
-
-
-@dataclass(frozen=True)
-class AxisPlan:
-    """The plan along one axis: its read cells, and where write cells end.
-
-    Read cells end at `ends`. Write cells end where the target's blocks do and where read
-    ends are flushed.
-
-    Examples
-    --------
-    >>> axis = AxisPlan(Axis.regular(10, 4), (ReadRun(3, 2, True), ReadRun(4, 1, False)))
-    >>> [(cell.start, cell.stop, cell.done_start, cell.done_stop) for cell in axis.cells()]
-    [(0, 3, 0, 0), (3, 6, 0, 4), (6, 10, 4, 10)]
-    """
-
-    target: Axis
-    reads: tuple[ReadRun, ...]
-
-    @cached_property
-    def ends(self) -> Axis:
-        """The read cells, without their marks."""
-        return Axis(tuple((run.length, run.n_cells) for run in self.reads))
-
-    @cached_property
-    def flushes(self) -> Axis:
-        """The stretches between flushed ends; the last one ends with the axis."""
-        runs: list[tuple[int, int]] = []
-        kept = 0
-        for length, count, keep in self.reads:
-            if keep:
-                kept += length * count
-                continue
-            runs += [(kept + length, 1), (length, count - 1)]
-            kept = 0
-        runs.append((kept, 1))
-        return Axis(tuple((length, count) for length, count in runs if length * count))
-
-    def write_floor(self, position: int) -> int:
-        """Round a position down to where a write cell ends."""
-        return max(self.target.floor(position), self.flushes.floor(position))
-
-    def write_ceil(self, position: int) -> int:
-        """Round a position up to where a write cell ends."""
-        return min(self.target.ceil(position), self.flushes.ceil(position))
-
-    def write_cells(self, start: int, stop: int) -> Iterator[tuple[int, int]]:
-        """Yield ``(start, stop)`` of the write cells that overlap one read cell or its carry."""
-        low, end = self.write_floor(start), self.write_ceil(stop)
-        while low < end:
-            high = min(self.target.start_of(self.target.index_at(low) + 1), self.next_flush(low))
-            yield low, high
-            low = high
-
-    def next_flush(self, position: int) -> int:
-        """Return the first flushed end after a position."""
-        return self.flushes.start_of(self.flushes.index_at(position) + 1)
-
-    def cells(self) -> Iterator[AxisStep]:
-        """Yield the read cells in order, lazily."""
-        start = done = 0
-        for length, count, _ in self.reads:
-            for _ in range(count):
-                stop = start + length
-                done_stop = self.write_floor(stop)
-                yield AxisStep(start, stop, done, done_stop)
-                start, done = stop, done_stop
-
-    def memory(self, hold: Hold) -> AxisCells:
-        """Return what its read cells mean for memory."""
-        return _axis_memory(self, hold)
-
-    def _memory(self, hold: Hold) -> AxisCells:
-        target, flushes, ends = self.target, self.flushes, self.ends
-        if not ends.n_blocks:
-            return AxisCells(0, ())
-        # Where every end is flushed, the target's boundaries change nothing.
-        kinds = orbits(ends) if flushes == ends else orbits(ends, target, flushes)
-        index = np.concatenate([kinds.first, kinds.last])
-        bounds = np.stack([ends.starts_of(index), ends.starts_of(index + 1)])
-        completed = np.maximum(target.floors(bounds), flushes.floors(bounds))
-        if hold is Hold.BLOCKS:
-            bounds = np.minimum(target.ceils(bounds), flushes.ceils(bounds))
-        return AxisCells.of(bounds, completed, ends.length)
-
-
-# A search tries many plans that differ along one axis only.
-@lru_cache(maxsize=256)
-def _axis_memory(axis: AxisPlan, hold: Hold) -> AxisCells:
-    return axis._memory(hold)  # noqa: SLF001 - the cache is the method's own
-
-
-class AxisStep(NamedTuple):
-    """One read cell along one axis, and the stretch of write cells that ends within it."""
-
-    start: int
-    stop: int
-    done_start: int
-    done_stop: int
+    from dask_io.planning.problem import Problem, Side
+    from dask_io.planning.reads import AxisStep, Hold, ReadRun
+    from dask_io.planning.slabs import Part, Slabs
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,11 +69,15 @@ class Plan:
     order
         The axes, outermost first: read cells follow in lexicographic order of these.
     reads
-        For each array axis, its read cells and their marks.
+        For each array axis, its read cells as they lie along it, and their marks.
     hold
         How data waits until it is written.
     strategy
         The name of the strategy that made the plan.
+    slabs
+        Where the read cells of an inner axis are others than `reads` says, if anywhere.
+    backwards
+        The axes that are swept from their far end.
     """
 
     problem: Problem
@@ -196,31 +85,47 @@ class Plan:
     reads: tuple[tuple[ReadRun, ...], ...]
     hold: Hold
     strategy: str
+    slabs: Slabs | None = None
+    backwards: frozenset[int] = frozenset()
 
     def __post_init__(self) -> None:
         if sorted(self.order) != list(range(len(self.problem.shape))):
             message = f"the order names every axis once, outermost first: {self.order}"
             raise ValueError(message)
+        if not self.backwards <= set(self.order):
+            message = f"axes that are swept backwards are the plan's: {sorted(self.backwards)}"
+            raise ValueError(message)
         lengths = tuple(axis.ends.length for axis in self.axes)
         if lengths != self.problem.shape:
             message = f"read cells cover {lengths} of an array of shape {self.problem.shape}"
             raise ValueError(message)
+        if self.slabs is not None:
+            self.slabs.check(self.order, self.axes)
         if self.problem.target.atomic and any(cut.pieces for cut in self.write_cuts):
             message = "an atomic target block is written whole, but the plan flushes within one"
             raise ValueError(message)
 
     @cached_property
     def axes(self) -> tuple[AxisPlan, ...]:
-        """The plan along each array axis."""
-        targets = self.problem.target.grid.axes
+        """The plan along each array axis, where slabs do not have read cells of their own."""
+        along = zip(self.problem.target.grid.axes, self.reads, strict=True)
         return tuple(
-            AxisPlan(target, reads) for target, reads in zip(targets, self.reads, strict=True)
+            AxisPlan(target, reads, axis in self.backwards)
+            for axis, (target, reads) in enumerate(along)
         )
 
     @cached_property
-    def read_cuts(self) -> tuple[CutCounts, ...]:
-        """How the read cells cut the source's blocks along each axis."""
-        return cut_side(self.problem.source, self._ends)
+    def parts(self) -> tuple[Part, ...]:
+        """The slabs of the array, those together that are read in the same cells."""
+        return parts_of(self.axes, self.slabs)
+
+    @property
+    def longest_reads(self) -> tuple[int, ...]:
+        """Length of the longest read cell along each axis."""
+        return tuple(
+            max(part.axes[axis].ends.longest for part in self.parts)
+            for axis in range(len(self.axes))
+        )
 
     @cached_property
     def write_cuts(self) -> tuple[CutCounts, ...]:
@@ -230,24 +135,37 @@ class Plan:
     @cached_property
     def seeks(self) -> Seeks:
         """Runs that will be touched."""
-        problem = self.problem
-        sides = ((problem.source, self.read_cuts), (problem.target, self.write_cuts))
-        read, write = (
-            # What is atomic is moved whole at every visit, in one run.
-            count_openings(cuts) if side.atomic else count_runs(side.layout, problem.shape, cuts)
-            for side, cuts in sides
+        source, target = self.problem.source, self.problem.target
+        cuts = zip(self.parts, self._read_cuts, strict=True)
+        return Seeks(
+            sum(_count_runs(source, part.shape, cut) for part, cut in cuts),
+            _count_runs(target, self.problem.shape, self.write_cuts),
         )
-        return Seeks(read, write)
+
+    @cached_property
+    def _read_cuts(self) -> list[tuple[CutCounts, ...]]:
+        """How the read cells of each part cut the source's blocks along each axis."""
+        return [part.count_cuts(self.problem.source) for part in self.parts]
+
+    @property
+    def read_openings(self) -> int:
+        """Visits to source blocks."""
+        return sum(map(count_openings, self._read_cuts))
+
+    @property
+    def write_openings(self) -> int:
+        """Visits to target blocks."""
+        return count_openings(self.write_cuts)
 
     @property
     def openings(self) -> int:
         """Visits to blocks, of both sides."""
-        return count_openings(self.read_cuts) + count_openings(self.write_cuts)
+        return self.read_openings + self.write_openings
 
     @property
     def decodes(self) -> int:
         """Times that an atomic source block is read and decoded, over all blocks."""
-        return count_openings(self.read_cuts) if self.problem.source.atomic else 0
+        return self.read_openings if self.problem.source.atomic else 0
 
     @cached_property
     def n_bytes_read(self) -> int:
@@ -255,8 +173,11 @@ class Plan:
         source = self.problem.source
         if not source.atomic:
             return self.problem.n_bytes
-        moved = (count_moved(*pair) for pair in zip(source.grid.axes, self._ends, strict=True))
-        return prod(moved) * self.problem.itemsize
+
+        def count(part: Part, axis: int, low: int, high: int) -> int:
+            return count_moved(source.grid.axes[axis], part.axes[axis].ends, low, high)
+
+        return self._sum_over_parts(count) * self.problem.itemsize
 
     @property
     def n_bytes_written(self) -> int:
@@ -268,24 +189,40 @@ class Plan:
         """Disk space needed in between: none."""
         return 0
 
-    @property
-    def _ends(self) -> list[Axis]:
-        return [axis.ends for axis in self.axes]
+    @cached_property
+    def disk_bytes(self) -> int:
+        """Disk space that a run needs at the most, beyond what its source takes up."""
+        lag = self.problem.consumed
+        return self.n_bytes_written if lag is None else peak_when_consumed(self, lag)
 
     @cached_property
     def n_placements(self) -> int:
         """Number of copies: parts of source blocks, read at once, that go to one write cell."""
         sources, targets = self.problem.source.grid.axes, self.problem.target.grid.axes
-        return prod(map(count_segments, sources, targets, self._ends))
 
-    @property
+        def count(part: Part, axis: int, low: int, high: int) -> int:
+            cut = (sources[axis], targets[axis], part.axes[axis].ends)
+            return count_segments(*(each.clipped(low, high) for each in cut))
+
+        return self._sum_over_parts(count)
+
+    @cached_property
     def n_steps(self) -> int:
         """Number of read cells."""
-        return prod(axis.ends.n_blocks for axis in self.axes)
+
+        def count(part: Part, axis: int, low: int, high: int) -> int:
+            ends = part.axes[axis].ends
+            return ends.count_ends(high) - ends.count_ends(low)
+
+        return self._sum_over_parts(count)
+
+    def _sum_over_parts(self, count: Callable[[Part, int, int, int], int]) -> int:
+        return sum(part.multiply(partial(count, part)) for part in self.parts)
 
     @cached_property
     def _held(self) -> Held:
-        return most_held([self.axes[axis].memory(self.hold) for axis in self.order])
+        cells = [[part.memory(axis, self.hold) for axis in self.order] for part in self.parts]
+        return most_held(cells, self.order.index(self.slabs.outer) if self.slabs else 0)
 
     @property
     def held_bytes(self) -> int:
@@ -327,9 +264,18 @@ class Plan:
             )
             return
         axis = self.order[depth]
-        for cell in self.axes[axis].cells():
+        for cell in self._axis_within(axis, chosen).cells():
             chosen[axis] = cell
             yield from self._steps(depth + 1, chosen)
+
+    def _axis_within(self, axis: int, chosen: list[AxisStep | None]) -> AxisPlan:
+        """Return the plan along an axis within the cells chosen along those around it."""
+        if self.slabs is not None and axis == self.slabs.inner:
+            slab = chosen[self.slabs.outer]
+            reads = self.slabs.reads_at(slab.start) if slab else None
+            if reads is not None:
+                return replace(self.axes[axis], reads=reads)
+        return self.axes[axis]
 
     def write_cells(self, region: Region) -> Iterator[Region]:
         """Yield the write cells that overlap a step's cell, or lie in what it completes."""
@@ -347,5 +293,33 @@ class Plan:
             for axis, start, stop in bounds
         )
 
+    def flushed_at(self, cuts: Sequence[Collection[int]]) -> Plan:
+        """Return the same plan with reads that also end, and are flushed, at these positions.
+
+        Write cells end there too, so what lies between such positions is written by itself. That
+        takes no more memory, and costs the seeks of the blocks that are cut.
+
+        Parameters
+        ----------
+        cuts
+            For each axis, positions along it.
+
+        Raises
+        ------
+        ValueError
+            If a position lies outside of the array, or within an atomic target block.
+        """
+        along = zip(self.axes, cuts, strict=True)
+        reads = tuple(axis.flushed_at(positions).reads for axis, positions in along)
+        slabs = self.slabs
+        if slabs is not None:
+            slabs = slabs.flushed_at(cuts[slabs.inner], self.axes[slabs.inner])
+        return replace(self, reads=reads, slabs=slabs)
+
     def __str__(self) -> str:
         return describe_plan(self)
+
+
+def _count_runs(side: Side, shape: Sequence[int], cuts: Sequence[CutCounts]) -> int:
+    """Count the runs of a side's pieces; what is atomic is moved whole at every visit, in one."""
+    return count_openings(cuts) if side.atomic else count_runs(side.layout, shape, cuts)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -91,6 +91,13 @@ class Staging:
         return held + max(self.minimum, share)
 
 
+class Lag(NamedTuple):
+    """How many cells, or bytes, may have been written that are not durable yet."""
+
+    n_cells: int
+    n_bytes: int
+
+
 @dataclass(frozen=True)
 class Problem:
     """Move an array of `dtype` from the source's blocks to the target's within `budget` bytes.
@@ -107,6 +114,8 @@ class Problem:
     dtype: np.dtype[np.generic]
     budget: int
     staging: Staging = Staging()
+    consumed: Lag | None = None
+    """If source blocks are removed on the way, how far that stays behind."""
 
     def __post_init__(self) -> None:
         if self.source.grid.shape != self.target.grid.shape:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from dask_io.errors import BudgetTooSmallError
 from dask_io.planning.boxes import fitting_boxes
-from dask_io.planning.plan import Hold, Plan, ReadRun
+from dask_io.planning.plan import Plan
+from dask_io.planning.reads import Hold, ReadRun
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -15,8 +15,10 @@ from dask_io.geometry import Axis, Grid, Layout, Region, cut_axis
 from dask_io.planning.cost import naive_seeks
 from dask_io.planning.describe import describe_plan, mark
 from dask_io.planning.device import predict_seconds
-from dask_io.planning.plan import AxisPlan, Hold, Plan, ReadRun
-from dask_io.planning.problem import Problem, Side, Staging
+from dask_io.planning.plan import Plan
+from dask_io.planning.problem import Lag, Problem, Side, Staging
+from dask_io.planning.reads import AxisPlan, Hold, ReadRun
+from dask_io.planning.slabs import Slabs, Stretch
 from dask_io.planning.spill import SpillPlan
 from dask_io.planning.sweep import memory_for_lower_bound
 
@@ -44,8 +46,8 @@ def plan_to_json(plan: Plan | SpillPlan, device: Device | None = None) -> dict[s
     >>> from dask_io.planning import plan_naive
     >>> plan = plan_naive(Problem.regular((10, 6), (4, 3), (5, 6), budget=1000))
     >>> found = plan_to_json(plan)
-    >>> found["axes"][0], found["seeks"]["total"]
-    ({'read': [[4, 2, 'flush'], [2, 1, 'flush']], 'write': [[4, 1], [1, 1], [3, 1], [2, 1]]}, 26)
+    >>> found["axes"][0]["read"], found["seeks"]["total"]
+    ([[4, 2, 'flush'], [2, 1, 'flush']], 26)
     >>> plan_from_json(found) == plan
     True
     """
@@ -57,7 +59,8 @@ def plan_to_json(plan: Plan | SpillPlan, device: Device | None = None) -> dict[s
         "order": list(plan.order),
         "hold": str(plan.hold),
         "axes": [_axis_to_json(axis) for axis in plan.axes],
-        "read_chunks": [axis.ends.longest for axis in plan.axes],
+        "slabs": plan.slabs and _slabs_to_json(plan.slabs),
+        "read_chunks": list(plan.longest_reads),
     }
 
 
@@ -94,7 +97,7 @@ def _costs_to_json(plan: Plan | SpillPlan, device: Device | None) -> dict[str, A
             "for_lower_bound": memory_for_lower_bound(problem),
             "staging_rule": asdict(problem.staging),
         },
-        "disk": {"peak": problem.n_bytes + plan.scratch_bytes},
+        "disk": {"peak": plan.disk_bytes, "lag": problem.consumed and list(problem.consumed)},
     }
 
 
@@ -118,8 +121,24 @@ def _chunks(axis: Axis) -> int | list[int] | None:
 
 def _axis_to_json(axis: AxisPlan) -> dict[str, Any]:
     return {
-        "read": [[run.length, run.n_cells, mark(run)] for run in axis.reads],
+        "read": _reads_to_json(axis.reads),
         "write": _write_runs(axis),
+        "backwards": axis.backwards,
+    }
+
+
+def _reads_to_json(reads: Sequence[ReadRun]) -> list[list[Any]]:
+    return [[run.length, run.n_cells, mark(run)] for run in reads]
+
+
+def _slabs_to_json(slabs: Slabs) -> dict[str, Any]:
+    return {
+        "outer": slabs.outer,
+        "inner": slabs.inner,
+        "stretches": [
+            {"start": start, "stop": stop, "read": _reads_to_json(reads)}
+            for start, stop, reads in slabs.stretches
+        ],
     }
 
 
@@ -163,7 +182,15 @@ def _problem_from_json(plan: _Node) -> Problem:
         _dtype_from_json(plan["dtype"]),
         memory["budget"].number(),
         Staging(**{key: memory["staging_rule"][key].number() for key in _STAGING}),
+        _lag_from_json(plan["disk"]),
     )
+
+
+def _lag_from_json(disk: _Node) -> Lag | None:
+    # Plans written before sources could be used up do not say so.
+    if "lag" not in disk or disk["lag"].is_null:
+        return None
+    return Lag(*(number.number() for number in disk["lag"].items(2)))
 
 
 def _one_pass(plan: _Node) -> Plan:
@@ -177,10 +204,27 @@ def _one_pass(plan: _Node) -> Plan:
     return Plan(
         problem,
         order=tuple(axis.number() for axis in plan["order"].items()),
-        reads=tuple(tuple(map(_read_run, axis["read"].items())) for axis in axes),
+        reads=tuple(_reads_from_json(axis["read"]) for axis in axes),
         hold=Hold(plan["hold"].choice([str(hold) for hold in Hold])),
         strategy=plan["strategy"].text(),
+        # Plans written before slabs could differ, or axes be swept backwards, do not say so.
+        slabs=_slabs_from_json(plan["slabs"]) if "slabs" in plan else None,
+        backwards=frozenset(
+            number
+            for number, axis in enumerate(axes)
+            if "backwards" in axis and axis["backwards"].truth()
+        ),
     )
+
+
+def _slabs_from_json(slabs: _Node) -> Slabs | None:
+    if slabs.is_null:
+        return None
+    stretches = (
+        Stretch(each["start"].number(), each["stop"].number(), _reads_from_json(each["read"]))
+        for each in slabs["stretches"].items()
+    )
+    return Slabs(slabs["outer"].number(), slabs["inner"].number(), tuple(stretches))
 
 
 def _side_from_json(side: _Node) -> Side:
@@ -202,6 +246,10 @@ def _window_from_json(window: _Node) -> Region | None:
 def _run(node: _Node) -> tuple[int, int]:
     length, count = node.items(2)
     return length.number(1), count.number(1)
+
+
+def _reads_from_json(reads: _Node) -> tuple[ReadRun, ...]:
+    return tuple(map(_read_run, reads.items()))
 
 
 def _read_run(node: _Node) -> ReadRun:

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from collections import Counter
 from functools import cache, lru_cache
+from itertools import chain, pairwise
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from dask_io.geometry import Region, cut_axis
+from dask_io.geometry import Axis, Region, cut_axis, orbits
 from dask_io.geometry.union import count_boxes_runs, disjoint_boxes
-from dask_io.planning.plan import Hold
+from dask_io.planning.reads import Hold
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
-    from dask_io.geometry import Axis
     from dask_io.planning.plan import Plan
     from dask_io.planning.problem import Side
 
@@ -81,20 +81,23 @@ def _count_reads(
 ) -> SharedReads:
     regions = [Region(*bounds) for bounds in windows]
     layout = side.layout
-    parts = [_list_parts(side, ends[axis], axis) for axis in range(len(ends))]
+    parts = [
+        _list_parts(side, ends[axis], axis, [region.bounds[axis] for region in regions])
+        for axis in range(len(ends))
+    ]
 
     @cache
     def kinds(axis: int, alive: tuple[int, ...]) -> dict[_Kind, int]:
         bounds = [(number, *regions[number].bounds[axis]) for number in alive]
         found: Counter[_Kind] = Counter()
-        for length, corner, low, high in parts[axis]:
+        for n_parts, length, corner, low, high in parts[axis]:
             spans = tuple(
                 (number, max(low, first) - corner, min(high, last) - corner)
                 for number, first, last in bounds
                 if max(low, first) < min(high, last)
             )
             if spans:
-                found[length, spans] += 1
+                found[length, spans] += n_parts
         return found
 
     @cache
@@ -120,14 +123,28 @@ def _count_reads(
     return count((), tuple(range(len(regions))))
 
 
-def _list_parts(side: Side, ends: Axis, axis: int) -> list[tuple[int, int, int, int]]:
-    """List the parts of blocks that steps read: the block's length and start, the part's ends."""
-    stored = side.stored.axes[axis]
+def _list_parts(
+    side: Side, ends: Axis, axis: int, windows: Sequence[tuple[int, int]]
+) -> list[tuple[int, int, int, int, int]]:
+    """List the kinds of parts of blocks that steps read.
+
+    For each kind how many there are, and of one of them the block's length and start and the
+    part's ends. In parts of a kind, windows lie in the same way.
+    """
+    if not ends.length:
+        return []
+    stored, blocks = side.stored.axes[axis], side.grid.axes[axis]
     zero = side.window.start[axis] if side.window else 0
-    return [
-        (stored.length_at(zero + low), stored.floor(zero + low) - zero, low, high)
-        for _, low, high in cut_axis(ends, side.grid.axes[axis]).pieces(0, ends.length)
-    ]
+    bounds = sorted({0, ends.length, *chain.from_iterable(windows)})
+    limits = Axis.of(high - low for low, high in pairwise(bounds))
+    parts = cut_axis(ends, blocks)
+    kinds = orbits(parts, blocks, limits)
+    found = []
+    for index, n_parts in zip(kinds.first.tolist(), kinds.count.tolist(), strict=True):
+        low, high = parts.start_of(index), parts.start_of(index + 1)
+        corner = stored.floor(zero + low) - zero
+        found.append((n_parts, stored.length_at(zero + low), corner, low, high))
+    return found
 
 
 class SharedHeld(NamedTuple):

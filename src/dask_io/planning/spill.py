@@ -16,6 +16,8 @@ from dask_io.planning.reread import box_plan
 from dask_io.units import format_bytes
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
     from dask_io.geometry import Axis
     from dask_io.planning.plan import Plan, Seeks
     from dask_io.planning.problem import Problem
@@ -107,6 +109,15 @@ class SpillPlan:
     def scratch_bytes(self) -> int:
         """Disk space that the scratch blocks take."""
         return self.problem.n_bytes
+
+    @property
+    def disk_bytes(self) -> int:
+        """Disk space that a run needs at the most, beyond what its source takes up."""
+        return self.scratch_bytes + self.problem.n_bytes
+
+    def flushed_at(self, cuts: Sequence[Collection[int]]) -> SpillPlan:
+        """Return the same plan with writes that also end at these positions; see `Plan`."""
+        return replace(self, second=self.second.flushed_at(cuts))
 
     @property
     def fits(self) -> bool:

@@ -13,7 +13,8 @@ from dask_io.geometry import Axis
 from dask_io.planning.bundle import Bundle, box_around, window_of
 from dask_io.planning.cost import fewest_runs, naive_seeks
 from dask_io.planning.describe_sweeps import describe_sweeps
-from dask_io.planning.plan import Hold, Plan, ReadRun, Seeks
+from dask_io.planning.plan import Plan, Seeks
+from dask_io.planning.reads import Hold, ReadRun
 from dask_io.planning.shared import count_shared_reads
 
 if TYPE_CHECKING:
@@ -22,8 +23,8 @@ if TYPE_CHECKING:
     from dask_io.geometry import Region
     from dask_io.planning.problem import Problem
 
-# Steps of a sweep are walked to find what it holds; sweeps of more steps are not looked at.
-_MOST_STEPS = 2**20
+# Steps of a sweep are walked to find what it holds, for many a sweep; more steps are not looked at.
+_MOST_STEPS = 2**16
 # Of more axes than this, not every order and every set of flushed axes is tried.
 _MANY_AXES = 4
 # After the coarsest cut of the read cells that fits, so many finer ones are tried.
@@ -242,25 +243,39 @@ def _find_bundle(problems: Sequence[Problem]) -> Bundle | None:
 
 
 def _cuts(problems: Sequence[Problem]) -> Iterator[tuple[Axis, ...]]:
-    """Yield read cells from the source's blocks down, cut along the slowest axes first."""
+    """Yield read cells from the source's blocks down, cut along the slowest axes first.
+
+    Where there are so many blocks that steps would be too many, several are read at once.
+    """
     source, box = problems[0].source, _box_of(problems)
     ends = list(source.stored.clipped(box).axes)
-    if not all(axis.length for axis in ends):
-        yield tuple(ends)
-        return
+    windows = [window_of(problem.source).relative_to(box.start) for problem in problems]
+    while (most := _longest(ends)) is not None and _count_steps(ends, windows) > _MOST_STEPS:
+        ends[most] = ends[most].grouped(2)
     yield tuple(ends)
+    if not all(axis.length for axis in ends):
+        return
     for axis in source.layout.axes:
         whole = ends[axis]
         for power in count(1):
             longest = -(-whole.longest // 2**power)
             ends[axis] = _cut_evenly(whole, longest)
-            windows = [window_of(problem.source).relative_to(box.start) for problem in problems]
-            if sum(_count_cells(ends, window) for window in windows) > _MOST_STEPS:
+            if _count_steps(ends, windows) > _MOST_STEPS:
                 return
             if whole.longest > 1:
                 yield tuple(ends)
             if longest <= 1:
                 break
+
+
+def _longest(ends: Sequence[Axis]) -> int | None:
+    """Return the axis with the most read cells; None if there is only one along each."""
+    most = max(range(len(ends)), key=lambda axis: ends[axis].n_blocks)
+    return most if ends[most].n_blocks > 1 else None
+
+
+def _count_steps(ends: Sequence[Axis], windows: Sequence[Region]) -> int:
+    return sum(_count_cells(ends, window) for window in windows if window.size)
 
 
 def _count_cells(ends: Sequence[Axis], window: Region) -> int:
@@ -279,6 +294,8 @@ def _cut_evenly(axis: Axis, longest: int) -> Axis:
 
 def _flushed_where_needed(problems: Sequence[Problem], ends: tuple[Axis, ...]) -> Bundle | None:
     """Return the cheapest way to flush these read cells along some axes so that memory suffices."""
+    if _largest_cell(problems, ends) * problems[0].itemsize > problems[0].holdable:
+        return None
     several = [axis for axis in problems[0].source.layout.axes if ends[axis].n_blocks > 1]
     orders = list(_orders(several, len(ends)))
     candidates: list[tuple[int, int, Reads]] = []
@@ -294,6 +311,18 @@ def _flushed_where_needed(problems: Sequence[Problem], ends: tuple[Axis, ...]) -
         if found is not None:
             return found
     return None
+
+
+def _largest_cell(problems: Sequence[Problem], ends: Sequence[Axis]) -> int:
+    """Return the most elements that one target takes of one read cell."""
+    corner = _box_of(problems).start
+    windows = [window_of(problem.source).relative_to(corner) for problem in problems]
+    return max(
+        prod(
+            axis.clipped(*bounds).longest for axis, bounds in zip(ends, window.bounds, strict=True)
+        )
+        for window in windows
+    )
 
 
 def _best_order(

@@ -61,11 +61,14 @@ def any_plan_to_json(plan: AnyPlan | Sweeps, device: Device | None = None) -> di
 
 
 def run_to_json(
-    plan: AnyPlan | Sweeps, result: RunResult, device: Device | None = None
+    plan: AnyPlan | Sweeps | None, result: RunResult, device: Device | None = None
 ) -> dict[str, Any]:
-    """Return a plan, with its time on a device if one is given, and what came of it."""
+    """Return a plan, with its time on a device if one is given, and what came of it.
+
+    Where there was nothing to do there is no plan.
+    """
     return {
-        "plan": any_plan_to_json(plan, device),
+        "plan": None if plan is None else any_plan_to_json(plan, device),
         "result": {
             "seconds": result.seconds,
             "seeks": {"read": result.seeks.read, "write": result.seeks.write},
@@ -73,7 +76,7 @@ def run_to_json(
             "peak_memory": result.peak_memory,
             "held": result.held,
             "blocks_written": result.blocks_written,
-            "blocks_skipped": 0,
+            "blocks_skipped": result.blocks_skipped,
             "verified": result.verified,
         },
     }

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from dask_io.geometry import Axis
-    from dask_io.planning import AnyPlan, Plan
+    from dask_io.planning import AnyPlan, AxisPlan, Plan
 
 _SIDE, _SMALLEST_SIDE = 200, 40
 _LEFT, _TOP, _GAP, _BELOW = 24, 44, 36, 78
@@ -29,10 +29,12 @@ _KEEP, _FLUSH = "#2a8a4a", "#d1495b"
 
 
 class _Line(NamedTuple):
-    """A boundary to draw: where, from 0 to 1, and in what colour."""
+    """A boundary to draw: where and in what colour, and how far across; all from 0 to 1."""
 
     at: float
     colour: str
+    start: float = 0.0
+    stop: float = 1.0
 
 
 class _Panel(NamedTuple):
@@ -122,9 +124,9 @@ def _panels(plan: Plan, rows: int | None, columns: int | None) -> list[_Panel]:
     ]
     read = _Panel(
         f"reads: {plan.strategy}",
-        f"{plan.n_steps:,} steps of up to {_by(axis.ends.longest for axis in plan.axes)}",
-        [] if rows is None else list(_ends(plan, rows)),
-        [] if columns is None else list(_ends(plan, columns)),
+        f"{plan.n_steps:,} steps of up to {_by(plan.longest_reads)}",
+        [] if rows is None else list(_ends(plan, rows, columns)),
+        [] if columns is None else list(_ends(plan, columns, rows)),
     )
     return [blocks[0], read, blocks[1]]
 
@@ -139,24 +141,38 @@ def _boundaries(axis: Axis, colour: str) -> Iterator[_Line]:
         yield _Line(axis.start_of(index) / axis.length, colour)
 
 
-def _ends(plan: Plan, axis: int) -> Iterator[_Line]:
-    """Yield the ends of read cells, in the colour of their mark."""
-    reads, ends = plan.axes[axis].reads, plan.axes[axis].ends
-    counts = list(accumulate(run.n_cells for run in reads))
-    for index in _sampled(ends.n_blocks):
-        keep = reads[bisect_right(counts, index - 1)].keep
-        yield _Line(ends.start_of(index) / ends.length, _KEEP if keep else _FLUSH)
+def _ends(plan: Plan, axis: int, across: int | None) -> Iterator[_Line]:
+    """Yield the ends of read cells, in the colour of their mark, as far as they go across."""
+    slabs = plan.slabs
+    are_shown = slabs is not None and (slabs.inner, slabs.outer) == (axis, across)
+    if slabs is None or not are_shown or len(slabs.stretches) > _MOST_LINES:
+        yield from _ends_along(plan.axes[axis])
+        return
+    length = plan.problem.shape[slabs.outer]
+    for part in plan.parts:
+        for start, stop in part.ranges:
+            for line in _ends_along(part.axes[axis]):
+                yield line._replace(start=start / length, stop=stop / length)
+
+
+def _ends_along(axis: AxisPlan) -> Iterator[_Line]:
+    counts = list(accumulate(run.n_cells for run in axis.reads))
+    for index in _sampled(axis.ends.n_blocks):
+        # A boundary has the mark of the cell that is read before it.
+        keep = axis.reads[bisect_right(counts, index if axis.backwards else index - 1)].keep
+        at = axis.ends.start_of(index) / axis.ends.length
+        yield _Line(at, _KEEP if keep else _FLUSH)
 
 
 def _draw_panel(panel: _Panel, left: int, width: int, height: int) -> Iterator[str]:
     yield _text(left, _TOP - 24, panel.title, weight="bold")
     yield _text(left, _TOP - 9, panel.caption, size=9)
-    for at, colour in panel.down:
-        y = _TOP + at * height
-        yield _path(f"M{left} {y:.1f}h{width}", colour)
-    for at, colour in panel.across:
-        x = left + at * width
-        yield _path(f"M{x:.1f} {_TOP}v{height}", colour)
+    for at, colour, start, stop in panel.down:
+        x, y = left + start * width, _TOP + at * height
+        yield _path(f"M{x:.1f} {y:.1f}h{(stop - start) * width:.1f}", colour)
+    for at, colour, start, stop in panel.across:
+        x, y = left + at * width, _TOP + start * height
+        yield _path(f"M{x:.1f} {y:.1f}v{(stop - start) * height:.1f}", colour)
     yield (
         f'<rect x="{left}" y="{_TOP}" width="{width}" height="{height}" fill="none" '
         f'stroke="{_INK}"/>'

@@ -67,8 +67,9 @@ def run_text(plan: AnyPlan | Sweeps, result: RunResult) -> str:
         f"wrote {blocks}, {format_bytes(result.n_bytes_written)}, in "
         f"{format_seconds(result.seconds)} ({format_speed(result.n_bytes_written, result.seconds)})"
     )
-    verified = {None: "", True: "; verified: equal to the source", False: "; not equal"}
-    return f"{done}{verified[result.verified]}\n{table(rows)}"
+    skipped = f"; {result.blocks_skipped:,} were there already" if result.blocks_skipped else ""
+    verified = "; verified: what is there is what was written" if result.verified else ""
+    return f"{done}{skipped}{verified}\n{table(rows)}"
 
 
 def info_text(info: Described) -> str:

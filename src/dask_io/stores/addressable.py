@@ -7,6 +7,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from xxhash import xxh3_64
 
 from dask_io.stores.files import ALIGNMENT
 
@@ -47,6 +48,20 @@ def staged(staging: memoryview, dtype: np.dtype[Any]) -> int:
     return max(1, (len(staging) - 2 * ALIGNMENT) // dtype.itemsize)
 
 
+def checksum_of(
+    read_into: Callable[[Region, memoryview], NDArray[Any]],
+    region: Region,
+    staging: memoryview,
+    dtype: np.dtype[Any],
+    layout: Layout,
+) -> int:
+    """Read a region through a staging buffer, and return the checksum of its bytes."""
+    found = xxh3_64()
+    for slab in layout.slabs(region, staged(staging, dtype)):
+        found.update(view_as_bytes(read_into(slab, staging), layout))
+    return found.intdigest()
+
+
 @dataclass(frozen=True, slots=True)
 class AddressableReader:
     """One visit to a block whose runs can be read one by one."""
@@ -67,7 +82,20 @@ class AddressableReader:
             else:
                 self.file.read(offset, n_run, raw[filled : filled + n_run])
             filled += n_run
+        return self.view(raw, region)
+
+    def is_first_run(self, region: Region) -> bool:
+        """Tell whether a region is one run with which the block begins."""
+        is_one = self.layout.run_length(region, self.extent.shape) == region.size
+        return is_one and not any(region.start)
+
+    def view(self, raw: memoryview, region: Region) -> NDArray[Any]:
+        """Look at a region's bytes as an array."""
         return view_as_array(raw, region.shape, self.dtype, self.layout)
+
+    def checksum(self, region: Region, staging: memoryview) -> int:
+        """Return the checksum of a region's bytes, in storage order."""
+        return checksum_of(self.read_into, region, staging, self.dtype, self.layout)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +106,11 @@ class AddressableWriter:
     extent: Extent
     dtype: np.dtype[Any]
     layout: Layout
+
+    @property
+    def checksum(self) -> int:
+        """Checksum of what this visit has written, in storage order."""
+        return self.file.checksum
 
     def write_from(self, region: Region, array: NDArray[Any]) -> None:
         """Write a region's runs one after another."""

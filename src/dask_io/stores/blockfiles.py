@@ -2,29 +2,36 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from math import prod
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from xxhash import xxh3_64_intdigest
+
 from dask_io.errors import DataError
-from dask_io.stores import manifest
-from dask_io.stores.addressable import AddressableReader
-from dask_io.stores.files import FileReader, Tally, peeking, storage_errors
+from dask_io.stores import manifest, system
+from dask_io.stores.addressable import AddressableReader, checksum_of
+from dask_io.stores.files import ALIGNMENT, FileReader, Tally, peeking, storage_errors
+from dask_io.stores.journal import journal_of, remove_folder
 from dask_io.stores.listing import Checked, Expected, Problems, check_blocks, match_names
+from dask_io.stores.manifest import Manifest
 from dask_io.stores.naming import OneName, printable
 from dask_io.stores.store import Access, Extent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Set as AbstractSet
     from pathlib import Path
 
     import numpy as np
+    from numpy.typing import NDArray
 
     from dask_io.geometry import Grid, Layout, Region
     from dask_io.stores.format import Format, Header
     from dask_io.stores.naming import BlockNames
+    from dask_io.stores.store import BlockReader
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +54,16 @@ class Blocks:
     def is_one_file(self) -> bool:
         """Whether the array is a file and not a directory."""
         return isinstance(self.names, OneName)
+
+    @property
+    def journal(self) -> Path:
+        """Where the journal is of the run that writes or wrote them."""
+        return journal_of(self.path, is_one_file=self.is_one_file)
+
+    @property
+    def manifest(self) -> Manifest:
+        """What they say about themselves."""
+        return Manifest(self.format.name, self.grid, self.dtype, self.layout, self.names)
 
     def problem_with(self, header: Header | None, shape: tuple[int, ...], size: int) -> str:
         """Say what is wrong with a block's header and size; empty if nothing is."""
@@ -131,6 +148,10 @@ class BlockStore:
         """Block files say nothing else."""
         return MappingProxyType({})
 
+    def describe(self) -> dict[str, Any]:
+        """Return what it takes to open or make the blocks again."""
+        return {**self._blocks.manifest.to_json(), "folder": str(self._blocks.folder.absolute())}
+
     def _name_of(self, index: tuple[int, ...], region: Region) -> str:
         return self._blocks.names.name_of(index, region.start)
 
@@ -148,6 +169,8 @@ class BlockFiles(BlockStore):
         Where data begins in blocks whose headers have been read already.
     only_blocks
         Whether files that are no blocks are out of place.
+    absent
+        Blocks that need not be there: they have been used up.
     problems
         What was found to be wrong so far.
 
@@ -164,12 +187,13 @@ class BlockFiles(BlockStore):
         *,
         offsets: Mapping[tuple[int, ...], int] | None = None,
         only_blocks: bool = False,
+        absent: AbstractSet[tuple[int, ...]] = frozenset(),
         problems: Problems | None = None,
     ) -> None:
         super().__init__(blocks)
         problems = problems or Problems(self.place)
         expected = Expected(
-            blocks.grid, blocks.names, blocks.dtype.itemsize, blocks.format.longest_header
+            blocks.grid, blocks.names, blocks.dtype.itemsize, blocks.format.longest_header, absent
         )
         matches = match_names(files, blocks.names)
         # An array without elements has no blocks, but it may have a file that says so.
@@ -186,7 +210,7 @@ class BlockFiles(BlockStore):
         self._usual_offset = -1
         self._other_offsets: dict[int, int] = {}
         for index, offset in (offsets or {}).items():
-            self._remember(self._flat(index), offset)
+            self._remember(self.grid.flat(index), offset)
         # A file that lost fewer bytes than its header has still room for its data.
         self._check_headers(checked.unusual, problems)
         problems.raise_if_any()
@@ -194,7 +218,7 @@ class BlockFiles(BlockStore):
     @contextmanager
     def reader(
         self, index: tuple[int, ...], *, after: Region | None = None
-    ) -> Iterator[AddressableReader]:
+    ) -> Iterator[BlockReader]:
         """Visit a block; its header is checked at the first visit.
 
         Raises
@@ -202,21 +226,31 @@ class BlockFiles(BlockStore):
         DataError
             If the block is not what the grid says.
         """
-        blocks, region = self._blocks, self.grid.block(index)
+        blocks, region, flat = self._blocks, self.grid.block(index), self.grid.flat(index)
         path = self._path_of(index, region)
         with FileReader(path, self.tally) as file:
-            flat = self._flat(index)
-            if not self._known[flat]:
-                problem, offset = self._look(region.shape, file.peek, file.size)
+
+            def begin(offset: int) -> AddressableReader:
+                extent = Extent(path.name, offset, region.shape)
+                return AddressableReader(file, extent, blocks.dtype, blocks.layout)
+
+            def look(peek: Callable[[int], bytes]) -> int:
+                problem, offset = self._look(region.shape, peek, file.size)
                 if problem:
                     raise DataError(printable(str(path)), [problem])
                 self._remember(flat, offset)
+                return offset
+
+            if not self._known[flat] and after is None and 0 <= self._usual_offset <= ALIGNMENT:
+                yield _FirstReader(file, begin(self._usual_offset), begin, look)
+                return
+            if not self._known[flat]:
+                look(file.peek)
             offset = self._other_offsets.get(flat, self._usual_offset)
-            extent = Extent(path.name, offset, region.shape)
             if after is not None:
                 n_before = blocks.layout.end_of(after, region.shape)
                 file.go_on_from(offset + n_before * blocks.dtype.itemsize)
-            yield AddressableReader(file, extent, blocks.dtype, blocks.layout)
+            yield begin(offset)
 
     def check(self) -> None:
         """Look at the header of every block.
@@ -230,9 +264,35 @@ class BlockFiles(BlockStore):
         self._check_headers(self.grid.indices(), problems)
         problems.raise_if_any()
 
+    def fingerprint(self, index: tuple[int, ...]) -> int:
+        """Return a number that changes when a block does."""
+        path = self._path_of(index, self.grid.block(index))
+        with storage_errors(path):
+            found = path.stat()
+        return xxh3_64_intdigest(f"{path.name}\0{found.st_size}\0{found.st_mtime_ns}".encode())
+
+    def discard(self, index: tuple[int, ...]) -> None:
+        """Remove a block's file, if it is still there."""
+        path = self._path_of(index, self.grid.block(index))
+        with storage_errors(path), suppress(FileNotFoundError):
+            system.calls.unlink(path)
+
+    def discard_rest(self) -> None:
+        """Remove manifest and journal, and the directory if nothing else is in it."""
+        blocks = self._blocks
+        with storage_errors(blocks.path):
+            remove_folder(blocks.journal)
+            if blocks.is_one_file:
+                return
+            with suppress(FileNotFoundError):
+                system.calls.unlink(blocks.folder / manifest.NAME)
+            with suppress(FileNotFoundError):
+                if not any(blocks.folder.iterdir()):
+                    system.calls.rmdir(blocks.folder)
+
     def _check_headers(self, indices: Iterable[tuple[int, ...]], problems: Problems) -> None:
         for index in indices:
-            region, flat = self.grid.block(index), self._flat(index)
+            region, flat = self.grid.block(index), self.grid.flat(index)
             if any(self._known[flat : flat + 1]):
                 continue
             path = self._path_of(index, region)
@@ -259,15 +319,49 @@ class BlockFiles(BlockStore):
         name = self._odd_names.get(index) or self._name_of(index, region)
         return self._blocks.folder / name
 
-    def _flat(self, index: tuple[int, ...]) -> int:
-        flat = 0
-        for i, count in zip(index, self.grid.counts, strict=True):
-            flat = flat * count + i
-        return flat
-
     def _remember(self, flat: int, offset: int) -> None:
         if self._usual_offset < 0:
             self._usual_offset = offset
         if offset != self._usual_offset:
             self._other_offsets[flat] = offset
         self._known[flat : flat + 1] = b"\1" * bool(self._known)
+
+
+@dataclass(slots=True)
+class _FirstReader:
+    """The first visit to a block: its header, not seen before, comes with the first data.
+
+    `reader` takes the header to be as long as others are. `look` is given a way to peek at the
+    file's first bytes, and returns how long the header is; `begin` makes a reader for that. Data
+    is used only when the header has been found right.
+    """
+
+    file: FileReader
+    reader: AddressableReader
+    begin: Callable[[int], AddressableReader]
+    look: Callable[[Callable[[int], bytes]], int]
+    has_looked: bool = False
+
+    def read_into(self, region: Region, buffer: memoryview) -> NDArray[Any]:
+        if self.has_looked:
+            return self.reader.read_into(region, buffer)
+        self.has_looked = True
+        reader, offset = self.reader, self.reader.extent.offset
+        n_bytes = reader.is_first_run(region) * region.size * reader.dtype.itemsize
+        read = self.file.peek_into(buffer, offset + n_bytes) if n_bytes else buffer[:0]
+
+        def peek(n_head: int) -> bytes:
+            is_there = n_head <= len(read) or len(read) == self.file.size
+            return bytes(read[:n_head]) if is_there else self.file.peek(n_head)
+
+        found = self.look(peek)
+        if found != offset:
+            self.reader = self.begin(found)
+        elif len(read) == offset + n_bytes > offset:
+            self.file.count(offset, n_bytes)
+            return reader.view(read[offset:], region)
+        return self.reader.read_into(region, buffer)
+
+    def checksum(self, region: Region, staging: memoryview) -> int:
+        reader = self.reader
+        return checksum_of(self.read_into, region, staging, reader.dtype, reader.layout)

@@ -18,12 +18,14 @@ from dask_io.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from collections.abc import Set as AbstractSet
     from pathlib import Path
 
     import numpy as np
 
     from dask_io.geometry import Grid, Layout
-    from dask_io.stores.store import Source, Target
+    from dask_io.stores.files import Durability
+    from dask_io.stores.store import Readback, Source, Target
 
 INSIDE = "::"
 
@@ -103,7 +105,14 @@ class Container(Protocol):
         """
 
     def make(
-        self, path: Path, inside: str, wanted: Wanted, *, overwrite: bool, durable: bool
+        self,
+        path: Path,
+        inside: str,
+        wanted: Wanted,
+        *,
+        overwrite: bool,
+        durability: Durability,
+        reserve: bool,
     ) -> Target:
         """Describe a target; nothing is touched until its `create`.
 
@@ -112,6 +121,32 @@ class Container(Protocol):
         UsageError
             If the format cannot hold the array, or cannot honour a wish.
         """
+
+    def reopen(
+        self,
+        described: Mapping[str, Any],
+        at: Path | None,
+        absent: AbstractSet[tuple[int, ...]],
+    ) -> Source:
+        """Open a source again by what its `describe` returned, of which blocks may be absent.
+
+        `at` is the array's own place, if it may be another one now.
+
+        Raises
+        ------
+        ValueError
+            If that is no description; the message completes "its description ...".
+        DataError
+            If that is not what is there.
+        """
+
+    def read_back(self, described: Mapping[str, Any], at: Path) -> Readback:
+        """Open what was a target, by what its `describe` returned; otherwise as `reopen`."""
+
+    def remake(
+        self, described: Mapping[str, Any], at: Path, *, durability: Durability, reserve: bool
+    ) -> Target:
+        """Describe a target again, by what its `describe` returned; otherwise as `reopen`."""
 
 
 @contextmanager

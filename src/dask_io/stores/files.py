@@ -15,21 +15,24 @@ import errno
 import os
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from functools import partial
+from enum import StrEnum
 from mmap import mmap
+from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
+from xxhash import xxh3_64
 
 from dask_io.errors import DataError, StorageError
 from dask_io.stores import system
 from dask_io.stores.naming import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
+    from collections.abc import Callable, Collection, Iterator
     from types import TracebackType
+
+    from dask_io.stores.pace import Pace
 
 # Offsets, sizes and addresses for direct I/O are multiples of this on all common filesystems.
 ALIGNMENT = 4096
@@ -55,10 +58,14 @@ class Traffic:
 
 @dataclass(slots=True)
 class Tally:
-    """What a store's transport has moved so far; safe to share between threads."""
+    """What a store's transport has moved so far; safe to share between threads.
+
+    With a `pace`, nothing is moved faster than that.
+    """
 
     read: Traffic = field(default_factory=Traffic)
     write: Traffic = field(default_factory=Traffic)
+    pace: Pace | None = field(default=None, compare=False)
     _lock: Lock = field(default_factory=Lock, repr=False, compare=False)
 
     def __reduce__(self) -> tuple[type[Tally], tuple[Traffic, Traffic]]:
@@ -123,7 +130,10 @@ class _Visit:
                 if fd is not None:
                     system.calls.close(fd)
 
-    def _count(self, offset: int, n_bytes: int) -> None:
+    def count(self, offset: int, n_bytes: int) -> None:
+        """Count bytes as moved: a seek, unless they begin where the last ones ended."""
+        if self._tally.pace is not None:
+            self._tally.pace.wait_for(n_bytes)
         if offset != self._position:
             self._counts.seeks += 1
         self._position = offset + n_bytes
@@ -173,10 +183,14 @@ class FileReader(_Visit):
     def peek(self, n_bytes: int) -> bytes:
         """Return the file's first bytes, or all of it if it is shorter, without counting."""
         # Through the page cache this would have the system read ahead what is read directly.
-        with mmap(-1, -(-n_bytes // ALIGNMENT) * ALIGNMENT) as head:
-            with memoryview(head) as buffer:
-                n_read = self._read_fully(self._direct(), 0, buffer, n_bytes)
-            return head[: min(n_read, n_bytes)]
+        head = memoryview(mmap(-1, -(-n_bytes // ALIGNMENT) * ALIGNMENT))
+        n_read = self._read_fully(self._direct(), 0, head, n_bytes)
+        return bytes(head[: min(n_read, n_bytes)])
+
+    def peek_into(self, buffer: memoryview, n_bytes: int) -> memoryview:
+        """Read the file's first bytes, or all of it if it is shorter, without counting."""
+        fd, _, into = self._prepare(0, n_bytes, buffer)
+        return buffer[: min(n_bytes, self._read_fully(fd, 0, into, n_bytes))]
 
     def read(self, offset: int, n_bytes: int, buffer: memoryview) -> memoryview:
         """Read bytes from an offset on, and return the part of the buffer that holds them.
@@ -184,7 +198,20 @@ class FileReader(_Visit):
         A buffer that starts at a multiple of `ALIGNMENT` and is longer than what is read by
         `ALIGNMENT` at each end lets large reads go past the page cache.
         """
-        self._count(offset, n_bytes)
+        self.count(offset, n_bytes)
+        fd, before, into = self._prepare(offset, n_bytes, buffer)
+        start, needed = offset - before, before + n_bytes
+        n_read = self._read_fully(fd, start, into, needed)
+        if n_read < needed:
+            problem = f"ends at byte {start + n_read}, {needed - n_read} bytes before the data does"
+            place = printable(str(self._path))
+            raise DataError(place, [problem], "the file is truncated or changed meanwhile")
+        return into[before:needed]
+
+    def _prepare(
+        self, offset: int, n_bytes: int, buffer: memoryview
+    ) -> tuple[int, int, memoryview]:
+        """Return where to read from, how much earlier than asked, and what to read into."""
         before = offset % ALIGNMENT
         whole = buffer[: -(-(before + n_bytes) // ALIGNMENT) * ALIGNMENT]
         if (
@@ -192,17 +219,8 @@ class FileReader(_Visit):
             and len(whole) >= before + n_bytes
             and address_of(whole) % ALIGNMENT == 0
         ):
-            part = whole[before : before + n_bytes]
-            fd, start, needed, into = self._direct(), offset - before, before + n_bytes, whole
-        else:
-            part = buffer[:n_bytes]
-            fd, start, needed, into = self._cached(), offset, n_bytes, part
-        n_read = self._read_fully(fd, start, into, needed)
-        if n_read < needed:
-            problem = f"ends at byte {start + n_read}, {needed - n_read} bytes before the data does"
-            place = printable(str(self._path))
-            raise DataError(place, [problem], "the file is truncated or changed meanwhile")
-        return part
+            return self._direct(), before, whole
+        return self._cached(), 0, buffer[:n_bytes]
 
     def _read_fully(self, fd: int, offset: int, buffer: memoryview, n_needed: int) -> int:
         """Read until the needed bytes are there or the file ends; return how many there are."""
@@ -229,6 +247,12 @@ class FileWriter(_Visit):
 
     def __init__(self, path: Path, tally: Tally) -> None:
         super().__init__(path, os.O_WRONLY, tally, tally.write)
+        self._checksum = xxh3_64()
+
+    @property
+    def checksum(self) -> int:
+        """Checksum of all that has been written, in that order."""
+        return self._checksum.intdigest()
 
     def write(self, offset: int, buffer: memoryview) -> None:
         """Write all of the buffer at an offset.
@@ -236,7 +260,8 @@ class FileWriter(_Visit):
         A large buffer whose address and offset leave the same remainder by `ALIGNMENT` goes
         past the page cache, except for its ragged ends.
         """
-        self._count(offset, len(buffer))
+        self.count(offset, len(buffer))
+        self._checksum.update(buffer)
         with storage_errors(self._path):
             if len(buffer) >= _LARGE and (address_of(buffer) - offset) % ALIGNMENT == 0:
                 low = -offset % ALIGNMENT
@@ -261,9 +286,17 @@ class FileWriter(_Visit):
             write_fully(self._give_up_direct(), offset, buffer)
 
 
+def checksum_of_file(file: FileReader, offset: int, n_bytes: int, staging: memoryview) -> int:
+    """Return the checksum of bytes in a file, read through a staging buffer."""
+    found, largest = xxh3_64(), len(staging) - 2 * ALIGNMENT
+    for start in range(offset, offset + n_bytes, largest):
+        found.update(file.read(start, min(largest, offset + n_bytes - start), staging))
+    return found.intdigest()
+
+
 def address_of(buffer: memoryview) -> int:
     """Return where a buffer lies in memory."""
-    return int(np.frombuffer(buffer, np.uint8).ctypes.data)
+    return int(np.frombuffer(buffer, np.uint8).__array_interface__["data"][0])
 
 
 @contextmanager
@@ -280,30 +313,44 @@ def write_fully(fd: int, offset: int, buffer: memoryview) -> None:
         buffer, offset = buffer[n_written:], offset + n_written
 
 
+class Durability(StrEnum):
+    """What blocks outlast once they count as written."""
+
+    NONE = "none"
+    """Nothing: blocks are written under their own names, and may be found half written."""
+    RENAME = "rename"
+    """The end of the process: blocks appear under their names when they are whole."""
+    FSYNC = "fsync"
+    """A loss of power too: data and names are synced."""
+
+
 class Publisher:
     """Files of one directory that are written aside and appear when they are whole.
 
     A file in the making starts with a dot and ends in ``.part``, so that no pattern of block
-    names matches it.
+    names matches it. A name may lead into directories, which are made as they are needed.
     """
 
-    def __init__(self, folder: Path, *, durable: bool = True) -> None:
-        self.folder = folder
-        self._durable = durable
+    def __init__(self, folder: Path, durability: Durability = Durability.FSYNC) -> None:
+        self.folder, self.durability = folder, durability
         self._pending: set[str] = set()
+        self._made: list[Path] = []
         self._is_abandoned = False
         self._lock = Lock()
 
-    def __reduce__(self) -> tuple[Callable[[Path], Publisher], tuple[Path]]:
+    def __reduce__(self) -> tuple[type[Publisher], tuple[Path, Durability]]:
         # Locks do not travel to other processes, and neither do files in the making.
-        return partial(Publisher, durable=self._durable), (self.folder,)
+        return Publisher, (self.folder, self.durability)
 
     def partial(self, name: str) -> Path:
         """Return where a file is written until it is published."""
-        return self.folder / f".{name}.part"
+        path = self.folder / name
+        return path if self.durability is Durability.NONE else path.with_name(f".{path.name}.part")
 
-    def begin(self, name: str, header: bytes, n_bytes: int) -> Path:
+    def begin(self, name: str, header: bytes, n_bytes: int, *, reserve: bool = True) -> Path:
         """Return the file in the making, made with its header and full size if it is new.
+
+        Its space is reserved, unless it is to take only what is written.
 
         Raises
         ------
@@ -317,44 +364,91 @@ class Publisher:
                     raise StorageError(printable(str(path)), "the run has been given up")
                 if name in self._pending:
                     return path
-                fd = system.calls.open(
-                    path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666
-                )
+                self._make_folder(path.parent)
+                flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+                fd = system.calls.open(path, flags, 0o666)
                 self._pending.add(name)
             # Others may write to the file already: nothing of theirs is touched.
             try:
-                _allocate(fd, n_bytes)
+                _allocate(fd, n_bytes, reserve=reserve)
                 write_fully(fd, 0, memoryview(header))
             finally:
                 system.calls.close(fd)
         return path
 
-    def publish(self, name: str) -> None:
-        """Give a file that is whole its name, once it is durable if it is meant to be."""
+    def _make_folder(self, folder: Path) -> None:
+        """Make a directory in that of all files, with those between, if it is not there."""
+        if folder != self.folder and not folder.is_dir():
+            self._make_folder(folder.parent)
+            with suppress(FileExistsError):
+                system.calls.mkdir(folder)
+                self._made.append(folder)
+
+    def go_on(self, name: str) -> None:
+        """Take over a file in the making that another run has begun, as it is."""
+        self._pending.add(name)
+
+    def take_back(self, name: str) -> None:
+        """Go on with a file that has got its name already."""
         path = self.partial(name)
         with storage_errors(path):
-            if self._durable:
-                sync(path)
-            system.calls.rename(path, self.folder / name)
-        with self._lock:
-            self._pending.discard(name)
+            system.calls.rename(self.folder / name, path)
+        self.go_on(name)
 
-    def abandon(self) -> None:
-        """Remove all files in the making, and begin no more."""
+    def commit(
+        self, names: Collection[str], whole: Collection[str], left_out: Collection[str] = ()
+    ) -> None:
+        """Make what has been written to some files durable, if it is meant to be.
+
+        Those that are whole get their names; those that are left out are removed, or have
+        never been begun.
+        """
+        if self.durability is Durability.FSYNC:
+            for name in names:
+                # Another thread may have written the last of it, synced it and named it.
+                with storage_errors(self.partial(name)), suppress(FileNotFoundError):
+                    sync(self.partial(name))
+        for name in whole:
+            with storage_errors(self.partial(name)):
+                if self.durability is not Durability.NONE:
+                    system.calls.rename(self.partial(name), self.folder / name)
+            with self._lock:
+                self._pending.discard(name)
+        for name in left_out:
+            self._remove(name)
+        if self.durability is Durability.FSYNC:
+            # A directory may be new, so that the ones around it have a new name in them.
+            for folder in sorted({self.folder / above for n in names for above in Path(n).parents}):
+                # What is left out needs no directory.
+                with storage_errors(folder), suppress(FileNotFoundError):
+                    sync(folder)
+
+    def _remove(self, name: str) -> None:
+        with self._lock, storage_errors(self.partial(name)):
+            if name in self._pending:
+                system.calls.unlink(self.partial(name))
+                self._pending.discard(name)
+
+    def abandon(self, keep: Collection[str] = ()) -> None:
+        """Remove files in the making, except some, and begin no more."""
         with self._lock:
             self._is_abandoned = True
-            for name in self._pending:
+            for name in self._pending.difference(keep):
                 with suppress(OSError):
                     system.calls.unlink(self.partial(name))
             self._pending.clear()
+            while self._made:
+                # Directories with something in them stay.
+                with suppress(OSError):
+                    system.calls.rmdir(self._made.pop())
 
 
-def _allocate(fd: int, n_bytes: int) -> None:
+def _allocate(fd: int, n_bytes: int, *, reserve: bool) -> None:
     """Give a file its size and reserve its space, so that a full disk shows early."""
     # The size comes first: within it glibc, where it has to imitate what the filesystem
     # cannot do, reads before it writes, and so gives up instead of writing over data.
     system.calls.ftruncate(fd, n_bytes)
-    if n_bytes and hasattr(os, "posix_fallocate"):
+    if reserve and n_bytes and hasattr(os, "posix_fallocate"):
         try:
             system.calls.fallocate(fd, 0, n_bytes)
         except OSError as error:
@@ -374,10 +468,15 @@ def sync(path: Path) -> None:
 def write_whole(path: Path, content: bytes) -> None:
     """Write a small file aside and give it its name when it is whole and durable."""
     publisher = Publisher(path.parent)
-    part = publisher.begin(path.name, content, len(content))
     try:
-        publisher.publish(path.name)
+        publisher.begin(path.name, content, len(content))
+        publisher.commit([path.name], [path.name])
     except StorageError:
-        with suppress(OSError):
-            system.calls.unlink(part)
+        publisher.abandon()
         raise
+
+
+def read_whole(path: Path, longest: int) -> bytes:
+    """Read a small file, or as much of it as `longest` says and one byte."""
+    with FileReader(path, Tally()) as file:
+        return file.peek(min(longest, file.size) + 1)

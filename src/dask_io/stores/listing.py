@@ -15,6 +15,7 @@ from dask_io.stores.naming import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Set as AbstractSet
     from pathlib import Path
 
     from dask_io.geometry import Axis, Grid
@@ -110,6 +111,8 @@ class Expected:
     names: BlockNames | OneName
     itemsize: int
     longest_header: int
+    absent: AbstractSet[tuple[int, ...]] = frozenset()
+    """Blocks that need not be there."""
 
     def name_of(self, index: tuple[int, ...]) -> str:
         """Return the name of a block."""
@@ -158,6 +161,7 @@ def check_blocks(
             problems.add(name, problem)
         else:
             checked.by_excess.setdefault(files[name] - data, []).append(index)
+    present |= expected.absent
     n_missing = expected.grid.n_blocks - len(present)
     for index in _first_missing(expected.grid, present, min(n_missing, _MOST_SHOWN)):
         problems.add(expected.name_of(index), "is missing")

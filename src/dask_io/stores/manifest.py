@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from dask_io.errors import DataError
 from dask_io.geometry import Axis, Grid, Layout
 from dask_io.stores.dtypes import dtype_from_json, dtype_to_json
-from dask_io.stores.files import Publisher, storage_errors, write_whole
-from dask_io.stores.naming import BlockNames, printable
+from dask_io.stores.files import read_whole, write_whole
+from dask_io.stores.naming import BlockNames, OneName, printable
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     import numpy as np
 
 NAME = "dask-io.json"
-UNFINISHED = f".{NAME}.part"
 VERSION = 1
 # Room for millions of uneven blocks; anything larger was not written by us.
 _LONGEST = 64 * 2**20
@@ -27,7 +26,7 @@ _MOST_AXES = 64
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What a directory of block files says about itself.
+    """What a directory of block files says about itself, or what is known about one file.
 
     Raises
     ------
@@ -39,7 +38,7 @@ class Manifest:
     grid: Grid
     dtype: np.dtype[Any]
     layout: Layout
-    names: BlockNames
+    names: BlockNames | OneName
 
     def __post_init__(self) -> None:
         n_axes = len(self.grid.axes)
@@ -58,7 +57,7 @@ class Manifest:
             "dtype": dtype_to_json(self.dtype),
             "chunks": [axis.chunk or list(axis.lengths()) for axis in self.grid.axes],
             "order": order if order in {"C", "F"} else list(self.layout.axes),
-            "pattern": self.names.pattern,
+            ("pattern" if isinstance(self.names, BlockNames) else "file"): self.names.pattern,
             "offset": 0,
         }
 
@@ -76,19 +75,17 @@ class Manifest:
         version = value.get("version")
         if version != VERSION or isinstance(version, bool):
             raise ValueError(f"version is {version!r:.40}, but this Dask IO knows {VERSION}")
-        missing = {"format", "shape", "dtype", "chunks", "order", "pattern"} - value.keys()
+        naming = "file" if "file" in value else "pattern"
+        missing = {"format", "shape", "dtype", "chunks", "order", naming} - value.keys()
         if missing:
             raise ValueError(f"does not say {', '.join(sorted(missing))}")
         if value.get("offset", 0) != 0:
             raise ValueError("offset is not 0")
-        for key in ("format", "pattern"):
+        for key in ("format", naming):
             if not isinstance(value[key], str):
                 raise ValueError(f"{key} is not a text")  # noqa: TRY004 - as above
-        try:
-            names = BlockNames(value["pattern"])
-        except ValueError as error:
-            raise ValueError(f"pattern cannot be used: {error}") from error
         grid = _grid(value["shape"], value["chunks"])
+        names = _names(value[naming], len(grid.axes), is_file=naming == "file")
         dtype = dtype_from_json(value["dtype"])
         return cls(value["format"], grid, dtype, _layout(value["order"], len(grid.axes)), names)
 
@@ -104,18 +101,16 @@ class Manifest:
             If it cannot be read.
         """
         path = folder / NAME
-        with storage_errors(path), path.open("rb") as file:
-            content = file.read(_LONGEST + 1)
+        content = read_whole(path, _LONGEST)
         try:
-            return cls.from_json(_parse(content))
+            value = _parse(content)
+            if isinstance(value, dict):
+                # That is for what lies elsewhere.
+                value.pop("file", None)
+            return cls.from_json(value)
         except ValueError as error:
             advice = "repair or remove it, or name the blocks by a pattern"
             raise DataError(printable(str(path)), [printable(str(error))], advice) from error
-
-    def begin(self, folder: Path) -> None:
-        """Mark a directory as unfinished: its manifest is there, but does not have its name."""
-        content = self.to_bytes()
-        Publisher(folder).begin(NAME, content, len(content))
 
     def write(self, folder: Path) -> None:
         """Write the manifest to a directory, whole or not at all."""
@@ -134,6 +129,17 @@ def _parse(content: bytes) -> object:
     except (ValueError, RecursionError) as error:
         raise ValueError("is not JSON") from error
     return value
+
+
+def _names(text: str, n_axes: int, *, is_file: bool) -> BlockNames | OneName:
+    if is_file:
+        if "/" in text:
+            raise ValueError("file is not the name of a file")
+        return OneName(text, n_axes)
+    try:
+        return BlockNames(text)
+    except ValueError as error:
+        raise ValueError(f"pattern cannot be used: {error}") from error
 
 
 def _lengths(value: object, what: str, least: int) -> list[int]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
@@ -95,6 +96,8 @@ def _round_up(n_bytes: int, multiple: int) -> int:
     return -(-n_bytes // multiple) * multiple
 
 
+# Most blocks of an array have the same header.
+@lru_cache(maxsize=64)
 def _understand(content: bytes, encoding: str, offset: int) -> Header:
     try:
         entries = _evaluate(content.decode(encoding))

@@ -6,14 +6,15 @@ else. So it is moved in one piece, padding included, and costs one seek as any r
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from xxhash import xxh3_64
 
 from dask_io.geometry import Region
-from dask_io.stores.addressable import staged, view_as_array
+from dask_io.stores.addressable import staged, view_as_array, view_as_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -140,9 +141,16 @@ class PaddedWriter(_Padded):
 
     file: FileWriter
     fill: NDArray[Any]
+    _written: xxh3_64 = field(default_factory=xxh3_64, init=False)
+
+    @property
+    def checksum(self) -> int:
+        """Checksum of the elements that this visit has written, in storage order."""
+        return self._written.intdigest()
 
     def write_from(self, region: Region, array: NDArray[Any]) -> None:
         """Write a region's runs one after another, each with its padding from a scratch array."""
+        self._written.update(view_as_bytes(array, self.layout))
         for each in self.stretches(region):
             scratch = np.full(each.stop - each.start, self.fill, self.dtype).view(np.uint8)
             part = array.view(plain(self.dtype))[each.box.relative_to(region.start).slices]

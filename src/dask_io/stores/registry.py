@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,7 @@ from dask_io.stores.container import Container, Wanted, Wishes, split_place
 from dask_io.stores.description import Description, parse_dtype
 from dask_io.stores.discovery import open_by_headers
 from dask_io.stores.dtypes import check_dtype
-from dask_io.stores.files import peeking, storage_errors
+from dask_io.stores.files import Durability, peeking, storage_errors
 from dask_io.stores.formats import (
     choose_format,
     find_container,
@@ -26,11 +26,14 @@ from dask_io.stores.formats import (
     load_format,
     of_blocks,
 )
+from dask_io.stores.journal import NAME as JOURNAL
+from dask_io.stores.journal import find_journal, is_unfinished
 from dask_io.stores.listing import NOT_A_FILE, look_at, scan
 from dask_io.stores.naming import BlockNames, OneName, printable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Set as AbstractSet
 
     import numpy as np
     from numpy.typing import DTypeLike
@@ -38,7 +41,7 @@ if TYPE_CHECKING:
     from dask_io.geometry import Grid, Layout
     from dask_io.geometry.chunks import Chunks
     from dask_io.stores.format import Format
-    from dask_io.stores.store import Source, Store, Target
+    from dask_io.stores.store import Readback, Source, Store, Target
 
 _NO_WISHES = Wishes()
 _NO_METADATA: Mapping[str, Any] = MappingProxyType({})
@@ -89,6 +92,7 @@ def open_source(
         chunks,
         order,
     )
+    refuse_unfinished(place)
     if place.is_dir():
         with storage_errors(place):
             is_described = (place / manifest.NAME).exists()
@@ -105,7 +109,7 @@ def open_source(
         chosen = choose_format(place, format)
         if _describes(place.parent, names):
             return _open_manifest(place.parent, chosen.name, said)
-        return _open_blocks(place.parent, _scan_finished(place.parent), chosen, names, said)
+        return _open_blocks(place.parent, scan(place.parent), chosen, names, said)
     if not place.exists():
         raise StorageError(_show(place), "no such file or directory", "check the path")
     return _open_file(place, choose_format(place, format), said)
@@ -132,6 +136,47 @@ def _split(place: Path) -> tuple[Path, str]:
 def _refuse_inside(path: Path, inside: str) -> None:
     if inside:
         raise UsageError(f"{_show(path)} is no container, so nothing can be named inside it")
+
+
+def journal_at(path: Path) -> Path | None:
+    """Return the journal of the target that a path names, if there is one."""
+    is_pattern = not os.path.lexists(path) and bool(_HAS_FIELD.search(path.name))
+    return find_journal(path.parent if is_pattern else _locate(path))
+
+
+def _locate(place: Path) -> Path:
+    """Return the file or directory that a place names, in a container too."""
+    path, inside = _split(place)
+    return path / inside
+
+
+def targets_in(path: Path) -> list[Path]:
+    """Return the targets with a journal that a path names: itself, or those that lie in it."""
+    if journal_at(path) is not None:
+        return [path]
+    if not path.is_dir():
+        return []
+    with storage_errors(path):
+        # What lies beside the journal of one file may not be there yet.
+        names = {name.removesuffix(JOURNAL) for name in os.listdir(path)}  # noqa: PTH208
+    return [path / name for name in sorted(names) if name and journal_at(path / name) is not None]
+
+
+def refuse_unfinished(path: Path) -> None:
+    """Refuse blocks that could be taken for a smaller array, or for whole ones.
+
+    Raises
+    ------
+    DataError
+        If the run that wrote them did not end.
+    """
+    journal = journal_at(path)
+    if journal is not None and is_unfinished(journal):
+        raise DataError(
+            _show(path),
+            ["it is unfinished: the run that wrote it did not end"],
+            f"complete it with dask-io resume {_show(path)}",
+        )
 
 
 def _pattern(path: Path) -> BlockNames:
@@ -164,20 +209,8 @@ def _open_manifest(folder: Path, format: str | None, said: Description) -> Block
     return source
 
 
-def _scan_finished(folder: Path) -> dict[str, int]:
-    """List a directory whose blocks, without a manifest, could be taken for a smaller array."""
-    files = scan(folder)
-    if manifest.UNFINISHED in files and manifest.NAME not in files:
-        raise DataError(
-            _show(folder),
-            ["it is unfinished: the run that wrote it did not end"],
-            "run it again with --overwrite",
-        )
-    return files
-
-
 def _open_directory(folder: Path, format: str | None, said: Description) -> BlockFiles:  # noqa: A002
-    files = {name: n for name, n in _scan_finished(folder).items() if not name.startswith(".")}
+    files = {name: n for name, n in scan(folder).items() if not name.startswith(".")}
     by_format: dict[str, list[str]] = {}
     by_pattern: dict[str, Format | None] = {}
     for name in sorted(name for name, size in files.items() if size != NOT_A_FILE):
@@ -251,6 +284,101 @@ def _open_blocks(
     return BlockFiles(Blocks(folder, names, chosen, grid, dtype, layout), files)
 
 
+def reopen_source(
+    described: Mapping[str, Any],
+    *,
+    at: Path | None = None,
+    absent: AbstractSet[tuple[int, ...]] = frozenset(),
+) -> Source:
+    """Open a store again, by what its `describe` returned.
+
+    Parameters
+    ----------
+    described
+        The description.
+    at
+        Where it is now; by default where it was then.
+    absent
+        Blocks that need not be there.
+
+    Raises
+    ------
+    DataError
+        If that is not what is there, or no description.
+    """
+    container = _container_of(described)
+    if container is not None:
+        with _description_errors(described, at):
+            return container.reopen(described, None if at is None else _locate(at), absent)
+    blocks = _described(described, at)
+    if len(absent) == blocks.grid.n_blocks and not blocks.path.exists():
+        files = {}
+    else:
+        files = look_at(blocks.path) if blocks.is_one_file else scan(blocks.folder)
+    return BlockFiles(blocks, files, absent=absent)
+
+
+def read_back(described: Mapping[str, Any], *, at: Path) -> Readback:
+    """Open what was a target, to compare its blocks with what was written.
+
+    Raises
+    ------
+    DataError
+        If the target that was described is not there.
+    """
+    container = _container_of(described)
+    if container is None:
+        return reopen_source(described, at=at)
+    with _description_errors(described, at):
+        return container.read_back(described, _locate(at))
+
+
+def remake_target(
+    described: Mapping[str, Any], *, at: Path, durability: Durability, reserve: bool
+) -> Target:
+    """Describe a target again, by what its `describe` returned, at the place where it is now."""
+    container = _container_of(described)
+    if container is not None:
+        with _description_errors(described, at):
+            place = _locate(at)
+            return container.remake(described, place, durability=durability, reserve=reserve)
+    return BlockFilesTarget(_described(described, at), durability=durability, reserve=reserve)
+
+
+def _container_of(described: Mapping[str, Any]) -> Container | None:
+    """Return the container that a store was which describes itself so."""
+    with suppress(UsageError):
+        found = load_format(str(described.get("format")))
+        return found if isinstance(found, Container) else None
+    return None
+
+
+@contextmanager
+def _description_errors(described: Mapping[str, Any], at: Path | None) -> Iterator[None]:
+    """Say what is wrong with a description."""
+    try:
+        yield
+    except ValueError as error:
+        place = at or Path(str(described.get("folder")))
+        raise DataError(_show(place), [f"its description {printable(str(error))}"]) from error
+
+
+def _described(described: Mapping[str, Any], at: Path | None) -> Blocks:
+    place = at or Path(str(described.get("folder")))
+    try:
+        found = manifest.Manifest.from_json(dict(described))
+        chosen = of_blocks(load_format(found.format))
+    except (ValueError, UsageError) as error:
+        raise DataError(_show(place), [f"its description {error}"]) from error
+    folder, names = place, found.names
+    if at is not None and isinstance(names, OneName):
+        folder, names = at.parent, OneName(at.name, names.n_axes)
+    elif at is not None and not at.is_dir():
+        # A pattern of files in it.
+        folder = at.parent
+    return Blocks(folder, names, chosen, found.grid, found.dtype, found.layout)
+
+
 def _open_file(path: Path, chosen: Format, said: Description) -> BlockFiles:
     files = look_at(path)
     if files[path.name] == NOT_A_FILE:
@@ -277,7 +405,8 @@ def make_target(
     format: str | None = None,  # noqa: A002 - the word that users know
     like: str | None = None,
     overwrite: bool = False,
-    durable: bool = True,
+    durability: Durability = Durability.FSYNC,
+    reserve: bool = True,
     wishes: Wishes = _NO_WISHES,
     metadata: Mapping[str, Any] = _NO_METADATA,
 ) -> Target:
@@ -296,9 +425,10 @@ def make_target(
         The source's format, which a directory of blocks takes over if it can.
     overwrite
         Whether what is there may be replaced.
-    durable
-        Whether a block's data is synced before the block gets its name. The names themselves
-        outlast a loss of power once the target is finished.
+    durability
+        What blocks outlast once they are committed.
+    reserve
+        Whether a block's space is reserved when it is begun.
     wishes
         What is asked for besides.
     metadata
@@ -314,7 +444,9 @@ def make_target(
     container = _target_container(root, format)
     if container is not None:
         wanted = Wanted(grid, dtype, layout, wishes, metadata)
-        return container.make(root, inside, wanted, overwrite=overwrite, durable=durable)
+        return container.make(
+            root, inside, wanted, overwrite=overwrite, durability=durability, reserve=reserve
+        )
     _refuse_inside(root, inside)
     names: BlockNames | OneName
     if _HAS_FIELD.search(str(place)) and not os.path.lexists(place):
@@ -341,7 +473,7 @@ def make_target(
     except ValueError as error:
         raise UsageError(f"format {chosen.name} {error}") from error
     blocks = Blocks(folder, names, chosen, grid, dtype, layout)
-    return BlockFilesTarget(blocks, overwrite=overwrite, durable=durable)
+    return BlockFilesTarget(blocks, overwrite=overwrite, durability=durability, reserve=reserve)
 
 
 def _target_container(path: Path, format: str | None) -> Container | None:  # noqa: A002

@@ -15,14 +15,15 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
     from contextlib import AbstractContextManager
 
     import numpy as np
     from numpy.typing import NDArray
 
     from dask_io.geometry import Grid, Layout, Region
-    from dask_io.stores.files import Tally
+    from dask_io.stores.files import Durability, Tally
+    from dask_io.stores.ledger import Ledger, Written
 
 
 class Access(StrEnum):
@@ -71,6 +72,14 @@ class Store(Protocol):
         """What a part of a block costs."""
 
     @property
+    def codec_bytes(self) -> int:
+        """Bytes that one visit holds at most besides the values that it gives or takes.
+
+        Encoded blocks, what is between one codec and the next, padding: 0 if values are moved as
+        they are. What is kept between visits is not counted.
+        """
+
+    @property
     def metadata(self) -> Mapping[str, Any]:
         """What else the store says about the array."""
 
@@ -78,8 +87,37 @@ class Store(Protocol):
     def tally(self) -> Tally:
         """What has been moved so far."""
 
+    def describe(self) -> dict[str, Any]:
+        """Return what it takes to open or make the store again, as plain values."""
 
-class BlockReader(Protocol):
+
+class Checkable(Protocol):
+    """One visit to a block whose checksum is known."""
+
+    def checksum(self, region: Region, staging: memoryview) -> int:
+        """Return what `BlockWriter.checksum` was when the region was written in one visit."""
+
+
+class Readback(Protocol):
+    """What has been written, in the blocks in which it was."""
+
+    @property
+    def grid(self) -> Grid:
+        """What was written at once."""
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of the elements."""
+
+    @property
+    def tally(self) -> Tally:
+        """What has been moved so far."""
+
+    def reader(self, index: tuple[int, ...]) -> AbstractContextManager[Checkable]:
+        """Visit a block."""
+
+
+class BlockReader(Checkable, Protocol):
     """One visit to a block of a source."""
 
     def read_into(self, region: Region, buffer: memoryview) -> NDArray[Any]:
@@ -96,14 +134,6 @@ class Source(Store, Protocol):
     @property
     def n_bytes_on_disk(self) -> int:
         """Bytes that the store occupies, headers included."""
-
-    @property
-    def codec_bytes(self) -> int:
-        """Bytes that one visit holds at most besides the values that it is gives.
-
-        Encoded blocks, what is between one codec and the next, padding: 0 if values are moved as
-        they are. What is kept between visits is not counted.
-        """
 
     def reader(
         self, index: tuple[int, ...], *, after: Region | None = None
@@ -124,9 +154,22 @@ class Source(Store, Protocol):
             If blocks do not match the grid.
         """
 
+    def fingerprint(self, index: tuple[int, ...]) -> int:
+        """Return a number that changes when a block does, by its name, its size and its time."""
+
+    def discard(self, index: tuple[int, ...]) -> None:
+        """Remove a block for good."""
+
+    def discard_rest(self) -> None:
+        """Remove what else belongs to the store, once all blocks have been discarded."""
+
 
 class BlockWriter(Protocol):
     """One visit to a block of a target."""
+
+    @property
+    def checksum(self) -> int:
+        """Checksum of what this visit has written, in storage order."""
 
     def write_from(self, region: Region, array: NDArray[Any]) -> None:
         """Write a region, counted from the block's start; `array` lies in the target's layout."""
@@ -142,30 +185,49 @@ class BlockWriter(Protocol):
 
 
 class Target(Store, Protocol):
-    """A store that is written.
+    """A store that is written, by one run at a time.
 
     A block is written under a temporary name, in one visit or several, and appears under
-    its own name when it is published.
+    its own name when it is whole. What has been committed outlasts the run, so that another
+    can go on with the rest.
     """
 
-    def create(self) -> None:
-        """Make the place ready for blocks."""
+    @property
+    def durability(self) -> Durability:
+        """What blocks outlast once they are committed."""
+
+    def create(self, job: bytes = b"{}") -> None:
+        """Make the place ready for blocks; a journal with the job is the first thing there.
+
+        Raises
+        ------
+        TargetExistsError
+            If something is there that is not to be overwritten.
+        """
+
+    def resume(self) -> Ledger:
+        """Go on where another run ended; return what is durable and need not be written."""
 
     def writer(self, index: tuple[int, ...]) -> AbstractContextManager[BlockWriter]:
         """Visit a block."""
 
-    def publish(self, index: tuple[int, ...]) -> None:
-        """Make a block that has been written whole appear under its name.
+    def commit(self, cells: Collection[Written]) -> None:
+        """Make cells that have been written durable, and note that in the journal.
 
-        Its data is durable before the name appears, if it is meant to be; the name itself is
-        durable when the target is finished.
+        Blocks that are whole now appear under their names. Threads may commit at once.
         """
 
+    def note(self, lines: Iterable[str]) -> None:
+        """Add other lines to the journal; they are as durable as cells."""
+
     def finish(self) -> None:
-        """Make the target complete and its names durable: every block has been published.
+        """Make the target complete: everything has been committed.
 
         The next `create` finds a target that exists.
         """
 
-    def abandon(self) -> None:
-        """Remove what has not been published; nothing, unless `create` has succeeded."""
+    def abandon(self) -> bool:
+        """Remove what has not been committed, and let another run go on with the rest.
+
+        Returns whether there is a rest. Nothing happens unless `create` or `resume` succeeded.
+        """

@@ -6,6 +6,7 @@ between them and the system: fail the Nth call, or stop the process there.
 
 from __future__ import annotations
 
+import fcntl
 import os
 
 
@@ -24,6 +25,11 @@ class System:
     unlink = staticmethod(os.unlink)
     mkdir = staticmethod(os.mkdir)
     rmdir = staticmethod(os.rmdir)
+
+    @staticmethod
+    def lock(fd: int) -> None:
+        """Lock a file for as long as it is open; fail if another process has it locked."""
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 calls = System()

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from dask_io.errors import UsageError
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
@@ -78,24 +80,43 @@ class Window:
         """Bytes that the whole source occupies."""
         return self.whole.n_bytes_on_disk
 
+    def describe(self) -> dict[str, Any]:
+        """Return what it takes to open the whole source again."""
+        return self.whole.describe()
+
     def check(self) -> None:
         """Look at every block's header, outside the region too."""
         self.whole.check()
+
+    def fingerprint(self, index: tuple[int, ...]) -> int:
+        """Return a number that changes when a block of the whole source does."""
+        return self.whole.fingerprint(self._stored(index))
+
+    def discard(self, index: tuple[int, ...]) -> None:  # noqa: ARG002 - none can be
+        """Refuse: what lies outside the region would be lost."""
+        raise UsageError("blocks of which only a region is moved cannot be consumed")
+
+    def discard_rest(self) -> None:
+        """Keep the rest."""
 
     @contextmanager
     def reader(
         self, index: tuple[int, ...], *, after: Region | None = None
     ) -> Iterator[BlockReader]:
         """Visit a block of the whole source."""
-        axes = self.whole.grid.axes
-        first = (axis.index_at(low) for axis, low in zip(axes, self.region.start, strict=True))
-        stored = tuple(a + b for a, b in zip(first, index, strict=True))
+        stored = self._stored(index)
         low = self.whole.grid.block(stored).start
         # How far a block's part within the region lies from the block's own start.
         shift = tuple(min(0, a - b) for a, b in zip(low, self.region.start, strict=True))
         before = None if after is None else after.relative_to(shift)
         with self.whole.reader(stored, after=before) as reader:
             yield _ShiftedReader(reader, shift)
+
+    def _stored(self, index: tuple[int, ...]) -> tuple[int, ...]:
+        """Return which of the whole source's blocks one is."""
+        axes = self.whole.grid.axes
+        first = (axis.index_at(low) for axis, low in zip(axes, self.region.start, strict=True))
+        return tuple(a + b for a, b in zip(first, index, strict=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,3 +128,6 @@ class _ShiftedReader:
 
     def read_into(self, region: Region, buffer: memoryview) -> NDArray[Any]:
         return self.reader.read_into(region.relative_to(self.shift), buffer)
+
+    def checksum(self, region: Region, staging: memoryview) -> int:
+        return self.reader.checksum(region.relative_to(self.shift), staging)

@@ -21,19 +21,22 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import repeat
+from math import prod
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from dask_io.errors import DaskIOError, TargetExistsError
+from dask_io.errors import DaskIOError, StorageError, TargetExistsError
 from dask_io.geometry import Axis, Grid, Layout, Region
 from dask_io.stores.addressable import view_as_array
 from dask_io.stores.files import ALIGNMENT
+from dask_io.stores.ledger import Ledger, Written
+from dask_io.stores.registry import read_back
 from dask_io.stores.store import Access
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from pathlib import Path
 
     from numpy.typing import NDArray
 
@@ -136,11 +139,14 @@ class StoreConformance:
             for index in _shuffled(generator, case.grid.indices()):
                 block = case.grid.block(index)
                 cells = Grid.regular(block.shape, [generator.randint(1, n) for n in block.shape])
-                for cell in _shuffled(generator, cells.indices()):
+                for number, cell in enumerate(_shuffled(generator, cells.indices()), 1):
                     region = cells.block(cell)
+                    moved = _moved(region, block.start)
                     with target.writer(index) as writer:
-                        writer.write_from(region, case.part(_moved(region, block.start)))
-                target.publish(index)
+                        writer.write_from(region, case.part(moved))
+                        checksum = writer.checksum
+                    is_last = number == cells.n_blocks
+                    target.commit([Written(index, moved, checksum, is_last)])
             target.finish()
             self.assert_holds(folder, case)
 
@@ -175,12 +181,12 @@ class StoreConformance:
             target.create()
             for index in case.grid.indices():
                 before = _visible(folder)
-                self.write_block(target, index, case)
+                written = self.write_block(target, index, case)
                 assert _visible(folder) == before, "a block shows before it is published"
                 with suppress(DaskIOError):
                     self.open_source(folder, case)
                     raise AssertionError("a target that is not whole can be opened")
-                target.publish(index)
+                target.commit([written])
             target.finish()
             self.assert_holds(folder, case)
 
@@ -202,8 +208,7 @@ class StoreConformance:
             killed = self.make_target(folder, case)
             killed.create()
             for index in list(case.grid.indices())[:-1]:
-                self.write_block(killed, index, case)
-                killed.publish(index)
+                killed.commit([self.write_block(killed, index, case)])
             self.write_block(killed, list(case.grid.indices())[-1], case)
             before = _contents(folder)
             for overwrite in (False, True):
@@ -225,12 +230,49 @@ class StoreConformance:
             target.abandon()
             target.create()
             for index in case.grid.indices():
-                self.write_block(target, index, case)
-                target.publish(index)
+                target.commit([self.write_block(target, index, case)])
             target.finish()
             _assert_refused(target)
             target.abandon()
             self.assert_holds(folder, case)
+
+    def test_what_is_committed_is_there_to_go_on_with(self, tmp_path: Path) -> None:
+        """A run that was cut short is resumed by another, which writes the rest."""
+        for folder, case in self.examples(tmp_path):
+            target, indices = self.make_target(folder, case), list(case.grid.indices())
+            n_done = len(indices) // 2
+            target.create()
+            for index in indices[:n_done]:
+                target.commit([self.write_block(target, index, case)])
+            self.write_block(target, indices[n_done], case)
+            if target.abandon():
+                again = self.make_target(folder, case)
+                ledger = again.resume()
+            else:
+                again, ledger = target, Ledger(case.grid)
+                again.create()
+            assert [ledger.has_block(index) for index in indices] == [
+                number < n_done for number in range(len(indices))
+            ]
+            for index in indices[n_done:]:
+                again.commit([self.write_block(again, index, case)])
+            again.finish()
+            self.assert_holds(folder, case)
+
+    def test_checksums_are_those_of_what_is_read(self, tmp_path: Path) -> None:
+        """What a writer says of a block is what is found when the target is read back."""
+        for folder, case in self.examples(tmp_path):
+            target = self.make_target(folder, case)
+            target.create()
+            written = [self.write_block(target, index, case) for index in case.grid.indices()]
+            target.commit(written)
+            target.finish()
+            found = read_back(target.describe(), at=Path(target.place))
+            for cell in written:
+                shape = case.grid.block(cell.index).shape
+                with found.reader(cell.index) as reader:
+                    checksum = reader.checksum(Region.whole(shape), _buffer(shape, case.dtype))
+                assert checksum == cell.checksum
 
     def test_existing_target_is_refused(self, tmp_path: Path) -> None:
         """A target that is there stays as it is, unless it is to be overwritten."""
@@ -249,8 +291,7 @@ class StoreConformance:
             target.create()
 
             def write(index: tuple[int, ...], case: Case = case, target: Target = target) -> None:
-                self.write_block(target, index, case)
-                target.publish(index)
+                target.commit([self.write_block(target, index, case)])
 
             with ThreadPoolExecutor(8) as pool:
                 list(pool.map(write, case.grid.indices()))
@@ -308,16 +349,16 @@ class StoreConformance:
         target = self.make_target(folder, case, overwrite=overwrite)
         target.create()
         for index in case.grid.indices():
-            self.write_block(target, index, case)
-            target.publish(index)
+            target.commit([self.write_block(target, index, case)])
         target.finish()
         return target
 
-    def write_block(self, target: Target, index: tuple[int, ...], case: Case) -> None:
-        """Write a block in one visit, without publishing it."""
+    def write_block(self, target: Target, index: tuple[int, ...], case: Case) -> Written:
+        """Write a block in one visit, without committing it."""
         block = case.grid.block(index)
         with target.writer(index) as writer:
             writer.write_from(Region.whole(block.shape), case.part(block))
+            return Written(index, block, writer.checksum, is_last=True)
 
     def assert_holds(self, folder: Path, case: Case) -> None:
         """Read an array block by block and compare it."""
@@ -335,8 +376,11 @@ def read_region(source: Source, index: tuple[int, ...], region: Region) -> NDArr
 
 
 def _read(reader: BlockReader, region: Region, dtype: np.dtype[Any]) -> NDArray[Any]:
-    buffer = memoryview(bytearray(region.size * dtype.itemsize + 2 * ALIGNMENT))
-    return reader.read_into(region, buffer)
+    return reader.read_into(region, _buffer(region.shape, dtype))
+
+
+def _buffer(shape: tuple[int, ...], dtype: np.dtype[Any]) -> memoryview:
+    return memoryview(bytearray(prod(shape) * dtype.itemsize + 2 * ALIGNMENT))
 
 
 def _read_by(pool: ThreadPoolExecutor, source: Source, case: Case) -> None:
@@ -368,7 +412,8 @@ def _contents(folder: Path) -> dict[Path, bytes]:
 def _assert_refused(target: Target) -> None:
     try:
         target.create()
-    except TargetExistsError:
+    except (TargetExistsError, StorageError):
+        # It exists, or another run is writing it.
         return
     raise AssertionError("an existing target was not refused")
 

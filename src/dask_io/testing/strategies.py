@@ -10,7 +10,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from dask_io.geometry import Axis, Grid, Layout, Region
-from dask_io.planning import Bundle, Hold, Plan, Problem, ReadRun, Side, Staging
+from dask_io.planning import Bundle, Hold, Plan, Problem, ReadRun, Side, Slabs, Staging, Stretch
 from dask_io.planning.bundle import box_around, window_of
 
 if TYPE_CHECKING:
@@ -153,13 +153,35 @@ def reads(draw: st.DrawFn, length: int) -> tuple[ReadRun, ...]:
 def plans(draw: st.DrawFn, *, max_axes: int = 5, windows: bool = False) -> Plan:
     """Any plans, not only those that a strategy would make; they need not fit their budget."""
     problem = draw(problems(max_axes=max_axes, windows=windows))
-    return Plan(
+    plan = Plan(
         problem,
         order=tuple(draw(st.permutations(range(len(problem.shape))))),
         reads=tuple(draw(reads(length)) for length in problem.shape),
         hold=draw(st.sampled_from(Hold)),
         strategy=draw(st.sampled_from(["naive", "keep", "sweep"])),
+        backwards=draw(st.frozensets(st.integers(0, len(problem.shape) - 1), max_size=2)),
     )
+    return replace(plan, slabs=draw(slabs(plan)))
+
+
+@st.composite
+def slabs(draw: st.DrawFn, plan: Plan) -> Slabs | None:
+    """Any slabs that a plan may have, or none."""
+    if len(plan.order) == 1 or draw(st.booleans()):
+        return None
+    inner = draw(st.integers(1, len(plan.order) - 1))
+    outer = plan.order[draw(st.integers(0, inner - 1))]
+    usual, ends = plan.axes[plan.order[inner]], plan.axes[outer].ends
+    flushed = [usual.flushes.start_of(index) for index in range(1, usual.flushes.n_blocks)]
+    stretches, position = [], 0
+    for length in draw(axes(ends.n_blocks)).lengths():
+        start, position = position, position + length
+        if draw(st.booleans()):
+            kept = tuple(ReadRun(*run, keep=True) for run in draw(axes(usual.ends.length)).runs)
+            bounds = ends.start_of(start), ends.start_of(position)
+            other = replace(usual, reads=kept).flushed_at(flushed)
+            stretches.append(Stretch(*bounds, other.reads))
+    return Slabs(outer, plan.order[inner], tuple(stretches)) if stretches else None
 
 
 @st.composite

@@ -181,15 +181,22 @@ def walk_bundle(bundle: Bundle) -> Walked:
     )
 
 
-def _cells_in_order(bundle: Bundle) -> Iterator[Box]:
+def _cells_in_order(bundle: Bundle, chosen: tuple[tuple[int, int], ...] = ()) -> Iterator[Box]:
     """Yield all common read cells, in lexicographic order of the bundle's axis order."""
-    bounds = [
-        list(pairwise(accumulate((n for n, times, _ in runs for _ in range(times)), initial=0)))
-        for runs in bundle.reads
-    ]
-    for chosen in product(*(bounds[axis] for axis in bundle.order)):
-        by_axis = dict(zip(bundle.order, chosen, strict=True))
-        yield tuple(by_axis[axis] for axis in range(len(bounds)))
+    by_axis = dict(zip(bundle.order, chosen, strict=False))
+    if len(chosen) == len(bundle.order):
+        yield tuple(by_axis[axis] for axis in range(len(chosen)))
+        return
+    axis = bundle.order[len(chosen)]
+    runs, slabs = bundle.reads[axis], bundle.members[0].slabs
+    if slabs is not None and axis == slabs.inner:
+        for start, stop, reads in slabs.stretches:
+            if start <= by_axis[slabs.outer][0] < stop:
+                runs = reads
+    lengths = (length for length, times, _ in runs for _ in range(times))
+    cells = list(pairwise(accumulate(lengths, initial=0)))
+    for bounds in cells[::-1] if axis in bundle.members[0].backwards else cells:
+        yield from _cells_in_order(bundle, (*chosen, bounds))
 
 
 class _Storage:
@@ -317,9 +324,9 @@ def _write_bounds(plan: Plan, axis: int) -> list[tuple[int, int]]:
     end = 0
     for length, count, keep in plan.reads[axis]:
         for _ in range(count):
-            end += length
+            start, end = end, end + length
             if not keep:
-                ends.add(end)
+                ends.add(start if axis in plan.backwards else end)
     return list(pairwise(sorted(ends)))
 
 

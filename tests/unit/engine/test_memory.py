@@ -93,6 +93,27 @@ def test_a_buffer_is_large_enough(n_bytes: int) -> None:
     assert n_bytes < LARGE or address_of(buffer) % ALIGNMENT == 0
 
 
+@pytest.mark.parametrize("phase", [0, 2, 4095])
+def test_a_buffer_begins_where_it_is_asked_to(phase: int) -> None:
+    """A large buffer begins so far behind a multiple of the alignment, wherever holes begin."""
+    buffers = Buffers(4 * LARGE)
+    buffers.lend(10)
+
+    lent = [buffers.lend(LARGE, phase=phase) for _ in range(3)]
+
+    assert [address_of(buffer) % ALIGNMENT for buffer in lent] == [phase] * 3
+
+
+def test_what_alignment_loses_costs_no_room() -> None:
+    """As many buffers fit as their bytes do, although each begins at a multiple of something."""
+    size = LARGE + 100
+    buffers = Buffers(50 * size)
+
+    lent = [buffers.lend(size) for _ in range(50)]
+
+    assert len({id(buffer.obj) for buffer in lent}) == 1
+
+
 def test_a_buffer_is_used_again() -> None:
     """What was taken back is lent to the next who asks, whatever size that is."""
     buffers = Buffers(2 * LARGE)
@@ -140,7 +161,7 @@ def test_small_buffers_take_no_pages_of_their_own() -> None:
     """However many small buffers are lent beyond the stretch, each costs little more."""
     buffers = Buffers(4096)
 
-    lent = [buffers.lend(8) for _ in range(1000)]
+    lent = [buffers.lend(8) for _ in range(1100)]
 
     outside = [buffer for buffer in lent if not isinstance(buffer.obj, mmap.mmap)]
     assert len(outside) >= 500
@@ -163,15 +184,20 @@ def test_holes_are_given_up_while_something_lies_outside() -> None:
     assert (len(outside), bytes(buffers.lend(LARGE)[:4])) == (2 * LARGE, b"used")
 
 
-@given(st.lists(st.tuples(st.integers(1, 300_000), st.booleans()), max_size=40))
-def test_buffers_never_overlap(requests: list[tuple[int, bool]]) -> None:
+@given(
+    st.lists(
+        st.tuples(st.integers(1, 300_000), st.integers(0, ALIGNMENT - 1), st.booleans()),
+        max_size=40,
+    )
+)
+def test_buffers_never_overlap(requests: list[tuple[int, int, bool]]) -> None:
     """Whatever is lent and taken back in between, a lent buffer keeps what was put into it."""
     buffers = Buffers(2_000_000)
     lent: list[tuple[memoryview, int]] = []
-    for number, (n_bytes, give_back) in enumerate(requests):
+    for number, (n_bytes, phase, give_back) in enumerate(requests):
         if give_back and lent:
             buffers.take_back(lent.pop(number % len(lent))[0])
-        buffer = buffers.lend(n_bytes)
+        buffer = buffers.lend(n_bytes, phase=phase)
         buffer[:1] = buffer[-1:] = bytes([number])
         lent.append((buffer, number))
 

@@ -62,6 +62,21 @@ def test_pieces_and_clipped_are_the_blocks_parts(axis: Axis, data: st.DataObject
     assert list(axis.clipped(start, stop).lengths()) == [high - low for _, low, high in expected]
 
 
+@given(axis=axes(), n_blocks=st.integers(1, 9))
+def test_grouped_blocks_are_so_many_in_a_row(axis: Axis, n_blocks: int) -> None:
+    """Blocks are taken together from the first on, across changes of their length."""
+    lengths = list(axis.lengths())
+    expected = [sum(lengths[at : at + n_blocks]) for at in range(0, len(lengths), n_blocks)]
+    assert list(axis.grouped(n_blocks).lengths()) == expected
+    assert Axis(((7, 10**9), (3, 1))).grouped(n_blocks).length == 7 * 10**9 + 3
+
+
+@given(axis=axes())
+def test_mirrored_blocks_are_counted_from_the_far_end(axis: Axis) -> None:
+    """The same lengths come in reverse order."""
+    assert list(axis.mirrored.lengths()) == list(axis.lengths())[::-1]
+
+
 @given(axis=axes())
 def test_equal_blocks_make_equal_axes(axis: Axis) -> None:
     """However its runs are written, an axis equals and hashes as its canonical form."""

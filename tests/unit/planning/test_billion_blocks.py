@@ -2,16 +2,21 @@
 
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 
 from dask_io.errors import BudgetTooSmallError
+from dask_io.geometry import Grid, Layout, Region
 from dask_io.planning import (
     Plan,
     Problem,
+    Side,
     plan_from_json,
     plan_keep,
     plan_naive,
+    plan_sweep,
     plan_to_json,
+    plan_together,
 )
 
 N = 10**9
@@ -56,6 +61,34 @@ def test_a_billion_blocks_in_three_dimensions() -> None:
     assert plan_keep(problem).seeks.total == problem.lower_bound
     tight = plan_keep(problem.within(10**9))
     assert tight.fits
+
+
+@pytest.mark.parametrize(
+    ("shape", "source", "target"),
+    [((7 * N,), (7,), (5,)), ((50_000,) * 3, (50,) * 3, (70,) * 3)],
+    ids=["along one axis", "in three dimensions"],
+)
+def test_regions_of_a_billion_blocks_are_planned_together(
+    shape: tuple[int, ...], source: tuple[int, ...], target: tuple[int, ...]
+) -> None:
+    """Two regions that overlap are planned without a look at every block."""
+    layout = Layout.c(len(shape))
+    windows = [
+        Region((3,) * len(shape), tuple(length * 4 // 7 for length in shape)),
+        Region(tuple(length * 2 // 7 for length in shape), shape),
+    ]
+    problems = [
+        Problem(
+            Side(Grid.regular(shape, source), layout, window=window),
+            Side(Grid.regular(window.shape, target), layout),
+            np.dtype("uint8"),
+            10**9,
+        )
+        for window in windows
+    ]
+    sweeps = plan_together(problems, plan_sweep)
+    assert sweeps.fits
+    assert sweeps.seeks.total >= sweeps.lower_bound
 
 
 @pytest.mark.parametrize("name", ["7 to 5", "1000 to 1024"])

@@ -76,12 +76,34 @@ def test_most_held_by_kinds_is_the_most_of_all_cells(
         patch.setattr(ORBITS, "_LISTED", 0)
         patch.setattr(ORBITS, "_SPARSE", 3)
         # Not `memory`, which remembers.
-        grouped = most_held([outer, axis._memory(hold)])  # noqa: SLF001
+        grouped = most_held([[outer, axis._memory(hold)]])  # noqa: SLF001
     expected = listed_held(axis, hold, a, b)
     assert grouped.peak == expected.peak
-    assert most_held([outer, axis.memory(hold)]).peak == expected.peak
+    found = most_held([[outer, axis.memory(hold)]])
+    assert found.peak == expected.peak
     if a >= b:
-        assert grouped.carried == most_held([outer, axis.memory(hold)]).carried == expected.carried
+        assert grouped.carried == found.carried == expected.carried
+
+
+@given(axis=axis_plans(), hold=st.sampled_from(Hold), data=st.data())
+def test_memory_in_ranges_is_that_of_the_cells_in_them(
+    axis: AxisPlan, hold: Hold, data: st.DataObject
+) -> None:
+    """The cells of some ranges, grouped, hold as much as those cells listed one by one."""
+    bounds = [axis.ends.start_of(index) for index in range(axis.ends.n_blocks + 1)]
+    limits = sorted(data.draw(st.sets(st.sampled_from(bounds), max_size=6)))
+    ranges = tuple(zip(limits[::2], limits[1::2], strict=False))
+    cells = [cell for cell in axis.cells() if any(a <= cell.start < b for a, b in ranges)]
+    if not cells:
+        return
+    a, b = data.draw(st.tuples(st.integers(0, 9), st.integers(0, 9)))
+    outer = AxisCells(1, (((a, b), ((0, 0),)),))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ORBITS, "_LISTED", 0)
+        patch.setattr(ORBITS, "_SPARSE", 3)
+        grouped = most_held([[outer, axis._memory(hold, ranges)]])  # noqa: SLF001
+    ceil = axis.write_ceil if hold is Hold.BLOCKS else int
+    assert grouped.peak == max(a * ceil(cell.stop) - b * cell.done_start for cell in cells)
 
 
 @pytest.mark.parametrize("scale", [2**20, 2**45, 2**70])
@@ -118,7 +140,7 @@ def test_nothing_is_held_of_an_empty_array() -> None:
     """An axis without cells leaves nothing to hold."""
     empty = AxisPlan(Axis(()), ()).memory(Hold.PIECES)
     full = AxisPlan(Axis.regular(4, 2), (ReadRun(4, 1, keep=True),)).memory(Hold.PIECES)
-    assert most_held([full, empty]) == Held(0, 0)
+    assert most_held([[full, empty]]) == Held(0, 0)
 
 
 def test_a_corner_one_beyond_the_chord_is_found_exactly() -> None:

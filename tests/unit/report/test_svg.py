@@ -4,7 +4,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from dask_io.planning import Plan, Problem, plan_keep, plan_naive
+from dask_io.planning import Hold, Plan, Problem, ReadRun, Slabs, Stretch, plan_keep, plan_naive
 from dask_io.report.svg import plan_svg
 
 
@@ -47,6 +47,19 @@ def test_marks_have_colours() -> None:
     # One of each is in the legend.
     assert (naive.count(flush), naive.count(keep_colour)) == (5, 1)
     assert kept.count(flush) == 1
+
+
+def test_slabs_are_drawn_with_their_own_ends() -> None:
+    """An end that only some slabs have goes across these alone."""
+    columns, rows = (ReadRun(12, 1, keep=True),), (ReadRun(6, 2, keep=True),)
+    slabs = Slabs(0, 1, (Stretch(6, 12, rows),))
+    problem = Problem.regular((12, 12), (12, 12), (12, 12), budget=1000)
+    plan = Plan(problem, (0, 1), (rows, columns), Hold.PIECES, "keep", slabs)
+
+    svg = plan_svg(plan)
+
+    assert "144.0v100.0" in svg.replace(" ", "")
+    assert "v200.0" not in svg
 
 
 def test_uncut_axes_give_way_to_cut_ones() -> None:

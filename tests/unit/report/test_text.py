@@ -55,7 +55,7 @@ def test_a_run_is_told_beside_what_was_predicted() -> None:
     assert "wrote 8 blocks, 288 B, in 2.00 s" in told
     assert ["seeks, read", "9", "9"] in [re.split(r"  +", line) for line in told.splitlines()]
     assert "verified" not in told
-    assert "verified: equal" in text.run_text(PLAN, replace(RESULT, verified=True))
+    assert "; verified" in text.run_text(PLAN, replace(RESULT, verified=True))
     unknown = text.run_text(PLAN, replace(RESULT, peak_memory=None))
     assert unknown.splitlines()[-1].split()[-1] == "unknown"
 

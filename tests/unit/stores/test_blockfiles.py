@@ -89,21 +89,51 @@ def test_headers_are_read_along_the_axes_only(tmp_path: Path) -> None:
 
 
 def test_headers_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was looked at to find the grid, or at a first visit, is not looked at again."""
+    """Where the first read begins a block, its header comes with it; it is not looked at again."""
     save(tmp_path)
     source = open_source(tmp_path)
     looks: list[int] = []
-    peek = FileReader.peek
+    offsets: list[int] = []
 
-    def count(reader: FileReader, n_bytes: int) -> bytes:
-        looks.append(n_bytes)
-        return peek(reader, n_bytes)
+    def peek(_: FileReader, n_bytes: int) -> bytes:
+        raise AssertionError(n_bytes)
 
-    monkeypatch.setattr(FileReader, "peek", count)
-    whole(source)
-    whole(source)
+    def read_fully(
+        reader: FileReader, fd: int, offset: int, buffer: memoryview, n_needed: int
+    ) -> int:
+        (looks if offset == 0 else offsets).append(offset)
+        return original(reader, fd, offset, buffer, n_needed)
+
+    original = FileReader._read_fully  # noqa: SLF001
+    monkeypatch.setattr(FileReader, "peek", peek)
+    monkeypatch.setattr(FileReader, "_read_fully", read_fully)
+    assert np.array_equal(whole(source), ARRAY)
+    assert (len(looks), len(offsets)) == (GRID.n_blocks - 5, 5)
+    assert np.array_equal(whole(source), ARRAY)
     source.check()
-    assert len(looks) == GRID.n_blocks - 5
+    assert (len(looks), len(offsets)) == (GRID.n_blocks - 5, 5 + GRID.n_blocks)
+    assert source.tally.read.n_bytes == 2 * ARRAY.nbytes
+    assert source.tally.read.seeks == 2 * GRID.n_blocks
+
+
+@pytest.mark.parametrize("part", [Region((0, 0), (2, 3)), Region((1, 0), (3, 2))])
+def test_a_first_visit_reads_what_later_ones_do(tmp_path: Path, part: Region) -> None:
+    """Whether a header comes with the data or not, data and counts are those without it."""
+    save(tmp_path)
+    # One header is longer than the others, which shows only when it is read.
+    text = b"{'descr': '<i4', 'fortran_order': False, 'shape': (4, 3)}".ljust(499) + b"\n"
+    data = np.load(tmp_path / "b_1_1.npy").tobytes()
+    head = b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text
+    (tmp_path / "b_1_1.npy").write_bytes(head + data)
+    first, later = open_source(tmp_path), open_source(tmp_path)
+    later.check()
+
+    for index in [(1, 1), (0, 1)]:
+        expected = ARRAY[GRID.block(index).slices][part.slices]
+        assert np.array_equal(read_region(first, index, part), expected)
+        assert np.array_equal(read_region(later, index, part), expected)
+
+    assert first.tally.read == later.tally.read
 
 
 def test_headers_may_differ_in_length(tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import pickle
 import shutil
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,10 +12,14 @@ import pytest
 
 from dask_io.errors import DataError, StorageError, TargetExistsError, UsageError
 from dask_io.geometry import Grid, Layout, Region
-from dask_io.stores import make_target, open_source
-from dask_io.stores.manifest import NAME, UNFINISHED, Manifest
+from dask_io.stores import journal, make_target, open_source, system
+from dask_io.stores.journal import NAME as JOURNAL
+from dask_io.stores.ledger import Written
+from dask_io.stores.manifest import NAME
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from dask_io.stores import Target
 
 GRID = Grid.regular((4, 4), (2, 4))
@@ -44,10 +47,11 @@ def fill(target: Target, n_blocks: int | None = None) -> None:
     """Write some or all blocks with zeros."""
     target.create()
     for index in list(target.grid.indices())[:n_blocks]:
-        shape = target.grid.block(index).shape
+        block = target.grid.block(index)
         with target.writer(index) as writer:
-            writer.write_from(Region.whole(shape), np.zeros(shape, "<f4"))
-        target.publish(index)
+            writer.write_from(Region.whole(block.shape), np.zeros(block.shape, "<f4"))
+            written = Written(index, block, writer.checksum, is_last=True)
+        target.commit([written])
     if n_blocks is None:
         target.finish()
 
@@ -61,7 +65,7 @@ def test_a_directory_gets_blocks_and_a_manifest(tmp_path: Path) -> None:
     """A new directory, with its parents, holds aligned blocks and describes itself."""
     folder = tmp_path / "a" / "b"
     fill(target_at(folder))
-    assert names_in(folder) == {"b_0_0.npy", "b_1_0.npy", NAME}
+    assert names_in(folder) == {"b_0_0.npy", "b_1_0.npy", NAME, JOURNAL}
     assert (folder / "b_0_0.npy").stat().st_size == 4096 + 32
     assert json.loads((folder / NAME).read_bytes())["chunks"] == [2, 4]
     assert np.load(folder / "b_1_0.npy").shape == (2, 4)
@@ -70,7 +74,7 @@ def test_a_directory_gets_blocks_and_a_manifest(tmp_path: Path) -> None:
 def test_a_single_file_has_no_manifest(tmp_path: Path) -> None:
     """A file is all there is of it."""
     fill(target_at(tmp_path / "x.raw", grid=Grid.regular((4, 4), (4, 4))))
-    assert names_in(tmp_path) == {"x.raw"}
+    assert names_in(tmp_path) == {"x.raw", f"x.raw{JOURNAL}"}
 
 
 def test_an_unfinished_directory_is_not_taken_for_an_array(tmp_path: Path) -> None:
@@ -81,7 +85,7 @@ def test_an_unfinished_directory_is_not_taken_for_an_array(tmp_path: Path) -> No
         with pytest.raises(DataError, match="unfinished: the run that wrote it did not end"):
             open_source(path)
     target.abandon()
-    assert names_in(tmp_path / "x") == {"b_0_0.npy", UNFINISHED}
+    assert names_in(tmp_path / "x") == {"b_0_0.npy", JOURNAL}
     fill(target_at(tmp_path / "x", overwrite=True))
     assert open_source(tmp_path / "x").grid == GRID
 
@@ -124,7 +128,7 @@ def test_overwriting_removes_the_old_target_alone(tmp_path: Path) -> None:
     fill(target_at(tmp_path / "x" / "old_{0:03}_{1}.raw"))
     (tmp_path / "x" / ".old_000_7.raw.part").write_bytes(b"")
     fill(target_at(tmp_path / "x", overwrite=True, format="npy"))
-    assert names_in(tmp_path / "x") == {"b_0_0.npy", "b_1_0.npy", NAME}
+    assert names_in(tmp_path / "x") == {"b_0_0.npy", "b_1_0.npy", NAME, JOURNAL}
 
 
 def test_overwriting_stops_at_foreign_files(tmp_path: Path) -> None:
@@ -154,8 +158,9 @@ def test_a_file_is_replaced_when_the_new_one_is_whole(tmp_path: Path) -> None:
     target.create()
     with target.writer((0, 0)) as writer:
         writer.write_from(Region.whole((4, 4)), np.ones((4, 4), "<f4"))
+        written = Written((0, 0), Region.whole((4, 4)), writer.checksum, is_last=True)
     assert (tmp_path / "x.raw").read_bytes() == b"old"
-    target.publish((0, 0))
+    target.commit([written])
     target.finish()
     assert (tmp_path / "old").read_bytes() == b"old"
     assert (tmp_path / "x.raw").read_bytes() == np.ones(16, "<f4").tobytes()
@@ -194,7 +199,7 @@ def test_a_refused_run_leaves_an_unfinished_target_unfinished(tmp_path: Path) ->
     with pytest.raises(TargetExistsError):
         refused.create()
     refused.abandon()
-    assert names_in(tmp_path / "x") == {"b_0_0.npy", UNFINISHED}
+    assert names_in(tmp_path / "x") == {"b_0_0.npy", JOURNAL}
     with pytest.raises(DataError, match="unfinished"):
         open_source(tmp_path / "x")
 
@@ -202,20 +207,20 @@ def test_a_refused_run_leaves_an_unfinished_target_unfinished(tmp_path: Path) ->
 def test_of_two_runs_that_find_the_place_free_one_gets_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A run that comes second between another's look and its mark is the one that stays."""
-    make, second = Path.mkdir, target_at(tmp_path / "x")
+    """A run that comes second between another's look and its journal is the one that stays."""
+    make, second = system.calls.mkdir, target_at(tmp_path / "x")
 
-    def make_late(folder: Path, *, exist_ok: bool) -> None:
-        make(folder, exist_ok=exist_ok)
-        monkeypatch.setattr(Path, "mkdir", make)
+    def make_late(folder: Path) -> None:
+        make(folder)
+        monkeypatch.setattr(system.calls, "mkdir", make)
         second.create()
 
-    monkeypatch.setattr(Path, "mkdir", make_late)
+    monkeypatch.setattr(system.calls, "mkdir", make_late)
     first = target_at(tmp_path / "x")
     with pytest.raises(TargetExistsError):
         first.create()
     first.abandon()
-    assert names_in(tmp_path / "x") == {UNFINISHED}
+    assert names_in(tmp_path / "x") == {JOURNAL}
 
 
 def test_a_target_is_refused_the_second_time(tmp_path: Path) -> None:
@@ -245,38 +250,6 @@ def test_a_target_is_made_again_after_a_failure(tmp_path: Path) -> None:
     assert open_source(tmp_path / "new" / "x").grid == GRID
 
 
-@pytest.mark.parametrize("n_removed", range(4))
-def test_a_kill_while_overwriting_is_seen(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, n_removed: int
-) -> None:
-    """However far removing came, what is left opens as the old array or as unfinished."""
-    fill(target_at(tmp_path / "x"))
-    unlink, removed = Path.unlink, list[Path]()
-
-    def unlink_some(path: Path) -> None:
-        if len(removed) == n_removed:
-            raise KeyboardInterrupt
-        removed.append(path)
-        unlink(path)
-
-    monkeypatch.setattr(Path, "unlink", unlink_some)
-    target = target_at(tmp_path / "x", overwrite=True)
-    if n_removed < 3:
-        with pytest.raises(KeyboardInterrupt):
-            target.create()
-    else:
-        target.create()
-    monkeypatch.undo()
-    assert UNFINISHED in names_in(tmp_path / "x")
-    if n_removed:
-        with pytest.raises(DataError, match="unfinished"):
-            open_source(tmp_path / "x")
-    else:
-        assert open_source(tmp_path / "x").grid == GRID
-    fill(target_at(tmp_path / "x", overwrite=True))
-    assert names_in(tmp_path / "x") == {"b_0_0.npy", "b_1_0.npy", NAME}
-
-
 @pytest.mark.parametrize("was_there", [True, False])
 def test_a_mark_that_cannot_be_written_changes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, was_there: bool
@@ -289,12 +262,12 @@ def test_a_mark_that_cannot_be_written_changes_nothing(
     def fail(*_: object) -> None:
         raise StorageError("x", "no space left on device")
 
-    monkeypatch.setattr(Manifest, "begin", fail)
+    monkeypatch.setattr(journal, "write_whole", fail)
     with pytest.raises(StorageError, match="no space"):
         target_at(tmp_path / "x", overwrite=True).create()
     assert names_in(tmp_path) == before
     if was_there:
-        assert names_in(tmp_path / "x") == {"b_0_0.npy", "b_1_0.npy", NAME}
+        assert names_in(tmp_path / "x") == {"b_0_0.npy", "b_1_0.npy", NAME, JOURNAL}
 
 
 def test_nothing_is_begun_after_abandoning(tmp_path: Path) -> None:
@@ -304,7 +277,7 @@ def test_nothing_is_begun_after_abandoning(tmp_path: Path) -> None:
     target.abandon()
     with pytest.raises(StorageError, match="given up"), target.writer((1, 0)):
         pass
-    assert names_in(tmp_path / "x") == {"b_0_0.npy", UNFINISHED}
+    assert names_in(tmp_path / "x") == {"b_0_0.npy", JOURNAL}
 
 
 def test_a_target_travels_to_another_process(tmp_path: Path) -> None:

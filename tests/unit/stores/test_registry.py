@@ -18,7 +18,9 @@ from dask_io.geometry import Grid, Layout
 from dask_io.stores import check_places, format_names, make_target, open_source
 from dask_io.stores.blocktarget import BlockFilesTarget
 from dask_io.stores.container import Wishes
+from dask_io.stores.files import Durability
 from dask_io.stores.formats import ENTRY_POINTS, load_format
+from dask_io.stores.registry import read_back, remake_target, reopen_source
 
 if TYPE_CHECKING:
     from dask_io.stores.container import Wanted
@@ -77,6 +79,20 @@ class Memory:
         wanted.wishes.refuse(self.name)
         return SimpleNamespace(place=f"{path}|{inside}", grid=wanted.grid, **how)
 
+    def reopen(self, described: Any, at: Path | None, absent: Any) -> Any:
+        """Open an array again."""
+        return SimpleNamespace(place=f"{at or described['folder']}", absent=absent)
+
+    def read_back(self, described: Any, at: Path) -> Any:
+        """Open what was a target."""
+        return SimpleNamespace(place=f"{at}", grid=described["grid"])
+
+    def remake(self, described: Any, at: Path, **how: Any) -> Any:
+        """Make a target again."""
+        if "grid" not in described:
+            raise ValueError("has no grid")
+        return SimpleNamespace(place=f"{at}", **how)
+
 
 def test_other_packages_add_containers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """One module and an entry point: found by name, suffix and content, opened and made."""
@@ -101,6 +117,14 @@ def test_other_packages_add_containers(monkeypatch: pytest.MonkeyPatch, tmp_path
         make_target(tmp_path / "z.memory", **kind, wishes=Wishes(codec="zstd:3"))
     with pytest.raises(UsageError, match="is a pattern, but memory has no files of blocks"):
         make_target(tmp_path / "b_{0}_{1}.memory", **kind)
+
+    described, place = {"format": "memory", "folder": "then", "grid": GRID}, Path("x::/a/b")
+    how: Any = {"durability": Durability.NONE, "reserve": False}
+    assert reopen_source(described).place == "then"
+    assert read_back(described, at=place).grid == GRID
+    assert remake_target(described, at=place, **how).place == "x/a/b"
+    with pytest.raises(DataError, match="x: its description has no grid"):
+        remake_target({"format": "memory"}, at=Path("x"), **how)
 
 
 def test_a_library_that_is_missing_is_named(

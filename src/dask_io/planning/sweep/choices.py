@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from dask_io.geometry import Axis
 from dask_io.planning.cost import AxisCells, CutCounts, count_cuts
 from dask_io.planning.envelope import upper_hull
-from dask_io.planning.plan import AxisPlan, Hold, ReadRun
+from dask_io.planning.reads import AxisPlan, Hold, ReadRun
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -29,11 +29,13 @@ class Choice:
     Attributes
     ----------
     reads
-        The read cells and their marks.
+        The read cells and their marks, in the order in which they are read.
     cells
         The same as far as memory is concerned.
     read_cuts, write_cuts
         How they cut the blocks of the source and of the target.
+    backwards
+        Whether the first of them is at the far end of the axis.
     n_cells
         Number of read cells.
     """
@@ -42,6 +44,7 @@ class Choice:
     cells: AxisCells
     read_cuts: CutCounts
     write_cuts: CutCounts
+    backwards: bool = False
     n_cells: int = field(init=False)
 
     def __post_init__(self) -> None:
@@ -51,6 +54,11 @@ class Choice:
     def longest(self) -> int:
         """Length of the longest read cell."""
         return max(run.length for run in self.reads)
+
+    @property
+    def array_reads(self) -> tuple[ReadRun, ...]:
+        """The read cells in the order in which they lie along the axis."""
+        return self.reads[::-1] if self.backwards else self.reads
 
     @property
     def cuts(self) -> tuple[CutCounts, CutCounts]:
@@ -66,6 +74,7 @@ def choice_of(pair: AxisPair, reads: tuple[ReadRun, ...]) -> Choice:
         plan.memory(Hold.PIECES),
         count_cuts(pair.source, plan.ends, pair.source_partial),
         count_cuts(pair.target, plan.flushes, pair.target_partial),
+        pair.backwards,
     )
 
 
@@ -95,6 +104,7 @@ def choice_by_segments(
         AxisCells(pair.source.length, cells),
         _count_pieces([_Pieces.of_source(*part) for part in parts], pair.source_partial),
         _count_pieces([_Pieces.of_target(*part) for part in parts], pair.target_partial),
+        pair.backwards,
     )
 
 
@@ -248,4 +258,5 @@ def read_elements(pair: AxisPair) -> Choice:
         AxisCells(length, (((1, 1), tuple(sorted({(0, 0), (length - 1, length - 1)}))),)),
         count_cuts(pair.source, every, pair.source_partial),
         count_cuts(pair.target, every, pair.target_partial),
+        pair.backwards,
     )

@@ -23,8 +23,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from dask_io.planning.plan import ReadRun
-    from dask_io.planning.sweep.arrange import Arrangement
+    from dask_io.planning.reads import ReadRun
     from dask_io.planning.sweep.segments import AxisPair, Segment
 
 # In segments shorter than this, reads may end anywhere.
@@ -73,17 +72,15 @@ class Path(NamedTuple):
     reads: tuple[ReadRun, ...]
 
 
-def terms_of(arrangement: Arrangement, place: int) -> tuple[Term, ...]:
+def terms_of(choices: Sequence[Choice], place: int) -> tuple[Term, ...]:
     """Return the terms whose maximum is held during a cell of the axis at a place in the order."""
     inner, inside = NOTHING_WRITTEN, 1
-    for choice in reversed(arrangement.choices[place + 1 :]):
+    for choice in reversed(choices[place + 1 :]):
         inner = wrap(choice.cells, inner, inside)
         inside *= choice.cells.length
     outer = {(0, 1, 1)}
-    for depth, choice in enumerate(arrangement.choices[:place]):
-        within = inside * prod(
-            each.cells.length for each in arrangement.choices[depth + 1 : place + 1]
-        )
+    for depth, choice in enumerate(choices[:place]):
+        within = inside * prod(each.cells.length for each in choices[depth + 1 : place + 1])
         outer = _largest(
             (
                 constant + within * max(a * held - b * done for held, done in corners),
@@ -111,7 +108,7 @@ def _largest(outer: Iterable[tuple[int, int, int]]) -> set[tuple[int, int, int]]
 
 
 def best_ends(
-    arrangement: Arrangement,
+    choices: Sequence[Choice],
     place: int,
     pair: AxisPair,
     *,
@@ -121,19 +118,20 @@ def best_ends(
 ) -> Choice | None:
     """Return the ends along one axis that cost the fewest seeks within the budget, if any.
 
-    Among those the ones that hold least (or, if asked, that make the fewest steps). None if nothing
-    fits, or if the axis has too many boundaries to look at.
+    The axis is the one at a place among these, outermost first. Among equals the ends that hold
+    least (or, if asked, that make the fewest steps). None if nothing fits, or if the axis has too
+    many boundaries to look at.
     """
     if pair.segments is None:
         return None
-    terms = terms_of(arrangement, place)
+    terms = terms_of(choices, place)
     moves = any(term.start != term.done for term in terms)
     segments = [
         part
         for segment in pair.segments
         for part in (segment.parts(_GROUPS) if moves else (segment,))
     ]
-    dtype = np.dtype(np.int64 if _is_small(arrangement) else object)
+    dtype = np.dtype(np.int64 if _is_small(choices) else object)
     reads: dict[Segment, Sequence[ReadRun]] = {}
     for segment in segments:
         path = _graph(segment, dtype).shortest(
@@ -146,7 +144,7 @@ def best_ends(
 
 
 def fewest_seeks(
-    arrangement: Arrangement, place: int, pair: AxisPair, *, prices: CutPrices, budget: int
+    choices: Sequence[Choice], place: int, pair: AxisPair, *, prices: CutPrices, budget: int
 ) -> int | None:
     """Return seeks that cuts along one axis cost at least, however chosen; None if nothing fits.
 
@@ -155,7 +153,7 @@ def fewest_seeks(
     and every end that is not a source boundary cuts a source block.
     """
     n_cells = 1
-    for term in terms_of(arrangement, place):
+    for term in terms_of(choices, place):
         if term.start >= term.done:
             if term.constant >= budget:
                 return None
@@ -165,8 +163,8 @@ def fewest_seeks(
     return n_cuts * min(prices.first_read, prices.next_read)
 
 
-def _is_small(arrangement: Arrangement) -> bool:
-    return prod(choice.cells.length for choice in arrangement.choices) < _LARGEST_INT64
+def _is_small(choices: Sequence[Choice]) -> bool:
+    return prod(choice.cells.length for choice in choices) < _LARGEST_INT64
 
 
 @lru_cache(maxsize=512)
@@ -238,7 +236,9 @@ class EndsGraph:
             possible &= held <= budget
         seeks = np.where(possible, self._seeks(prices), self.impossible)
         parts = np.ones_like(seeks)
-        if budget is not None and not possible[:-1, 1:].diagonal().all():
+        # So many cuts at a forbidden price would not be fewer than impossible.
+        may_divide = prices.next_write != FORBIDDEN and not possible[:-1, 1:].diagonal().all()
+        if budget is not None and may_divide:
             divided, n_parts = self._divided(terms, prices, budget)
             use = ~possible & (divided < self.impossible)
             seeks = np.where(use, divided, seeks)
@@ -283,8 +283,6 @@ class EndsGraph:
         segment, low, high = self.segment, self.positions[:, None], self.positions[None, :]
         longest = high - low
         possible = self.flushed[:, None] & self.flushed & (longest > 1)
-        # So many cuts at that price would not be fewer than impossible.
-        possible &= prices.next_write != FORBIDDEN
         for term in terms:
             slope, per_element = term.start - term.done, term.adds - term.completes
             last = segment.last_start + high - 1 if slope > 0 else segment.start + low
@@ -356,7 +354,7 @@ def _positions(segment: Segment) -> list[int]:
     """List where reads may end: anywhere in a short segment, else at boundaries."""
     if segment.length <= _SHORT:
         return list(range(segment.length + 1))
-    bounds = sorted({0, *segment.source, *segment.target, segment.length})
+    bounds = segment.boundaries
     if len(bounds) <= _MOST_POSITIONS:
         return bounds
     third = _MOST_POSITIONS // 3

@@ -20,7 +20,7 @@ from dask_io.planning.sweep.choices import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from dask_io.planning.plan import ReadRun
+    from dask_io.planning.reads import ReadRun
     from dask_io.planning.sweep.segments import AxisPair, Segment
 
 # Numbers of source blocks to read at a time along an axis with too many boundaries to list.
@@ -96,6 +96,13 @@ def flushed_choices(pair: AxisPair) -> tuple[Choice, Choice, Choice, Choice]:
     return at_source, at_target, at_both, elements
 
 
+def finest_kept(pair: AxisPair) -> Choice | None:
+    """Return ends at every boundary of either side, all kept; None if they are too many."""
+    if pair.segments is None:
+        return None
+    return choice_by_segments(pair, pair.segments, _read_to_boundaries)
+
+
 def _remainders(segment: Segment) -> dict[int, int]:
     """Return what is left over at each source boundary, since the target boundary before."""
     return {at: at - segment.target_floor(at) for at in segment.source}
@@ -129,10 +136,12 @@ def _read_blocks(segment: Segment, side: str, n_blocks: int, *, keep: bool) -> l
 
 def _read_parts(segment: Segment, n_parts: int) -> list[ReadRun]:
     """Flush at every boundary of either side, and at even distances between them."""
-    bounds = sorted({0, *segment.source, *segment.target, segment.length})
-    return [
-        run for low, high in pairwise(bounds) for run in divide(high - low, n_parts, keep=False)
-    ]
+    bounds = pairwise(segment.boundaries)
+    return [run for low, high in bounds for run in divide(high - low, n_parts, keep=False)]
+
+
+def _read_to_boundaries(segment: Segment) -> list[ReadRun]:
+    return read_between(segment.boundaries, keep=True)
 
 
 def _spread(values: Sequence[int], most: int) -> list[int]:

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING
 from dask_io.errors import BudgetTooSmallError
 from dask_io.planning.keep import plan_keep
 from dask_io.planning.naive import plan_naive
-from dask_io.planning.plan import Hold, Plan
+from dask_io.planning.plan import Plan
+from dask_io.planning.reads import Hold
 from dask_io.planning.reread import box_plan
+from dask_io.planning.sweep.by_slab import search_by_slab
 from dask_io.planning.sweep.ends import FORBIDDEN, CutPrices, best_ends, fewest_seeks
 from dask_io.planning.sweep.structures import Space, arrangements, space_between, structures
 
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from dask_io.planning.problem import Problem
+    from dask_io.planning.slabs import Slabs
     from dask_io.planning.sweep.arrange import Arrangement
 
 # No block is cut at these prices.
@@ -65,7 +68,7 @@ def plan_sweep(problem: Problem) -> Plan:
     if best.held > budget:
         best = _search(space, budget)
     best = _with_fewest_steps(space, best)
-    return _held_best(_better_of_others(_plan(problem, space, best)))
+    return _held_best(_better_by_slab(_better_of_others(_plan(problem, space, best))))
 
 
 def memory_for_lower_bound(problem: Problem) -> int:
@@ -92,8 +95,8 @@ def _settled(space: Space, arrangement: Arrangement) -> Arrangement:
     while True:
         before = arrangement
         for place, axis in enumerate(arrangement.axes):
-            pair = space.pairs[axis]
-            choice = best_ends(arrangement, place, pair, prices=_NO_CUTS)
+            pair = space.pair_of(axis, arrangement.choices[place])
+            choice = best_ends(arrangement.choices, place, pair, prices=_NO_CUTS)
             if choice is None or choice.cuts != arrangement.choices[place].cuts:
                 continue
             other = arrangement.with_choice(place, choice)
@@ -135,12 +138,13 @@ def _within(
 
     Nothing if these would cost more seeks than there is room for.
     """
-    place, pair = arrangement.axes.index(axis), space.pairs[axis]
+    place = arrangement.axes.index(axis)
+    pair = space.pair_of(axis, arrangement.choices[place])
     prices = space.prices(axis, arrangement.by_axis)
-    least = fewest_seeks(arrangement, place, pair, prices=prices, budget=budget)
+    least = fewest_seeks(arrangement.choices, place, pair, prices=prices, budget=budget)
     if least is None or (room is not None and least > room):
         return
-    choice = best_ends(arrangement, place, pair, prices=prices, budget=budget)
+    choice = best_ends(arrangement.choices, place, pair, prices=prices, budget=budget)
     if choice is not None and space.allows(axis, choice):
         yield arrangement.with_choice(place, choice)
     elif pair.is_long:
@@ -154,9 +158,9 @@ def _with_fewest_steps(space: Space, arrangement: Arrangement) -> Arrangement:
     """Join reads along each axis as far as that costs neither seeks nor memory."""
     for place, axis in enumerate(arrangement.axes):
         choice = best_ends(
-            arrangement,
+            arrangement.choices,
             place,
-            space.pairs[axis],
+            space.pair_of(axis, arrangement.choices[place]),
             prices=space.prices(axis, arrangement.by_axis),
             budget=arrangement.held,
             fewest_steps=True,
@@ -169,10 +173,14 @@ def _with_fewest_steps(space: Space, arrangement: Arrangement) -> Arrangement:
     return arrangement
 
 
-def _plan(problem: Problem, space: Space, arrangement: Arrangement) -> Plan:
+def _plan(
+    problem: Problem, space: Space, arrangement: Arrangement, slabs: Slabs | None = None
+) -> Plan:
     choices = arrangement.by_axis
-    reads = tuple(choices[axis].reads for axis in range(space.n_axes))
-    return Plan(problem, arrangement.axes, reads, Hold.PIECES, "sweep")
+    reads = tuple(choices[axis].array_reads for axis in range(space.n_axes))
+    backwards = frozenset(axis for axis, choice in choices.items() if choice.backwards)
+    order = arrangement.axes
+    return Plan(problem, order, reads, Hold.PIECES, "sweep", slabs, backwards)
 
 
 def _better_of_others(plan: Plan) -> Plan:
@@ -197,6 +205,18 @@ def _better_of_others(plan: Plan) -> Plan:
         if other.fits and _rank(other) < _rank(plan):
             plan = replace(other, strategy="sweep")
     return plan
+
+
+def _better_by_slab(plan: Plan) -> Plan:
+    """Return the plan, or one whose ends differ from slab to slab if that has fewer seeks."""
+    problem = plan.problem
+    if plan.seeks.total == problem.lower_bound:
+        return plan
+    space, budget = space_between(problem.source, problem.target), problem.holdable
+    found = search_by_slab(space, budget // problem.itemsize, below=plan.seeks.total)
+    if found is None:
+        return plan
+    return _plan(problem, space, found.arrangement, found.slabs)
 
 
 def _rank(plan: Plan) -> _Rank:

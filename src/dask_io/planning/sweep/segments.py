@@ -50,6 +50,11 @@ class Segment:
         """Where the last of them starts."""
         return self.start + (self.count - 1) * self.length
 
+    @property
+    def boundaries(self) -> list[int]:
+        """The boundaries of either side, both ends included."""
+        return sorted({0, *self.source, *self.target, self.length})
+
     def source_floor(self, position: int) -> int:
         """Round a position down to a boundary of the source."""
         return _floor(self.source, position, self.length)
@@ -84,7 +89,8 @@ def _floor(inside: tuple[int, ...], position: int, length: int) -> int:
 class AxisPair:
     """One axis as the source and as the target cut it.
 
-    The first and the last block of either may be part of a larger one (`Side.partial`).
+    The first and the last block of either may be part of a larger one (`Side.partial`). An axis
+    that is to be swept backwards is looked at from its far end.
 
     Examples
     --------
@@ -98,6 +104,23 @@ class AxisPair:
     target: Axis
     source_partial: tuple[bool, bool] = (False, False)
     target_partial: tuple[bool, bool] = (False, False)
+    backwards: bool = False
+
+    @cached_property
+    def mirrored(self) -> AxisPair:
+        """The same axis looked at from its other end."""
+        return AxisPair(
+            self.source.mirrored,
+            self.target.mirrored,
+            self.source_partial[::-1],
+            self.target_partial[::-1],
+            not self.backwards,
+        )
+
+    @property
+    def is_symmetric(self) -> bool:
+        """Whether both ends look the same."""
+        return (self.source, self.target) == (self.mirrored.source, self.mirrored.target)
 
     @cached_property
     def segments(self) -> tuple[Segment, ...] | None:

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
     from dask_io.planning.problem import Side
 
+Lengths = tuple[int, ...]
+
 # How many read ends without cuts and with cuts, and ways to sweep a set of axes, are looked
 # at, by the number of axes: beyond three, fewer of each, so that planning stays fast.
 _WHOLE_CHOICES = (12, 12, 12, 8, 6, 4, 3)
@@ -84,11 +86,21 @@ class Space:
         axes = zip(source.grid.axes, target.grid.axes, source.partial, target.partial, strict=True)
         return tuple(AxisPair(*axis) for axis in axes)
 
+    def pair_of(self, axis: int, choice: Choice) -> AxisPair:
+        """Return an axis as it looks from the end that a choice starts from."""
+        return self.pairs[axis].mirrored if choice.backwards else self.pairs[axis]
+
     @cached_property
     def whole(self) -> Mapping[int, tuple[Choice, ...]]:
-        """For each axis, read ends that cut no block."""
+        """For each axis, read ends that cut no block, from either end if these differ."""
         limit = _WHOLE_CHOICES[min(self.n_axes, len(_WHOLE_CHOICES) - 1)]
-        return {axis: whole_choices(pair, limit) for axis, pair in enumerate(self.pairs)}
+        found = {}
+        for axis, pair in enumerate(self.pairs):
+            found[axis] = whole_choices(pair, limit)
+            if not pair.is_symmetric:
+                others = whole_choices(pair.mirrored, limit)
+                found[axis] = _from_either_end(found[axis], others, self.n_axes)
+        return found
 
     @cached_property
     def cut(self) -> Mapping[int, tuple[Choice, ...]]:
@@ -106,6 +118,19 @@ class Space:
         """Good ways to sweep every set of axes without cutting a block."""
         return arrange(self.whole, most_kept=self.most_ways)
 
+    @cached_property
+    def one_way(self) -> Mapping[int, tuple[Choice, ...]]:
+        """Read ends that cut no block, along each axis only from the end that is best.
+
+        Best is where the least memory touches every block once. With axes that are cut there is
+        too much to look at for both.
+        """
+        best = self.ways[self.all_axes][0].by_axis
+        return {
+            axis: tuple(each for each in choices if each.backwards == best[axis].backwards)
+            for axis, choices in self.whole.items()
+        }
+
     @property
     def most_ways(self) -> int:
         """How many ways to sweep a set of axes are kept."""
@@ -113,16 +138,26 @@ class Space:
 
     def seeks(self, choices: Mapping[int, Choice]) -> int:
         """Return the seeks of read ends; axes that are not named are cut nowhere."""
-        every = [choices.get(axis, self.whole[axis][0]) for axis in range(self.n_axes)]
-        reads, writes = zip(*(choice.cuts for choice in every), strict=True)
-        return self._count(self.source, reads) + self._count(self.target, writes)
+        every = {axis: self.whole[axis][0] for axis in range(self.n_axes)} | dict(choices)
+        return self.count_reads(every) + self.count_writes(every)
 
-    def _count(self, side: Side, cuts: Sequence[CutCounts]) -> int:
+    def count_reads(self, choices: Mapping[int, Choice], shape: Lengths | None = None) -> int:
+        """Return the seeks in the source, or in slabs of it that make up this shape."""
+        cuts = [choices[axis].read_cuts for axis in range(self.n_axes)]
+        return self._count(self.source, cuts, shape)
+
+    def count_writes(self, choices: Mapping[int, Choice]) -> int:
+        """Return the seeks in the target."""
+        return self._count(self.target, [choices[axis].write_cuts for axis in range(self.n_axes)])
+
+    def _count(self, side: Side, cuts: Sequence[CutCounts], shape: Lengths | None = None) -> int:
         if side.atomic:
             return count_openings(cuts)
-        return count_runs(side.layout, self.source.grid.shape, cuts)
+        return count_runs(side.layout, shape or self.source.grid.shape, cuts)
 
-    def prices(self, axis: int, choices: Mapping[int, Choice]) -> CutPrices:
+    def prices(
+        self, axis: int, choices: Mapping[int, Choice], shape: Lengths | None = None
+    ) -> CutPrices:
         """Return what cuts along one axis cost, the others given."""
         prices: list[int] = []
         for side, name in ((self.source, "read_cuts"), (self.target, "write_cuts")):
@@ -131,7 +166,7 @@ class Space:
             seeks = []
             for uncut, pieces in ((0, 0), (-1, 2), (0, 1)):
                 cuts[axis] = CutCounts(uncut, pieces)
-                seeks.append(self._count(side, cuts))
+                seeks.append(self._count(side, cuts, shape))
             prices += [seeks[1] - seeks[0], seeks[2] - seeks[0]]
         if self.target.atomic:
             prices[2:] = [FORBIDDEN, FORBIDDEN]
@@ -140,6 +175,23 @@ class Space:
     def allows(self, axis: int, choice: Choice) -> bool:
         """Whether read ends leave atomic target blocks whole."""
         return not self.target.atomic or choice.write_cuts == self.whole[axis][0].write_cuts
+
+
+def _from_either_end(
+    forwards: tuple[Choice, ...], backwards: tuple[Choice, ...], n_axes: int
+) -> tuple[Choice, ...]:
+    """Return the read ends from both ends of an axis; of many axes, from the better end only.
+
+    Better is what holds less if there were no other axes. Forwards comes first among equals.
+    """
+    if n_axes >= _MANY_AXES:
+        return min(forwards, backwards, key=lambda choices: min(map(_held_alone, choices)))
+    known = {choice.cells for choice in forwards}
+    return (*forwards, *(choice for choice in backwards if choice.cells not in known))
+
+
+def _held_alone(choice: Choice) -> int:
+    return arrangement_of((0,), (choice,)).held
 
 
 @lru_cache(maxsize=16)
@@ -213,7 +265,7 @@ def _arranged(
 ) -> Iterator[Arrangement]:
     """Yield the best arrangements for each way in which the budget's axis may be cut."""
     fixed = dict(structure.fixed)
-    families = {**space.whole, **{axis: (choice,) for axis, choice in fixed.items()}}
+    families = {**space.one_way, **{axis: (choice,) for axis, choice in fixed.items()}}
     limit = _ARRANGEMENTS_WITH_CUTS if fixed else _ARRANGEMENTS
     others = {*fixed, structure.axis}
     known = {members: ways for members, ways in space.ways.items() if not members & others}
@@ -241,7 +293,7 @@ def _distinct(axis: int, found: Iterable[Arrangement]) -> tuple[Arrangement, ...
     kept: dict[object, Arrangement] = {}
     for each in found:
         key = [
-            (other, None if other == axis else choice.reads)
+            (other, None if other == axis else (choice.reads, choice.backwards))
             for other, choice in zip(each.axes, each.choices, strict=True)
         ]
         kept.setdefault(tuple(key), each)

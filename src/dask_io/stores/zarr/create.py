@@ -31,8 +31,8 @@ _OWN = frozenset({"blosc", "zstd", "gzip", "crc32c"})
 _ARRAY_FILTERS = frozenset({"delta", "packbits"})
 
 
-def describe_new(wanted: Wanted) -> tuple[dict[str, bytes], Metadata]:
-    """Return the documents of an array that is to be made, and what they say.
+def describe_new(wanted: Wanted) -> dict[str, bytes]:
+    """Return the documents of an array that is to be made.
 
     Raises
     ------
@@ -65,7 +65,7 @@ def describe_new(wanted: Wanted) -> tuple[dict[str, bytes], Metadata]:
             f"Zarr {version} cannot hold an array of {wanted.dtype}: {said}"
         ) from error
     _check_held(made, wanted, codecs)
-    return documents, made
+    return documents
 
 
 def _chunks(wanted: Wanted) -> tuple[int, ...]:

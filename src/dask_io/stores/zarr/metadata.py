@@ -36,6 +36,10 @@ class Index:
     codecs: tuple[Config, ...]
     at_end: bool
 
+    def shard_of(self, chunk: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the shard that a chunk is in."""
+        return tuple(i // n for i, n in zip(chunk, self.counts, strict=True))
+
     @property
     def dtype(self) -> np.dtype[Any]:
         """An offset and a size for each chunk."""
@@ -109,6 +113,12 @@ class Metadata:
             if last < n_stored and is_padded(block, self.chunks, self.layout):
                 return True
         return False
+
+    @property
+    def stored_as(self) -> tuple[object, ...]:
+        """All that says which values files hold: what differs in it is another array."""
+        described = (self.version, self.shape, self.chunks, self.dtype, self.layout, self.codecs)
+        return (*described, self.fill.tobytes(), self.keys, self.index)
 
     def described(self) -> dict[str, Any]:
         """Return what a store says about the array besides grid, dtype and layout."""

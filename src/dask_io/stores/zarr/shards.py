@@ -41,10 +41,6 @@ class Shards:
         # Locks do not travel to other processes.
         return Shards, (self._metadata,)
 
-    def shard_of(self, index: tuple[int, ...]) -> tuple[int, ...]:
-        """Return the shard that a chunk is in."""
-        return tuple(i // n for i, n in zip(index, self._index.counts, strict=True))
-
     def find(self, index: tuple[int, ...], path: Path, size: int) -> tuple[int, int] | None:
         """Return offset and bytes of a chunk in its shard, None if it is not stored.
 

@@ -3,35 +3,47 @@
 from __future__ import annotations
 
 import os
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
+from math import prod
 from stat import S_ISREG
-from types import MappingProxyType
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from xxhash import xxh3_64_intdigest
 
 from dask_io.errors import DataError, StorageError, UsageError
+from dask_io.stores import system
 from dask_io.stores.addressable import AddressableReader, view_as_array
-from dask_io.stores.files import ALIGNMENT, FileReader, Tally, address_of, storage_errors
-from dask_io.stores.filled import FilledReader
+from dask_io.stores.files import (
+    ALIGNMENT,
+    FileReader,
+    address_of,
+    checksum_of_file,
+    storage_errors,
+)
+from dask_io.stores.filled import FilledReader, UnfilledReader
 from dask_io.stores.listing import Problems
 from dask_io.stores.naming import printable
 from dask_io.stores.padded import PaddedReader, is_padded, plain, stretches
 from dask_io.stores.store import Access, Extent
 from dask_io.stores.zarr.documents import V2, V3, is_group, leads_into, read_documents
 from dask_io.stores.zarr.metadata import understand
+from dask_io.stores.zarr.place import Place
 from dask_io.stores.zarr.shards import Shards
+from dask_io.stores.zarr.store import ZarrStore, read_description
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from collections.abc import Set as AbstractSet
     from pathlib import Path
 
     from numpy.typing import NDArray
 
-    from dask_io.geometry import Grid, Layout, Region
-    from dask_io.stores.store import BlockReader
+    from dask_io.geometry import Grid, Region
+    from dask_io.stores.store import BlockReader, Checkable
     from dask_io.stores.zarr.metadata import Metadata
 
 _MOST_NAMED = 20
@@ -47,31 +59,61 @@ def open_zarr(path: Path, inside: str, *, strict: bool) -> ZarrSource:
     UsageError
         If it is a group.
     """
-    root = path / inside
+    site = Place(path, inside)
+    root = site.root
     if not root.is_dir():
         raise StorageError(printable(str(root)), "no such directory", "check the path")
-    _refuse_way_out(path, root)
+    _refuse_way_out(site)
     documents = read_documents(root)
     name = V3 if V3 in documents else V2
     try:
         if is_group(documents):
             raise UsageError(_which_array(root, path, inside))
         if name not in documents:
-            raise DataError(printable(str(root)), [_why_no_array(root)])
-        return ZarrSource(root, understand(documents), strict=strict)
+            nothing = "it holds no Zarr array: there is no zarr.json and no .zarray"
+            raise DataError(printable(str(root)), [nothing])
+        return ZarrSource(site, documents, strict=strict)
     except ValueError as error:
         raise DataError(printable(str(root / name)), [printable(str(error))]) from error
 
 
-def _refuse_way_out(path: Path, root: Path) -> None:
-    if not leads_into(root, path.resolve()):
-        raise DataError(printable(str(root)), [f"leads out of {printable(str(path))}"])
+def reopen_zarr(
+    described: Mapping[str, Any], at: Path | None, absent: AbstractSet[tuple[int, ...]]
+) -> ZarrSource:
+    """Open an array again that was described, of which chunks may have been used up.
+
+    Raises
+    ------
+    ValueError
+        If that is no description.
+    DataError
+        If the array is not there any more, or another one is.
+    """
+    site, documents = read_description(described, at)
+    source = ZarrSource(site, documents, strict=described.get("strict") is True)
+    _refuse_way_out(site)
+    found = read_documents(site.root)
+    if not found and len(absent) == source.grid.n_blocks:
+        return source
+    try:
+        is_same = bool(found) and understand(found).stored_as == source.array.stored_as
+    except ValueError:
+        is_same = False
+    if not is_same:
+        problem = "is not the array that it was" if found else "is no Zarr array any more"
+        raise DataError(printable(source.place), [problem])
+    return source
 
 
-def _why_no_array(root: Path) -> str:
-    if any((root / f".{name}.part").exists() for name in (V3, V2)):
-        return "it is unfinished: the run that wrote it did not end; run it again with --overwrite"
-    return "it holds no Zarr array: there is no zarr.json and no .zarray"
+def reopen_written(described: Mapping[str, Any], at: Path | None) -> ZarrSource | ShardFiles:
+    """Open an array that was a target, to compare what is in its files with what was written."""
+    source = reopen_zarr(described, at, frozenset())
+    return ShardFiles(source) if source.array.index else source
+
+
+def _refuse_way_out(site: Place) -> None:
+    if not leads_into(site.root, site.path.resolve()):
+        raise DataError(printable(str(site.root)), [f"leads out of {printable(str(site.path))}"])
 
 
 def _which_array(root: Path, path: Path, inside: str) -> str:
@@ -93,39 +135,6 @@ def _which_array(root: Path, path: Path, inside: str) -> str:
     return f"{printable(str(root))} is a group; name an array in it, such as {listed}{more}"
 
 
-class ZarrStore:
-    """What sources and targets have in common: their description."""
-
-    def __init__(self, root: Path, metadata: Metadata) -> None:
-        self.root, self.array = root, metadata
-        self.tally = Tally()
-
-    @property
-    def place(self) -> str:
-        """The array's directory."""
-        return str(self.root)
-
-    @property
-    def format(self) -> str:
-        """Name of the format."""
-        return "zarr"
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """Type of the elements, as stored."""
-        return self.array.dtype
-
-    @property
-    def layout(self) -> Layout:
-        """How elements lie in each chunk."""
-        return self.array.layout
-
-    @property
-    def metadata(self) -> Mapping[str, Any]:
-        """Version, chunks, shards, codecs, fill value, names of dimensions, attributes."""
-        return MappingProxyType(self.array.described())
-
-
 class ZarrSource(ZarrStore):
     """A Zarr array that is read; any number of chunks may be read at once.
 
@@ -134,11 +143,16 @@ class ZarrSource(ZarrStore):
     indices in use take no more than 16 MiB.
     """
 
-    def __init__(self, root: Path, metadata: Metadata, *, strict: bool) -> None:
-        super().__init__(root, metadata)
+    def __init__(self, site: Place, documents: Mapping[str, bytes], *, strict: bool) -> None:
+        super().__init__(site, documents)
         self._strict = strict
-        self._folder = root.resolve()
-        self._shards = Shards(metadata) if metadata.index else None
+        self._folder = self.root.resolve()
+        self._shards = Shards(self.array) if self.array.index else None
+        self._left = _Left(self.array)
+
+    def describe(self) -> dict[str, Any]:
+        """Return what it takes to open the array again."""
+        return {**super().describe(), "strict": self._strict}
 
     @property
     def grid(self) -> Grid:
@@ -162,7 +176,7 @@ class ZarrSource(ZarrStore):
     @cached_property
     def n_bytes_on_disk(self) -> int:
         """Bytes of all files of the array."""
-        return sum(size for _, size in self._files())
+        return sum(size for _, size in self.site.files())
 
     @contextmanager
     def reader(
@@ -185,7 +199,7 @@ class ZarrSource(ZarrStore):
             if array.access is Access.ATOMIC:
                 if after is not None:
                     file.go_on_from(extent.offset)
-                yield _AtomicReader(file, path, extent, n_bytes, array)
+                yield _AtomicReader(file, path, extent, n_bytes, block.shape, array)
                 return
             padded = is_padded(block.shape, extent.shape, array.layout)
             if after is not None:
@@ -193,17 +207,44 @@ class ZarrSource(ZarrStore):
                 if padded:
                     end = [*stretches(after, block.shape, extent.shape, array.layout)][-1].stop
                 file.go_on_from(extent.offset + end * array.dtype.itemsize)
+            reader: AddressableReader | PaddedReader
             if padded:
-                yield PaddedReader(block.shape, extent, array.dtype, array.layout, file)
+                reader = PaddedReader(block.shape, extent, array.dtype, array.layout, file)
             else:
-                yield AddressableReader(file, extent, array.dtype, array.layout)
+                reader = AddressableReader(file, extent, array.dtype, array.layout)
+            yield UnfilledReader(reader, array.fill, array.layout)
+
+    def fingerprint(self, index: tuple[int, ...]) -> int:
+        """Return a number that changes when a chunk does; those of a shard change together."""
+        path = self.root / self._name_of(index)
+        with storage_errors(path), suppress(FileNotFoundError, NotADirectoryError):
+            found = path.stat()
+            told = f"{index}\0{path.name}\0{found.st_size}\0{found.st_mtime_ns}"
+            return xxh3_64_intdigest(told.encode())
+        return xxh3_64_intdigest(f"{index}\0is not stored".encode())
+
+    def discard(self, index: tuple[int, ...]) -> None:
+        """Remove a chunk's file, if it is there and holds no chunk that is still needed."""
+        if self._left.is_last(index):
+            path = self.root / self._name_of(index)
+            with storage_errors(path), suppress(FileNotFoundError, NotADirectoryError):
+                system.calls.unlink(path)
+
+    def discard_rest(self) -> None:
+        """Remove metadata and journal, and the directory if nothing else is in it."""
+        self.site.clear()
+
+    def _name_of(self, index: tuple[int, ...]) -> str:
+        return self.array.keys.name_of(
+            self.array.index.shard_of(index) if self.array.index else index
+        )
 
     def _find(self, index: tuple[int, ...]) -> tuple[Path, Extent, int] | None:
         """Return where a chunk is and the bytes that it takes there; None if it is not stored."""
         array, shards = self.array, self._shards
-        name = array.keys.name_of(shards.shard_of(index) if shards else index)
+        name = self._name_of(index)
         path = self.root / name
-        size = self._size_of(path)
+        size = self.size_of(path)
         if size is None:
             place = None
         elif shards is None:
@@ -221,7 +262,7 @@ class ZarrSource(ZarrStore):
             raise DataError(printable(str(path)), [problem])
         return path, Extent(name, offset, array.chunks), n_bytes
 
-    def _size_of(self, path: Path) -> int | None:
+    def size_of(self, path: Path) -> int | None:
         """Return the bytes of a file in the array's directory, None if there is none."""
         with storage_errors(path):
             try:
@@ -253,7 +294,7 @@ class ZarrSource(ZarrStore):
         """
         problems, n_found = Problems(self.place), 0
         grid = self.array.write_grid
-        for name, size in self._files():
+        for name, size in self.site.files():
             if self._is_chunk(name):
                 n_found += 1
                 for problem in self._problems_with(self.root / name, size):
@@ -271,24 +312,11 @@ class ZarrSource(ZarrStore):
 
     def _problems_with(self, path: Path, size: int) -> Iterator[str]:
         try:
-            self._size_of(path)
+            self.size_of(path)
             sizes = self._shards.sizes(path, size) if self._shards else iter([size])
             yield from filter(None, map(self._wrong_size, sizes))
         except DataError as error:
             yield "; ".join(error.problems)
-
-    def _files(self) -> Iterator[tuple[str, int]]:
-        """Yield path and size of every file in the array's directory; links are not followed."""
-        with storage_errors(self.root):
-            for folder, _, names in os.walk(self.root, onerror=_raise):
-                inside = os.path.relpath(folder, self.root)
-                for name in names:
-                    path = name if inside == "." else f"{inside}/{name}"
-                    yield path, os.lstat(os.path.join(folder, name)).st_size  # noqa: PTH118 - may be many
-
-
-def _raise(error: OSError) -> None:
-    raise error
 
 
 @dataclass(slots=True)
@@ -299,6 +327,7 @@ class _AtomicReader:
     path: Path
     extent: Extent
     n_bytes: int
+    shape: tuple[int, ...]
     array: Metadata
     _decoded: NDArray[np.uint8] | None = field(default=None, init=False)
 
@@ -318,12 +347,79 @@ class _AtomicReader:
         values.view(as_is)[...] = whole.view(as_is)[region.slices]
         return values
 
+    def checksum(self, region: Region, staging: memoryview) -> int:
+        """Return the checksum of the chunk as it lies in its file."""
+        assert region.shape == self.shape, "a chunk was written whole"
+        return checksum_of_file(self.file, self.extent.offset, self.n_bytes, staging)
+
     def _decode(self, out: NDArray[np.uint8]) -> None:
         encoded = self.file.read(self.extent.offset, self.n_bytes, _aligned(self.n_bytes))
         try:
             self.array.chain.decode(np.frombuffer(encoded, np.uint8), out)
         except ValueError as error:
             raise DataError(printable(str(self.path)), [printable(str(error))]) from error
+
+
+class _Left:
+    """How many chunks of each file are still needed; safe to share between threads."""
+
+    def __init__(self, array: Metadata) -> None:
+        self._array = array
+        self._n_left: dict[tuple[int, ...], int] = {}
+        self._lock = Lock()
+
+    def __reduce__(self) -> tuple[type[_Left], tuple[Metadata]]:
+        # Locks do not travel to other processes.
+        return _Left, (self._array,)
+
+    def is_last(self, index: tuple[int, ...]) -> bool:
+        """Count a chunk as not needed any more; tell whether its file is not, either."""
+        if self._array.index is None:
+            return True
+        shard = self._array.index.shard_of(index)
+        with self._lock:
+            n_left = self._n_left.pop(shard, None) or self._count(shard)
+            if n_left > 1:
+                self._n_left[shard] = n_left - 1
+            return n_left == 1
+
+    def _count(self, shard: tuple[int, ...]) -> int:
+        """Return how many chunks a shard holds: fewer at the far ends of the array."""
+        lengths = zip(self._array.write_grid.block(shard).shape, self._array.chunks, strict=True)
+        return prod(-(-length // chunk) for length, chunk in lengths)
+
+
+class ShardFiles:
+    """The files of an array in shards, to compare them with what was written."""
+
+    def __init__(self, source: ZarrSource) -> None:
+        self._source = source
+        self.place, self.dtype, self.tally = source.place, source.dtype, source.tally
+        self.grid = source.array.write_grid
+
+    @contextmanager
+    def reader(self, index: tuple[int, ...]) -> Iterator[Checkable]:
+        """Visit a shard."""
+        path = self._source.root / self._source.array.keys.name_of(index)
+        n_bytes = self._source.size_of(path)
+        with FileReader(path, self.tally) as file:
+            yield (
+                FilledReader(self._source.array.fill, self._source.layout)
+                if (n_bytes is None)
+                else _WholeFile(file, n_bytes)
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class _WholeFile:
+    """One visit to a file that was written at once."""
+
+    file: FileReader
+    n_bytes: int
+
+    def checksum(self, region: Region, staging: memoryview) -> int:  # noqa: ARG002 - all of it
+        """Return the checksum of all that is in the file."""
+        return checksum_of_file(self.file, 0, self.n_bytes, staging)
 
 
 def _aligned(n_bytes: int) -> memoryview:

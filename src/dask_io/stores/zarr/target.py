@@ -12,31 +12,38 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dask_io.stores import system
 from dask_io.stores.addressable import AddressableWriter, view_as_array, view_as_bytes
-from dask_io.stores.files import FileWriter, Publisher, storage_errors
+from dask_io.stores.files import FileWriter
 from dask_io.stores.filled import holds_only
+from dask_io.stores.journalled import JournalledTarget
+from dask_io.stores.ledger import NOTHING
 from dask_io.stores.padded import PaddedWriter, is_padded, plain
 from dask_io.stores.store import Access, Extent
 from dask_io.stores.zarr.create import describe_new
-from dask_io.stores.zarr.place import Place
 from dask_io.stores.zarr.shards import pack
-from dask_io.stores.zarr.source import ZarrStore
+from dask_io.stores.zarr.store import ZarrStore, read_description
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
 
     from dask_io.geometry import Grid, Region
     from dask_io.stores.container import Wanted
+    from dask_io.stores.files import Durability
+    from dask_io.stores.ledger import Ledger
     from dask_io.stores.store import BlockWriter
-    from dask_io.stores.zarr.metadata import Metadata
+    from dask_io.stores.zarr.place import Place
 
 
 def make_zarr(
-    path: Path, inside: str, wanted: Wanted, *, overwrite: bool, durable: bool
+    place: Place,
+    wanted: Wanted,
+    *,
+    overwrite: bool,
+    durability: Durability,
+    reserve: bool,
 ) -> ZarrTarget:
     """Describe an array in a directory, or in a group there; nothing is touched.
 
@@ -45,42 +52,63 @@ def make_zarr(
     UsageError
         If Zarr cannot hold it, or cannot honour a wish.
     """
-    documents, metadata = describe_new(wanted)
     return ZarrTarget(
-        Place(path, inside, documents),
-        metadata,
+        place,
+        describe_new(wanted),
         write_empty=wanted.wishes.write_empty,
         overwrite=overwrite,
-        durable=durable,
+        durability=durability,
+        reserve=reserve,
     )
 
 
-class ZarrTarget(ZarrStore):
+def remake_zarr(
+    described: Mapping[str, Any], at: Path, *, durability: Durability, reserve: bool
+) -> ZarrTarget:
+    """Describe a target again that was described before.
+
+    Raises
+    ------
+    ValueError
+        If that is no description.
+    """
+    place, documents = read_description(described, at)
+    return ZarrTarget(
+        place,
+        documents,
+        write_empty=described.get("write_empty") is True,
+        overwrite=False,
+        durability=durability,
+        reserve=reserve,
+    )
+
+
+class ZarrTarget(ZarrStore, JournalledTarget):
     """A Zarr array that is written; any number of chunks may be written at once.
 
     A chunk, or a shard if there are such, is a file that is written aside. One that holds only
-    the fill value is left out, unless `write_empty`.
+    the fill value is left out, unless `write_empty`. The array's metadata comes last.
     """
 
     def __init__(
         self,
         place: Place,
-        metadata: Metadata,
+        documents: Mapping[str, bytes],
         *,
         write_empty: bool,
         overwrite: bool,
-        durable: bool,
+        durability: Durability,
+        reserve: bool,
     ) -> None:
-        super().__init__(place.root, metadata)
-        self._directory = place
-        self._overwrite, self._durable = overwrite, durable
-        self._contents = _Contents(metadata.fill, write_empty=write_empty)
-        self._files = _ChunkFiles(self.root, durable=durable)
-        self._forget_run()
+        ZarrStore.__init__(self, place, documents)
+        self._write_empty, self._reserve = write_empty, reserve
+        JournalledTarget.__init__(
+            self, self.root, is_one_file=False, overwrite=overwrite, durability=durability
+        )
 
     def _forget_run(self) -> None:
-        """Be as new: what is there now belongs to whoever made it, not to the next run."""
-        self._is_created = self._any_published = False
+        super()._forget_run()
+        self._contents = _Contents(self.array.fill, write_empty=self._write_empty)
 
     @property
     def grid(self) -> Grid:
@@ -103,22 +131,17 @@ class ZarrTarget(ZarrStore):
         of_index = index.n_bytes + index.encoding_bytes if index else 0
         return assembled + array.chunk_bytes + array.chain.encoding_bytes + of_index
 
-    def create(self) -> None:
-        """Make the directory; what exists is refused or, if asked, replaced.
+    def describe(self) -> dict[str, Any]:
+        """Return what it takes to make the array again."""
+        return {**super().describe(), "write_empty": self._write_empty}
 
-        A second call, before the target is finished or abandoned, does nothing.
-
-        Raises
-        ------
-        TargetExistsError
-            If the target exists and is not to be overwritten.
-        UsageError
-            If it is to be, but holds what is not part of an array, or lies in an array.
-        """
-        if not self._is_created:
-            self._files = _ChunkFiles(self.root, durable=self._durable)
-            self._directory.claim(overwrite=self._overwrite)
-            self._is_created = True
+    def resume(self) -> Ledger:
+        """Go on where another run ended."""
+        ledger = super().resume()
+        for index in ledger.parts:
+            if ledger.is_stored(index):
+                self._contents.keep(self._file_of(index)[0])
+        return ledger
 
     @contextmanager
     def writer(self, index: tuple[int, ...]) -> Iterator[BlockWriter]:
@@ -128,10 +151,10 @@ class ZarrTarget(ZarrStore):
         if self.access is Access.ATOMIC:
             yield _WholeWriter(self, name, shape)
             return
-        path = self._files.begin(name, b"", array.chunk_bytes)
+        path = self._publisher.begin(name, b"", array.chunk_bytes, reserve=self._reserve)
         with FileWriter(path, self.tally) as file:
             extent = Extent(name, 0, array.chunks)
-            writer: BlockWriter
+            writer: AddressableWriter | PaddedWriter
             if is_padded(shape, array.chunks, array.layout):
                 writer = PaddedWriter(shape, extent, array.dtype, array.layout, file, array.fill)
             else:
@@ -150,71 +173,53 @@ class ZarrTarget(ZarrStore):
             whole[tuple(map(slice, values.shape))] = values.view(plain(array.dtype))
         return array.chain.encode(raw) if self._contents.has_any(raw) else None
 
-    def note(self, name: str, raw: NDArray[np.uint8]) -> None:
-        """Take notice of what is written to a file."""
-        self._contents.note(name, raw)
+    def has_any(self, name: str, raw: NDArray[np.uint8]) -> bool:
+        """Tell whether bytes that go to a file are more than the fill value, and remember it."""
+        return self._contents.note(name, raw)
 
-    def write_file(self, name: str, pieces: Iterator[NDArray[np.uint8]]) -> None:
-        """Write a file from its pieces, in one go; none is made if there are none."""
+    def write_file(self, name: str, pieces: Iterator[NDArray[np.uint8]]) -> int:
+        """Write a file from its pieces, in one go, and return its checksum.
+
+        None is made if there are no pieces.
+        """
         first = next(pieces, None)
         if first is None:
-            return
+            return NOTHING
         self._contents.keep(name)
-        path, offset = self._files.begin(name, b"", 0), 0
+        path, offset = self._publisher.begin(name, b"", 0), 0
         with FileWriter(path, self.tally) as file:
             for piece in chain([first], pieces):
                 file.write(offset, piece.data)
                 offset += piece.nbytes
+        return file.checksum
 
-    def publish(self, index: tuple[int, ...]) -> None:
-        """Sync a file and give it its name, unless it is left out."""
-        name = self.array.keys.name_of(index)
-        if self._contents.forget(name):
-            self._files.publish(name)
-            self._any_published = True
-        else:
-            self._files.drop(name)
+    def _file_of(self, index: tuple[int, ...]) -> tuple[str, int | None]:
+        n_bytes = None if self.access is Access.ATOMIC else self.array.chunk_bytes
+        return self.array.keys.name_of(index), n_bytes
 
-    def finish(self) -> None:
-        """Make the array one: its metadata appears, in itself and in its groups."""
-        self._directory.describe()
-        self._forget_run()
+    def _is_left_out(self, name: str) -> bool:
+        return not self._contents.forget(name)
 
-    def abandon(self) -> None:
-        """Remove what has not been published; chunks that have been stay marked as unfinished.
+    def _find_old(self) -> list[Path]:
+        self.site.refuse_neighbours()
+        if not self.site.holds_anything():
+            return []
+        if not self._overwrite:
+            self._refuse()
+        return self.site.old_files()
 
-        Without a `create` that succeeded nothing is touched: what is there is not this run's.
-        """
-        if self._is_created:
-            self._files.abandon()
-            self._directory.give_up(any_published=self._any_published)
-            self._forget_run()
+    def _old_names(self) -> list[str]:
+        # Whatever can be part of an array is known by its name.
+        return []
 
+    def _find_left(self, words: Sequence[str]) -> list[Path]:  # noqa: ARG002 - there are none
+        return self.site.files_left()
 
-class _ChunkFiles(Publisher):
-    """Files that are written aside in the directory of their own, which is made if need be."""
+    def _find_files(self) -> dict[str, int]:
+        return dict(self.site.files())
 
-    def __reduce__(self) -> tuple[Callable[[Path], Publisher], tuple[Path]]:
-        return partial(_ChunkFiles, durable=self._durable), (self.folder,)
-
-    def partial(self, name: str) -> Path:
-        path = self.folder / name
-        return path.with_name(f".{path.name}.part")
-
-    def begin(self, name: str, header: bytes, n_bytes: int) -> Path:
-        parent = self.partial(name).parent
-        with storage_errors(parent):
-            # Once all has been abandoned, nothing would remove the directory.
-            if not self._is_abandoned:
-                parent.mkdir(parents=True, exist_ok=True)
-        return super().begin(name, header, n_bytes)
-
-    def drop(self, name: str) -> None:
-        """Remove a file in the making, if there is one."""
-        with self._lock, storage_errors(self.partial(name)):
-            if name in self._pending:
-                self._pending.discard(name)
-                system.calls.unlink(self.partial(name))
+    def _complete(self) -> None:
+        self.site.describe(self.documents)
 
 
 class _Contents:
@@ -233,9 +238,12 @@ class _Contents:
         """Tell whether bytes are to be stored."""
         return self._write_empty or not holds_only(raw, self._fill)
 
-    def note(self, name: str, raw: NDArray[np.uint8]) -> None:
-        if name not in self._kept and self.has_any(raw):
+    def note(self, name: str, raw: NDArray[np.uint8]) -> bool:
+        """Remember a file if bytes that are written to it are to be stored; tell what they are."""
+        is_more = not holds_only(raw, self._fill)
+        if is_more or self._write_empty:
             self.keep(name)
+        return is_more
 
     def keep(self, name: str) -> None:
         with self._lock:
@@ -249,13 +257,19 @@ class _Contents:
             return is_kept
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _WatchedWriter:
     """One visit to a chunk that may be written in parts, of which notice is taken."""
 
-    writer: BlockWriter
+    writer: AddressableWriter | PaddedWriter
     name: str
     target: ZarrTarget
+    _is_filled: bool = True
+
+    @property
+    def checksum(self) -> int:
+        """Checksum of what this visit has written; that of nothing if it is the fill value."""
+        return NOTHING if self._is_filled else self.writer.checksum
 
     def write_from(self, region: Region, array: NDArray[Any]) -> None:
         """Write a region."""
@@ -274,27 +288,31 @@ class _WatchedWriter:
         self.writer.write_filled(region, staging, watched)
 
     def _note(self, array: NDArray[Any]) -> None:
-        raw = view_as_bytes(array, self.target.layout)
-        self.target.note(self.name, np.frombuffer(raw, np.uint8))
+        # Once there is something else, there is no need to look any more.
+        if self._is_filled:
+            raw = np.frombuffer(view_as_bytes(array, self.target.layout), np.uint8)
+            self._is_filled = not self.target.has_any(self.name, raw)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _WholeWriter:
     """One visit to a chunk or shard that is encoded as a whole."""
 
     target: ZarrTarget
     name: str
     shape: tuple[int, ...]
+    checksum: int = NOTHING
 
     def write_from(self, region: Region, array: NDArray[Any]) -> None:
         """Encode and write all of it."""
         assert region.shape == self.shape, "a part of a chunk would be read, changed and rewritten"
         target = self.target
         if target.array.index:
-            target.write_file(self.name, pack(array, target.array, target.encode))
+            pieces = pack(array, target.array, target.encode)
         else:
             encoded = target.encode(array)
-            target.write_file(self.name, iter(() if encoded is None else (encoded,)))
+            pieces = iter(() if encoded is None else (encoded,))
+        self.checksum = target.write_file(self.name, pieces)
 
     def write_filled(
         self,

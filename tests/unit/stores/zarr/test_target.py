@@ -16,11 +16,13 @@ import zarr
 from hypothesis import given
 from hypothesis import strategies as st
 
+import dask_io
 from dask_io.errors import DataError, StorageError, TargetExistsError, UsageError
 from dask_io.geometry import Axis, Grid, Layout, Region
 from dask_io.stores import Access, make_target, open_source
 from dask_io.stores.array import BlockArray
 from dask_io.stores.container import Wishes
+from dask_io.stores.ledger import Written
 from dask_io.stores.zarr.documents import quiet
 from dask_io.stores.zarr.target import ZarrTarget
 
@@ -63,14 +65,16 @@ def write(target: ZarrTarget, array: NDArray[Any]) -> ZarrTarget:
         part = np.ascontiguousarray(stored).transpose(target.layout.inverse)
         with target.writer(index) as writer:
             writer.write_from(Region.whole(block.shape), part.astype(target.dtype, copy=False))
-        target.publish(index)
+            checksum = writer.checksum
+        target.commit([Written(index, block, checksum, is_last=True)])
     target.finish()
     return target
 
 
 def names(folder: Path) -> set[str]:
-    """Return the paths of all files below a directory."""
-    return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+    """Return the paths of all files below a directory but those of journals."""
+    paths = (path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
+    return {str(path) for path in paths if ".dask-io" not in path.parts}
 
 
 @st.composite
@@ -208,24 +212,45 @@ def test_chunks_of_the_fill_value_are_left_out(
         assert source.tally.read.visits == (2 if name == "few" else 16)
 
 
-def test_chunks_written_in_parts_are_left_out_too(tmp_path: Path) -> None:
-    """What no part of showed anything but the fill value does not appear."""
-    target = target_at(tmp_path / "x.zarr", wishes=Wishes(fill_value=9))
+@pytest.mark.parametrize("is_resumed", [False, True])
+def test_chunks_written_in_parts_are_left_out_too(is_resumed: bool, tmp_path: Path) -> None:  # noqa: FBT001
+    """What no part of showed anything but the fill value does not appear, resumed or not."""
+    path, wishes = tmp_path / "x.zarr", Wishes(fill_value=9)
+    target = target_at(path, wishes=wishes)
     target.create()
-    for index in target.grid.indices():
-        for row in range(2):
-            region = Region((row, 0), (row + 1, 3))
-            value = 3 if index == (1, 1) and row else 9
-            with target.writer(index) as writer:
-                writer.write_filled(
-                    region,
-                    memoryview(bytearray(8200)),
-                    lambda _, values, value=value: values.fill(value),  # type: ignore[misc]
-                )
-        target.publish(index)
-    target.finish()
-    assert names(tmp_path / "x.zarr") == {"zarr.json", "c/1/1"}
-    assert open_source(tmp_path / "x.zarr").metadata["fill_value"] == 9
+    for row in range(2):
+        for index in target.grid.indices():
+            value = 3 if (index == (1, 1) and row) or (index == (0, 1) and not row) else 9
+            _fill_row(target, index, row, value)
+        if is_resumed and not row:
+            assert target.abandon()
+            target = target_at(path, wishes=wishes)
+            assert len(target.resume().parts) == 4
+    assert names(path) == {"c/0/1", "c/1/1"}
+    target.abandon()
+    again = target_at(path, wishes=wishes)
+    assert again.resume().n_blocks == 4
+    again.finish()
+    assert names(path) == {"zarr.json", "c/0/1", "c/1/1"}
+    assert open_source(path).metadata["fill_value"] == 9
+    assert dask_io.open(path)[:, :].tolist() == [
+        [9, 9, 9, 3, 3, 3],
+        [9] * 6,
+        [9] * 6,
+        [9, 9, 9, 3, 3, 3],
+    ]
+
+
+def _fill_row(target: ZarrTarget, index: tuple[int, ...], row: int, value: int) -> None:
+    """Write one row of a chunk of two, and commit it."""
+    region = Region((row, 0), (row + 1, 3))
+    with target.writer(index) as writer:
+        writer.write_filled(
+            region, memoryview(bytearray(8200)), lambda _, values: values.fill(value)
+        )
+        checksum = writer.checksum
+    moved = region.shifted_by(target.grid.block(index).start)
+    target.commit([Written(index, moved, checksum, is_last=row == 1)])
 
 
 def test_shards_are_written_in_one_go(tmp_path: Path) -> None:
@@ -259,15 +284,20 @@ def test_an_unfinished_array_is_none(tmp_path: Path) -> None:
     target.create()
     with target.writer((0, 0)) as writer:
         writer.write_from(Region((0, 0), (2, 3)), np.ones((2, 3), "<i4"))
-    target.publish((0, 0))
-    assert names(path) == {"c/0/0", ".zarr.json.part"}
+        checksum = writer.checksum
+    target.commit([Written((0, 0), target.grid.block((0, 0)), checksum, is_last=True)])
+    assert names(path) == {"c/0/0"}
     for place in (path, Path(os.fspath(path) + "/")):
         with pytest.raises(DataError, match="it is unfinished: the run that wrote it did not end"):
             open_source(place)
-    with pytest.raises(TargetExistsError):
+    with pytest.raises(StorageError, match="another run is writing it"):
         target_at(path).create()
-    target.abandon()
-    assert names(path) == {"c/0/0", ".zarr.json.part"}
+    assert target.abandon()
+    with pytest.raises(TargetExistsError, match="unfinished"):
+        target_at(path).create()
+    with pytest.raises(FileNotFoundError):
+        zarr.open_array(path, mode="r")
+    assert names(path) == {"c/0/0"}
     write(target_at(path, overwrite=True), np.full((4, 6), 3, "<i4"))
     assert np.asarray(BlockArray(open_source(path))).min() == 3
 

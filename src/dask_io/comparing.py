@@ -1,0 +1,96 @@
+"""Arrays are compared with each other, and targets with the checksums of what was written."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dask_io.engine.checksums import verify_checksums
+from dask_io.engine.job import JobRecord
+from dask_io.engine.problem import make_problem, side_of
+from dask_io.engine.staging import comparison_slab
+from dask_io.engine.verify import verify_plan
+from dask_io.errors import BudgetTooSmallError, DataError, UsageError
+from dask_io.planning import plan_sweep
+from dask_io.stores.naming import printable
+from dask_io.stores.registry import journal_at, read_back, refuse_unfinished
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dask_io.engine.verify import Verification
+    from dask_io.planning import Plan
+    from dask_io.stores.pace import Pace
+    from dask_io.stores.store import Source, Store, Target
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """How two arrays will be compared."""
+
+    plan: Plan
+    workers: int
+    slab: int
+
+    def run(self, a: Source, b: Source) -> Verification:
+        """Compare them."""
+        return verify_plan(self.plan, a, b, workers=self.workers, slab=self.slab)
+
+
+def plan_comparison(a: Store, b: Store, memory: int, workers: int) -> Comparison:
+    """Plan within a budget, with one thread if there is too little for several."""
+    slab = comparison_slab(memory, b.dtype.itemsize, workers)
+    left = max(1, memory - workers * slab)
+    try:
+        problem = make_problem(side_of(a), side_of(b), a.dtype, memory=left, workers=workers)
+        return Comparison(plan_sweep(problem), workers, slab)
+    except BudgetTooSmallError as error:
+        if workers > 1:
+            return plan_comparison(a, b, memory, 1)
+        raise BudgetTooSmallError(error.required + slab, memory, error.unit) from None
+
+
+def check_again(targets: Sequence[Target], memory: int, workers: int) -> None:
+    """Compare targets that are complete with their checksums.
+
+    Raises
+    ------
+    DataError
+        If one differs.
+    """
+    for target in targets:
+        found = verify_sealed(Path(target.place), memory, workers, pace=target.tally.pace)
+        if found.first_difference is not None:
+            differs = f"is not what was written, first in region {found.first_difference}"
+            raise DataError(target.place, [differs], "the disk or the memory may be faulty")
+
+
+def verify_sealed(
+    place: Path, memory: int, workers: int, *, pace: Pace | None = None
+) -> Verification:
+    """Compare a target with the checksums that its journal holds.
+
+    Raises
+    ------
+    UsageError
+        If it has none.
+    DataError
+        If it is not complete, or not the target that the journal describes.
+    """
+    journal = journal_at(place)
+    if journal is None:
+        name = printable(str(place))
+        raise UsageError(
+            f"{name} has no checksums of its own; compare it with its source: "
+            f"dask-io verify SRC {name}"
+        )
+    refuse_unfinished(place)
+    written = read_back(JobRecord.read(journal).target, at=place)
+    written.tally.pace = pace
+    slab = comparison_slab(memory, written.dtype.itemsize, workers)
+    if workers * slab > memory:
+        workers = 1
+    if slab > memory:
+        raise BudgetTooSmallError(slab, memory, "element")
+    return verify_checksums(written, journal, workers=workers, slab=slab)

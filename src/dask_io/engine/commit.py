@@ -1,0 +1,158 @@
+"""The way out of a run: written cells become durable in batches, unneeded source blocks go."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from threading import Lock
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from collections.abc import Set as AbstractSet
+
+    from dask_io.geometry import Region
+    from dask_io.stores.ledger import Ledger, Written
+    from dask_io.stores.store import Source, Target
+
+# A batch has so many cells, or bytes: syncing names and journal costs little then, and little
+# has to be done again after a crash.
+MOST_CELLS = 16
+MOST_BYTES = 256 * 2**20
+_FREED = "freed"
+
+
+class Outlet:
+    """A target of a run, with what the run does besides writing it.
+
+    Cells that have been written are committed in batches, by the thread that completes one, while
+    others go on.
+
+    Parameters
+    ----------
+    target
+        What is written. If there is a ledger, its `resume` has been called.
+    job
+        What another run needs to know to go on.
+    ledger
+        What is durable already and need not be written.
+    consumption
+        What removes source blocks, if they are to be removed.
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        job: bytes = b"{}",
+        *,
+        ledger: Ledger | None = None,
+        consumption: Consumption | None = None,
+    ) -> None:
+        self.target, self.ledger = target, ledger
+        self.is_resumable = False
+        self._job, self._consumption = job, consumption
+        self._is_begun = False
+        self._waiting: list[Written] = []
+        self._n_bytes = 0
+        self._n_blocks = ledger.n_blocks if ledger else 0
+        self._lock = Lock()
+
+    def begin(self) -> None:
+        """Make the target ready; a second call does nothing."""
+        if self._is_begun:
+            return
+        if self.ledger is None:
+            self.target.create(self._job)
+        self._is_begun = True
+        if self._consumption is not None:
+            self._consumption.begin(self.ledger)
+
+    def add(self, cell: Written, n_bytes: int) -> None:
+        """Take a cell that has been written."""
+        with self._lock:
+            self._waiting.append(cell)
+            self._n_bytes += n_bytes
+            self._n_blocks += cell.is_last
+            if len(self._waiting) < MOST_CELLS and self._n_bytes < MOST_BYTES:
+                return
+        self._flush()
+
+    def _flush(self) -> None:
+        """Commit all that is waiting."""
+        with self._lock:
+            batch, self._waiting, self._n_bytes = self._waiting, [], 0
+        if batch:
+            self.target.commit(batch)
+            if self._consumption is not None:
+                self._consumption.count(cell.region for cell in batch)
+
+    def finish(self) -> None:
+        """Complete the target: all of it has been written."""
+        assert self._n_blocks == self.target.grid.n_blocks, "blocks are missing: the plan was wrong"
+        self._flush()
+        if self._consumption is not None:
+            self._consumption.finish()
+        self.target.finish()
+
+    def abandon(self) -> None:
+        """Commit what has been written, as far as possible, and remove the rest."""
+        if self._is_begun:
+            with suppress(Exception):
+                self._flush()
+        self.is_resumable = self.target.abandon()
+
+
+class Consumption:
+    """Removes blocks of a source, each as soon as everything that it feeds is durable.
+
+    `gone` are those that an earlier run has removed, or has noted that it will.
+    """
+
+    def __init__(
+        self, source: Source, target: Target, gone: AbstractSet[tuple[int, ...]] = frozenset()
+    ) -> None:
+        self._source, self._target, self._gone = source, target, gone
+        self._missing: dict[tuple[int, ...], int] = {}
+        self._lock = Lock()
+
+    def begin(self, ledger: Ledger | None) -> None:
+        """Remove what an earlier run did not come to remove."""
+        for index in self._gone:
+            self._source.discard(index)
+        if ledger is not None:
+            self.count(ledger.regions())
+
+    def count(self, regions: Iterable[Region]) -> None:
+        """Count regions that are durable now, and remove the blocks that only those needed."""
+        free = []
+        with self._lock:
+            for region in regions:
+                for index, part in self._source.grid.pieces(region):
+                    if index in self._gone:
+                        continue
+                    missing = self._missing.pop(index, self._source.grid.block(index).size)
+                    if missing > part.size:
+                        self._missing[index] = missing - part.size
+                    else:
+                        free.append(index)
+        if free:
+            # Noted before it is done: what is not there must be known to be gone rightly.
+            self._target.note(self._line(index) for index in free)
+            for index in free:
+                self._source.discard(index)
+
+    def finish(self) -> None:
+        """Remove what is left of a source without blocks."""
+        self._source.discard_rest()
+
+    def _line(self, index: tuple[int, ...]) -> str:
+        fingerprint = self._source.fingerprint(index)
+        return f"{_FREED} {','.join(map(str, index))} {fingerprint:016x}"
+
+
+def freed_in(lines: Iterable[list[str]]) -> dict[tuple[int, ...], int]:
+    """Return the source blocks that a journal says to be removed, with their fingerprints."""
+    return {
+        tuple(map(int, words[1].split(","))): int(words[2], 16)
+        for words in lines
+        if words[0] == _FREED
+    }

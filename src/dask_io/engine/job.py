@@ -1,0 +1,100 @@
+"""What a journal says is to be done, so that another run can go on with it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from dask_io.engine.commit import freed_in
+from dask_io.errors import DataError
+from dask_io.geometry import Region
+from dask_io.stores.files import Durability
+from dask_io.stores.journal import VERSION, read_job, read_lines
+from dask_io.stores.naming import printable
+from dask_io.stores.registry import reopen_source
+from dask_io.stores.window import Window
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from dask_io.stores.store import Source, Target
+
+_BITS = 2**64
+
+
+@dataclass(frozen=True, slots=True)
+class JobRecord:
+    """What was to be done: a source, or a region of one, and what it becomes."""
+
+    source: Mapping[str, Any]
+    identity: int
+    region: Region | None
+    target: Mapping[str, Any]
+    durability: Durability
+    consume: bool
+
+    @classmethod
+    def of(cls, source: Source, target: Target, *, consume: bool = False) -> JobRecord:
+        """Describe a run that is about to begin."""
+        region = source.region if isinstance(source, Window) else None
+        identity = sum(map(source.fingerprint, source.grid.indices())) % _BITS
+        return cls(
+            source.describe(), identity, region, target.describe(), target.durability, consume
+        )
+
+    def to_bytes(self) -> bytes:
+        """Return the content of the journal's ``job.json``."""
+        return json.dumps(
+            {
+                "version": VERSION,
+                "source": {**self.source, "identity": f"{self.identity:016x}"},
+                "region": None if self.region is None else str(self.region),
+                "target": self.target,
+                "durability": self.durability,
+                "consume": self.consume,
+            }
+        ).encode()
+
+    @classmethod
+    def read(cls, journal: Path) -> JobRecord:
+        """Read what a journal says.
+
+        Raises
+        ------
+        DataError
+            If that is no job.
+        """
+        job = read_job(journal)
+        try:
+            source = dict(job["source"])
+            identity = int(source.pop("identity"), 16)
+            region = None
+            if job["region"] is not None:
+                region = Region.parse(job["region"], tuple(source["shape"]))
+            durability = Durability(job["durability"])
+            return cls(source, identity, region, job["target"], durability, bool(job["consume"]))
+        except (KeyError, TypeError, ValueError) as error:
+            place, problem = printable(str(journal)), f"is not a job: {error}"
+            raise DataError(place, [problem], "start again with --overwrite") from error
+
+    def open_source(self, journal: Path) -> tuple[Source, frozenset[tuple[int, ...]]]:
+        """Open the source again, and tell which of its blocks have been used up.
+
+        Raises
+        ------
+        DataError
+            If it is not what it was when the run began.
+        """
+        freed = freed_in(read_lines(journal))
+        whole = reopen_source(self.source, absent=frozenset(freed))
+        source = whole if self.region is None else Window(whole, self.region)
+        left = (index for index in source.grid.indices() if index not in freed)
+        if (sum(freed.values()) + sum(map(source.fingerprint, left))) % _BITS != self.identity:
+            raise DataError(
+                printable(source.place),
+                ["has changed since the run began"],
+                "start again with --overwrite",
+            )
+        return source, frozenset(freed)

@@ -1,0 +1,40 @@
+"""From two stores to the problem that planning solves."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from dask_io.engine.commit import MOST_BYTES, MOST_CELLS
+from dask_io.engine.staging import staging_for
+from dask_io.planning import Lag, Problem, Side
+from dask_io.stores.store import Access
+from dask_io.stores.window import Window
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from dask_io.stores.store import Store
+
+
+def side_of(store: Store) -> Side:
+    """Return a store's side of a problem."""
+    whole, region = store, None
+    if isinstance(store, Window):
+        whole, region = store.whole, store.region
+    atomic = store.access is Access.ATOMIC
+    return Side(whole.grid, store.layout, store.format, region, atomic)
+
+
+def make_problem(
+    source: Side,
+    target: Side,
+    dtype: np.dtype[Any],
+    *,
+    memory: int,
+    workers: int,
+    consume: bool = False,
+) -> Problem:
+    """Put a problem together, with the staging that the engine asks for."""
+    # Every thread may be about to commit a batch while another one fills.
+    lag = Lag((workers + 1) * MOST_CELLS, (workers + 1) * MOST_BYTES) if consume else None
+    return Problem(source, target, dtype, memory, staging_for(target, dtype, workers), lag)

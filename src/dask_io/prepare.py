@@ -1,0 +1,227 @@
+"""From what the user asks for to a job that can be run."""
+
+from __future__ import annotations
+
+from dataclasses import astuple, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, cast
+
+from dask_io.engine.commit import Consumption, Outlet
+from dask_io.engine.job import JobRecord
+from dask_io.engine.measure import find_device
+from dask_io.engine.preflight import free_space
+from dask_io.engine.problem import make_problem, side_of
+from dask_io.engine.run import RunResult
+from dask_io.engine.spill import remove_scratch
+from dask_io.engine.staging import staging_for
+from dask_io.errors import StorageError, UsageError
+from dask_io.geometry.chunks import normalize_chunks
+from dask_io.jobs import Job, JointJob
+from dask_io.options import (
+    Options,
+    check_options,
+    check_several,
+    parse_durability,
+    parse_memory,
+    parse_rate,
+    parse_workers,
+    wishes_of,
+)
+from dask_io.planning import (
+    AnyPlan,
+    Plan,
+    Problem,
+    Side,
+    Staging,
+    parse_objective,
+    plan_sweep,
+    plan_together,
+    plan_with,
+)
+from dask_io.stores.description import parse_order
+from dask_io.stores.files import Durability
+from dask_io.stores.formats import load_format
+from dask_io.stores.journal import is_sealed
+from dask_io.stores.naming import printable
+from dask_io.stores.registry import (
+    check_places,
+    journal_at,
+    make_target,
+    remake_target,
+    targets_in,
+)
+from dask_io.stores.several import check_apart
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from os import PathLike
+    from typing import Unpack
+
+    from dask_io.geometry.chunks import Chunks
+    from dask_io.options import ResumeOptions
+    from dask_io.planning import Device
+    from dask_io.stores.ledger import Ledger
+    from dask_io.stores.store import Source, Target
+
+
+class Wanted(NamedTuple):
+    """One target as the user describes it."""
+
+    target: str | PathLike[str] | None
+    chunks: Chunks
+    order: str | None
+
+
+def _lay_out(
+    store: Source, wanted: Wanted, **options: Unpack[Options]
+) -> tuple[Target | None, Side]:
+    """Describe a target, if one is named, and its side of the problem."""
+    shape, itemsize = store.grid.shape, store.dtype.itemsize
+    grid = normalize_chunks(wanted.chunks, shape, itemsize, like=store.grid)
+    layout = store.layout if wanted.order is None else parse_order(wanted.order, len(shape))
+    if wanted.target is None:
+        return None, Side(grid, layout, load_format(options.get("format") or store.format).name)
+    made = make_target(
+        wanted.target,
+        format=options.get("format"),
+        like=store.format,
+        grid=grid,
+        dtype=store.dtype,
+        layout=layout,
+        overwrite=options.get("overwrite", False),
+        durability=parse_durability(options.get("durability", Durability.FSYNC)),
+        reserve=not options.get("consume", False),
+        wishes=wishes_of(options),
+        metadata=store.metadata,
+    )
+    check_places(store, made)
+    return made, side_of(made)
+
+
+def plan_one(store: Source, wanted: Wanted, **options: Unpack[Options]) -> Job:
+    """Plan one target, or only what one would cost."""
+    made, side = _lay_out(store, wanted, **options)
+    workers, memory = parse_workers(options.get("workers")), parse_memory(options.get("memory"))
+    consume = options.get("consume", False)
+    problem = make_problem(
+        side_of(store), side, store.dtype, memory=memory, workers=workers, consume=consume
+    )
+    places = [store.place, *([made.place] if made else [])]
+    device = find_device(options.get("device"), *places)
+    scratch = free_space(made) if made else None
+    planned = make_plan(problem, device, scratch=scratch, **options)
+    max_rate = parse_rate(options.get("max_rate"))
+    return Job(planned, store, made, workers, device, consume, max_rate)
+
+
+def plan_several(
+    store: Source, windows: Sequence[Source], wanted: Sequence[Wanted], **options: Unpack[Options]
+) -> JointJob:
+    """Plan targets that are written together; a named strategy plans each of them alone."""
+    check_several(options)
+    if options.get("check", False):
+        store.check()
+    laid = [_lay_out(window, each, **options) for window, each in zip(windows, wanted, strict=True)]
+    targets = [target for target, _ in laid if target is not None]
+    check_apart(targets)
+    workers, dtype = parse_workers(options.get("workers")), store.dtype
+    budget = parse_memory(options.get("memory"))
+    stagings = [staging_for(side, dtype, workers) for _, side in laid]
+    staging = Staging(*map(max, zip(*map(astuple, stagings), strict=True)))
+    problems = [
+        Problem(side_of(window), side, dtype, budget, staging)
+        for window, (_, side) in zip(windows, laid, strict=True)
+    ]
+    device = find_device(options.get("device"), store.place, targets[0].place)
+
+    def plan_alone(problem: Problem) -> Plan:
+        found = make_plan(problem, device, **options)
+        return found if isinstance(found, Plan) else plan_sweep(problem)
+
+    strategy = options.get("strategy", "auto")
+    sweeps = plan_together(problems, plan_alone, apart=strategy != "auto")
+    if strategy != "auto":
+        sweeps = replace(sweeps, strategy=strategy)
+    max_rate = parse_rate(options.get("max_rate"))
+    return JointJob(sweeps, store, tuple(windows), tuple(targets), workers, device, max_rate)
+
+
+def resumable(target: str | PathLike[str]) -> list[Path]:
+    """Return the targets that a path names: one, or several that were written together.
+
+    Raises
+    ------
+    StorageError
+        If there is nothing.
+    UsageError
+        If nothing there has a journal.
+    """
+    place = Path(target)
+    found = targets_in(place)
+    if found:
+        return found
+    name = printable(str(place))
+    if not place.exists():
+        raise StorageError(name, "no such file or directory", "check the path")
+    raise UsageError(
+        f"{name} has no journal, so there is nothing to go on with; only what Dask IO has begun "
+        "to write can be resumed"
+    )
+
+
+def plan_resume(place: Path, **options: Unpack[ResumeOptions]) -> Job | RunResult:
+    """Plan how to complete one target, which is locked until the job has run.
+
+    If it is complete already, the result of doing nothing is returned.
+    """
+    check_options(cast("Options", options))
+    journal = journal_at(place)
+    assert journal is not None, "a target that can be resumed has a journal"
+    record = JobRecord.read(journal)
+    reserve = not record.consume
+    target = remake_target(record.target, at=place, durability=record.durability, reserve=reserve)
+    if is_sealed(journal):
+        return RunResult.of_nothing(target.grid.n_blocks)
+    source, gone = record.open_source(journal)
+    ledger = target.resume()
+    try:
+        remove_scratch(target)
+        planned = _plan_rest(source, target, ledger, record.consume, **options)
+    except BaseException:
+        target.abandon()
+        raise
+    consumption = Consumption(source, target, gone) if record.consume else None
+    outlet = Outlet(target, ledger=ledger, consumption=consumption)
+    return replace(planned, outlet=outlet)
+
+
+def _plan_rest(
+    source: Source,
+    target: Target,
+    ledger: Ledger,
+    consume: bool,  # noqa: FBT001 - one caller
+    **options: Unpack[ResumeOptions],
+) -> Job:
+    if consume and options.get("strategy") == "spill":
+        raise UsageError(
+            "spill reads the whole source, but blocks of it have been consumed; "
+            "choose another strategy"
+        )
+    workers, memory = parse_workers(options.get("workers")), parse_memory(options.get("memory"))
+    sides = side_of(source), side_of(target)
+    problem = make_problem(*sides, source.dtype, memory=memory, workers=workers)
+    device = find_device(options.get("device"), source.place, target.place)
+    scratch = 0 if consume else free_space(target)
+    planned = make_plan(problem, device, scratch=scratch, **options)
+    # What has been written before must be whole write cells.
+    planned = planned.flushed_at(ledger.cuts)
+    max_rate = parse_rate(options.get("max_rate"))
+    return Job(planned, source, target, workers, device, consume, max_rate)
+
+
+def make_plan(
+    problem: Problem, on: Device, *, scratch: int | None = None, **options: Unpack[Options]
+) -> AnyPlan:
+    """Plan as the options say."""
+    objective, strategy = parse_objective(options.get("objective")), options.get("strategy", "auto")
+    return plan_with(strategy, problem, objective=objective, device=on, scratch=scratch)

@@ -1,0 +1,166 @@
+"""Which write cells of a target are durable, and how the journal says so."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from xxhash import xxh3_64_intdigest
+
+from dask_io.geometry import Region
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from dask_io.geometry import Grid
+
+_CELL = "cell"
+NOTHING = xxh3_64_intdigest(b"")
+"""Checksum of a cell for which nothing was written: it holds only the fill value."""
+_DURABLE, _STORED = 1, 2
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A write cell whose bytes are in its block's file.
+
+    The region is one of the array, the checksum that of the bytes in the order in which they lie
+    in the block. The last cell makes its block whole.
+    """
+
+    index: tuple[int, ...]
+    region: Region
+    checksum: int
+    is_last: bool = False
+
+
+def line_of(cell: Written, grid: Grid) -> str:
+    """Return what the journal says about a durable cell; one that is a block needs no region."""
+    region = "-" if cell.region == grid.block(cell.index) else str(cell.region)
+    return f"{_CELL} {','.join(map(str, cell.index))} {region} {cell.checksum:016x}"
+
+
+def cells_in(lines: Iterable[Sequence[str]], grid: Grid) -> Iterator[Written]:
+    """Yield the durable cells that a journal tells of; which are the last of a block is not told.
+
+    Raises
+    ------
+    ValueError
+        If they are not cells of this grid.
+    """
+    for kind, *words in lines:
+        if kind == _CELL:
+            numbers, region, checksum = words
+            index = tuple(map(int, numbers.split(",")))
+            block = grid.block(index)
+            found = block if region == "-" else Region.parse(region, grid.shape)
+            if found & block != found:
+                raise ValueError(f"{region} is not a part of block {numbers}")
+            yield Written(index, found, int(checksum, 16))
+
+
+@dataclass
+class Parts:
+    """The durable parts of one block: disjoint, and not all of it."""
+
+    regions: list[Region]
+
+    def covers(self, region: Region) -> bool:
+        """Whether a region is durable that does not reach beyond any of the parts' ends."""
+        # A region may begin or end between two cuts: within a part, not only where one does.
+        cells = tuple(
+            slice(np.searchsorted(cuts, low, "right") - 1, np.searchsorted(cuts, high))
+            for cuts, (low, high) in zip(self.cuts, region.bounds, strict=True)
+        )
+        found = self._is_durable[cells]
+        return bool(found.size and found.all())
+
+    @cached_property
+    def cuts(self) -> tuple[list[int], ...]:
+        """Where parts begin and end along each axis."""
+        bounds = zip(*(part.bounds for part in self.regions), strict=True)
+        return tuple(sorted({end for pair in along for end in pair}) for along in bounds)
+
+    @cached_property
+    def _is_durable(self) -> NDArray[Any]:
+        """Every cell between the cuts: there may be many parts, and many are asked for."""
+        found = np.zeros([len(cuts) - 1 for cuts in self.cuts], bool)
+        for part in self.regions:
+            pairs = zip(self.cuts, part.bounds, strict=True)
+            found[tuple(slice(*np.searchsorted(cuts, bounds)) for cuts, bounds in pairs)] = True
+        return found
+
+
+class Ledger:
+    """What is durable of a target: blocks, and parts of blocks."""
+
+    def __init__(self, grid: Grid, cells: Iterable[Written] = ()) -> None:
+        self.grid = grid
+        self.n_blocks = 0
+        # One byte a block: there may be millions.
+        self._blocks = bytearray(grid.n_blocks)
+        missing: dict[tuple[int, ...], int] = {}
+        regions: dict[tuple[int, ...], set[Region]] = {}
+        for cell in cells:
+            index, found = cell.index, regions.setdefault(cell.index, set())
+            if cell.checksum != NOTHING:
+                self._blocks[grid.flat(index)] |= _STORED
+            # A cell that is not there any more is written, and told of, a second time.
+            if self.has_block(index) or cell.region in found:
+                continue
+            size = grid.block(index).size
+            missing[index] = missing.get(index, size) - cell.region.size
+            found.add(cell.region)
+            if not missing[index] or cell.region.size == size:
+                del missing[index], regions[index]
+                self._blocks[grid.flat(index)] |= _DURABLE
+                self.n_blocks += 1
+        self.parts = {index: Parts(list(regions[index])) for index in missing}
+
+    def has_block(self, index: tuple[int, ...]) -> bool:
+        """Whether all of a block is durable."""
+        return bool(self._blocks[self.grid.flat(index)] & _DURABLE)
+
+    def is_stored(self, index: tuple[int, ...]) -> bool:
+        """Whether something was written of what is durable of a block."""
+        return bool(self._blocks[self.grid.flat(index)] & _STORED)
+
+    def covers(self, index: tuple[int, ...], region: Region) -> bool:
+        """Whether a region of a block is durable; none of the block's parts ends within it."""
+        parts = self.parts.get(index)
+        return self.has_block(index) or (parts is not None and parts.covers(region))
+
+    def drop(self, index: tuple[int, ...]) -> None:
+        """Forget a block: it is not there any more."""
+        self.parts.pop(index, None)
+        self.n_blocks -= self.has_block(index)
+        self._blocks[self.grid.flat(index)] = 0
+
+    def blocks(self) -> Iterator[tuple[int, ...]]:
+        """Yield the blocks that are durable."""
+        return (index for index in self.grid.indices() if self.has_block(index))
+
+    def regions(self) -> Iterator[Region]:
+        """Yield everything that is durable, as disjoint regions."""
+        yield from map(self.grid.block, self.blocks())
+        for parts in self.parts.values():
+            yield from parts.regions
+
+    @property
+    def size(self) -> int:
+        """Number of elements that are durable."""
+        return sum(region.size for region in self.regions())
+
+    @property
+    def cuts(self) -> tuple[list[int], ...]:
+        """Where durable parts of blocks begin and end along each axis."""
+        along = zip(*(parts.cuts for parts in self.parts.values()), strict=True)
+        found = [sorted(set().union(*cuts)) for cuts in along]
+        return tuple(found) or tuple([] for _ in self.grid.axes)
+
+    def __bool__(self) -> bool:
+        return bool(self.n_blocks or self.parts)

@@ -1,0 +1,220 @@
+"""A fault at every call of a small run: it can be resumed, and nothing was ever wrong.
+
+In the manner of SQLite's tests: the calls by which a run reads and changes files come in
+one order. At the Nth of them the process is killed, the power fails, or the call fails, for
+every N. Afterwards every block that looks complete is right, and `resume` yields the array.
+"""
+
+from __future__ import annotations
+
+import errno
+import shutil
+from collections import Counter
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+import dask_io
+from dask_io.engine import commit
+from dask_io.errors import DaskIOError, StorageError
+from dask_io.testing.faults import Faults, Killed, Loss, Synced, inject
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+ARRAY = np.arange(5 * 4, dtype="<i2").reshape(5, 4)
+# One thread makes the calls come in one order; a plan is found fast.
+PLAIN: dict[str, Any] = {"workers": 1, "strategy": "naive", "device": "ssd"}
+N_SURVIVED: Counter[str] = Counter()
+
+
+@dataclass(frozen=True)
+class Case:
+    """A run: a verb, what it writes, and with which options."""
+
+    verb: str
+    target: str
+    options: dict[str, Any]
+    is_there: bool = False
+
+    def __str__(self) -> str:
+        said = [f"{name}={value}" for name, value in self.options.items()]
+        return "-".join([self.verb, *said, *(["over"] if self.is_there else [])])
+
+
+def cases(*, thorough: bool) -> Iterator[Case]:
+    """Yield runs; more of them if there is time."""
+    # So little memory that blocks, and the one file, are written in several cells.
+    little = {"memory": 16 * 2**10 + 8192 + 16}
+    yield Case("resplit", "out", {"chunks": (3, 2)})
+    yield Case("resplit", "out", {"chunks": (3, 2), "consume": True})
+    yield Case("split", "out", {"chunks": (3, 2), "consume": True})
+    yield Case("merge", "out.npy", {**little, "consume": True})
+    yield Case("resplit", "out", {"chunks": (3, 2), "overwrite": True}, is_there=True)
+    if thorough:
+        yield Case("split", "out", {"chunks": (3, 2)})
+        yield Case("merge", "out.npy", {"consume": True})
+        yield Case("merge", "out.npy", little)
+        yield Case("resplit", "out", {"chunks": (2, 3), **little})
+        yield Case("merge", "out.npy", {"overwrite": True}, is_there=True)
+        for durability in ("rename", "none"):
+            yield Case("resplit", "out", {"chunks": (3, 2), "durability": durability})
+            yield Case("merge", "out.npy", {**little, "durability": durability})
+
+
+@pytest.fixture(autouse=True)
+def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commit often, so that runs are cut short between commits."""
+    monkeypatch.setattr(commit, "MOST_CELLS", 3)
+
+
+def make(folder: Path, case: Case) -> Callable[[], object]:
+    """Make a source, and a target if one is to be replaced; return what is to be done."""
+    template = folder.with_name("template")
+    if not template.exists():
+        template.mkdir()
+        with inject(Faults()):
+            fill(template, case)
+    shutil.rmtree(folder, ignore_errors=True)
+    shutil.copytree(template, folder)
+    source = folder / ("whole.npy" if case.verb == "split" else "in")
+    run = getattr(dask_io, case.verb)
+    return partial(run, source, folder / case.target, **{**PLAIN, **case.options})
+
+
+def fill(folder: Path, case: Case) -> None:
+    """Fill an empty folder with what is there before a run."""
+    np.save(folder / "whole.npy", ARRAY)
+    if case.verb != "split":
+        dask_io.split(folder / "whole.npy", folder / "in", chunks=(2, 4))
+    if case.is_there and case.verb == "merge":
+        np.save(folder / case.target, -ARRAY)
+    elif case.is_there:
+        np.save(folder / "old.npy", -ARRAY)
+        dask_io.split(folder / "old.npy", folder / case.target, chunks=(3, 3))
+
+
+def count_calls(folder: Path, case: Case) -> int:
+    """Return how many calls a run makes that nothing happens to."""
+    run, faults = make(folder, case), Faults()
+    with inject(faults):
+        run()
+    return faults.n_calls
+
+
+def check_blocks(place: Path, case: Case) -> None:
+    """Check that what looks like a complete block is one."""
+    if case.options.get("durability") == "none" or case.is_there:
+        return
+    chunks = case.options.get("chunks", ARRAY.shape)
+    for path in [place] if place.is_file() else place.glob("b_*.npy"):
+        numbers = path.stem.split("_")[1:] if place.is_dir() else ["0", "0"]
+        inside = tuple(
+            slice(int(i) * n, (int(i) + 1) * n) for i, n in zip(numbers, chunks, strict=True)
+        )
+        assert np.array_equal(np.load(path), ARRAY[inside]), f"{path.name} is wrong"
+
+
+def is_the_old_one(place: Path) -> bool:
+    """Tell whether what is there is what was there before, whole."""
+    try:
+        return np.array_equal(dask_io.open(place)[:, :], -ARRAY)
+    except DaskIOError:
+        return False
+
+
+def complete(place: Path, case: Case, run: Callable[[], object]) -> None:
+    """Go on with what a fault left, or begin again if it left nothing."""
+    is_begun = place.is_file() or (place.is_dir() and any(place.iterdir()))
+    is_begun = is_begun or place.with_name(place.name + ".dask-io").exists()
+    if not is_begun:
+        run()
+        return
+    if case.is_there and is_the_old_one(place):
+        run()
+    else:
+        dask_io.resume(place, **PLAIN)
+
+
+def check_complete(folder: Path, case: Case) -> None:
+    """Check that all is there that should be, and nothing else."""
+    place = folder / case.target
+    written = dask_io.open(place)
+    assert np.array_equal(written[:, :], ARRAY)
+    assert dask_io.verify(place)
+    left = {path.name for path in folder.rglob(".*") if path.name != ".dask-io"}
+    assert not left, "temporary files are left"
+    expected = {"whole.npy", "in", "old.npy", case.target}
+    if case.options.get("consume"):
+        expected -= {"whole.npy"} if case.verb == "split" else {"in"}
+    found = {path.name for path in folder.iterdir() if not path.name.endswith(".dask-io")}
+    assert found <= expected, "more is left than there should be"
+
+
+def survive(folder: Path, case: Case, faults: Faults, loss: Loss | None = None) -> None:
+    """Run until a fault, look at what is left, and complete it."""
+    run = make(folder, case)
+    synced = Synced(folder) if loss is not None else None
+    try:
+        with inject(faults, synced):
+            run()
+    except (Killed, StorageError):
+        pass
+    if synced is not None and loss is not None:
+        synced.lose(loss)
+    try:
+        check_blocks(folder / case.target, case)
+        with inject(Faults()):
+            complete(folder / case.target, case, run)
+        check_complete(folder, case)
+    except BaseException as error:
+        error.add_note("\n".join(faults.log[-12:]))
+        raise
+
+
+def every_fault(n_calls: int, *, thorough: bool) -> Iterator[tuple[str, Faults, Loss | None]]:
+    """Yield faults at every call, of all kinds or of one of them at a time."""
+    for at in range(1, n_calls + 1):
+        kinds: list[tuple[str, Faults, Loss | None]] = [
+            ("kill", Faults(at), None),
+            ("power", Faults(at), Loss.NOTHING),
+            ("power, names left", Faults(at), Loss.NAMES),
+            ("EIO", Faults(at, errno.EIO), None),
+            ("ENOSPC", Faults(at, errno.ENOSPC), None),
+        ]
+        if thorough:
+            yield from kinds
+        else:
+            yield kinds[at % len(kinds)]
+
+
+def enumerate_faults(folder: Path, case: Case, *, thorough: bool) -> None:
+    """Survive all faults of a run, and say how many there were."""
+    n_calls = count_calls(folder / "case", case)
+    for kind, faults, loss in every_fault(n_calls, thorough=thorough):
+        if loss is not None and case.options.get("durability", "fsync") != "fsync":
+            continue
+        try:
+            survive(folder / "case", case, faults, loss)
+        except BaseException as error:
+            error.add_note(f"{case}: {kind} at call {faults.at} of {n_calls}")
+            raise
+        N_SURVIVED[kind] += 1
+    print(f"{case}: {n_calls} calls; survived so far: {dict(N_SURVIVED)}")  # noqa: T201 - to be told
+
+
+@pytest.mark.parametrize("case", list(cases(thorough=False)), ids=str)
+def test_a_fault_at_every_call(tmp_path: Path, case: Case) -> None:
+    """One kind of fault at each call; over all calls every kind comes."""
+    enumerate_faults(tmp_path, case, thorough=False)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", list(cases(thorough=True)), ids=str)
+def test_every_fault_at_every_call(tmp_path: Path, case: Case) -> None:
+    """Every kind of fault at each call."""
+    enumerate_faults(tmp_path, case, thorough=True)

@@ -1,0 +1,71 @@
+"""A source that is used up on the way: what the disk holds at the most is predicted."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+import dask_io
+from dask_io.engine import commit, problem
+from dask_io.errors import UsageError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+ARRAY = np.arange(64 * 30, dtype="<i4").reshape(64, 30)
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    """Write an array in blocks of raw bytes, so that files hold nothing else."""
+    np.save(tmp_path / "whole.npy", ARRAY)
+    dask_io.split(tmp_path / "whole.npy", tmp_path / "in", chunks=(3, 10), format="raw")
+    return tmp_path / "in"
+
+
+def bytes_in(folder: Path) -> int:
+    """Sum up the sizes of blocks, also of those in the making."""
+    paths = [*folder.glob("b_*.raw"), *folder.glob(".b_*.part")]
+    return sum(path.stat().st_size for path in paths)
+
+
+@pytest.mark.parametrize("chunks", [(5, 15), (16, 30), (64, 5)])
+def test_the_disk_is_never_fuller_than_predicted(
+    source: Path, monkeypatch: pytest.MonkeyPatch, chunks: tuple[int, int]
+) -> None:
+    """However the target is cut; and where it can be, that is less than the array once more."""
+    for module in (commit, problem):
+        monkeypatch.setattr(module, "MOST_CELLS", 2)
+    target = source.parent / "out"
+    job = dask_io.plan(source, target, chunks=chunks, memory="64KiB", workers=1, consume=True)
+    before, peak = bytes_in(source), [0]
+
+    def measure(_: object) -> None:
+        peak.append(bytes_in(source) + bytes_in(target) - before)
+
+    job.run(on_progress=measure, verify=True)
+
+    assert max(peak) <= job.plan.disk_bytes <= ARRAY.nbytes
+    assert not source.exists()
+    assert np.array_equal(dask_io.open(target)[:, :], ARRAY)
+    if chunks == (5, 15):
+        assert job.plan.disk_bytes < ARRAY.nbytes / 2
+
+
+def test_a_plan_tells_the_peak(source: Path) -> None:
+    """Without using up the source it is the whole array."""
+    job = dask_io.plan(source, source.parent / "out", chunks=(5, 15))
+    assert job.plan.disk_bytes == ARRAY.nbytes
+
+
+def test_what_would_be_lost_is_not_consumed(source: Path) -> None:
+    """A region, or several targets, leave something over that only the source has."""
+    with pytest.raises(UsageError, match="consume removes source blocks"):
+        dask_io.resplit(source, source.parent / "out", chunks=4, consume=True, region="0:4")
+    with pytest.raises(UsageError, match="several"):
+        dask_io.resplit(
+            source, [source.parent / "a", source.parent / "b"], chunks=[4, 5], consume=True
+        )
+    assert sum(1 for _ in source.glob("b_*.raw")) == 66
