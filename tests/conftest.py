@@ -1,6 +1,7 @@
-"""Hypothesis profiles, and the guard against tests skipped unseen."""
+"""Hypothesis profiles, the guard against tests skipped unseen, and the count of faults survived."""
 
 import os
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -92,3 +93,15 @@ def pytest_configure(config: pytest.Config) -> None:
     if ON_CI:
         guard = SkipGuard(config, read_allowed_skips(ALLOWED_SKIPS))
         config.pluginmanager.register(guard, "skip-guard")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Tell how many faults were survived, of each kind, in whatever processes the tests ran."""
+    survived: Counter[str] = Counter()
+    for report in terminalreporter.stats.get("passed", []):
+        for name, value in report.user_properties:
+            if name == "survived":
+                survived.update(value)
+    if survived:
+        listed = ", ".join(f"{count:,} of {kind}" for kind, count in sorted(survived.items()))
+        terminalreporter.write_line(f"{survived.total():,} faults survived: {listed}")

@@ -119,11 +119,18 @@ def check_options(options: Options) -> None:
         raise TypeError(f"there is no option {', '.join(sorted(unknown))}")
     parse_objective(options.get("objective"))
     check_device_name(options.get("device"))
-    parse_durability(options.get("durability", Durability.FSYNC))
-    if options.get("consume", False) and options.get("region") is not None:
+    durability = parse_durability(options.get("durability", Durability.FSYNC))
+    if not options.get("consume", False):
+        return
+    if options.get("region") is not None:
         raise UsageError(
             "consume removes source blocks, but only a region of them is moved; leave one of the "
             "two out"
+        )
+    if durability is not Durability.FSYNC:
+        raise UsageError(
+            f"consume removes source blocks, but with durability {durability} what they became "
+            "could be lost with the power; use fsync"
         )
 
 

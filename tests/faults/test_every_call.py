@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 ARRAY = np.arange(5 * 4, dtype="<i2").reshape(5, 4)
 # One thread makes the calls come in one order; a plan is found fast.
 PLAIN: dict[str, Any] = {"workers": 1, "strategy": "naive", "device": "ssd"}
-N_SURVIVED: Counter[str] = Counter()
 
 
 @dataclass(frozen=True)
@@ -192,8 +191,9 @@ def every_fault(n_calls: int, *, thorough: bool) -> Iterator[tuple[str, Faults, 
             yield kinds[at % len(kinds)]
 
 
-def enumerate_faults(folder: Path, case: Case, *, thorough: bool) -> None:
-    """Survive all faults of a run, and say how many there were."""
+def enumerate_faults(folder: Path, case: Case, *, thorough: bool) -> dict[str, int]:
+    """Survive all faults of a run, and return how many there were of each kind."""
+    survived: Counter[str] = Counter()
     n_calls = count_calls(folder / "case", case)
     for kind, faults, loss in every_fault(n_calls, thorough=thorough):
         if loss is not None and case.options.get("durability", "fsync") != "fsync":
@@ -203,18 +203,22 @@ def enumerate_faults(folder: Path, case: Case, *, thorough: bool) -> None:
         except BaseException as error:
             error.add_note(f"{case}: {kind} at call {faults.at} of {n_calls}")
             raise
-        N_SURVIVED[kind] += 1
-    print(f"{case}: {n_calls} calls; survived so far: {dict(N_SURVIVED)}")  # noqa: T201 - to be told
+        survived[kind] += 1
+    return dict(survived)
 
 
 @pytest.mark.parametrize("case", list(cases(thorough=False)), ids=str)
-def test_a_fault_at_every_call(tmp_path: Path, case: Case) -> None:
+def test_a_fault_at_every_call(
+    tmp_path: Path, case: Case, record_property: Callable[[str, object], None]
+) -> None:
     """One kind of fault at each call; over all calls every kind comes."""
-    enumerate_faults(tmp_path, case, thorough=False)
+    record_property("survived", enumerate_faults(tmp_path, case, thorough=False))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("case", list(cases(thorough=True)), ids=str)
-def test_every_fault_at_every_call(tmp_path: Path, case: Case) -> None:
+def test_every_fault_at_every_call(
+    tmp_path: Path, case: Case, record_property: Callable[[str, object], None]
+) -> None:
     """Every kind of fault at each call."""
-    enumerate_faults(tmp_path, case, thorough=True)
+    record_property("survived", enumerate_faults(tmp_path, case, thorough=True))

@@ -99,7 +99,7 @@ def test_plans_may_change_from_run_to_run(
             "chunks": target,
             "consume": consume,
             "order": order,
-            "durability": "rename",
+            "durability": "fsync" if consume else "rename",
         }
         for attempt in [*tried, Attempt("naive", 150, 10**6)]:
             options = {**attempt.options, "on_progress": stop_after(attempt.n_cells)}

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from tests.faults.conftest import Sample, Tool
@@ -28,7 +28,7 @@ pytestmark = [
 CALLS = {
     "open": "openat",
     "write": "pwrite64",
-    "sync": "fsync",
+    "sync": "fdatasync",
     "rename": "?rename,?renameat,?renameat2",
     "unlink": "?unlink,unlinkat",
 }
@@ -91,16 +91,29 @@ def survive(sample: Sample, tool: Tool, call: str, fault: str, at: int) -> bool:
     ],
 )
 def test_a_run_survives_a_failing_call(
-    sample: Sample, tool: Tool, call: str, fault: str, at: int
+    sample: Sample,
+    tool: Tool,
+    call: str,
+    fault: str,
+    *,
+    at: int,
+    record_property: Callable[[str, object], None],
 ) -> None:
     """What looks complete is right, `resume` completes the rest, and nothing else is left."""
     assert survive(sample, tool, call, fault, at), f"there are fewer calls than {at}"
+    record_property("survived", {f"{fault} by strace": 1})
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("call", CALLS)
-def test_a_run_survives_failing_calls(sample: Sample, tool: Tool, call: str, fault: str) -> None:
+def test_a_run_survives_failing_calls(
+    sample: Sample,
+    tool: Tool,
+    call: str,
+    fault: str,
+    record_property: Callable[[str, object], None],
+) -> None:
     """The same at the first call, the fourth and so on to the last."""
     saved, at = shutil.copytree(sample.blocks, sample.folder / "saved"), 1
     try:
@@ -112,4 +125,4 @@ def test_a_run_survives_failing_calls(sample: Sample, tool: Tool, call: str, fau
         error.add_note(f"{fault} at {call} number {at}")
         raise
     assert at > 1
-    print(f"{fault} at {call}: {at // 3} survived")  # noqa: T201 - to be told
+    record_property("survived", {f"{fault} by strace": at // 3})

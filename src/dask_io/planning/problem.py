@@ -50,6 +50,11 @@ class Side:
         """The blocks' parts that take part, counted from the window's corner."""
         return self.stored if self.window is None else self.stored.clipped(self.window)
 
+    @property
+    def grain(self) -> str:
+        """What is kept of a target when a run is cut short: write cells, or only whole blocks."""
+        return "block" if self.atomic else "cell"
+
     @cached_property
     def partial(self) -> tuple[tuple[bool, bool], ...]:
         """Along each axis, whether the first and the last block reach out of the window."""

@@ -109,6 +109,7 @@ def _side_to_json(side: Side) -> dict[str, Any]:
         "grid": [[list(run) for run in axis.runs] for axis in side.stored.axes],
         "layout": list(side.layout.axes),
         "atomic": side.atomic,
+        "grain": side.grain,
         "window": side.window and [list(bounds) for bounds in side.window.bounds],
     }
 

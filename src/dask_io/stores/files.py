@@ -407,7 +407,7 @@ class Publisher:
             for name in names:
                 # Another thread may have written the last of it, synced it and named it.
                 with storage_errors(self.partial(name)), suppress(FileNotFoundError):
-                    sync(self.partial(name))
+                    sync_data(self.partial(name))
         for name in whole:
             with storage_errors(self.partial(name)):
                 if self.durability is not Durability.NONE:
@@ -457,10 +457,19 @@ def _allocate(fd: int, n_bytes: int, *, reserve: bool) -> None:
 
 
 def sync(path: Path) -> None:
-    """Make a file's or a directory's contents durable."""
+    """Make the names in a directory durable."""
     fd = system.calls.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         system.calls.fsync(fd)
+    finally:
+        system.calls.close(fd)
+
+
+def sync_data(path: Path) -> None:
+    """Make what a file holds durable; its times may be lost."""
+    fd = system.calls.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        system.calls.fdatasync(fd)
     finally:
         system.calls.close(fd)
 

@@ -172,7 +172,7 @@ class Journal:
             try:
                 write_fully(fd, self._size, memoryview(content))
                 if self._durable:
-                    system.calls.fsync(fd)
+                    system.calls.fdatasync(fd)
             finally:
                 system.calls.close(fd)
             self._size += len(content)

@@ -21,6 +21,8 @@ class System:
     if hasattr(os, "posix_fallocate"):  # macOS has none
         fallocate = staticmethod(os.posix_fallocate)
     fsync = staticmethod(os.fsync)
+    # Of a file, all that it takes to read its data again; macOS has only the other.
+    fdatasync = staticmethod(getattr(os, "fdatasync", os.fsync))
     rename = staticmethod(os.replace)
     unlink = staticmethod(os.unlink)
     mkdir = staticmethod(os.mkdir)

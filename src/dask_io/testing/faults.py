@@ -30,6 +30,7 @@ CALLS = (
     "ftruncate",
     "fallocate",
     "fsync",
+    "fdatasync",
     "rename",
     "unlink",
     "mkdir",
@@ -112,7 +113,7 @@ def inject(faults: Faults, synced: Synced | None = None) -> Iterator[None]:
     standin = system.System()
     for name in CALLS:
         really = getattr(real, name)
-        if name == "fsync":
+        if name in {"fsync", "fdatasync"}:
             really = _ignore if synced is None else synced.note
         setattr(standin, name, _through(faults, name, really))
     system.calls = standin

@@ -76,6 +76,7 @@ def test_every_key_of_the_contract_is_there() -> None:
             "grid": [[[4, 2], [2, 1]], [[3, 2]]],
             "layout": [0, 1],
             "atomic": False,
+            "grain": "cell",
             "window": None,
         },
         "target": {
@@ -85,6 +86,7 @@ def test_every_key_of_the_contract_is_there() -> None:
             "grid": [[[5, 2]], [[6, 1]]],
             "layout": [0, 1],
             "atomic": False,
+            "grain": "cell",
             "window": None,
         },
         "axes": [

@@ -194,9 +194,13 @@ def test_arrays_without_elements_are_written(name: str, tmp_path: Path) -> None:
 
 def test_a_refused_run_leaves_an_unfinished_target_unfinished(tmp_path: Path) -> None:
     """What a killed run left does not become a smaller array when the next one is refused."""
-    fill(target_at(tmp_path / "x"), n_blocks=1)
+    killed = target_at(tmp_path / "x")
+    fill(killed, n_blocks=1)
     refused = target_at(tmp_path / "x")
-    with pytest.raises(TargetExistsError):
+    with pytest.raises(StorageError, match="another run is writing it"):
+        refused.create()
+    killed.abandon()
+    with pytest.raises(TargetExistsError, match="complete it with dask-io resume"):
         refused.create()
     refused.abandon()
     assert names_in(tmp_path / "x") == {"b_0_0.npy", JOURNAL}
