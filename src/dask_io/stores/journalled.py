@@ -316,8 +316,7 @@ def remove_empty_folders(root: Path) -> None:
     """Remove the directories below one that hold nothing, innermost first."""
     for folder, _, _ in os.walk(root, topdown=False):
         if folder != str(root) and not os.listdir(folder):  # noqa: PTH208 - names are not needed
-            with suppress(OSError):
-                system.calls.rmdir(folder)
+            system.calls.rmdir(folder)
 
 
 def is_journal_in_the_making(entry: os.DirEntry[str]) -> bool:
