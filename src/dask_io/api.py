@@ -105,15 +105,19 @@ def open(  # noqa: A001  # the public name, as in `h5py` or `zarr`
     dtype: DTypeLike | None = None,
     chunks: Chunks | None = None,
     order: str | None = None,
+    strict: bool = False,
 ) -> BlockArray:
     """Open an array in blocks for reading; nothing but headers is read yet.
 
     Parameters
     ----------
     path
-        One file, a directory of blocks, or a pattern such as ``"blocks/b_{0}_{1}.npy"``.
+        One file, a directory of blocks, a pattern such as ``"blocks/b_{0}_{1}.npy"``, or an array
+        in a container such as ``"scan.zarr::/day/1"``.
     format, shape, dtype, chunks, order
         What raw files do not say about themselves.
+    strict
+        Whether blocks must be there whose absence could mean the fill value.
 
     Returns
     -------
@@ -122,7 +126,15 @@ def open(  # noqa: A001  # the public name, as in `h5py` or `zarr`
         other verbs or to ``dask.array.from_array``.
     """
     return BlockArray(
-        open_source(path, format=format, shape=shape, dtype=dtype, chunks=chunks, order=order)
+        open_source(
+            path,
+            format=format,
+            shape=shape,
+            dtype=dtype,
+            chunks=chunks,
+            order=order,
+            strict=strict,
+        )
     )
 
 

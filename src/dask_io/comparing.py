@@ -14,7 +14,7 @@ from dask_io.engine.verify import verify_plan
 from dask_io.errors import BudgetTooSmallError, DataError, StorageError, UsageError
 from dask_io.planning import plan_sweep
 from dask_io.stores.naming import printable
-from dask_io.stores.registry import journal_at, refuse_unfinished, reopen_source
+from dask_io.stores.registry import journal_at, read_back, refuse_unfinished
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -92,11 +92,11 @@ def verify_sealed(
             f"dask-io verify SRC {name}"
         )
     refuse_unfinished(place)
-    source = reopen_source(JobRecord.read(journal).target, at=place)
-    source.tally.pace = pace
-    slab = comparison_slab(memory, source.dtype.itemsize, workers)
+    written = read_back(JobRecord.read(journal).target, at=place)
+    written.tally.pace = pace
+    slab = comparison_slab(memory, written.dtype.itemsize, workers)
     if workers * slab > memory:
         workers = 1
     if slab > memory:
         raise BudgetTooSmallError(slab, memory, "element")
-    return verify_checksums(source, journal, workers=workers, slab=slab)
+    return verify_checksums(written, journal, workers=workers, slab=slab)

@@ -9,6 +9,7 @@ from dask_io.engine.measure import check_device_name
 from dask_io.errors import UsageError
 from dask_io.geometry import Region
 from dask_io.planning import parse_objective
+from dask_io.stores.container import Wishes
 from dask_io.stores.files import Durability
 from dask_io.units import parse_bytes
 
@@ -38,8 +39,19 @@ class Options(TypedDict, total=False):
         What time is predicted for: ``"hdd"``, ``"ssd"``, ``"nvme"``, ``"nfs"``, ``"s3"``,
         ``"measured"`` to measure the target's folder; by default the kind of filesystem says it.
     format
-        Format of the target's blocks, ``"npy"`` or ``"raw"``; by default what the target's
-        name says, else the source's.
+        Format of the target, ``"npy"``, ``"raw"`` or ``"zarr"``; by default what the target's
+        name says, else that of the source's blocks.
+    format_version
+        Version of the target's format, 2 or 3 for Zarr; by default the source's, else the newest.
+    codec
+        How the target's blocks are encoded, such as ``"zstd:3"``, ``"blosc:lz4:5:shuffle"`` or
+        ``"none"``; by default as in the source.
+    shards
+        What is one file of the target, each of several chunks: a length per axis.
+    fill_value
+        The value of what the target does not store; by default the source's, else 0.
+    write_empty
+        Store blocks that hold only the fill value, too.
     region
         Move only this region of the source, such as ``"0:100,:,5:"``.
     order
@@ -66,6 +78,11 @@ class Options(TypedDict, total=False):
     objective: str | None
     device: str | None
     format: str | None
+    format_version: int | None
+    codec: str | None
+    shards: Sequence[int] | None
+    fill_value: object
+    write_empty: bool
     region: str | Region | None
     order: str | Sequence[str | None] | None
     workers: int | None
@@ -137,6 +154,18 @@ def check_several(options: Options) -> None:
             f"strategy {strategy} writes one target, but several are asked for; "
             "write them one by one, or choose another strategy"
         )
+
+
+def wishes_of(options: Options) -> Wishes:
+    """Return what is asked of the target's format."""
+    shards = options.get("shards")
+    return Wishes(
+        codec=options.get("codec"),
+        shards=None if shards is None else tuple(shards),
+        fill_value=options.get("fill_value"),
+        format_version=options.get("format_version"),
+        write_empty=options.get("write_empty", False),
+    )
 
 
 def orders_of(options: Options, n_targets: int) -> list[str | None]:

@@ -24,6 +24,7 @@ from dask_io.options import (
     parse_memory,
     parse_rate,
     parse_workers,
+    wishes_of,
 )
 from dask_io.planning import (
     AnyPlan,
@@ -90,6 +91,8 @@ def _lay_out(
         overwrite=options.get("overwrite", False),
         durability=parse_durability(options.get("durability", Durability.FSYNC)),
         reserve=not options.get("consume", False),
+        wishes=wishes_of(options),
+        metadata=store.metadata,
     )
     check_places(store, made)
     return made, side_of(made)

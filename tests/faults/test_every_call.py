@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+import zarr
+from numcodecs import Zstd  # type: ignore[import-untyped]
 
 import dask_io
 from dask_io.engine import commit
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 ARRAY = np.arange(5 * 4, dtype="<i2").reshape(5, 4)
+# One block of the target holds nothing else.
+ARRAY[3:, 2:] = 0
 # One thread makes the calls come in one order; a plan is found fast.
 PLAIN: dict[str, Any] = {"workers": 1, "strategy": "naive", "device": "ssd"}
 
@@ -40,10 +44,17 @@ class Case:
     target: str
     options: dict[str, Any]
     is_there: bool = False
+    source: str = "in"
 
     def __str__(self) -> str:
         said = [f"{name}={value}" for name, value in self.options.items()]
-        return "-".join([self.verb, *said, *(["over"] if self.is_there else [])])
+        over = ["over"] if self.is_there else []
+        return "-".join([self.verb, self.source, self.target, *said, *over])
+
+    @property
+    def is_zarr(self) -> bool:
+        """Whether it writes a Zarr array."""
+        return self.target.endswith(".zarr")
 
 
 def cases(*, thorough: bool) -> Iterator[Case]:
@@ -52,11 +63,23 @@ def cases(*, thorough: bool) -> Iterator[Case]:
     little = {"memory": 16 * 2**10 + 8192 + 16}
     yield Case("resplit", "out", {"chunks": (3, 2)})
     yield Case("resplit", "out", {"chunks": (3, 2), "consume": True})
-    yield Case("split", "out", {"chunks": (3, 2), "consume": True})
+    yield Case("split", "out", {"chunks": (3, 2), "consume": True}, source="whole.npy")
     yield Case("merge", "out.npy", {**little, "consume": True})
     yield Case("resplit", "out", {"chunks": (3, 2), "overwrite": True}, is_there=True)
+    # Chunks in directories of their own, with a codec; one that holds only the fill value.
+    nested = {"chunks": (3, 2), "codec": "zstd:1", "fill_value": 0}
+    yield Case("resplit", "out.zarr", nested)
+    # Every file of the source holds four chunks.
+    yield Case("resplit", "out", {"chunks": (3, 4), "consume": True}, source="sharded.zarr")
     if thorough:
-        yield Case("split", "out", {"chunks": (3, 2)})
+        shards = {"chunks": (3, 2), "shards": (3, 4), "codec": "zstd:1"}
+        yield Case("resplit", "out.zarr", shards)
+        yield Case("resplit", "out.zarr", {**shards, "overwrite": True}, is_there=True)
+        yield Case("resplit", "out.zarr", {**nested, "overwrite": True}, is_there=True)
+        yield Case("merge", "out.zarr", {**little, "codec": "none", "consume": True})
+        for durability in ("rename", "none"):
+            yield Case("resplit", "out.zarr", {**nested, "durability": durability})
+        yield Case("split", "out", {"chunks": (3, 2)}, source="whole.npy")
         yield Case("merge", "out.npy", {"consume": True})
         yield Case("merge", "out.npy", little)
         yield Case("resplit", "out", {"chunks": (2, 3), **little})
@@ -81,16 +104,19 @@ def make(folder: Path, case: Case) -> Callable[[], object]:
             fill(template, case)
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(template, folder)
-    source = folder / ("whole.npy" if case.verb == "split" else "in")
     run = getattr(dask_io, case.verb)
-    return partial(run, source, folder / case.target, **{**PLAIN, **case.options})
+    return partial(run, folder / case.source, folder / case.target, **{**PLAIN, **case.options})
 
 
 def fill(folder: Path, case: Case) -> None:
     """Fill an empty folder with what is there before a run."""
     np.save(folder / "whole.npy", ARRAY)
-    if case.verb != "split":
+    if case.source == "in":
         dask_io.split(folder / "whole.npy", folder / "in", chunks=(2, 4))
+    elif case.source == "sharded.zarr":
+        dask_io.split(
+            folder / "whole.npy", folder / case.source, chunks=(1, 2), shards=(2, 4), codec="zstd:1"
+        )
     if case.is_there and case.verb == "merge":
         np.save(folder / case.target, -ARRAY)
     elif case.is_there:
@@ -111,6 +137,9 @@ def check_blocks(place: Path, case: Case) -> None:
     """Check that what looks like a complete block is one."""
     if case.options.get("durability") == "none" or case.is_there:
         return
+    if case.is_zarr:
+        check_chunks(place, case)
+        return
     chunks = case.options.get("chunks", ARRAY.shape)
     for path in [place] if place.is_file() else place.glob("b_*.npy"):
         numbers = path.stem.split("_")[1:] if place.is_dir() else ["0", "0"]
@@ -118,6 +147,24 @@ def check_blocks(place: Path, case: Case) -> None:
             slice(int(i) * n, (int(i) + 1) * n) for i, n in zip(numbers, chunks, strict=True)
         )
         assert np.array_equal(np.load(path), ARRAY[inside]), f"{path.name} is wrong"
+
+
+def check_chunks(place: Path, case: Case) -> None:
+    """Check that what looks like a complete array, or a chunk with a codec, is one."""
+    if (place / "zarr.json").exists():
+        assert np.array_equal(np.asarray(zarr.open_array(place, mode="r")), ARRAY)
+    if case.options["codec"] == "none" or "shards" in case.options:
+        return
+    chunks = case.options["chunks"]
+    for path in place.glob("c/*/[0-9]"):
+        inside = tuple(
+            slice(int(i) * n, (int(i) + 1) * n)
+            for i, n in zip(path.relative_to(place / "c").parts, chunks, strict=True)
+        )
+        found = np.frombuffer(Zstd().decode(path.read_bytes()), ARRAY.dtype).reshape(chunks)
+        expected = ARRAY[inside]
+        part = found[tuple(map(slice, expected.shape))]
+        assert np.array_equal(part, expected), f"{path} is wrong"
 
 
 def is_the_old_one(place: Path) -> bool:
@@ -149,9 +196,9 @@ def check_complete(folder: Path, case: Case) -> None:
     assert dask_io.verify(place)
     left = {path.name for path in folder.rglob(".*") if path.name != ".dask-io"}
     assert not left, "temporary files are left"
-    expected = {"whole.npy", "in", "old.npy", case.target}
+    expected = {"whole.npy", case.source, "old.npy", case.target}
     if case.options.get("consume"):
-        expected -= {"whole.npy"} if case.verb == "split" else {"in"}
+        expected -= {case.source}
     found = {path.name for path in folder.iterdir() if not path.name.endswith(".dask-io")}
     assert found <= expected, "more is left than there should be"
 

@@ -111,6 +111,7 @@ source = stack(
         "--source-order", type=ORDER, metavar="C|F", help="Order of elements in its blocks."
     ),
     click.option("--source-format", metavar="F", help="Its format, if no suffix says it: raw."),
+    click.option("--strict", is_flag=True, help="Missing blocks are errors, not the fill value."),
 )
 
 max_rate = click.option(
@@ -129,7 +130,16 @@ running = stack(
     device,
     workers,
     max_rate,
-    click.option("--format", "format_", metavar="F", help="Format of the target: npy or raw."),
+    click.option("--format", "format_", metavar="F", help="Format of the target: npy, raw, zarr."),
+    click.option("--format-version", type=int, metavar="N", help="Its version: 2 or 3 for zarr."),
+    click.option(
+        "--codec",
+        metavar="C",
+        help="Codec of a zarr target: none, zstd:3, blosc:lz4:5:shuffle, ...  [default: as source]",
+    ),
+    click.option("--shards", metavar="C,C,...", help="Files of several chunks in a zarr target."),
+    click.option("--fill-value", metavar="V", help="Value of what a zarr target does not store."),
+    click.option("--write-empty", is_flag=True, help="Store blocks of the fill value, too."),
     order,
     click.option("--dry-run", is_flag=True, help="Show the plan; touch nothing."),
     click.option("--overwrite", is_flag=True, help="Replace a target that exists."),
@@ -155,7 +165,8 @@ running = stack(
 def open_source(path: str, given: dict[str, Any]) -> str | BlockArray:
     """Open a source with what the user says about it; without that, a path is enough."""
     names = ("shape", "dtype", "chunks", "order", "format")
-    said = {name: given.get(f"source_{name}") for name in names}
+    said: dict[str, Any] = {name: given.get(f"source_{name}") for name in names}
+    said["strict"] = given.get("strict", False)
     if not any(said.values()):
         return path
     from dask_io import api  # noqa: PLC0415  # only when it is used

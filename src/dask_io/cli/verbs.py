@@ -296,9 +296,20 @@ def _plan_options(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _run_options(given: dict[str, Any]) -> dict[str, Any]:
-    names = ("max_rate", "overwrite", "check", "durability", "consume")
+    names = (
+        "format_version",
+        "codec",
+        "fill_value",
+        "write_empty",
+        "max_rate",
+        "overwrite",
+        "check",
+        "durability",
+        "consume",
+    )
     moving = {name: given[name] for name in names}
-    return {"format": given["format_"], **moving, **_plan_options(given)}
+    shards = given["shards"] and options.parse_shape(given["shards"], "--shards")
+    return {"format": given["format_"], "shards": shards, **moving, **_plan_options(given)}
 
 
 def _run(verb: Literal["resplit", "split", "merge"], src: str, dst: str, **given: Any) -> None:

@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
     from dask_io.geometry import Region
     from dask_io.stores.ledger import Written
-    from dask_io.stores.store import Source
+    from dask_io.stores.store import Readback
 
 
-def verify_checksums(source: Source, journal: Path, *, workers: int, slab: int) -> Verification:
+def verify_checksums(written: Readback, journal: Path, *, workers: int, slab: int) -> Verification:
     """Read every cell that a journal tells of, and compare its checksum.
 
     Each thread needs `slab` bytes.
@@ -32,7 +32,7 @@ def verify_checksums(source: Source, journal: Path, *, workers: int, slab: int) 
     DataError
         If the journal does not tell of the whole array.
     """
-    grid, wrong = source.grid, _Wrong()
+    grid, wrong = written.grid, _Wrong()
     try:
         n_durable = Ledger(grid, read_lines(journal)).n_blocks
     except ValueError as error:
@@ -44,7 +44,7 @@ def verify_checksums(source: Source, journal: Path, *, workers: int, slab: int) 
 
     def check(cell: Written, staging: memoryview) -> None:
         inside = cell.region.relative_to(grid.block(cell.index).start)
-        with source.reader(cell.index) as reader:
+        with written.reader(cell.index) as reader:
             if reader.checksum(inside, staging) != cell.checksum:
                 wrong.add(cell.region)
 

@@ -124,6 +124,10 @@ class _Compared:
         return self._other.access
 
     @property
+    def codec_bytes(self) -> int:
+        return self._other.codec_bytes
+
+    @property
     def metadata(self) -> Mapping[str, Any]:
         return self._other.metadata
 

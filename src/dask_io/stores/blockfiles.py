@@ -139,6 +139,11 @@ class BlockStore:
         return Access.ADDRESSABLE
 
     @property
+    def codec_bytes(self) -> int:
+        """Values are moved as they are."""
+        return 0
+
+    @property
     def metadata(self) -> Mapping[str, Any]:
         """Block files say nothing else."""
         return MappingProxyType({})

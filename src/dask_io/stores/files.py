@@ -17,6 +17,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
 from mmap import mmap
+from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Self
 
@@ -29,7 +30,6 @@ from dask_io.stores.naming import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
-    from pathlib import Path
     from types import TracebackType
 
     from dask_io.stores.pace import Pace
@@ -286,6 +286,14 @@ class FileWriter(_Visit):
             write_fully(self._give_up_direct(), offset, buffer)
 
 
+def checksum_of_file(file: FileReader, offset: int, n_bytes: int, staging: memoryview) -> int:
+    """Return the checksum of bytes in a file, read through a staging buffer."""
+    found, largest = xxh3_64(), len(staging) - 2 * ALIGNMENT
+    for start in range(offset, offset + n_bytes, largest):
+        found.update(file.read(start, min(largest, offset + n_bytes - start), staging))
+    return found.intdigest()
+
+
 def address_of(buffer: memoryview) -> int:
     """Return where a buffer lies in memory."""
     return int(np.frombuffer(buffer, np.uint8).__array_interface__["data"][0])
@@ -320,12 +328,13 @@ class Publisher:
     """Files of one directory that are written aside and appear when they are whole.
 
     A file in the making starts with a dot and ends in ``.part``, so that no pattern of block
-    names matches it.
+    names matches it. A name may lead into directories, which are made as they are needed.
     """
 
     def __init__(self, folder: Path, durability: Durability = Durability.FSYNC) -> None:
         self.folder, self.durability = folder, durability
         self._pending: set[str] = set()
+        self._made: list[Path] = []
         self._is_abandoned = False
         self._lock = Lock()
 
@@ -355,6 +364,7 @@ class Publisher:
                     raise StorageError(printable(str(path)), "the run has been given up")
                 if name in self._pending:
                     return path
+                self._make_folder(path.parent)
                 flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
                 fd = system.calls.open(path, flags, 0o666)
                 self._pending.add(name)
@@ -365,6 +375,14 @@ class Publisher:
             finally:
                 system.calls.close(fd)
         return path
+
+    def _make_folder(self, folder: Path) -> None:
+        """Make a directory in that of all files, with those between, if it is not there."""
+        if folder != self.folder and not folder.is_dir():
+            self._make_folder(folder.parent)
+            with suppress(FileExistsError):
+                system.calls.mkdir(folder)
+                self._made.append(folder)
 
     def go_on(self, name: str, header: bytes) -> None:
         """Take over a file in the making that another run has begun."""
@@ -384,10 +402,13 @@ class Publisher:
         with storage_errors(path):
             system.calls.rename(self.folder / name, path)
 
-    def commit(self, names: Collection[str], whole: Collection[str]) -> None:
+    def commit(
+        self, names: Collection[str], whole: Collection[str], left_out: Collection[str] = ()
+    ) -> None:
         """Make what has been written to some files durable, if it is meant to be.
 
-        Those that are whole get their names.
+        Those that are whole get their names; those that are left out are removed, or have
+        never been begun.
         """
         if self.durability is Durability.FSYNC:
             for name in names:
@@ -400,10 +421,20 @@ class Publisher:
                     system.calls.rename(self.partial(name), self.folder / name)
             with self._lock:
                 self._pending.discard(name)
+        for name in left_out:
+            self._remove(name)
         if self.durability is Durability.FSYNC:
-            for folder in {(self.folder / name).parent for name in names}:
-                with storage_errors(folder):
+            # A directory may be new, so that the ones around it have a new name in them.
+            for folder in sorted({self.folder / above for n in names for above in Path(n).parents}):
+                # What is left out needs no directory.
+                with storage_errors(folder), suppress(FileNotFoundError):
                     sync(folder)
+
+    def _remove(self, name: str) -> None:
+        with self._lock, storage_errors(self.partial(name)):
+            if name in self._pending:
+                system.calls.unlink(self.partial(name))
+                self._pending.discard(name)
 
     def abandon(self, keep: Collection[str] = ()) -> None:
         """Remove files in the making, except some, and begin no more."""
@@ -413,6 +444,10 @@ class Publisher:
                 with suppress(OSError):
                     system.calls.unlink(self.partial(name))
             self._pending.clear()
+            while self._made:
+                # Directories with something in them stay.
+                with suppress(OSError):
+                    system.calls.rmdir(self._made.pop())
 
 
 def _allocate(fd: int, n_bytes: int, *, reserve: bool) -> None:

@@ -1,7 +1,8 @@
 """What a format of block files is: how a file begins, and nothing else.
 
-A format module holds one object that fulfils `Format`. Another package adds its own through
-the entry point group ``dask_io.formats`` and proves it with `dask_io.testing.conformance`.
+A format whose blocks are no such files is a `Container`. A format module holds one object that
+fulfils either. Another package adds its own through the entry point group ``dask_io.formats``
+and proves it with `dask_io.testing.conformance`.
 """
 
 from __future__ import annotations

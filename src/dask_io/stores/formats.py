@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, TypeAlias, cast
 
 from dask_io.errors import UsageError
+from dask_io.stores.container import Container
+from dask_io.stores.files import storage_errors
 from dask_io.stores.naming import printable
 
 if TYPE_CHECKING:
@@ -13,9 +15,15 @@ if TYPE_CHECKING:
 
     from dask_io.stores.format import Format
 
+    AnyFormat: TypeAlias = Format | Container
+
 ENTRY_POINTS = "dask_io.formats"
 # No entry points, so that the packages of the environment are not searched for what is known.
-_OURS = {"npy": "dask_io.stores.npy:FORMAT", "raw": "dask_io.stores.raw:FORMAT"}
+_OURS = {
+    "npy": "dask_io.stores.npy:FORMAT",
+    "raw": "dask_io.stores.raw:FORMAT",
+    "zarr": "dask_io.stores.zarr:FORMAT",
+}
 
 
 def format_names() -> list[str]:
@@ -29,7 +37,7 @@ def _others() -> dict[str, str]:
     return {entry.name: entry.value for entry in entry_points(group=ENTRY_POINTS)}
 
 
-def load_format(name: str) -> Format:
+def load_format(name: str) -> AnyFormat:
     """Return a format by its name; its module is imported only now.
 
     Raises
@@ -51,11 +59,11 @@ def load_format(name: str) -> Format:
         found = getattr(import_module(module), attribute)
     except (ImportError, AttributeError) as error:
         raise UsageError(f"format {name} cannot be loaded from {address}: {error}") from error
-    return cast("Format", found)
+    return cast("AnyFormat", found)
 
 
-def format_of(name: str) -> Format | None:
-    """Return the format that a file's suffix names."""
+def format_of(name: str) -> AnyFormat | None:
+    """Return the format that the suffix of a file or directory names."""
     for ours in _OURS:
         if name.endswith(load_format(ours).suffixes):
             return load_format(ours)
@@ -66,7 +74,7 @@ def format_of(name: str) -> Format | None:
 
 
 def choose_format(path: Path, name: str | None) -> Format:
-    """Return the format of a file, by its name if one is given, else by the suffix."""
+    """Return the format of block files, by its name if one is given, else by the suffix."""
     by_suffix = format_of(path.name)
     if name is None:
         if by_suffix is None:
@@ -74,10 +82,36 @@ def choose_format(path: Path, name: str | None) -> Format:
                 f"{printable(str(path))} does not end as a format that is known; formats are "
                 f"{', '.join(format_names())}, name one with --format"
             )
-        return by_suffix
-    chosen = load_format(name)
+        return of_blocks(by_suffix)
+    chosen = of_blocks(load_format(name))
     if by_suffix is not None and by_suffix.name != name:
         raise UsageError(
             f"{printable(str(path))} ends as {by_suffix.name}, but format {name} is asked for"
         )
     return chosen
+
+
+def of_blocks(format: AnyFormat) -> Format:  # noqa: A002 - the word that users know
+    """Return a format of block files as what it is.
+
+    Raises
+    ------
+    UsageError
+        If its arrays are not files of blocks.
+    """
+    if isinstance(format, Container):
+        raise UsageError(f"format {format.name} is none of block files; name a place of its own")
+    return format
+
+
+def find_container(path: Path, name: str | None) -> Container | None:
+    """Return the container that a path is, by a format's name, its suffix, or its content."""
+    found = load_format(name) if name is not None else format_of(path.name)
+    if found is not None:
+        return found if isinstance(found, Container) else None
+    if not path.exists():
+        return None
+    formats = map(load_format, format_names())
+    containers = (each for each in formats if isinstance(each, Container))
+    with storage_errors(path):
+        return next((each for each in containers if each.recognises(path)), None)

@@ -107,6 +107,10 @@ class JournalledTarget(ABC):
     def _complete(self) -> None:
         """Make an array of the blocks, which are all there."""
 
+    def _is_left_out(self, name: str) -> bool:  # noqa: ARG002 - of most formats none is
+        """Whether a block that is whole needs no file: what it holds is understood."""
+        return False
+
     def _refuse(self) -> NoReturn:
         """Refuse to write where something is, and say what it is."""
         unfinished = is_unfinished(self._journal_place)
@@ -227,6 +231,7 @@ class JournalledTarget(ABC):
         assert self._journal is not None
         for path in old:
             system.calls.unlink(path)
+        remove_empty_folders(self._folder)
         if self._is_durable:
             sync(self._folder)
         self._journal.append([_CLEARED])
@@ -271,7 +276,11 @@ class JournalledTarget(ABC):
         except ValueError as error:
             raise DataError(printable(str(self._journal_place)), [str(error)]) from error
         files = self._find_files()
-        lost = [index for index in ledger.blocks() if not self._is_there(index, files)]
+        lost = [
+            index
+            for index in ledger.blocks()
+            if ledger.is_stored(index) and not self._is_there(index, files)
+        ]
         lost += [index for index in ledger.parts if not self._take_over(index, files)]
         if lost:
             # Told to the journal too: what is written anew must not be mixed up with it.
@@ -305,7 +314,10 @@ class JournalledTarget(ABC):
         # Blocks may have got their names before something goes wrong.
         self._any_committed = True
         self._begun.update(names.values())
-        self._publisher.commit(names.values(), whole)
+        left_out = {name for name in whole if self._is_left_out(name)}
+        self._publisher.commit(
+            names.values(), [name for name in whole if name not in left_out], left_out
+        )
         self._journal.append(line_of(cell, self.grid) for cell in cells)
         self._begun.difference_update(whole)
 
@@ -354,6 +366,13 @@ class JournalledTarget(ABC):
         while self._made:
             with suppress(OSError):
                 system.calls.rmdir(self._made.pop())
+
+
+def remove_empty_folders(root: Path) -> None:
+    """Remove the directories below one that hold nothing, innermost first."""
+    for folder, _, _ in os.walk(root, topdown=False):
+        if folder != str(root) and not os.listdir(folder):  # noqa: PTH208 - names are not needed
+            system.calls.rmdir(folder)
 
 
 def is_journal_in_the_making(entry: os.DirEntry[str]) -> bool:

@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from xxhash import xxh3_64_intdigest
 
 from dask_io.geometry import Region
 
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
     from dask_io.geometry import Grid
 
 _CELL, _DROPPED, _FREED = "cell", "dropped", "freed"
+NOTHING = xxh3_64_intdigest(b"")
+"""Checksum of a cell for which nothing was written: it holds only the fill value."""
+_DURABLE, _STORED = 1, 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,19 +152,27 @@ class Ledger:
         begun: dict[tuple[int, ...], set[Region]],
         missing: dict[tuple[int, ...], int],
     ) -> None:
-        index, size = cell.index, self.grid.block(cell.index).size
-        regions = begun.setdefault(index, set())
-        if cell.region not in regions:
-            regions.add(cell.region)
-            missing[index] = missing.get(index, size) - cell.region.size
+        index, flat = cell.index, self.grid.flat(cell.index)
+        if cell.checksum != NOTHING:
+            self._blocks[flat] |= _STORED
+        # After a crash a cell may have been written, and told of, a second time.
+        if self.has_block(index) or cell.region in begun.get(index, ()):
+            return
+        size = self.grid.block(index).size
+        begun.setdefault(index, set()).add(cell.region)
+        missing[index] = missing.get(index, size) - cell.region.size
         if not missing[index] or cell.region.size == size:
-            self.n_blocks += not self.has_block(index)
-            self._blocks[self.grid.flat(index)] = 1
+            self._blocks[flat] |= _DURABLE
+            self.n_blocks += 1
             del begun[index], missing[index]
 
     def has_block(self, index: tuple[int, ...]) -> bool:
         """Whether all of a block is durable."""
-        return bool(self._blocks[self.grid.flat(index)])
+        return bool(self._blocks[self.grid.flat(index)] & _DURABLE)
+
+    def is_stored(self, index: tuple[int, ...]) -> bool:
+        """Whether something was written of what is durable of a block."""
+        return bool(self._blocks[self.grid.flat(index)] & _STORED)
 
     def covers(self, index: tuple[int, ...], region: Region) -> bool:
         """Whether a region of a block is durable; none of the block's parts ends within it."""

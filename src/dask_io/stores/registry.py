@@ -4,26 +4,35 @@ from __future__ import annotations
 
 import os
 import re
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from dask_io.errors import DataError, SamePlaceError, StorageError, UsageError
 from dask_io.stores import manifest
 from dask_io.stores.blockfiles import BlockFiles, Blocks
 from dask_io.stores.blocktarget import BlockFilesTarget
+from dask_io.stores.container import Container, Wanted, Wishes, split_place
 from dask_io.stores.description import Description, parse_dtype
 from dask_io.stores.discovery import open_by_headers
 from dask_io.stores.dtypes import check_dtype
 from dask_io.stores.files import Durability, peeking, storage_errors
-from dask_io.stores.formats import choose_format, format_names, format_of, load_format
+from dask_io.stores.formats import (
+    choose_format,
+    find_container,
+    format_names,
+    format_of,
+    load_format,
+    of_blocks,
+)
 from dask_io.stores.journal import NAME as JOURNAL
 from dask_io.stores.journal import find_journal, is_unfinished, refuse_locked
 from dask_io.stores.listing import NOT_A_FILE, look_at, scan
 from dask_io.stores.naming import BlockNames, OneName, printable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
     import numpy as np
@@ -32,8 +41,10 @@ if TYPE_CHECKING:
     from dask_io.geometry import Grid, Layout
     from dask_io.geometry.chunks import Chunks
     from dask_io.stores.format import Format
-    from dask_io.stores.store import Source, Store, Target
+    from dask_io.stores.store import Readback, Source, Store, Target
 
+_NO_WISHES = Wishes()
+_NO_METADATA: Mapping[str, Any] = MappingProxyType({})
 _HAS_FIELD = re.compile(r"(?<!\{)(?:\{\{)*\{[^{}]*\}")
 
 
@@ -49,18 +60,21 @@ def open_source(
     dtype: DTypeLike | None = None,
     chunks: Chunks = None,
     order: str | None = None,
+    strict: bool = False,
 ) -> Source:
-    """Open what a path names, after looking at the names and sizes of all its blocks.
+    """Open what a path names, after looking at the names and sizes of all block files.
 
     Parameters
     ----------
     path
-        A directory of blocks, one file, or a pattern of block files such as
-        ``blocks/b_{0}_{1}.npy``.
+        A directory of blocks, one file, a pattern of block files such as
+        ``blocks/b_{0}_{1}.npy``, or an array in a container such as ``scan.zarr::/day/1``.
     format
         Name of the format; by default the suffix says it.
     shape, dtype, chunks, order
         Description of data that does not describe itself.
+    strict
+        Whether blocks must be there whose absence could mean the fill value.
 
     Raises
     ------
@@ -84,6 +98,11 @@ def open_source(
             is_described = (place / manifest.NAME).exists()
         if is_described:
             return _open_manifest(place, format, said)
+    source = _open_container(place, format, strict=strict)
+    if source is not None:
+        said.agree_with(source)
+        return source
+    if place.is_dir():
         return _open_directory(place, format, said)
     if not os.path.lexists(place) and _HAS_FIELD.search(str(place)):
         names = _pattern(place)
@@ -96,10 +115,39 @@ def open_source(
     return _open_file(place, choose_format(place, format), said)
 
 
+def _open_container(place: Path, format: str | None, *, strict: bool) -> Source | None:  # noqa: A002
+    """Open an array in a container, None if the place is none."""
+    path, inside = _split(place)
+    container = find_container(path, format)
+    if container is not None and (inside or path.exists()):
+        return container.open(path, inside, strict=strict)
+    _refuse_inside(path, inside)
+    return None
+
+
+def _split(place: Path) -> tuple[Path, str]:
+    """Split a place into a container and the path inside it; what exists is a plain path."""
+    if os.path.lexists(place):
+        return place, ""
+    path, inside = split_place(str(place))
+    return Path(path), inside
+
+
+def _refuse_inside(path: Path, inside: str) -> None:
+    if inside:
+        raise UsageError(f"{_show(path)} is no container, so nothing can be named inside it")
+
+
 def journal_at(path: Path) -> Path | None:
     """Return the journal of the target that a path names, if there is one."""
     is_pattern = not os.path.lexists(path) and bool(_HAS_FIELD.search(path.name))
-    return find_journal(path.parent if is_pattern else path)
+    return find_journal(path.parent if is_pattern else _locate(path))
+
+
+def _locate(place: Path) -> Path:
+    """Return the file or directory that a place names, in a container too."""
+    path, inside = _split(place)
+    return path / inside
 
 
 def targets_in(path: Path) -> list[Path]:
@@ -157,7 +205,7 @@ def _open_manifest(folder: Path, format: str | None, said: Description) -> Block
     if format is not None and format != found.format:
         raise UsageError(f"{_show(folder)} holds {found.format} blocks, but {format} is asked for")
     try:
-        chosen = load_format(found.format)
+        chosen = of_blocks(load_format(found.format))
     except UsageError as error:
         raise DataError(_show(folder / manifest.NAME), [str(error)]) from error
     blocks = Blocks(folder, found.names, chosen, found.grid, found.dtype, found.layout)
@@ -173,7 +221,7 @@ def _open_directory(folder: Path, format: str | None, said: Description) -> Bloc
     for name in sorted(name for name, size in files.items() if size != NOT_A_FILE):
         pattern = re.sub("[0-9]+", "0", name)
         if pattern not in by_pattern:
-            by_pattern[pattern] = format_of(name)
+            by_pattern[pattern] = _block_format_of(name)
         found = by_pattern[pattern]
         if found is not None and (format is None or found.name == format):
             by_format.setdefault(found.name, []).append(name)
@@ -186,9 +234,14 @@ def _open_directory(folder: Path, format: str | None, said: Description) -> Bloc
             f"or a format ({', '.join(format_names())})",
         )
     ((chosen_name, block_names),) = by_format.items()
-    chosen = load_format(chosen_name)
+    chosen = of_blocks(load_format(chosen_name))
     names = _guess_names(folder, block_names, chosen, said)
     return _open_blocks(folder, files, chosen, names, said)
+
+
+def _block_format_of(name: str) -> Format | None:
+    found = format_of(name)
+    return None if isinstance(found, Container) else found
 
 
 def _guess_names(
@@ -258,6 +311,10 @@ def reopen_source(
     DataError
         If that is not what is there, or no description.
     """
+    container = _container_of(described)
+    if container is not None:
+        with _description_errors(described, at):
+            return container.reopen(described, None if at is None else _locate(at), absent)
     blocks = _described(described, at)
     if len(absent) == blocks.grid.n_blocks and not blocks.path.exists():
         files = {}
@@ -266,18 +323,56 @@ def reopen_source(
     return BlockFiles(blocks, files, absent=absent)
 
 
+def read_back(described: Mapping[str, Any], *, at: Path) -> Readback:
+    """Open what was a target, to compare its blocks with what was written.
+
+    Raises
+    ------
+    DataError
+        If the target that was described is not there.
+    """
+    container = _container_of(described)
+    if container is None:
+        return reopen_source(described, at=at)
+    with _description_errors(described, at):
+        return container.read_back(described, _locate(at))
+
+
 def remake_target(
     described: Mapping[str, Any], *, at: Path, durability: Durability, reserve: bool
 ) -> Target:
     """Describe a target again, by what its `describe` returned, at the place where it is now."""
+    container = _container_of(described)
+    if container is not None:
+        with _description_errors(described, at):
+            place = _locate(at)
+            return container.remake(described, place, durability=durability, reserve=reserve)
     return BlockFilesTarget(_described(described, at), durability=durability, reserve=reserve)
+
+
+def _container_of(described: Mapping[str, Any]) -> Container | None:
+    """Return the container that a store was which describes itself so."""
+    with suppress(UsageError):
+        found = load_format(str(described.get("format")))
+        return found if isinstance(found, Container) else None
+    return None
+
+
+@contextmanager
+def _description_errors(described: Mapping[str, Any], at: Path | None) -> Iterator[None]:
+    """Say what is wrong with a description."""
+    try:
+        yield
+    except ValueError as error:
+        place = at or Path(str(described.get("folder")))
+        raise DataError(_show(place), [f"its description {printable(str(error))}"]) from error
 
 
 def _described(described: Mapping[str, Any], at: Path | None) -> Blocks:
     place = at or Path(str(described.get("folder")))
     try:
         found = manifest.Manifest.from_json(dict(described))
-        chosen = load_format(found.format)
+        chosen = of_blocks(load_format(found.format))
     except (ValueError, UsageError) as error:
         raise DataError(_show(place), [f"its description {error}"]) from error
     folder, names = place, found.names
@@ -316,13 +411,16 @@ def make_target(
     overwrite: bool = False,
     durability: Durability = Durability.FSYNC,
     reserve: bool = True,
+    wishes: Wishes = _NO_WISHES,
+    metadata: Mapping[str, Any] = _NO_METADATA,
 ) -> Target:
     """Describe a target; nothing is touched until its `create`.
 
     Parameters
     ----------
     path
-        One file, if its suffix names a format; a pattern of block files; else a directory.
+        One file, if its suffix names a format; a pattern of block files; an array in a
+        container; else a directory.
     grid, dtype, layout
         What it will hold.
     format
@@ -335,6 +433,10 @@ def make_target(
         What blocks outlast once they are committed.
     reserve
         Whether a block's space is reserved when it is begun.
+    wishes
+        What is asked for besides.
+    metadata
+        What the source says about the array, which the target keeps as far as it can.
 
     Raises
     ------
@@ -342,13 +444,21 @@ def make_target(
         If the format cannot hold that.
     """
     place, n_axes = Path(path), len(grid.axes)
+    root, inside = _split(place)
+    container = _target_container(root, format)
+    if container is not None:
+        wanted = Wanted(grid, dtype, layout, wishes, metadata)
+        return container.make(
+            root, inside, wanted, overwrite=overwrite, durability=durability, reserve=reserve
+        )
+    _refuse_inside(root, inside)
     names: BlockNames | OneName
     if _HAS_FIELD.search(str(place)) and not os.path.lexists(place):
         names, folder, chosen = _pattern(place), place.parent, choose_format(place, format)
         if names.n_axes != n_axes:
             raise UsageError(f"{_show(place)} has {names.n_axes} fields for {n_axes} axes")
     elif _is_directory(path, place, format):
-        chosen = load_format(format or (like if like in format_names() else None) or "npy")
+        chosen = of_blocks(load_format(format or _block_format(like) or "npy"))
         names, folder = BlockNames.default(n_axes, chosen.suffixes[0]), place
     else:
         chosen = choose_format(place, format)
@@ -358,6 +468,7 @@ def make_target(
                 f"{_show(place)} is one file, but the chunks make {grid.n_blocks} blocks; "
                 "name a directory, or use chunks of -1"
             )
+    wishes.refuse(chosen.name)
     problem = check_dtype(dtype)
     if problem:
         raise UsageError(f"a target cannot hold {problem}")
@@ -367,6 +478,23 @@ def make_target(
         raise UsageError(f"format {chosen.name} {error}") from error
     blocks = Blocks(folder, names, chosen, grid, dtype, layout)
     return BlockFilesTarget(blocks, overwrite=overwrite, durability=durability, reserve=reserve)
+
+
+def _target_container(path: Path, format: str | None) -> Container | None:  # noqa: A002
+    """Return the container that a target is by a format's name or by its suffix."""
+    found = load_format(format) if format is not None else format_of(path.name)
+    if not isinstance(found, Container):
+        return None
+    if _HAS_FIELD.search(str(path)) and not os.path.lexists(path):
+        raise UsageError(f"{_show(path)} is a pattern, but {found.name} has no files of blocks")
+    return found
+
+
+def _block_format(name: str | None) -> str | None:
+    """Return a name if it is that of a format of block files."""
+    if name not in format_names():
+        return None
+    return None if isinstance(load_format(name), Container) else name
 
 
 def names_one_file(path: str | os.PathLike[str], format: str | None) -> bool:  # noqa: A002

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dask_io.errors import TargetExistsError, UsageError
+from dask_io.stores.container import Container
 from dask_io.stores.formats import format_of, load_format
 from dask_io.stores.naming import printable
 
@@ -28,8 +29,8 @@ def region_places(
 ) -> list[str]:
     """Name the places of several regions in a folder.
 
-    A region that is one block becomes one file, if files of its format describe themselves;
-    any other becomes a directory.
+    A region that is one block becomes one file, if files of its format describe themselves; any
+    other becomes a directory, or a container.
 
     Raises
     ------
@@ -52,7 +53,8 @@ def region_places(
     if os.path.lexists(place) and not overwrite and not (place.is_dir() and _is_empty(place)):
         raise TargetExistsError(printable(str(place)))
     chosen = load_format(format)
-    suffix = chosen.suffixes[0] if one_file and chosen.longest_header else ""
+    is_one_place = isinstance(chosen, Container) or (one_file and chosen.longest_header)
+    suffix = chosen.suffixes[0] if is_one_place else ""
     n_digits = max(_FEWEST_DIGITS, len(str(n_regions - 1)))
     names = [f"region_{number:0{n_digits}}{suffix}" for number in range(n_regions)]
     if place.is_dir():

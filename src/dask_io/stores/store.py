@@ -72,6 +72,14 @@ class Store(Protocol):
         """What a part of a block costs."""
 
     @property
+    def codec_bytes(self) -> int:
+        """Bytes that one visit holds at most besides the values that it gives or takes.
+
+        Encoded blocks, what is between one codec and the next, padding: 0 if values are moved as
+        they are. What is kept between visits is not counted.
+        """
+
+    @property
     def metadata(self) -> Mapping[str, Any]:
         """What else the store says about the array."""
 
@@ -83,7 +91,33 @@ class Store(Protocol):
         """Return what it takes to open or make the store again, as plain values."""
 
 
-class BlockReader(Protocol):
+class Checkable(Protocol):
+    """One visit to a block whose checksum is known."""
+
+    def checksum(self, region: Region, staging: memoryview) -> int:
+        """Return what `BlockWriter.checksum` was when the region was written in one visit."""
+
+
+class Readback(Protocol):
+    """What has been written, in the blocks in which it was."""
+
+    @property
+    def grid(self) -> Grid:
+        """What was written at once."""
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of the elements."""
+
+    @property
+    def tally(self) -> Tally:
+        """What has been moved so far."""
+
+    def reader(self, index: tuple[int, ...]) -> AbstractContextManager[Checkable]:
+        """Visit a block."""
+
+
+class BlockReader(Checkable, Protocol):
     """One visit to a block of a source."""
 
     def read_into(self, region: Region, buffer: memoryview) -> NDArray[Any]:
@@ -92,9 +126,6 @@ class BlockReader(Protocol):
         The array is a view of `buffer`, which has room for `ALIGNMENT` bytes more than the
         region at each end.
         """
-
-    def checksum(self, region: Region, staging: memoryview) -> int:
-        """Return what `BlockWriter.checksum` was when the region was written in one visit."""
 
 
 class Source(Store, Protocol):

@@ -61,6 +61,11 @@ class Window:
         return self.whole.access
 
     @property
+    def codec_bytes(self) -> int:
+        """What a visit to a block holds besides its values."""
+        return self.whole.codec_bytes
+
+    @property
     def metadata(self) -> Mapping[str, Any]:
         """What the whole source says about the array."""
         return self.whole.metadata

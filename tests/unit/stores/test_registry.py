@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from importlib.metadata import EntryPoint
 from pathlib import Path
-from typing import Any
+from types import ModuleType, SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -14,7 +17,13 @@ from dask_io.errors import DataError, SamePlaceError, StorageError, UsageError
 from dask_io.geometry import Grid, Layout
 from dask_io.stores import check_places, format_names, make_target, open_source
 from dask_io.stores.blocktarget import BlockFilesTarget
+from dask_io.stores.container import Wishes
+from dask_io.stores.files import Durability
 from dask_io.stores.formats import ENTRY_POINTS, load_format
+from dask_io.stores.registry import read_back, remake_target, reopen_source
+
+if TYPE_CHECKING:
+    from dask_io.stores.container import Wanted
 
 GRID = Grid.regular((4, 6), (2, 3))
 
@@ -45,10 +54,105 @@ def test_other_packages_add_formats(monkeypatch: pytest.MonkeyPatch, tmp_path: P
         EntryPoint("npy", "tests_no_such_module:FORMAT", ENTRY_POINTS),
     ]
     monkeypatch.setattr("importlib.metadata.entry_points", lambda group: entries)  # noqa: ARG005
-    assert format_names() == ["npy", "raw", "mine"]
+    assert format_names() == ["npy", "raw", "zarr", "mine"]
     assert load_format("npy").name == "npy"
     with pytest.raises(UsageError, match="format mine cannot be loaded from tests_no_such_module"):
         target_at(tmp_path / "x", format="mine")
+
+
+class Memory:
+    """A container of another package, whose arrays are in memory and of one type."""
+
+    name = "memory"
+    suffixes = (".memory",)
+
+    def recognises(self, path: Path) -> bool:
+        """Look at the content of a file."""
+        return path.is_file() and path.read_bytes() == b"memory"
+
+    def open(self, path: Path, inside: str, *, strict: bool) -> Any:
+        """Open the only array there is."""
+        return SimpleNamespace(place=f"{path}|{inside}", strict=strict)
+
+    def make(self, path: Path, inside: str, wanted: Wanted, **how: bool) -> Any:
+        """Make a target."""
+        wanted.wishes.refuse(self.name)
+        return SimpleNamespace(place=f"{path}|{inside}", grid=wanted.grid, **how)
+
+    def reopen(self, described: Any, at: Path | None, absent: Any) -> Any:
+        """Open an array again."""
+        return SimpleNamespace(place=f"{at or described['folder']}", absent=absent)
+
+    def read_back(self, described: Any, at: Path) -> Any:
+        """Open what was a target."""
+        return SimpleNamespace(place=f"{at}", grid=described["grid"])
+
+    def remake(self, described: Any, at: Path, **how: Any) -> Any:
+        """Make a target again."""
+        if "grid" not in described:
+            raise ValueError("has no grid")
+        return SimpleNamespace(place=f"{at}", **how)
+
+
+def test_other_packages_add_containers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """One module and an entry point: found by name, suffix and content, opened and made."""
+    module = ModuleType("their_module")
+    module.FORMAT = Memory()  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "their_module", module)
+    entries = [EntryPoint("memory", "their_module:FORMAT", ENTRY_POINTS)]
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: entries)  # noqa: ARG005
+
+    (tmp_path / "x.memory").write_bytes(b"")
+    (tmp_path / "y").write_bytes(b"memory")
+    assert open_source(tmp_path / "x.memory").place == f"{tmp_path}/x.memory|"
+    assert open_source(f"{tmp_path}/x.memory::/a/b").place == f"{tmp_path}/x.memory|a/b"
+    assert open_source(tmp_path / "y").place == f"{tmp_path}/y|"
+    with pytest.raises(UsageError, match="ends as memory, but format raw is asked for"):
+        open_source(tmp_path / "x.memory", format="raw", shape=(1,), dtype="u1")
+    kind: Any = {"grid": GRID, "dtype": np.dtype("<f4"), "layout": Layout.c(2)}
+    made = make_target(tmp_path / "z.memory::a", **kind, overwrite=True)
+    assert (made.place, made.grid) == (f"{tmp_path}/z.memory|a", GRID)
+    assert make_target(tmp_path / "z", format="memory", **kind).place == f"{tmp_path}/z|"
+    with pytest.raises(UsageError, match="format memory has no codec; leave it out"):
+        make_target(tmp_path / "z.memory", **kind, wishes=Wishes(codec="zstd:3"))
+    with pytest.raises(UsageError, match="is a pattern, but memory has no files of blocks"):
+        make_target(tmp_path / "b_{0}_{1}.memory", **kind)
+
+    described, place = {"format": "memory", "folder": "then", "grid": GRID}, Path("x::/a/b")
+    how: Any = {"durability": Durability.NONE, "reserve": False}
+    assert reopen_source(described).place == "then"
+    assert read_back(described, at=place).grid == GRID
+    assert remake_target(described, at=place, **how).place == "x/a/b"
+    with pytest.raises(DataError, match="x: its description has no grid"):
+        remake_target({"format": "memory"}, at=Path("x"), **how)
+
+
+def test_a_library_that_is_missing_is_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """With the command that installs it, for sources and targets alike."""
+    for name in [name for name in sys.modules if name.startswith("dask_io.stores.zarr.")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "zarr", None)
+    (tmp_path / "x.zarr").mkdir()
+    says = r"format zarr needs zarr, .*; install it with: pip install 'dask-io\[zarr\]'"
+    with pytest.raises(UsageError, match=says):
+        open_source(tmp_path / "x.zarr")
+    with pytest.raises(UsageError, match=says):
+        make_target(tmp_path / "y.zarr", grid=GRID, dtype=np.dtype("<f4"), layout=Layout.c(2))
+
+
+def test_libraries_are_imported_when_they_are_needed(tmp_path: Path) -> None:
+    """Neither `import dask_io` nor block files bring zarr along."""
+    np.save(tmp_path / "x.npy", np.zeros(3))
+    program = (
+        "import sys, dask_io; dask_io.info('x.npy');"
+        "print(sorted({'zarr', 'numcodecs'} & sys.modules.keys()))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "[]\n"
 
 
 @pytest.mark.parametrize("name", ["nothing", "nothing.npy", "no/where/b_{0}.npy"])

@@ -1,0 +1,193 @@
+"""What a container is: a format that knows itself where the blocks of an array are.
+
+Zarr is one. Its blocks do not describe themselves and may be compressed, it has metadata
+besides, and may hold several arrays, of which one is named as in ``file.zarr::/path/in/group``.
+
+A container's module holds one object that fulfils `Container`, under the same entry point group
+as formats of block files. The module is imported to compare names of files, so it imports the
+library that it stands on only when an array is opened or made: see `needs`.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+from dask_io.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from collections.abc import Set as AbstractSet
+    from pathlib import Path
+
+    import numpy as np
+
+    from dask_io.geometry import Grid, Layout
+    from dask_io.stores.files import Durability
+    from dask_io.stores.store import Readback, Source, Target
+
+INSIDE = "::"
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """What a user asks of a target besides its blocks; None or False where nothing is said.
+
+    Attributes
+    ----------
+    codec
+        How blocks are encoded, such as ``"zstd:3"``, ``"blosc:lz4:5:shuffle"`` or ``"none"``.
+    shards
+        The shape of the units that are written, each of several chunks.
+    fill_value
+        The value of what is not stored.
+    format_version
+        The version of the format.
+    write_empty
+        Whether blocks that hold only the fill value are stored all the same.
+    """
+
+    codec: str | None = None
+    shards: tuple[int, ...] | None = None
+    fill_value: object = None
+    format_version: int | None = None
+    write_empty: bool = False
+
+    def refuse(self, format: str) -> None:  # noqa: A002 - the word that users know
+        """Refuse all of them, for a format that can honour none.
+
+        Raises
+        ------
+        UsageError
+            If there is one.
+        """
+        for field in fields(self):
+            wish = getattr(self, field.name)
+            if wish is not None and wish is not False:
+                word = field.name.replace("_", "-")
+                raise UsageError(f"format {format} has no {word}; leave it out")
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """The array that a target is to hold, and what the user asks of the target.
+
+    `metadata` is what the source says about the array: a target keeps what it can.
+    """
+
+    grid: Grid
+    dtype: np.dtype[Any]
+    layout: Layout
+    wishes: Wishes
+    metadata: Mapping[str, Any]
+
+
+@runtime_checkable
+class Container(Protocol):
+    """A format that knows itself where the blocks of an array are."""
+
+    @property
+    def name(self) -> str:
+        """What users call it."""
+
+    @property
+    def suffixes(self) -> tuple[str, ...]:
+        """Endings of its names."""
+
+    def recognises(self, path: Path) -> bool:
+        """Tell by its content whether a path that exists is one of its own."""
+
+    def open(self, path: Path, inside: str, *, strict: bool) -> Source:
+        """Open an array; `inside` is its path in the container, empty for the container itself.
+
+        `strict` makes it an error that a block is missing where it could mean the fill value.
+        """
+
+    def make(
+        self,
+        path: Path,
+        inside: str,
+        wanted: Wanted,
+        *,
+        overwrite: bool,
+        durability: Durability,
+        reserve: bool,
+    ) -> Target:
+        """Describe a target; nothing is touched until its `create`.
+
+        Raises
+        ------
+        UsageError
+            If the format cannot hold the array, or cannot honour a wish.
+        """
+
+    def reopen(
+        self,
+        described: Mapping[str, Any],
+        at: Path | None,
+        absent: AbstractSet[tuple[int, ...]],
+    ) -> Source:
+        """Open a source again by what its `describe` returned, of which blocks may be absent.
+
+        `at` is the array's own place, if it may be another one now.
+
+        Raises
+        ------
+        ValueError
+            If that is no description; the message completes "its description ...".
+        DataError
+            If that is not what is there.
+        """
+
+    def read_back(self, described: Mapping[str, Any], at: Path) -> Readback:
+        """Open what was a target, by what its `describe` returned; otherwise as `reopen`."""
+
+    def remake(
+        self, described: Mapping[str, Any], at: Path, *, durability: Durability, reserve: bool
+    ) -> Target:
+        """Describe a target again, by what its `describe` returned; otherwise as `reopen`."""
+
+
+@contextmanager
+def needs(format: str, library: str) -> Iterator[None]:  # noqa: A002 - the word that users know
+    """Turn a library that is not installed into the command that installs it.
+
+    Raises
+    ------
+    UsageError
+        If an import within fails.
+    """
+    try:
+        yield
+    except ImportError as error:
+        raise UsageError(
+            f"format {format} needs {library}, which cannot be imported ({error}); "
+            f"install it with: pip install 'dask-io[{format}]'"
+        ) from error
+
+
+def split_place(place: str) -> tuple[str, str]:
+    """Split a place into a container and the path of an array inside it.
+
+    Raises
+    ------
+    UsageError
+        If the path inside is none, or would lead out of the container.
+
+    Examples
+    --------
+    >>> split_place("scan.zarr::/day/1"), split_place("scan.zarr")
+    (('scan.zarr', 'day/1'), ('scan.zarr', ''))
+    """
+    container, found, inside = place.partition(INSIDE)
+    parts = inside.strip("/").split("/") if inside.strip("/") else []
+    for part in parts:
+        if part in {"", ".", ".."} or not part.isprintable() or "\\" in part:
+            raise UsageError(
+                f"{container!r}{INSIDE}{inside!r} does not name an array: its path has the part "
+                f"{part!r}; write it as in scan.zarr::/path/in/group"
+            )
+    if found and not container:
+        raise UsageError(f"{place!r} names no container; write it as in scan.zarr::/path/in/group")
+    return container, "/".join(parts)

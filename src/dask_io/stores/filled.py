@@ -1,0 +1,83 @@
+"""Blocks that are not stored because every element of them is the fill value."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from xxhash import xxh3_64
+
+from dask_io.stores.addressable import staged, view_as_array, view_as_bytes
+from dask_io.stores.ledger import NOTHING
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from dask_io.geometry import Layout, Region
+    from dask_io.stores.addressable import AddressableReader
+    from dask_io.stores.padded import PaddedReader
+
+# Few enough for the processor's cache, and to give up early.
+_AT_ONCE = 2**16
+
+
+@dataclass(frozen=True, slots=True)
+class FilledReader:
+    """What stands for a visit to a block that is not stored: nothing is read."""
+
+    fill: NDArray[Any]
+    layout: Layout
+
+    def read_into(self, region: Region, buffer: memoryview) -> NDArray[Any]:
+        """Fill a region."""
+        raw = buffer[: region.size * self.fill.dtype.itemsize]
+        values = view_as_array(raw, region.shape, self.fill.dtype, self.layout)
+        values[...] = self.fill
+        return values
+
+    def checksum(self, region: Region, staging: memoryview) -> int:  # noqa: ARG002 - as of all
+        """Nothing was written."""
+        return NOTHING
+
+
+@dataclass(frozen=True, slots=True)
+class UnfilledReader:
+    """One visit to a block that is stored, though parts of it may hold only the fill value."""
+
+    reader: AddressableReader | PaddedReader
+    fill: NDArray[Any]
+    layout: Layout
+
+    def read_into(self, region: Region, buffer: memoryview) -> NDArray[Any]:
+        """Read a region."""
+        return self.reader.read_into(region, buffer)
+
+    def checksum(self, region: Region, staging: memoryview) -> int:
+        """Return the checksum of a region's bytes; if all of it is the fill value, of nothing."""
+        found, is_filled = xxh3_64(), True
+        for slab in self.layout.slabs(region, staged(staging, self.fill.dtype)):
+            raw = view_as_bytes(self.read_into(slab, staging), self.layout)
+            found.update(raw)
+            is_filled = is_filled and holds_only(np.frombuffer(raw, np.uint8), self.fill)
+        return NOTHING if is_filled else found.intdigest()
+
+
+def holds_only(raw: NDArray[np.uint8], fill: NDArray[Any]) -> bool:
+    """Tell whether bytes are those of one element, again and again.
+
+    Examples
+    --------
+    >>> nan = np.array(np.nan)
+    >>> holds_only(np.full(3, nan).view(np.uint8), nan)
+    True
+    >>> holds_only(np.array([0.0, -0.0]).view(np.uint8), np.array(0.0))
+    False
+    """
+    itemsize = fill.dtype.itemsize
+    pattern = np.frombuffer(fill.tobytes() * max(1, _AT_ONCE // itemsize), np.uint8)
+    parts = range(0, raw.nbytes, pattern.nbytes)
+    return all(
+        np.array_equal(part, pattern[: part.nbytes])
+        for part in (raw[start : start + pattern.nbytes] for start in parts)
+    )

@@ -1,0 +1,227 @@
+"""The metadata of a new array: what is asked for, and what is kept of the source."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numcodecs  # type: ignore[import-untyped]
+import numpy as np
+
+from dask_io.errors import UsageError
+from dask_io.stores.blockfiles import order_of
+from dask_io.stores.dtypes import check_dtype
+from dask_io.stores.zarr.chain import CHECKSUMS, is_lossless
+from dask_io.stores.zarr.chosen import parse_codec
+from dask_io.stores.zarr.documents import make_array_documents
+from dask_io.stores.zarr.metadata import SHUFFLES, understand
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from dask_io.stores.container import Wanted
+    from dask_io.stores.zarr.chain import Config
+    from dask_io.stores.zarr.metadata import Metadata
+
+_NEWEST = 3
+_VERSIONS = (2, _NEWEST)
+# Where xarray keeps the names of dimensions in version 2, which has no place for them.
+_NAMES = "_ARRAY_DIMENSIONS"
+# Codecs of version 3's own; all others of numcodecs are named with its prefix.
+_OWN = frozenset({"blosc", "zstd", "gzip", "crc32c"})
+_ARRAY_FILTERS = frozenset({"delta", "packbits"})
+
+
+def describe_new(wanted: Wanted) -> dict[str, bytes]:
+    """Return the documents of an array that is to be made.
+
+    Raises
+    ------
+    UsageError
+        If Zarr cannot hold the array, or cannot honour a wish.
+    """
+    wishes, source = wanted.wishes, wanted.metadata
+    version = wishes.format_version or source.get("zarr_format") or _NEWEST
+    if version not in _VERSIONS:
+        raise UsageError(f"version {version} of Zarr is not known; give 2 or 3")
+    problem = check_dtype(wanted.dtype)
+    if problem:
+        raise UsageError(f"a target cannot hold {problem}")
+    chunks = _chunks(wanted)
+    codecs = _codecs(wanted)
+    description: dict[str, Any] = {
+        "shape": wanted.grid.shape,
+        "dtype": wanted.dtype,
+        "chunks": chunks,
+        "fill_value": _fill_value(wanted),
+        "zarr_format": version,
+    }
+    make = _for_v3 if version == _NEWEST else _for_v2
+    try:
+        documents = make_array_documents(**description, **make(wanted, codecs, chunks))
+        made = understand(documents)
+    except (ValueError, TypeError, OverflowError, NotImplementedError) as error:
+        said = " ".join(str(error).split())[:200]
+        raise UsageError(
+            f"Zarr {version} cannot hold an array of {wanted.dtype}: {said}"
+        ) from error
+    _check_held(made, wanted, codecs)
+    return documents
+
+
+def _chunks(wanted: Wanted) -> tuple[int, ...]:
+    lengths = [axis.chunk for axis in wanted.grid.axes]
+    if None in lengths:
+        raise UsageError(
+            f"chunks of {wanted.grid} are uneven, which Zarr cannot hold; "
+            "give one length for each axis"
+        )
+    return tuple(length for length in lengths if length is not None)
+
+
+def _codecs(wanted: Wanted) -> list[Config]:
+    """Return the codecs asked for, or else the source's."""
+    if wanted.wishes.codec is not None:
+        try:
+            return list(parse_codec(wanted.wishes.codec))
+        except ValueError as error:
+            raise UsageError(f"codec {error}") from error
+    kept: Sequence[Config] = wanted.metadata.get("codecs", ())
+    for config in kept:
+        if not is_lossless(config, wanted.dtype):
+            raise UsageError(
+                f"the source's codec {config['id']} would change values if they were encoded "
+                "again; choose a codec, such as zstd:3 or none"
+            )
+    return list(kept)
+
+
+def _fill_value(wanted: Wanted) -> Any:
+    value = wanted.wishes.fill_value
+    if value is None:
+        value = wanted.metadata.get("fill_value")
+    if value is None:
+        return np.zeros((), wanted.dtype)[()]
+    if isinstance(value, str) and wanted.dtype.kind == "S":
+        value = value.encode()
+    try:
+        fill = np.array(value).astype(wanted.dtype)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise UsageError(f"fill value {value!r} is no {wanted.dtype}") from error
+    # From a command line values come as text, which NumPy reads or refuses.
+    is_text = isinstance(value, str) and wanted.dtype.kind not in "SU"
+    if fill.shape or not (is_text or _is_same(fill, value)):
+        raise UsageError(f"fill value {value!r} is no {wanted.dtype}")
+    return fill[()]
+
+
+def _is_same(fill: Any, value: object) -> bool:
+    return bool(fill == value or (fill != fill and value != value))  # noqa: PLR0124 - NaN
+
+
+def _for_v2(wanted: Wanted, codecs: Sequence[Config], chunks: tuple[int, ...]) -> dict[str, Any]:
+    if wanted.wishes.shards is not None:
+        raise UsageError("Zarr 2 has no shards; leave them out, or ask for version 3")
+    if wanted.layout.name not in {"C", "F"} and max(chunks) > 1:
+        raise UsageError(
+            f"Zarr 2 stores chunks in C or F order, not with the axes {wanted.layout.name}"
+        )
+    attributes = dict(wanted.metadata.get("attributes", {}))
+    names = wanted.metadata.get("dimension_names")
+    if names:
+        attributes[_NAMES] = list(names)
+    made = [numcodecs.get_codec(dict(config)) for config in codecs]
+    has_compressor = bool(codecs) and codecs[-1]["id"] not in _ARRAY_FILTERS | {"shuffle"}
+    return {
+        "order": "F" if wanted.layout.name == "F" else "C",
+        "filters": made[: len(made) - has_compressor] or None,
+        "compressors": made[-1] if has_compressor else None,
+        "attributes": attributes,
+        "chunk_key_encoding": {"name": "v2", "separator": _separator(wanted, ".")},
+    }
+
+
+def _for_v3(wanted: Wanted, codecs: Sequence[Config], chunks: tuple[int, ...]) -> dict[str, Any]:
+    attributes = dict(wanted.metadata.get("attributes", {}))
+    attributes.pop(_NAMES, None)
+    in_front = [config for config in codecs if config["id"] in _ARRAY_FILTERS]
+    behind = [config for config in codecs if config["id"] not in _ARRAY_FILTERS]
+    axes = wanted.layout.axes
+    transpose = [] if axes == tuple(sorted(axes)) else [_named("transpose", order=axes)]
+    prefix = wanted.metadata.get("chunk_key_encoding", {}).get("prefix", "c")
+    description = {
+        "filters": [*map(_as_v3, in_front), *transpose] or None,
+        "compressors": [_as_v3(config, wanted.dtype) for config in behind] or None,
+        "attributes": attributes,
+        "dimension_names": wanted.metadata.get("dimension_names"),
+        "chunk_key_encoding": {
+            "name": "default" if prefix else "v2",
+            "separator": _separator(wanted, "/"),
+        },
+    }
+    if wanted.dtype.str.startswith(">"):
+        description["serializer"] = _named("bytes", endian="big")
+    if wanted.wishes.shards is not None:
+        description["shards"] = _shards(wanted.wishes.shards, chunks)
+    return description
+
+
+def _shards(shards: tuple[int, ...], chunks: tuple[int, ...]) -> tuple[int, ...]:
+    if len(shards) != len(chunks) or any(
+        s < 1 or s % c for s, c in zip(shards, chunks, strict=True)
+    ):
+        raise UsageError(
+            f"shards of {_times(shards)} are not made of whole chunks of {_times(chunks)}"
+        )
+    return shards
+
+
+def _times(lengths: Sequence[int]) -> str:
+    return " x ".join(map(str, lengths))
+
+
+def _separator(wanted: Wanted, usual: str) -> str:
+    """Return the source's way to name chunks, unless that is of another version."""
+    encoding: Mapping[str, str] = wanted.metadata.get("chunk_key_encoding", {})
+    version = wanted.wishes.format_version or wanted.metadata.get("zarr_format")
+    is_kept = version == wanted.metadata.get("zarr_format")
+    return encoding.get("separator", usual) if is_kept else usual
+
+
+def _named(name: str, **configuration: Any) -> dict[str, Any]:
+    return {"name": name, "configuration": configuration}
+
+
+def _as_v3(config: Config, dtype: np.dtype[Any] | None = None) -> dict[str, Any]:
+    """Write a codec of numcodecs as version 3 does."""
+    name = config["id"]
+    parameters = {key: value for key, value in config.items() if key != "id"}
+    if name == "blosc":
+        words = {number: word for word, number in SHUFFLES.items()}
+        shuffle = parameters.get("shuffle", 1)
+        # Blosc itself decides on -1: bits for single bytes, bytes for larger elements.
+        itemsize = dtype.itemsize if dtype is not None else 1
+        number = shuffle if shuffle in words else (2 if itemsize == 1 else 1)
+        parameters |= {"shuffle": words[number], "typesize": itemsize}
+        return _named("blosc", **{"cname": "lz4", "clevel": 5, "blocksize": 0} | parameters)
+    if name == "zstd":
+        parameters = {"level": 0, "checksum": False} | parameters
+    if name == "gzip":
+        parameters = {"level": 1} | parameters
+    is_own = name in _OWN and not (name in CHECKSUMS and parameters)
+    return _named(name if is_own else f"numcodecs.{name}", **parameters)
+
+
+def _check_held(made: Metadata, wanted: Wanted, codecs: Sequence[Config]) -> None:
+    """Hold what zarr-python made of it against what was asked for."""
+    longest = wanted.grid.longest
+    found: list[tuple[str, object, object]] = [
+        ("dtype", made.dtype, wanted.dtype),
+        ("chunks", made.read_grid, wanted.grid),
+        ("order", order_of(made.layout, longest), order_of(wanted.layout, longest)),
+        ("codecs", [c["id"] for c in made.codecs], [c["id"] for c in codecs]),
+    ]
+    for word, is_held, asked in found:
+        if is_held != asked:
+            raise UsageError(
+                f"Zarr {made.version} cannot hold {word} {asked}: it becomes {is_held}"
+            )

@@ -1,0 +1,429 @@
+"""Reading a Zarr array."""
+
+from __future__ import annotations
+
+import os
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from functools import cached_property
+from math import prod
+from stat import S_ISREG
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from xxhash import xxh3_64_intdigest
+
+from dask_io.errors import DataError, StorageError, UsageError
+from dask_io.stores import system
+from dask_io.stores.addressable import AddressableReader, view_as_array
+from dask_io.stores.files import (
+    ALIGNMENT,
+    FileReader,
+    address_of,
+    checksum_of_file,
+    storage_errors,
+)
+from dask_io.stores.filled import FilledReader, UnfilledReader
+from dask_io.stores.listing import Problems
+from dask_io.stores.naming import printable
+from dask_io.stores.padded import PaddedReader, is_padded, plain, stretches
+from dask_io.stores.store import Access, Extent
+from dask_io.stores.zarr.documents import V2, V3, is_group, leads_into, read_documents
+from dask_io.stores.zarr.metadata import understand
+from dask_io.stores.zarr.place import Place
+from dask_io.stores.zarr.shards import Shards
+from dask_io.stores.zarr.store import ZarrStore, read_description
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from collections.abc import Set as AbstractSet
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from dask_io.geometry import Grid, Region
+    from dask_io.stores.store import BlockReader, Checkable
+    from dask_io.stores.zarr.metadata import Metadata
+
+_MOST_NAMED = 20
+
+
+def open_zarr(path: Path, inside: str, *, strict: bool) -> ZarrSource:
+    """Open an array in a directory, or in a group there.
+
+    Raises
+    ------
+    DataError
+        If its metadata is missing, unfinished, or none that can be trusted or is supported.
+    UsageError
+        If it is a group.
+    """
+    site = Place(path, inside)
+    root = site.root
+    if not root.is_dir():
+        raise StorageError(printable(str(root)), "no such directory", "check the path")
+    _refuse_way_out(site)
+    documents = read_documents(root)
+    name = V3 if V3 in documents else V2
+    try:
+        if is_group(documents):
+            raise UsageError(_which_array(root, path, inside))
+        if name not in documents:
+            nothing = "it holds no Zarr array: there is no zarr.json and no .zarray"
+            raise DataError(printable(str(root)), [nothing])
+        return ZarrSource(site, documents, strict=strict)
+    except ValueError as error:
+        raise DataError(printable(str(root / name)), [printable(str(error))]) from error
+
+
+def reopen_zarr(
+    described: Mapping[str, Any], at: Path | None, absent: AbstractSet[tuple[int, ...]]
+) -> ZarrSource:
+    """Open an array again that was described, of which chunks may have been used up.
+
+    Raises
+    ------
+    ValueError
+        If that is no description.
+    DataError
+        If the array is not there any more, or another one is.
+    """
+    site, documents = read_description(described, at)
+    source = ZarrSource(site, documents, strict=described.get("strict") is True)
+    _refuse_way_out(site)
+    found = read_documents(site.root)
+    if not found and len(absent) == source.grid.n_blocks:
+        return source
+    try:
+        is_same = bool(found) and understand(found).stored_as == source.array.stored_as
+    except ValueError:
+        is_same = False
+    if not is_same:
+        problem = "is not the array that it was" if found else "is no Zarr array any more"
+        raise DataError(printable(source.place), [problem])
+    return source
+
+
+def reopen_written(described: Mapping[str, Any], at: Path | None) -> ZarrSource | ShardFiles:
+    """Open an array that was a target, to compare what is in its files with what was written."""
+    source = reopen_zarr(described, at, frozenset())
+    return ShardFiles(source) if source.array.index else source
+
+
+def _refuse_way_out(site: Place) -> None:
+    if not leads_into(site.root, site.path.resolve()):
+        raise DataError(printable(str(site.root)), [f"leads out of {printable(str(site.path))}"])
+
+
+def _which_array(root: Path, path: Path, inside: str) -> str:
+    names = []
+    with storage_errors(root), os.scandir(root) as entries:
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False) and any(
+                os.path.isfile(os.path.join(entry.path, mark))  # noqa: PTH113, PTH118 - may be many
+                for mark in (V3, V2, ".zgroup")
+            ):
+                names.append(entry.name)
+            if len(names) > _MOST_NAMED:
+                break
+    above = f"{path}::/{inside}".rstrip("/")
+    if not names:
+        return f"{printable(str(root))} is a group that holds no array"
+    listed = ", ".join(printable(f"{above}/{name}") for name in sorted(names)[:_MOST_NAMED])
+    more = " and more" if len(names) > _MOST_NAMED else ""
+    return f"{printable(str(root))} is a group; name an array in it, such as {listed}{more}"
+
+
+class ZarrSource(ZarrStore):
+    """A Zarr array that is read; any number of chunks may be read at once.
+
+    A chunk that is not stored is filled with the fill value, which costs no visit; if the source
+    is `strict` it is an error. A shard's index is read once for all its chunks, as long as the
+    indices in use take no more than 16 MiB.
+    """
+
+    def __init__(self, site: Place, documents: Mapping[str, bytes], *, strict: bool) -> None:
+        super().__init__(site, documents)
+        self._strict = strict
+        self._folder = self.root.resolve()
+        self._shards = Shards(self.array) if self.array.index else None
+        self._left = _Left(self.array)
+
+    def describe(self) -> dict[str, Any]:
+        """Return what it takes to open the array again."""
+        return {**super().describe(), "strict": self._strict}
+
+    @property
+    def grid(self) -> Grid:
+        """The chunks; those of a shard are chunks of their own."""
+        return self.array.read_grid
+
+    @property
+    def access(self) -> Access:
+        """A part of a chunk costs its runs, if no codec is in the way."""
+        return self.array.access
+
+    @property
+    def codec_bytes(self) -> int:
+        """What a visit holds at most besides the region asked for."""
+        array = self.array
+        if array.access is Access.ADDRESSABLE:
+            return array.chunk_bytes if array.has_padding else 0
+        room = array.chain.longest + 3 * ALIGNMENT
+        return room + array.chain.decoding_bytes + array.chunk_bytes
+
+    @cached_property
+    def n_bytes_on_disk(self) -> int:
+        """Bytes of all files of the array."""
+        return sum(size for _, size in self.site.files())
+
+    @contextmanager
+    def reader(
+        self, index: tuple[int, ...], *, after: Region | None = None
+    ) -> Iterator[BlockReader]:
+        """Visit a chunk.
+
+        Raises
+        ------
+        DataError
+            If it cannot be what it should be by its size, or is missing and may not be.
+        """
+        array, block = self.array, self.grid.block(index)
+        stored = self._find(index)
+        if stored is None:
+            yield FilledReader(array.fill, array.layout)
+            return
+        path, extent, n_bytes = stored
+        with FileReader(path, self.tally) as file:
+            if array.access is Access.ATOMIC:
+                if after is not None:
+                    file.go_on_from(extent.offset)
+                yield _AtomicReader(file, path, extent, n_bytes, block.shape, array)
+                return
+            padded = is_padded(block.shape, extent.shape, array.layout)
+            if after is not None:
+                end = array.layout.end_of(after, extent.shape)
+                if padded:
+                    end = [*stretches(after, block.shape, extent.shape, array.layout)][-1].stop
+                file.go_on_from(extent.offset + end * array.dtype.itemsize)
+            reader: AddressableReader | PaddedReader
+            if padded:
+                reader = PaddedReader(block.shape, extent, array.dtype, array.layout, file)
+            else:
+                reader = AddressableReader(file, extent, array.dtype, array.layout)
+            yield UnfilledReader(reader, array.fill, array.layout)
+
+    def fingerprint(self, index: tuple[int, ...]) -> int:
+        """Return a number that changes when a chunk does; those of a shard change together."""
+        path = self.root / self._name_of(index)
+        with storage_errors(path), suppress(FileNotFoundError, NotADirectoryError):
+            found = path.stat()
+            told = f"{index}\0{path.name}\0{found.st_size}\0{found.st_mtime_ns}"
+            return xxh3_64_intdigest(told.encode())
+        return xxh3_64_intdigest(f"{index}\0is not stored".encode())
+
+    def discard(self, index: tuple[int, ...]) -> None:
+        """Remove a chunk's file, if it is there and holds no chunk that is still needed."""
+        if self._left.is_last(index):
+            path = self.root / self._name_of(index)
+            with storage_errors(path), suppress(FileNotFoundError, NotADirectoryError):
+                system.calls.unlink(path)
+
+    def discard_rest(self) -> None:
+        """Remove metadata and journal, and the directory if nothing else is in it."""
+        self.site.clear()
+
+    def _name_of(self, index: tuple[int, ...]) -> str:
+        return self.array.keys.name_of(
+            self.array.index.shard_of(index) if self.array.index else index
+        )
+
+    def _find(self, index: tuple[int, ...]) -> tuple[Path, Extent, int] | None:
+        """Return where a chunk is and the bytes that it takes there; None if it is not stored."""
+        array, shards = self.array, self._shards
+        name = self._name_of(index)
+        path = self.root / name
+        size = self.size_of(path)
+        if size is None:
+            place = None
+        elif shards is None:
+            place = (0, size)
+        else:
+            place = shards.find(index, path, size)
+        if place is None:
+            if self._strict:
+                missing = f"chunk {','.join(map(str, index))} is missing"
+                raise DataError(printable(str(path)), [missing], "leave out --strict to fill it in")
+            return None
+        offset, n_bytes = place
+        problem = self._wrong_size(n_bytes)
+        if problem:
+            raise DataError(printable(str(path)), [problem])
+        return path, Extent(name, offset, array.chunks), n_bytes
+
+    def size_of(self, path: Path) -> int | None:
+        """Return the bytes of a file in the array's directory, None if there is none."""
+        with storage_errors(path):
+            try:
+                found = path.stat()
+            except (FileNotFoundError, NotADirectoryError):
+                return None
+        if not leads_into(path, self._folder):
+            raise DataError(printable(str(path)), [f"leads out of {printable(self.place)}"])
+        if not S_ISREG(found.st_mode):
+            raise DataError(printable(str(path)), ["is not a file"])
+        return found.st_size
+
+    def _wrong_size(self, n_bytes: int) -> str:
+        """Say why a chunk cannot have so many bytes; empty if it can."""
+        right = self.array.chain.longest
+        if self.array.access is Access.ADDRESSABLE and n_bytes < right:
+            return f"is truncated: its chunk has {n_bytes} bytes, expected {right}"
+        if n_bytes > right:
+            return f"is too long: its chunk has {n_bytes} bytes, expected {right} at most"
+        return ""
+
+    def check(self) -> None:
+        """Look at the sizes of all chunks, and at the indices of all shards.
+
+        Raises
+        ------
+        DataError
+            If some cannot be right; it names them all.
+        """
+        problems, n_found = Problems(self.place), 0
+        grid = self.array.write_grid
+        for name, size in self.site.files():
+            if self._is_chunk(name):
+                n_found += 1
+                for problem in self._problems_with(self.root / name, size):
+                    problems.add(name, problem)
+        if self._strict and n_found < grid.n_blocks:
+            missing = f"{grid.n_blocks - n_found} of {grid.n_blocks} files of chunks are missing"
+            problems.add(".", missing)
+        problems.raise_if_any()
+
+    def _is_chunk(self, name: str) -> bool:
+        index, counts = self.array.keys.parse(name), self.array.write_grid.counts
+        if index is None or len(index) != len(counts):
+            return False
+        return all(i < n for i, n in zip(index, counts, strict=True))
+
+    def _problems_with(self, path: Path, size: int) -> Iterator[str]:
+        try:
+            self.size_of(path)
+            sizes = self._shards.sizes(path, size) if self._shards else iter([size])
+            yield from filter(None, map(self._wrong_size, sizes))
+        except DataError as error:
+            yield "; ".join(error.problems)
+
+
+@dataclass(slots=True)
+class _AtomicReader:
+    """One visit to a chunk that is decoded as a whole, once."""
+
+    file: FileReader
+    path: Path
+    extent: Extent
+    n_bytes: int
+    shape: tuple[int, ...]
+    array: Metadata
+    _decoded: NDArray[np.uint8] | None = field(default=None, init=False)
+
+    def read_into(self, region: Region, buffer: memoryview) -> NDArray[Any]:
+        """Decode the chunk straight into the buffer if all of it is asked for, else aside."""
+        array = self.array
+        raw = np.frombuffer(buffer, np.uint8, region.size * array.dtype.itemsize)
+        values = view_as_array(raw.data, region.shape, array.dtype, array.layout)
+        if region.shape == array.chunks and self._decoded is None:
+            self._decode(raw)
+            return values
+        if self._decoded is None:
+            self._decoded = np.empty(array.chunk_bytes, np.uint8)
+            self._decode(self._decoded)
+        whole = view_as_array(self._decoded.data, array.chunks, array.dtype, array.layout)
+        as_is = plain(array.dtype)
+        values.view(as_is)[...] = whole.view(as_is)[region.slices]
+        return values
+
+    def checksum(self, region: Region, staging: memoryview) -> int:
+        """Return the checksum of the chunk as it lies in its file."""
+        assert region.shape == self.shape, "a chunk was written whole"
+        return checksum_of_file(self.file, self.extent.offset, self.n_bytes, staging)
+
+    def _decode(self, out: NDArray[np.uint8]) -> None:
+        encoded = self.file.read(self.extent.offset, self.n_bytes, _aligned(self.n_bytes))
+        try:
+            self.array.chain.decode(np.frombuffer(encoded, np.uint8), out)
+        except ValueError as error:
+            raise DataError(printable(str(self.path)), [printable(str(error))]) from error
+
+
+class _Left:
+    """How many chunks of each file are still needed; safe to share between threads."""
+
+    def __init__(self, array: Metadata) -> None:
+        self._array = array
+        self._n_left: dict[tuple[int, ...], int] = {}
+        self._lock = Lock()
+
+    def __reduce__(self) -> tuple[type[_Left], tuple[Metadata]]:
+        # Locks do not travel to other processes.
+        return _Left, (self._array,)
+
+    def is_last(self, index: tuple[int, ...]) -> bool:
+        """Count a chunk as not needed any more; tell whether its file is not, either."""
+        if self._array.index is None:
+            return True
+        shard = self._array.index.shard_of(index)
+        with self._lock:
+            n_left = self._n_left.pop(shard, None) or self._count(shard)
+            if n_left > 1:
+                self._n_left[shard] = n_left - 1
+            return n_left == 1
+
+    def _count(self, shard: tuple[int, ...]) -> int:
+        """Return how many chunks a shard holds: fewer at the far ends of the array."""
+        lengths = zip(self._array.write_grid.block(shard).shape, self._array.chunks, strict=True)
+        return prod(-(-length // chunk) for length, chunk in lengths)
+
+
+class ShardFiles:
+    """The files of an array in shards, to compare them with what was written."""
+
+    def __init__(self, source: ZarrSource) -> None:
+        self._source = source
+        self.place, self.dtype, self.tally = source.place, source.dtype, source.tally
+        self.grid = source.array.write_grid
+
+    @contextmanager
+    def reader(self, index: tuple[int, ...]) -> Iterator[Checkable]:
+        """Visit a shard."""
+        path = self._source.root / self._source.array.keys.name_of(index)
+        n_bytes = self._source.size_of(path)
+        with FileReader(path, self.tally) as file:
+            yield (
+                FilledReader(self._source.array.fill, self._source.layout)
+                if (n_bytes is None)
+                else _WholeFile(file, n_bytes)
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class _WholeFile:
+    """One visit to a file that was written at once."""
+
+    file: FileReader
+    n_bytes: int
+
+    def checksum(self, region: Region, staging: memoryview) -> int:  # noqa: ARG002 - all of it
+        """Return the checksum of all that is in the file."""
+        return checksum_of_file(self.file, 0, self.n_bytes, staging)
+
+
+def _aligned(n_bytes: int) -> memoryview:
+    """Return a buffer with room for alignment, so that large reads go past the page cache."""
+    buffer = memoryview(np.empty(n_bytes + 3 * ALIGNMENT, np.uint8).data)
+    start = -address_of(buffer) % ALIGNMENT
+    return buffer[start : start + n_bytes + 2 * ALIGNMENT]

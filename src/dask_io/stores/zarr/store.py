@@ -1,0 +1,95 @@
+"""What sources and targets have in common, and how they are described to be found again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from dask_io.stores.files import Tally
+from dask_io.stores.zarr.metadata import understand
+from dask_io.stores.zarr.place import METADATA, Place
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import numpy as np
+
+    from dask_io.geometry import Layout
+    from dask_io.stores.zarr.metadata import Metadata
+
+
+class ZarrStore:
+    """An array in its directory, as its documents describe it.
+
+    Raises
+    ------
+    ValueError
+        If they describe none that is supported; the message completes "the file ...".
+    """
+
+    def __init__(self, site: Place, documents: Mapping[str, bytes]) -> None:
+        self.site, self.documents = site, documents
+        self.array: Metadata = understand(documents)
+        self.tally = Tally()
+
+    @property
+    def root(self) -> Path:
+        """The array's directory."""
+        return self.site.root
+
+    @property
+    def place(self) -> str:
+        """The array's directory."""
+        return str(self.root)
+
+    @property
+    def format(self) -> str:
+        """Name of the format."""
+        return "zarr"
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of the elements, as stored."""
+        return self.array.dtype
+
+    @property
+    def layout(self) -> Layout:
+        """How elements lie in each chunk."""
+        return self.array.layout
+
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        """Version, chunks, shards, codecs, fill value, names of dimensions, attributes."""
+        return MappingProxyType(self.array.described())
+
+    def describe(self) -> dict[str, Any]:
+        """Return what it takes to open or make the array again."""
+        return {
+            "format": self.format,
+            "shape": list(self.array.shape),
+            "folder": str(self.root.absolute()),
+            "inside": self.site.inside,
+            "documents": {name: text.decode() for name, text in self.documents.items()},
+        }
+
+
+def read_description(
+    described: Mapping[str, Any], at: Path | None
+) -> tuple[Place, dict[str, bytes]]:
+    """Return place and documents of an array that was described, where it is now.
+
+    Raises
+    ------
+    ValueError
+        If that is no description; the message completes "its description ...".
+    """
+    folder, inside = described.get("folder"), described.get("inside")
+    documents = described.get("documents")
+    if not (isinstance(folder, str) and isinstance(inside, str) and isinstance(documents, dict)):
+        raise ValueError("is not that of a Zarr array")  # noqa: TRY004 - wrong data
+    for name, text in documents.items():
+        if name not in METADATA or not isinstance(text, str):
+            raise ValueError("is not that of a Zarr array")
+    encoded = {name: text.encode() for name, text in documents.items()}
+    return Place.again(at or Path(folder), inside), encoded

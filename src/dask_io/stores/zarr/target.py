@@ -1,0 +1,331 @@
+"""Writing a Zarr array."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain
+from math import prod
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dask_io.stores.addressable import AddressableWriter, view_as_array, view_as_bytes
+from dask_io.stores.files import FileWriter
+from dask_io.stores.filled import holds_only
+from dask_io.stores.journalled import JournalledTarget
+from dask_io.stores.ledger import NOTHING
+from dask_io.stores.padded import PaddedWriter, is_padded, plain
+from dask_io.stores.store import Access, Extent
+from dask_io.stores.zarr.create import describe_new
+from dask_io.stores.zarr.shards import pack
+from dask_io.stores.zarr.store import ZarrStore, read_description
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from dask_io.geometry import Grid, Region
+    from dask_io.stores.container import Wanted
+    from dask_io.stores.files import Durability
+    from dask_io.stores.ledger import Ledger
+    from dask_io.stores.store import BlockWriter
+    from dask_io.stores.zarr.place import Place
+
+
+def make_zarr(
+    place: Place,
+    wanted: Wanted,
+    *,
+    overwrite: bool,
+    durability: Durability,
+    reserve: bool,
+) -> ZarrTarget:
+    """Describe an array in a directory, or in a group there; nothing is touched.
+
+    Raises
+    ------
+    UsageError
+        If Zarr cannot hold it, or cannot honour a wish.
+    """
+    return ZarrTarget(
+        place,
+        describe_new(wanted),
+        write_empty=wanted.wishes.write_empty,
+        overwrite=overwrite,
+        durability=durability,
+        reserve=reserve,
+    )
+
+
+def remake_zarr(
+    described: Mapping[str, Any], at: Path, *, durability: Durability, reserve: bool
+) -> ZarrTarget:
+    """Describe a target again that was described before.
+
+    Raises
+    ------
+    ValueError
+        If that is no description.
+    """
+    place, documents = read_description(described, at)
+    return ZarrTarget(
+        place,
+        documents,
+        write_empty=described.get("write_empty") is True,
+        overwrite=False,
+        durability=durability,
+        reserve=reserve,
+    )
+
+
+class ZarrTarget(ZarrStore, JournalledTarget):
+    """A Zarr array that is written; any number of chunks may be written at once.
+
+    A chunk, or a shard if there are such, is a file that is written aside. One that holds only
+    the fill value is left out, unless `write_empty`. The array's metadata comes last.
+    """
+
+    def __init__(
+        self,
+        place: Place,
+        documents: Mapping[str, bytes],
+        *,
+        write_empty: bool,
+        overwrite: bool,
+        durability: Durability,
+        reserve: bool,
+    ) -> None:
+        ZarrStore.__init__(self, place, documents)
+        self._write_empty, self._reserve = write_empty, reserve
+        JournalledTarget.__init__(
+            self, self.root, is_one_file=False, overwrite=overwrite, durability=durability
+        )
+
+    def _forget_run(self) -> None:
+        super()._forget_run()
+        self._contents = _Contents(self.array.fill, write_empty=self._write_empty)
+
+    @property
+    def grid(self) -> Grid:
+        """What is written at once: the shards, or else the chunks."""
+        return self.array.write_grid
+
+    @property
+    def access(self) -> Access:
+        """Shards, and chunks with a codec, are written whole."""
+        return Access.ATOMIC if self.array.index else self.array.access
+
+    @property
+    def codec_bytes(self) -> int:
+        """What a visit holds at most besides what it is given."""
+        array = self.array
+        if self.access is Access.ADDRESSABLE:
+            return array.chunk_bytes if array.has_padding else 0
+        index = array.index.chain if array.index else None
+        assembled = prod(array.shards or array.chunks) * array.dtype.itemsize
+        of_index = index.n_bytes + index.encoding_bytes if index else 0
+        return assembled + array.chunk_bytes + array.chain.encoding_bytes + of_index
+
+    def describe(self) -> dict[str, Any]:
+        """Return what it takes to make the array again."""
+        return {**super().describe(), "write_empty": self._write_empty}
+
+    def resume(self) -> Ledger:
+        """Go on where another run ended."""
+        ledger = super().resume()
+        for index in ledger.parts:
+            if ledger.is_stored(index):
+                self._contents.keep(self._file_of(index)[0])
+        return ledger
+
+    @contextmanager
+    def writer(self, index: tuple[int, ...]) -> Iterator[BlockWriter]:
+        """Visit a chunk or a shard in the making."""
+        array, name = self.array, self.array.keys.name_of(index)
+        shape = self.grid.block(index).shape
+        if self.access is Access.ATOMIC:
+            yield _WholeWriter(self, name, shape)
+            return
+        path = self._publisher.begin(name, b"", array.chunk_bytes, reserve=self._reserve)
+        with FileWriter(path, self.tally) as file:
+            extent = Extent(name, 0, array.chunks)
+            writer: AddressableWriter | PaddedWriter
+            if is_padded(shape, array.chunks, array.layout):
+                writer = PaddedWriter(shape, extent, array.dtype, array.layout, file, array.fill)
+            else:
+                writer = AddressableWriter(file, extent, array.dtype, array.layout)
+            yield _WatchedWriter(writer, name, self)
+
+    def encode(self, values: NDArray[Any]) -> NDArray[np.uint8] | None:
+        """Encode a chunk, padded if it is at a far end; None if it is to be left out."""
+        array = self.array
+        stored = values.transpose(array.layout.axes)
+        if values.shape == array.chunks and stored.flags.c_contiguous:
+            raw = np.frombuffer(view_as_bytes(values, array.layout), np.uint8)
+        else:
+            raw = np.full(prod(array.chunks), array.fill, array.dtype).view(np.uint8)
+            whole = view_as_array(raw.data, array.chunks, plain(array.dtype), array.layout)
+            whole[tuple(map(slice, values.shape))] = values.view(plain(array.dtype))
+        return array.chain.encode(raw) if self._contents.has_any(raw) else None
+
+    def has_any(self, name: str, raw: NDArray[np.uint8]) -> bool:
+        """Tell whether bytes that go to a file are more than the fill value, and remember it."""
+        return self._contents.note(name, raw)
+
+    def write_file(self, name: str, pieces: Iterator[NDArray[np.uint8]]) -> int:
+        """Write a file from its pieces, in one go, and return its checksum.
+
+        None is made if there are no pieces.
+        """
+        first = next(pieces, None)
+        if first is None:
+            return NOTHING
+        self._contents.keep(name)
+        path, offset = self._publisher.begin(name, b"", 0), 0
+        with FileWriter(path, self.tally) as file:
+            for piece in chain([first], pieces):
+                file.write(offset, piece.data)
+                offset += piece.nbytes
+        return file.checksum
+
+    def _file_of(self, index: tuple[int, ...]) -> tuple[str, int | None]:
+        n_bytes = None if self.access is Access.ATOMIC else self.array.chunk_bytes
+        return self.array.keys.name_of(index), n_bytes
+
+    def _is_left_out(self, name: str) -> bool:
+        return not self._contents.forget(name)
+
+    def _find_old(self) -> list[Path]:
+        self.site.refuse_neighbours()
+        if not self.site.holds_anything():
+            return []
+        if not self._overwrite:
+            self._refuse()
+        return self.site.old_files()
+
+    def _own_names(self) -> list[str]:
+        return []
+
+    def _old_names(self) -> list[str]:
+        # Whatever can be part of an array is known by its name.
+        return []
+
+    def _find_left(self, words: Sequence[str]) -> list[Path]:  # noqa: ARG002 - there are none
+        return self.site.files_left()
+
+    def _find_files(self) -> dict[str, int]:
+        return dict(self.site.files())
+
+    def _complete(self) -> None:
+        self.site.describe(self.documents)
+
+
+class _Contents:
+    """Which files in the making hold something; safe to share between threads."""
+
+    def __init__(self, fill: NDArray[Any], *, write_empty: bool) -> None:
+        self._fill, self._write_empty = fill, write_empty
+        self._kept: set[str] = set()
+        self._lock = Lock()
+
+    def __reduce__(self) -> tuple[Callable[[NDArray[Any]], _Contents], tuple[NDArray[Any]]]:
+        # Locks do not travel to other processes.
+        return partial(_Contents, write_empty=self._write_empty), (self._fill,)
+
+    def has_any(self, raw: NDArray[np.uint8]) -> bool:
+        """Tell whether bytes are to be stored."""
+        return self._write_empty or not holds_only(raw, self._fill)
+
+    def note(self, name: str, raw: NDArray[np.uint8]) -> bool:
+        """Remember a file if bytes that are written to it are to be stored; tell what they are."""
+        is_more = not holds_only(raw, self._fill)
+        if is_more or self._write_empty:
+            self.keep(name)
+        return is_more
+
+    def keep(self, name: str) -> None:
+        with self._lock:
+            self._kept.add(name)
+
+    def forget(self, name: str) -> bool:
+        """Return whether a file holds something, and think no more of it."""
+        with self._lock:
+            is_kept = name in self._kept
+            self._kept.discard(name)
+            return is_kept
+
+
+@dataclass(slots=True)
+class _WatchedWriter:
+    """One visit to a chunk that may be written in parts, of which notice is taken."""
+
+    writer: AddressableWriter | PaddedWriter
+    name: str
+    target: ZarrTarget
+    _is_filled: bool = True
+
+    @property
+    def checksum(self) -> int:
+        """Checksum of what this visit has written; that of nothing if it is the fill value."""
+        return NOTHING if self._is_filled else self.writer.checksum
+
+    def write_from(self, region: Region, array: NDArray[Any]) -> None:
+        """Write a region."""
+        self._note(array)
+        self.writer.write_from(region, array)
+
+    def write_filled(
+        self, region: Region, staging: memoryview, fill: Callable[[Region, NDArray[Any]], None]
+    ) -> None:
+        """Write a region that is put together in a staging buffer."""
+
+        def watched(part: Region, values: NDArray[Any]) -> None:
+            fill(part, values)
+            self._note(values)
+
+        self.writer.write_filled(region, staging, watched)
+
+    def _note(self, array: NDArray[Any]) -> None:
+        # Once there is something else, there is no need to look any more.
+        if self._is_filled:
+            raw = np.frombuffer(view_as_bytes(array, self.target.layout), np.uint8)
+            self._is_filled = not self.target.has_any(self.name, raw)
+
+
+@dataclass(slots=True)
+class _WholeWriter:
+    """One visit to a chunk or shard that is encoded as a whole."""
+
+    target: ZarrTarget
+    name: str
+    shape: tuple[int, ...]
+    checksum: int = NOTHING
+
+    def write_from(self, region: Region, array: NDArray[Any]) -> None:
+        """Encode and write all of it."""
+        assert region.shape == self.shape, "a part of a chunk would be read, changed and rewritten"
+        target = self.target
+        if target.array.index:
+            pieces = pack(array, target.array, target.encode)
+        else:
+            encoded = target.encode(array)
+            pieces = iter(() if encoded is None else (encoded,))
+        self.checksum = target.write_file(self.name, pieces)
+
+    def write_filled(
+        self,
+        region: Region,
+        staging: memoryview,  # noqa: ARG002 - a part of a chunk cannot be encoded
+        fill: Callable[[Region, NDArray[Any]], None],
+    ) -> None:
+        """Put all of it together in memory of its own, and write it."""
+        target = self.target
+        raw = np.empty(region.size * target.dtype.itemsize, np.uint8)
+        values = view_as_array(raw.data, region.shape, target.dtype, target.layout)
+        fill(region, values)
+        self.write_from(region, values)

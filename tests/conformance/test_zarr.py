@@ -1,0 +1,85 @@
+"""Zarr arrays keep the laws of stores: versions 2 and 3, with and without codecs, in shards."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from dask_io.stores import make_target, open_source
+from dask_io.stores.container import Wishes
+from dask_io.testing.conformance import DTYPES, Case, StoreConformance
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from dask_io.stores import Source, Target
+
+# Zarr has no fields that are arrays themselves.
+_RECORD = [("a", "<i2"), ("b", "u1"), ("c", ">f4")]
+_SIMPLE = [dtype for dtype in DTYPES if isinstance(dtype, str)]
+
+
+class TestZarr2(StoreConformance):
+    """Uncompressed chunks of version 2, in C or F order."""
+
+    layouts = "CF"
+    regular = True
+    padded = True
+    dtypes: ClassVar[Any] = [*_SIMPLE, _RECORD]
+    wishes: ClassVar[Wishes] = Wishes(format_version=2)
+    path: ClassVar[str] = "x.zarr"
+
+    def make_target(self, folder: Path, case: Case, *, overwrite: bool = False) -> Target:
+        """Make the target that the class is about."""
+        return make_target(
+            folder / self.path,
+            grid=case.grid,
+            dtype=case.dtype,
+            layout=case.layout,
+            overwrite=overwrite,
+            wishes=self.wishes_for(case),
+        )
+
+    def open_source(self, folder: Path, case: Case) -> Source:  # noqa: ARG002 - describes itself
+        """Open it."""
+        return open_source(folder / self.path)
+
+    def wishes_for(self, case: Case) -> Wishes:  # noqa: ARG002 - the same for all
+        """Return what is asked for besides."""
+        return self.wishes
+
+
+class TestZarr2Blosc(TestZarr2):
+    """Compressed chunks of version 2."""
+
+    wishes = Wishes(format_version=2, codec="blosc:lz4:5:shuffle")
+
+
+class TestZarr3(TestZarr2):
+    """Uncompressed chunks of version 3, in any order of axes, in nested directories."""
+
+    layouts = "any"
+    # Version 3 knows one byte order for all fields of a record.
+    dtypes: ClassVar[Any] = [*_SIMPLE, [("a", "<i2"), ("b", "u1"), ("c", "<f4")]]
+    wishes = Wishes(format_version=3)
+
+
+class TestZarr3Zstd(TestZarr3):
+    """Compressed chunks of version 3, with a checksum."""
+
+    wishes = Wishes(format_version=3, codec="zstd:3+crc32c")
+
+
+class TestZarr3Gzip(TestZarr3):
+    """Compressed chunks of version 3, of an array in groups."""
+
+    wishes = Wishes(format_version=3, codec="gzip:1", write_empty=True)
+    path = "x.zarr::/day/1"
+
+
+class TestZarr3Sharded(TestZarr3):
+    """Shards of one chunk each, so that what is read and written are of one grid."""
+
+    def wishes_for(self, case: Case) -> Wishes:
+        """Ask for shards as large as the chunks."""
+        shards = tuple(axis.chunk or 1 for axis in case.grid.axes)
+        return Wishes(format_version=3, codec="lz4", shards=shards)
