@@ -8,6 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from dask_io.geometry import Grid
+from dask_io.stores.journal import read_lines
+from dask_io.stores.ledger import Ledger
+
 if TYPE_CHECKING:
     from tests.faults.conftest import Sample, Tool
 
@@ -87,9 +91,14 @@ def test_what_is_durable_in_a_large_cell_is_not_done_again_in_small_ones(
 
     assert run.returncode == 4
     assert f"dask-io resume {target}" in tool.only_line(told)
+    # The second one may have been in flight, and is then finished.
+    shape = sample.array.shape
+    ledger = Ledger(Grid.regular(shape, shape), read_lines(target.with_name("merged.npy.dask-io")))
+    assert ledger.size >= sample.array.size // 2
+    missing = sample.array.nbytes - ledger.size * sample.array.itemsize
     again = ["resume", target, "--workers", 1, "--strategy", "naive", "--json"]
     result = json.loads(tool.run(*again))["result"]
-    assert result["bytes"]["written"] == result["bytes"]["read"] == sample.array.nbytes // 2
+    assert result["bytes"]["written"] == result["bytes"]["read"] == missing
     sample.check_complete(target)
 
 
