@@ -221,13 +221,13 @@ class _Run:
 
     def __init__(self, sweep: Sweep, workers: int, on_written: Callable[[int, bool], None]) -> None:
         self.bundle, self.source = bundle, source = sweep.bundle, sweep.source
-        problem = bundle.members[0].problem
-        n_workers, staging_bytes = share_staging(bundle.staging_bytes, problem, workers)
-        buffers = Buffers(bundle.peak_bytes)
-        stagings = [buffers.lend(staging_bytes) for _ in range(n_workers)]
+        problems = [member.problem for member in bundle.members]
+        share = share_staging(bundle.staging_bytes, problems, workers)
+        # What codecs hold is theirs: no buffer is lent for it.
+        buffers = Buffers(bundle.peak_bytes - share.n_workers * share.codec_bytes)
+        stagings = [buffers.lend(share.slab) for _ in range(share.n_workers)]
         held = Account(bundle.held_bytes)
-        room_behind = bundle.staging_bytes - n_workers * staging_bytes
-        behind = Account(room_behind - room_behind // _SPARE)
+        behind = Account(share.behind - share.behind // _SPARE)
         self.room = Room(held, behind, buffers, Crew(stagings, on_stop=held.close))
         self.members = [
             Member(plan, outlet, self.room, on_written)
