@@ -178,3 +178,23 @@ def test_what_has_changed_since_is_found(kind: str, array: NDArray[Any], tmp_pat
     assert not dask_io.verify(place)
     chunk.unlink()
     assert not dask_io.verify(place)
+
+
+def test_what_a_target_cannot_hold_is_named(tmp_path: Path) -> None:
+    """Attributes and names of axes go with a Zarr array to another, and nowhere else."""
+    made = zarr.create_array(
+        tmp_path / "a.zarr",
+        shape=(4, 6),
+        chunks=(2, 3),
+        dtype="<i4",
+        attributes={"units": "K"},
+        dimension_names=("y", "x"),
+    )
+    made[...] = np.arange(24).reshape(4, 6)
+
+    kept = dask_io.resplit(tmp_path / "a.zarr", tmp_path / "b.zarr", chunks=(4, 6))
+    lost = dask_io.resplit(tmp_path / "a.zarr", tmp_path / "b", chunks=(4, 6), format="npy")
+
+    assert kept.not_kept == ()
+    assert lost.not_kept == ("attributes", "dimension_names")
+    assert dask_io.info(tmp_path / "b.zarr").metadata["attributes"] == {"units": "K"}

@@ -56,7 +56,8 @@ class RunResult:
     """What a run did, as counted and measured while it ran.
 
     `peak_memory` is by how much the process grew, None where the system does not tell. Blocks
-    are skipped that an earlier run has written.
+    are skipped that an earlier run has written. `not_kept` names the metadata of the source that
+    the target's format cannot hold.
     """
 
     seconds: float
@@ -69,6 +70,7 @@ class RunResult:
     blocks_written: int
     blocks_skipped: int = 0
     verified: bool | None = None
+    not_kept: tuple[str, ...] = ()
 
     @classmethod
     def of_nothing(cls, blocks_skipped: int) -> RunResult:
@@ -89,6 +91,7 @@ class RunResult:
             blocks_written=self.blocks_written + other.blocks_written,
             blocks_skipped=self.blocks_skipped + other.blocks_skipped,
             verified=other.verified,
+            not_kept=other.not_kept,
         )
 
 
