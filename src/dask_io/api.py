@@ -9,6 +9,7 @@ if reason := why_not_here():
     raise ImportError(reason)
 
 from dataclasses import dataclass, field
+from functools import reduce
 from os import fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -21,7 +22,7 @@ from dask_io.engine.verify import Verification
 from dask_io.errors import DataError, UsageError
 from dask_io.geometry import Grid, Layout, Region
 from dask_io.geometry.chunks import normalize_chunks
-from dask_io.jobs import Job, JointJob
+from dask_io.jobs import Complete, Job, JointJob
 from dask_io.options import (
     Options,
     check_options,
@@ -35,7 +36,7 @@ from dask_io.planning import (
     Device,
     Side,
 )
-from dask_io.prepare import Wanted, make_plan, plan_one, plan_resume, plan_several, resumable
+from dask_io.prepare import Wanted, make_plan, plan_one, plan_resumes, plan_several
 from dask_io.stores.array import BlockArray
 from dask_io.stores.description import parse_dtype, parse_order
 from dask_io.stores.naming import printable
@@ -60,6 +61,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BlockArray",
+    "Complete",
     "Info",
     "Job",
     "JointJob",
@@ -72,6 +74,7 @@ __all__ = [
     "open",
     "plan",
     "plan_extract",
+    "plan_resumes",
     "plan_shape",
     "resplit",
     "resume",
@@ -464,14 +467,9 @@ def resume(
     UsageError
         If the target has no journal.
     """
-    total = None
-    for place in resumable(target):
-        found = plan_resume(place, **options)
-        if isinstance(found, Job):
-            found = found.run(verify=verify, on_progress=on_progress)
-        total = found if total is None else total.followed_by(found)
-    assert total is not None, "something can be resumed, or an error says what is wrong"
-    return total
+    jobs = plan_resumes(target, **options)
+    results = (job.run(verify=verify, on_progress=on_progress) for job in jobs)
+    return reduce(RunResult.followed_by, results)
 
 
 def verify(

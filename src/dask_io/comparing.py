@@ -11,18 +11,18 @@ from dask_io.engine.job import JobRecord
 from dask_io.engine.problem import make_problem, side_of
 from dask_io.engine.staging import comparison_slab
 from dask_io.engine.verify import verify_plan
-from dask_io.errors import BudgetTooSmallError, DataError, UsageError
+from dask_io.errors import BudgetTooSmallError, DataError, StorageError, UsageError
 from dask_io.planning import plan_sweep
 from dask_io.stores.naming import printable
 from dask_io.stores.registry import journal_at, read_back, refuse_unfinished
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable
 
     from dask_io.engine.verify import Verification
     from dask_io.planning import Plan
     from dask_io.stores.pace import Pace
-    from dask_io.stores.store import Source, Store, Target
+    from dask_io.stores.store import Source, Store
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,9 @@ def plan_comparison(a: Store, b: Store, memory: int, workers: int) -> Comparison
         raise BudgetTooSmallError(error.required + slab, memory, error.unit) from None
 
 
-def check_again(targets: Sequence[Target], memory: int, workers: int) -> None:
+def check_again(
+    places: Iterable[str | Path], memory: int, workers: int, *, pace: Pace | None = None
+) -> None:
     """Compare targets that are complete with their checksums.
 
     Raises
@@ -59,11 +61,11 @@ def check_again(targets: Sequence[Target], memory: int, workers: int) -> None:
     DataError
         If one differs.
     """
-    for target in targets:
-        found = verify_sealed(Path(target.place), memory, workers, pace=target.tally.pace)
+    for place in places:
+        found = verify_sealed(Path(place), memory, workers, pace=pace)
         if found.first_difference is not None:
             differs = f"is not what was written, first in region {found.first_difference}"
-            raise DataError(target.place, [differs], "the disk or the memory may be faulty")
+            raise DataError(str(place), [differs], "the disk or the memory may be faulty")
 
 
 def verify_sealed(
@@ -73,6 +75,8 @@ def verify_sealed(
 
     Raises
     ------
+    StorageError
+        If there is nothing.
     UsageError
         If it has none.
     DataError
@@ -81,6 +85,8 @@ def verify_sealed(
     journal = journal_at(place)
     if journal is None:
         name = printable(str(place))
+        if not place.exists():
+            raise StorageError(name, "no such file or directory", "check the path")
         raise UsageError(
             f"{name} has no checksums of its own; compare it with its source: "
             f"dask-io verify SRC {name}"

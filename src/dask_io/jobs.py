@@ -5,14 +5,16 @@ from __future__ import annotations
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from html import escape
+from os.path import commonpath
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from dask_io.comparing import check_again
 from dask_io.engine.commit import Consumption, Outlet
 from dask_io.engine.job import JobRecord
 from dask_io.engine.preflight import check_before_run, share_disk
-from dask_io.engine.run import Sweep, run_plan, run_sweeps
+from dask_io.engine.run import RunResult, Sweep, run_plan, run_sweeps
 from dask_io.engine.spill import run_spill
 from dask_io.errors import InterruptedRunError, StorageError, UsageError
 from dask_io.planning import SpillPlan
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from os import PathLike
 
-    from dask_io.engine.run import Progress, RunResult
+    from dask_io.engine.run import Progress
     from dask_io.planning import AnyPlan, Device, Sweeps
     from dask_io.stores.store import Source, Store, Target
 
@@ -81,7 +83,8 @@ class Job:
         with _resumable([outlet]):
             result = _carry_out(self.plan, self.source, outlet, self.workers, on_progress)
         if verify:
-            check_again([target], self.plan.problem.budget, self.workers)
+            pace = target.tally.pace
+            check_again([target.place], self.plan.problem.budget, self.workers, pace=pace)
         not_kept = _not_kept(self.source, target)
         return replace(result, verified=True if verify else None, not_kept=not_kept)
 
@@ -111,6 +114,35 @@ class Job:
     def __str__(self) -> str:
         places = [self.source.place, *([self.target.place] if self.target else [])]
         return f"{' to '.join(places)}\n{self.plan}"
+
+
+@dataclass(frozen=True)
+class Complete:
+    """A target that a run has completed: there is nothing left to do."""
+
+    place: Path
+    n_blocks: int
+    memory: int
+    workers: int
+    plan: None = None
+    device: None = None
+
+    def run(
+        self,
+        *,
+        verify: bool = False,
+        on_progress: Callable[[Progress], None] | None = None,  # noqa: ARG002 - as of other jobs
+    ) -> RunResult:
+        """Do nothing but, if that is asked for, compare the target with its checksums.
+
+        Raises
+        ------
+        DataError
+            If it differs from them.
+        """
+        if verify:
+            check_again([self.place], self.memory, self.workers)
+        return replace(RunResult.of_nothing(self.n_blocks), verified=True if verify else None)
 
 
 @dataclass(frozen=True)
@@ -145,9 +177,12 @@ class JointJob:
             come. An exception that it raises ends the run.
         """
         check_before_run(self.targets, workers=self.workers)
+        first, *others = map(JobRecord.of, self.windows, self.targets)
+        names = [Path(target.place).name for target in self.targets[1:]]
+        first = replace(first, others=dict(zip(names, others, strict=True)))
         outlets = [
-            Outlet(target, JobRecord.of(window, target).to_bytes())
-            for window, target in zip(self.windows, self.targets, strict=True)
+            Outlet(target, record.to_bytes())
+            for target, record in zip(self.targets, [first, *others], strict=True)
         ]
         set_pace(self.max_rate, [self.source, *self.targets])
         sweeps = [
@@ -157,7 +192,8 @@ class JointJob:
         with _resumable(outlets):
             result = run_sweeps(sweeps, workers=self.workers, on_progress=on_progress)
         if verify:
-            check_again(self.targets, self.plan.budget, self.workers)
+            places, pace = [target.place for target in self.targets], self.source.tally.pace
+            check_again(places, self.plan.budget, self.workers, pace=pace)
         not_kept = _not_kept(self.source, self.targets[0])
         return replace(result, verified=True if verify else None, not_kept=not_kept)
 
@@ -194,15 +230,23 @@ def _resumable(outlets: Sequence[Outlet]) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        left = [outlet.target.place for outlet in outlets if outlet.is_resumable]
-        raise InterruptedRunError((left or [outlets[0].target.place])[0], bool(left)) from None
+        left = _left_by(outlets)
+        raise InterruptedRunError(left or outlets[0].target.place, bool(left)) from None
     except StorageError as error:
-        left = [outlet.target.place for outlet in outlets if outlet.is_resumable]
+        left = _left_by(outlets)
         if not left:
             raise
         advice = f"{error.advice}; then" if error.advice else "then"
-        message = f"{advice} go on with: dask-io resume {printable(left[0])}"
+        message = f"{advice} go on with: dask-io resume {printable(left)}"
         raise StorageError(error.path, error.reason, message) from error
+
+
+def _left_by(outlets: Sequence[Outlet]) -> str:
+    """Return how to name what can be resumed: a target, or the folder of several; or nothing."""
+    if not any(outlet.is_resumable for outlet in outlets):
+        return ""
+    places = [outlet.target.place for outlet in outlets]
+    return quote(places[0] if len(places) == 1 else commonpath(places))
 
 
 def set_pace(max_rate: int | None, stores: Sequence[Store]) -> None:

@@ -102,6 +102,8 @@ class ResumeOptions(TypedDict, total=False):
     device: str | None
     workers: int | None
     max_rate: int | str | None
+    source: str | None
+    """Where the source is now, if it has been moved."""
 
 
 def check_options(options: Options) -> None:
@@ -114,7 +116,7 @@ def check_options(options: Options) -> None:
     UsageError
         For what cannot be its value.
     """
-    unknown = options.keys() - Options.__annotations__.keys()
+    unknown = options.keys() - Options.__annotations__.keys() - ResumeOptions.__annotations__.keys()
     if unknown:
         raise TypeError(f"there is no option {', '.join(sorted(unknown))}")
     parse_objective(options.get("objective"))
@@ -178,6 +180,8 @@ def orders_of(options: Options, n_targets: int) -> list[str | None]:
 
 def parse_region(region: str | Region, shape: tuple[int, ...]) -> Region:
     """Read a region of an array of this shape, one that holds something."""
+    if not isinstance(region, (str, Region)):
+        raise UsageError(f"a region is a text such as '0:100,:,5:', not {region!r}")
     try:
         found = Region.parse(str(region), shape)
     except ValueError as error:

@@ -11,12 +11,11 @@ from dask_io.engine.job import JobRecord
 from dask_io.engine.measure import find_device
 from dask_io.engine.preflight import free_space
 from dask_io.engine.problem import make_problem, side_of
-from dask_io.engine.run import RunResult
 from dask_io.engine.spill import remove_scratch
 from dask_io.engine.staging import staging_for
 from dask_io.errors import StorageError, UsageError
 from dask_io.geometry.chunks import normalize_chunks
-from dask_io.jobs import Job, JointJob
+from dask_io.jobs import Complete, Job, JointJob
 from dask_io.options import (
     Options,
     check_options,
@@ -41,26 +40,27 @@ from dask_io.planning import (
 from dask_io.stores.description import parse_order
 from dask_io.stores.files import Durability
 from dask_io.stores.formats import load_format
-from dask_io.stores.journal import is_sealed
+from dask_io.stores.journal import is_sealed, refuse_locked
+from dask_io.stores.ledger import Ledger
 from dask_io.stores.naming import printable
 from dask_io.stores.registry import (
     check_places,
     journal_at,
     make_target,
     remake_target,
+    reopen_source,
     targets_in,
 )
 from dask_io.stores.several import check_apart
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from os import PathLike
     from typing import Unpack
 
     from dask_io.geometry.chunks import Chunks
     from dask_io.options import ResumeOptions
     from dask_io.planning import Device
-    from dask_io.stores.ledger import Ledger
     from dask_io.stores.store import Source, Target
 
 
@@ -147,8 +147,21 @@ def plan_several(
     return JointJob(sweeps, store, tuple(windows), tuple(targets), workers, device, max_rate)
 
 
-def resumable(target: str | PathLike[str]) -> list[Path]:
-    """Return the targets that a path names: one, or several that were written together.
+def plan_resumes(
+    target: str | PathLike[str], **options: Unpack[ResumeOptions]
+) -> Iterator[Job | Complete]:
+    """Plan what `resume` does, one target after another: each has run when the next is planned."""
+    check_options(cast("Options", options))
+    for place, record in _find_resumable(Path(target)).items():
+        journal = journal_at(place)
+        if journal is None:
+            yield _plan_begun_by_others(place, record, **options)
+        else:
+            yield _plan_resume(place, journal, record, **options)
+
+
+def _find_resumable(place: Path) -> dict[Path, JobRecord]:
+    """Return the targets that a path names, those too that were to be written beside them.
 
     Raises
     ------
@@ -157,8 +170,14 @@ def resumable(target: str | PathLike[str]) -> list[Path]:
     UsageError
         If nothing there has a journal.
     """
-    place = Path(target)
-    found = targets_in(place)
+    found: dict[Path, JobRecord] = {}
+    for target in targets_in(place):
+        journal = journal_at(target)
+        if journal is not None:
+            found[target] = record = JobRecord.read(journal)
+            # Where one was named, the others are not meant.
+            for name, other in record.others.items() if target != place else ():
+                found.setdefault(target.with_name(name), other)
     if found:
         return found
     name = printable(str(place))
@@ -170,24 +189,36 @@ def resumable(target: str | PathLike[str]) -> list[Path]:
     )
 
 
-def plan_resume(place: Path, **options: Unpack[ResumeOptions]) -> Job | RunResult:
-    """Plan how to complete one target, which is locked until the job has run.
+def _moved_to(options: ResumeOptions) -> Path | None:
+    moved = options.get("source")
+    return None if moved is None else Path(moved)
 
-    If it is complete already, the result of doing nothing is returned.
-    """
-    check_options(cast("Options", options))
-    journal = journal_at(place)
-    assert journal is not None, "a target that can be resumed has a journal"
-    record = JobRecord.read(journal)
+
+def _plan_begun_by_others(place: Path, record: JobRecord, **options: Unpack[ResumeOptions]) -> Job:
+    """Plan a target that was to be written beside others, but had not come to that."""
+    source, _ = record.open_source(None, at=_moved_to(options))
+    target = remake_target(record.target, at=place, durability=record.durability, reserve=True)
+    return _plan_rest(source, target, Ledger(target.grid), record.consume, options)
+
+
+def _plan_resume(
+    place: Path, journal: Path, record: JobRecord, **options: Unpack[ResumeOptions]
+) -> Job | Complete:
+    """Plan how to complete one target, which is locked until the job has run."""
     reserve = not record.consume
-    target = remake_target(record.target, at=place, durability=record.durability, reserve=reserve)
     if is_sealed(journal):
-        return RunResult.of_nothing(target.grid.n_blocks)
-    source, gone = record.open_source(journal)
+        # Its blocks may have been removed since.
+        n_blocks = reopen_source(record.target, at=place).grid.n_blocks
+        memory, workers = parse_memory(options.get("memory")), parse_workers(options.get("workers"))
+        return Complete(place, n_blocks, memory, workers)
+    # Before the source is looked at, of which the other run may be removing blocks.
+    refuse_locked(journal)
+    target = remake_target(record.target, at=place, durability=record.durability, reserve=reserve)
+    source, gone = record.open_source(journal, at=_moved_to(options))
     ledger = target.resume()
     try:
         remove_scratch(target)
-        planned = _plan_rest(source, target, ledger, record.consume, **options)
+        planned = _plan_rest(source, target, ledger, record.consume, options)
     except BaseException:
         target.abandon()
         raise
@@ -200,8 +231,8 @@ def _plan_rest(
     source: Source,
     target: Target,
     ledger: Ledger,
-    consume: bool,  # noqa: FBT001 - one caller
-    **options: Unpack[ResumeOptions],
+    consume: bool,  # noqa: FBT001 - as the journal says
+    options: ResumeOptions,
 ) -> Job:
     if consume and options.get("strategy") == "spill":
         raise UsageError(
@@ -213,7 +244,8 @@ def _plan_rest(
     problem = make_problem(*sides, source.dtype, memory=memory, workers=workers)
     device = find_device(options.get("device"), source.place, target.place)
     scratch = 0 if consume else free_space(target)
-    planned = make_plan(problem, device, scratch=scratch, **options)
+    chosen = Options(strategy=options.get("strategy", "auto"), objective=options.get("objective"))
+    planned = make_plan(problem, device, scratch=scratch, **chosen)
     # What has been written before must be whole write cells.
     planned = planned.flushed_at(ledger.cuts)
     max_rate = parse_rate(options.get("max_rate"))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import shutil
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -21,7 +22,7 @@ from numcodecs import Zstd  # type: ignore[import-untyped]
 
 import dask_io
 from dask_io.engine import commit
-from dask_io.errors import DaskIOError, StorageError
+from dask_io.errors import DaskIOError, StorageError, UsageError
 from dask_io.testing.faults import Faults, Killed, Loss, Synced, inject
 
 if TYPE_CHECKING:
@@ -121,7 +122,8 @@ def fill(folder: Path, case: Case) -> None:
         np.save(folder / case.target, -ARRAY)
     elif case.is_there:
         np.save(folder / "old.npy", -ARRAY)
-        dask_io.split(folder / "old.npy", folder / case.target, chunks=(3, 3))
+        # More blocks than the new target has, so that some have to go.
+        dask_io.split(folder / "old.npy", folder / case.target, chunks=(1, 3))
 
 
 def count_calls(folder: Path, case: Case) -> int:
@@ -270,3 +272,68 @@ def test_every_fault_at_every_call(
 ) -> None:
     """Every kind of fault at each call."""
     record_property("survived", enumerate_faults(tmp_path, case, thorough=True))
+
+
+@pytest.mark.parametrize("case", [list(cases(thorough=False))[3]], ids=str)
+def test_a_second_fault_while_resuming(tmp_path: Path, case: Case) -> None:
+    """What the first fault left is gone on with twice: nothing is believed that was taken back."""
+    folder = tmp_path / "case"
+    n_calls = count_calls(folder, case)
+    for at in range(1, n_calls, 3):
+        run, place = make(folder, case), folder / case.target
+        with suppress(Killed, StorageError), inject(Faults(at, errno.EIO)):
+            run()
+        with suppress(Killed, StorageError, UsageError), inject(Faults(5 + 7 * at % n_calls)):
+            dask_io.resume(place, **PLAIN)
+        check_blocks(place, case)
+        with inject(Faults()):
+            complete(place, case, run)
+        check_complete(folder, case)
+
+
+def test_targets_that_are_written_together_are_resumed_together(tmp_path: Path) -> None:
+    """A run is killed at any call: the folder then is complete, or empty, or can be resumed."""
+    regions, rois = ["0:3", "1:5,0:2", "2:4"], tmp_path / "rois"
+    np.save(tmp_path / "whole.npy", ARRAY)
+
+    def extract(faults: Faults) -> None:
+        with suppress(Killed), inject(faults):
+            dask_io.extract(tmp_path / "whole.npy", rois, regions=regions, workers=1)
+
+    extract(counted := Faults())
+    for at in range(1, counted.n_calls, 4):
+        shutil.rmtree(rois, ignore_errors=True)
+        extract(Faults(at))
+        with inject(Faults()):
+            if any(path.suffix != ".part" for path in rois.glob("*")):
+                dask_io.resume(rois, **PLAIN)
+            else:
+                dask_io.extract(tmp_path / "whole.npy", rois, regions=regions, workers=1)
+        for number, part in enumerate([ARRAY[0:3], ARRAY[1:5, 0:2], ARRAY[2:4]]):
+            assert np.array_equal(np.load(rois / f"region_{number:03}.npy"), part)
+
+
+def test_an_unfinished_target_is_overwritten_at_any_call(tmp_path: Path) -> None:
+    """Half of an array is never taken for a smaller one."""
+    case = Case("resplit", "out", {"chunks": (3, 2), "overwrite": True})
+    folder = tmp_path / "case"
+
+    def begin() -> Callable[[], object]:
+        run = make(folder, case)
+        with suppress(Killed), inject(Faults(100)):
+            run()
+        assert (folder / "out").exists()
+        return run
+
+    run, faults = begin(), Faults()
+    with inject(faults):
+        run()
+    for at in range(1, faults.n_calls, 3):
+        run = begin()
+        with suppress(Killed), inject(Faults(at)):
+            run()
+        with suppress(DaskIOError):
+            assert dask_io.open(folder / "out").shape == ARRAY.shape
+        with inject(Faults()):
+            run()
+        check_complete(folder, case)

@@ -160,7 +160,7 @@ def run_under(under: list[str], arguments: list[str]) -> subprocess.CompletedPro
 @pytest.mark.linux
 @pytest.mark.skipif(shutil.which("prlimit") is None, reason="prlimit is not installed")
 @pytest.mark.parametrize(
-    ("limit", "what", "is_begun"), [(1500, ".npy.part", False), (6000, ".dask-io/records", True)]
+    ("limit", "what", "is_begun"), [(1500, ".npy.part", False), (6000, ".dask-io/journal", True)]
 )
 def test_files_that_may_not_grow(
     sample: Sample, tool: Tool, limit: int, what: str, *, is_begun: bool

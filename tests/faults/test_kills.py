@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import dask_io
+from dask_io.stores.journal import is_sealed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -98,7 +99,7 @@ class Soak:
     def n_noted(self) -> int:
         """Return how long the list is of what is durable."""
         try:
-            return (self.journal / "records").stat().st_size
+            return (self.journal / "journal").stat().st_size
         except FileNotFoundError:
             return 0
 
@@ -139,7 +140,7 @@ class Soak:
 
     def is_complete(self) -> bool:
         """Whether the run says so."""
-        return (self.journal / "sealed").exists()
+        return self.journal.exists() and is_sealed(self.journal)
 
     def check_complete(self) -> None:
         """Check that all is there, and nothing else."""

@@ -39,7 +39,7 @@ def paths_of(sample: Sample) -> Iterator[Path]:
     """Yield what a run touches that can be named beforehand; strace knows paths, not patterns."""
     yield from sample.blocks.iterdir()
     blocks = [f"b_{i}_{j}.npy" for i in range(6) for j in range(7)]
-    journal = [f".dask-io/{name}" for name in ("records", "lock", "sealed", ".sealed.part")]
+    journal = [f".dask-io/{name}" for name in ("journal", "lock")]
     for name in [*blocks, *journal, "dask-io.json", ".dask-io", "."]:
         yield sample.out / name
     for name in [*blocks, "dask-io.json"]:

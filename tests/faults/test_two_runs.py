@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from xxhash import xxh3_64_hexdigest
 
 import dask_io
 
@@ -105,15 +106,21 @@ def test_a_changed_source_is_refused(cut_short: Sample, tool: Tool) -> None:
 
 def test_an_unknown_journal_is_refused(cut_short: Sample, tool: Tool) -> None:
     """One that another version has written, or that cannot be read, is not guessed at."""
-    path = cut_short.out / ".dask-io" / "job.json"
-    job = json.loads(path.read_text())
-    path.write_text(json.dumps({**job, "version": 99}))
+    path = cut_short.out / ".dask-io" / "journal"
+    first, rest = path.read_text().split("\n", 1)
+    job = json.loads(first.split(" ", 2)[2])
+
+    def say(text: str) -> None:
+        path.write_text(f"{xxh3_64_hexdigest(text.encode())} {text}\n{rest}")
+
+    say(f"job {json.dumps({**job, 'version': 99})}")
     assert "has version 99" in tool.fail("resume", cut_short.out, code=1)
-    path.write_text(json.dumps({**job, "target": {}}))
+    say(f"job {json.dumps({**job, 'target': {}})}")
     tool.fail("resume", cut_short.out, code=1)
-    path.write_text("{")
-    assert "is not a job" in tool.fail("resume", cut_short.out, code=1)
-    path.write_text(json.dumps(job))
+    for text in ("job {", "cell 0,0 - 0123456789abcdef"):
+        say(text)
+        assert "does not say what is to be done" in tool.fail("resume", cut_short.out, code=1)
+    path.write_text(f"{first}\n{rest}")
     tool.run("resume", cut_short.out)
     cut_short.check_complete()
 
@@ -139,11 +146,11 @@ def zero(path: Path) -> None:
 def test_a_spoilt_line_counts_for_nothing(cut_short: Sample, tool: Tool) -> None:
     """What it told of is done again, and no more than that."""
     saved = shutil.copytree(cut_short.out, cut_short.folder / "saved")
-    n_durable = (saved / ".dask-io" / "records").read_text().count(" cell ")
+    n_durable = (saved / ".dask-io" / "journal").read_text().count(" cell ")
     for spoil in (tear, garble, zero):
         shutil.rmtree(cut_short.out)
         shutil.copytree(saved, cut_short.out)
-        spoil(cut_short.out / ".dask-io" / "records")
+        spoil(cut_short.out / ".dask-io" / "journal")
 
         result = json.loads(tool.run("resume", cut_short.out, "--json"))["result"]
 
@@ -155,7 +162,7 @@ def test_a_spoilt_line_counts_for_nothing(cut_short: Sample, tool: Tool) -> None
 
 def test_a_block_that_is_gone_is_written_again(cut_short: Sample, tool: Tool) -> None:
     """The journal says that it is durable, but somebody has removed it."""
-    n_durable = (cut_short.out / ".dask-io" / "records").read_text().count(" cell ")
+    n_durable = (cut_short.out / ".dask-io" / "journal").read_text().count(" cell ")
     (cut_short.out / "b_0_0.npy").unlink()
 
     result = json.loads(tool.run("resume", cut_short.out, "--json"))["result"]

@@ -13,8 +13,12 @@ from dask_io.cli import options
 from dask_io.cli.group import Verbs, one_line, show
 
 if TYPE_CHECKING:
-    from dask_io.api import Job, JointJob
+    from collections.abc import Sequence
+
+    from dask_io.api import Complete, Job, JointJob, RunResult
     from dask_io.planning import AnyPlan, Device, Sweeps
+
+    AnyJob = Job | JointJob | Complete
 
 _WIDTH = 100
 
@@ -175,32 +179,26 @@ def extract(src: str, dst: str, **given: Any) -> None:
 @options.device
 @options.workers
 @options.max_rate
+@click.option("--source", metavar="SRC", help="Where the source is now, if it has been moved.")
 @options.verify
 @options.as_json
 @options.quiet
 @options.debug
-def resume(dst: str, *, as_json: bool, **given: Any) -> None:
+def resume(dst: str, **given: Any) -> None:
     r"""Complete DST after its run was cut short; what is durable is not done again.
 
     \b
     Example:
       dask-io resume out/ --memory 2GiB
     """
-    from dask_io import api, prepare  # noqa: PLC0415  # loaded on use
-    from dask_io.report import jsonable  # noqa: PLC0415  # loaded on use
+    from dask_io import api  # noqa: PLC0415  # loaded on use
 
-    chosen = {
-        name: given[name] for name in ("memory", "strategy", "objective", "device", "workers")
-    }
-    for place in prepare.resumable(dst):
-        found = prepare.plan_resume(place, **chosen)
-        if isinstance(found, api.Job):
-            shown = {name: given[name] for name in ("verify", "quiet")}
-            _run_job(found, str(place), label="resume", as_json=as_json, **shown)
-        elif as_json:
-            show(json.dumps(jsonable.run_to_json(None, found)))
-        elif not given["quiet"]:
-            show(f"{one_line(str(place))}: is complete; there is nothing left to do")
+    names = ("memory", "strategy", "objective", "device", "workers", "max_rate", "source")
+    told = [
+        _run_job(job, label="resume", verify=given["verify"], quiet=given["quiet"])
+        for job in api.plan_resumes(dst, **{name: given[name] for name in names})
+    ]
+    _show_results(told, dst, as_json=given["as_json"], quiet=given["quiet"])
 
 
 @commands.command()
@@ -329,26 +327,37 @@ def _run(verb: Literal["resplit", "split", "merge"], src: str, dst: str, **given
 
 
 def _show_or_run(job: Job | JointJob, dst: str, *, label: str, given: dict[str, Any]) -> None:
+    as_json, quiet = given["as_json"], given["quiet"]
     if given["dry_run"]:
-        _show_plan(job.plan, job.device, as_json=given["as_json"])
+        _show_plan(job.plan, job.device, as_json=as_json)
     else:
-        shown = {name: given[name] for name in ("verify", "as_json", "quiet")}
-        _run_job(job, dst, label=label, **shown)
+        told = _run_job(job, label=label, verify=given["verify"], quiet=quiet)
+        _show_results([told], dst, as_json=as_json, quiet=quiet)
 
 
-def _run_job(
-    job: Job | JointJob, dst: str, *, label: str, verify: bool, as_json: bool, quiet: bool
-) -> None:
-    from dask_io.report import jsonable, text  # noqa: PLC0415  # loaded on use
+def _run_job(job: AnyJob, *, label: str, verify: bool, quiet: bool) -> tuple[AnyJob, RunResult]:
+    """Run a job, and return it with what came of it."""
     from dask_io.report.progress import ProgressLine  # noqa: PLC0415  # loaded on use
 
     then = "verifying" if verify else ""
     with ProgressLine(sys.stderr, label=label, then=then, quiet=quiet) as progress:
-        result = job.run(verify=verify, on_progress=progress.update)
+        return job, job.run(verify=verify, on_progress=progress.update)
+
+
+def _show_results(
+    told: Sequence[tuple[AnyJob, RunResult]], dst: str, *, as_json: bool, quiet: bool
+) -> None:
+    """Show what came of jobs; several become one object of JSON."""
+    from dask_io.report import jsonable, text  # noqa: PLC0415  # loaded on use
+
     if as_json:
-        show(json.dumps(jsonable.run_to_json(job.plan, result, job.device)))
+        found = [jsonable.run_to_json(job.plan, result, job.device) for job, result in told]
+        show(json.dumps(found[0] if len(found) == 1 else {"targets": found}))
     elif not quiet:
-        show(f"{one_line(dst)}: {text.run_text(job.plan, result)}")
+        for job, result in told:
+            done = "is complete; there is nothing left to do"
+            what = done if job.plan is None else text.run_text(job.plan, result)
+            show(f"{one_line(dst)}: {what}")
 
 
 def _show_plan(plan: AnyPlan | Sweeps, device: Device, *, as_json: bool) -> None:

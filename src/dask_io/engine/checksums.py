@@ -33,7 +33,10 @@ def verify_checksums(written: Readback, journal: Path, *, workers: int, slab: in
         If the journal does not tell of the whole array.
     """
     grid, wrong = written.grid, _Wrong()
-    n_durable = Ledger(grid, cells_in(read_lines(journal), grid)).n_blocks
+    try:
+        n_durable = Ledger(grid, read_lines(journal)).n_blocks
+    except ValueError as error:
+        raise DataError(printable(str(journal)), [str(error)]) from error
     if n_durable < grid.n_blocks:
         told = f"tells of {n_durable:,} of {grid.n_blocks:,} blocks"
         raise DataError(printable(str(journal)), [told])
@@ -49,19 +52,17 @@ def verify_checksums(written: Readback, journal: Path, *, workers: int, slab: in
         for cell in cells_in(read_lines(journal), grid):
             crew.add(partial(check, cell))
         crew.finish()
-    return Verification(grid.size, wrong.size, wrong.first)
+    return Verification(grid.size, 0 if wrong.first is None else None, wrong.first)
 
 
 class _Wrong:
-    """Cells that are not what they were, from any thread."""
+    """The first of the cells that are not what they were, from any thread."""
 
     def __init__(self) -> None:
-        self.size = 0
         self.first: Region | None = None
         self._lock = Lock()
 
     def add(self, region: Region) -> None:
         with self._lock:
-            self.size += region.size
             if self.first is None or region.start < self.first.start:
                 self.first = region

@@ -6,9 +6,12 @@ from contextlib import suppress
 from threading import Lock
 from typing import TYPE_CHECKING
 
+from dask_io.errors import DataError, StorageError
+from dask_io.stores.ledger import freed_line_of, join
+from dask_io.stores.naming import printable
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from collections.abc import Set as AbstractSet
+    from collections.abc import Iterable, Sequence
 
     from dask_io.geometry import Region
     from dask_io.stores.ledger import Ledger, Written
@@ -18,7 +21,6 @@ if TYPE_CHECKING:
 # has to be done again after a crash.
 MOST_CELLS = 16
 MOST_BYTES = 256 * 2**20
-_FREED = "freed"
 
 
 class Outlet:
@@ -50,11 +52,16 @@ class Outlet:
         self.target, self.ledger = target, ledger
         self.is_resumable = False
         self._job, self._consumption = job, consumption
-        self._is_begun = False
+        self._is_begun = self._is_broken = False
         self._waiting: list[Written] = []
         self._n_bytes = 0
         self._n_blocks = ledger.n_blocks if ledger else 0
         self._lock = Lock()
+
+    def check(self) -> None:
+        """Refuse a target that cannot be begun; nothing is touched."""
+        if self.ledger is None and not self._is_begun:
+            self.target.check()
 
     def begin(self) -> None:
         """Make the target ready; a second call does nothing."""
@@ -80,10 +87,16 @@ class Outlet:
         """Commit all that is waiting."""
         with self._lock:
             batch, self._waiting, self._n_bytes = self._waiting, [], 0
-        if batch:
+        # After a sync that failed, another one may succeed although data is lost.
+        if not batch or self._is_broken:
+            return
+        try:
             self.target.commit(batch)
             if self._consumption is not None:
                 self._consumption.count(cell.region for cell in batch)
+        except BaseException:
+            self._is_broken = True
+            raise
 
     def finish(self) -> None:
         """Complete the target: all of it has been written."""
@@ -93,12 +106,20 @@ class Outlet:
             self._consumption.finish()
         self.target.finish()
 
-    def abandon(self) -> None:
-        """Commit what has been written, as far as possible, and remove the rest."""
+    @property
+    def has_blocks(self) -> bool:
+        """Whether a block has been written, by this run or by another."""
+        return self._n_blocks > 0
+
+    def abandon(self, *, keep: bool = False) -> None:
+        """Commit what has been written, as far as possible, and remove the rest.
+
+        With `keep`, another run can go on even if there is nothing.
+        """
         if self._is_begun:
             with suppress(Exception):
                 self._flush()
-        self.is_resumable = self.target.abandon()
+        self.is_resumable |= self.target.abandon(keep=keep)
 
 
 class Consumption:
@@ -108,51 +129,59 @@ class Consumption:
     """
 
     def __init__(
-        self, source: Source, target: Target, gone: AbstractSet[tuple[int, ...]] = frozenset()
+        self, source: Source, target: Target, gone: frozenset[tuple[int, ...]] = frozenset()
     ) -> None:
         self._source, self._target, self._gone = source, target, gone
         self._missing: dict[tuple[int, ...], int] = {}
         self._lock = Lock()
 
     def begin(self, ledger: Ledger | None) -> None:
-        """Remove what an earlier run did not come to remove."""
-        for index in self._gone:
-            self._source.discard(index)
-        if ledger is not None:
-            self.count(ledger.regions())
+        """Remove what an earlier run did not come to remove.
+
+        Raises
+        ------
+        DataError
+            If blocks are gone, and what they became is too.
+        """
+        if ledger is None:
+            return
+        free = self._count(ledger.regions())
+        for index in self._gone.difference(free):
+            # What it became is not there any more; it may still be.
+            with suppress(StorageError):
+                self._source.fingerprint(index)
+                continue
+            lost = f"block {join(index)} was consumed, and what it became is not there any more"
+            raise DataError(printable(self._target.place), [lost], "restore it from a copy")
+        self._free(free)
 
     def count(self, regions: Iterable[Region]) -> None:
         """Count regions that are durable now, and remove the blocks that only those needed."""
-        free = []
+        self._free(self._count(regions))
+
+    def _count(self, regions: Iterable[Region]) -> list[tuple[int, ...]]:
+        """Return the blocks that nothing needs any more."""
+        free, grid = [], self._source.grid
         with self._lock:
             for region in regions:
-                for index, part in self._source.grid.pieces(region):
-                    if index in self._gone:
-                        continue
-                    missing = self._missing.pop(index, self._source.grid.block(index).size)
+                for index, part in grid.pieces(region):
+                    missing = self._missing.pop(index, grid.block(index).size)
                     if missing > part.size:
                         self._missing[index] = missing - part.size
                     else:
                         free.append(index)
-        if free:
-            # Noted before it is done: what is not there must be known to be gone rightly.
-            self._target.note(self._line(index) for index in free)
-            for index in free:
-                self._source.discard(index)
+        return free
+
+    def _free(self, indices: Sequence[tuple[int, ...]]) -> None:
+        # Noted before it is done: what is not there must be known to be gone rightly.
+        new = [index for index in indices if index not in self._gone]
+        if new:
+            self._target.note(
+                freed_line_of(index, self._source.fingerprint(index)) for index in new
+            )
+        for index in indices:
+            self._source.discard(index)
 
     def finish(self) -> None:
         """Remove what is left of a source without blocks."""
         self._source.discard_rest()
-
-    def _line(self, index: tuple[int, ...]) -> str:
-        fingerprint = self._source.fingerprint(index)
-        return f"{_FREED} {','.join(map(str, index))} {fingerprint:016x}"
-
-
-def freed_in(lines: Iterable[list[str]]) -> dict[tuple[int, ...], int]:
-    """Return the source blocks that a journal says to be removed, with their fingerprints."""
-    return {
-        tuple(map(int, words[1].split(","))): int(words[2], 16)
-        for words in lines
-        if words[0] == _FREED
-    }

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from dask_io.engine.commit import freed_in
 from dask_io.errors import DataError
 from dask_io.geometry import Region
 from dask_io.stores.files import Durability
 from dask_io.stores.journal import VERSION, read_job, read_lines
+from dask_io.stores.ledger import freed_in
 from dask_io.stores.naming import printable
 from dask_io.stores.registry import reopen_source
 from dask_io.stores.window import Window
@@ -34,6 +34,8 @@ class JobRecord:
     target: Mapping[str, Any]
     durability: Durability
     consume: bool
+    others: Mapping[str, JobRecord] = field(default_factory=dict)
+    """What is to be done beside it, by the target's name: in the journal that is there first."""
 
     @classmethod
     def of(cls, source: Source, target: Target, *, consume: bool = False) -> JobRecord:
@@ -46,16 +48,19 @@ class JobRecord:
 
     def to_bytes(self) -> bytes:
         """Return the content of the journal's ``job.json``."""
-        return json.dumps(
-            {
-                "version": VERSION,
-                "source": {**self.source, "identity": f"{self.identity:016x}"},
-                "region": None if self.region is None else str(self.region),
-                "target": self.target,
-                "durability": self.durability,
-                "consume": self.consume,
-            }
-        ).encode()
+        return json.dumps(self.to_json()).encode()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the job as plain values."""
+        return {
+            "version": VERSION,
+            "source": {**self.source, "identity": f"{self.identity:016x}"},
+            "region": None if self.region is None else str(self.region),
+            "target": self.target,
+            "durability": self.durability,
+            "consume": self.consume,
+            "others": {name: other.to_json() for name, other in self.others.items()},
+        }
 
     @classmethod
     def read(cls, journal: Path) -> JobRecord:
@@ -68,33 +73,46 @@ class JobRecord:
         """
         job = read_job(journal)
         try:
-            source = dict(job["source"])
-            identity = int(source.pop("identity"), 16)
-            region = None
-            if job["region"] is not None:
-                region = Region.parse(job["region"], tuple(source["shape"]))
-            durability = Durability(job["durability"])
-            return cls(source, identity, region, job["target"], durability, bool(job["consume"]))
-        except (KeyError, TypeError, ValueError) as error:
+            return cls._from_json(job)
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
             place, problem = printable(str(journal)), f"is not a job: {error}"
             raise DataError(place, [problem], "start again with --overwrite") from error
 
-    def open_source(self, journal: Path) -> tuple[Source, frozenset[tuple[int, ...]]]:
-        """Open the source again, and tell which of its blocks have been used up.
+    @classmethod
+    def _from_json(cls, job: Mapping[str, Any]) -> JobRecord:
+        source = dict(job["source"])
+        identity = int(source.pop("identity"), 16)
+        region = job["region"] and Region.parse(job["region"], tuple(source["shape"]))
+        others = {name: cls._from_json(other) for name, other in job["others"].items()}
+        if any(not name or "/" in name for name in others):
+            raise ValueError("another target has no good name")
+        durability, consume = Durability(job["durability"]), bool(job["consume"])
+        return cls(source, identity, region, job["target"], durability, consume, others)
+
+    def open_source(
+        self, journal: Path | None, *, at: Path | None = None
+    ) -> tuple[Source, frozenset[tuple[int, ...]]]:
+        """Open the source again, and tell which of its blocks a journal says to be used up.
+
+        `at` is where it is now, if it has been moved.
 
         Raises
         ------
         DataError
             If it is not what it was when the run began.
         """
-        freed = freed_in(read_lines(journal))
-        whole = reopen_source(self.source, absent=frozenset(freed))
+        try:
+            freed = freed_in(read_lines(journal) if journal else ())
+        except ValueError as error:
+            raise DataError(printable(str(journal)), [str(error)]) from error
+        whole = reopen_source(self.source, at=at, absent=frozenset(freed))
         source = whole if self.region is None else Window(whole, self.region)
         left = (index for index in source.grid.indices() if index not in freed)
         if (sum(freed.values()) + sum(map(source.fingerprint, left))) % _BITS != self.identity:
-            raise DataError(
-                printable(source.place),
-                ["has changed since the run began"],
-                "start again with --overwrite",
+            advice = (
+                "restore it as it was: the target holds what was consumed of it"
+                if freed
+                else "begin again: run the first command with --overwrite"
             )
+            raise DataError(printable(source.place), ["has changed since the run began"], advice)
         return source, frozenset(freed)

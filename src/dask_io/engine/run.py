@@ -136,6 +136,9 @@ def run_sweeps(
     held = 0
     unfinished = list(outlets)
     try:
+        # Nothing is touched before all of them are known to be free.
+        for outlet in outlets:
+            outlet.check()
         for outlet in outlets:
             outlet.begin()
         for sweep in sweeps:
@@ -146,8 +149,10 @@ def run_sweeps(
                 outlet.finish()
                 unfinished.remove(outlet)
     except BaseException:
+        # Of targets that are written together, all can be resumed or none.
+        keep = len(outlets) > 1 and any(outlet.has_blocks for outlet in outlets)
         for outlet in unfinished:
-            outlet.abandon()
+            outlet.abandon(keep=keep)
         raise
     read = _moved_since(read_before, source.tally.read)
     write = [

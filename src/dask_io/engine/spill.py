@@ -69,7 +69,9 @@ def run_spill(
 def remove_scratch(target: Target) -> None:
     """Remove scratch blocks that a killed run left beside a target, which is this run's now."""
     place = Path(target.place).absolute()
-    for stale in place.parent.glob(f"{glob.escape(f'.{place.name}.')}*.scratch"):
+    # As `mkdtemp` names them, so that those of `out.v2` are not taken for those of `out`.
+    any_token = "[a-z0-9_]" * 8
+    for stale in place.parent.glob(f"{glob.escape(f'.{place.name}.')}{any_token}.scratch"):
         shutil.rmtree(stale, ignore_errors=True)
 
 

@@ -38,17 +38,18 @@ class Verification:
     """Whether two arrays agree; if not, where they first differ and in how many elements.
 
     The first differing region is, of the differing elements of one slab of one block, the
-    smallest box around them; it is the first in C order of its corner.
+    smallest box around them; it is the first in C order of its corner. Where only checksums are
+    compared, it is a write cell, and nobody knows how many of its elements differ.
     """
 
     n_elements: int
-    n_differing: int = 0
+    n_differing: int | None = 0
     first_difference: Region | None = None
 
     @property
     def equal(self) -> bool:
         """Whether no element differs."""
-        return self.n_differing == 0
+        return self.first_difference is None
 
     def __bool__(self) -> bool:
         return self.equal
@@ -133,6 +134,9 @@ class _Compared:
     def describe(self) -> dict[str, Any]:
         return self._other.describe()
 
+    def check(self) -> None:
+        """There is nothing to refuse."""
+
     def create(self, job: bytes = b"{}") -> None:
         """There is nothing to make."""
 
@@ -148,7 +152,7 @@ class _Compared:
     def finish(self) -> None:
         """There is nothing to finish."""
 
-    def abandon(self) -> bool:
+    def abandon(self, *, keep: bool = False) -> bool:  # noqa: ARG002 - there is nothing to keep
         return False
 
     @contextmanager

@@ -58,7 +58,7 @@ def run_text(plan: AnyPlan | Sweeps, result: RunResult) -> str:
     """Write what a run did, as predicted and as counted."""
     peak = "unknown" if result.peak_memory is None else format_bytes(result.peak_memory)
     rows = [
-        ("", "predicted", "measured"),
+        ("", "predicted for all" if result.blocks_skipped else "predicted", "measured"),
         ("seeks, read", f"{plan.seeks.read:,}", f"{result.seeks.read:,}"),
         ("seeks, write", f"{plan.seeks.write:,}", f"{result.seeks.write:,}"),
         ("data held", format_bytes(plan.held_bytes), format_bytes(result.held)),
@@ -131,6 +131,8 @@ def verification_text(found: Verification) -> str:
     elements = f"{found.n_elements:,} element{'s' * (found.n_elements != 1)}"
     if found.equal:
         return f"equal: {elements} compared"
+    if found.n_differing is None:
+        return f"not what was written, first in region {found.first_difference}"
     return f"{found.n_differing:,} of {elements} differ, first in region {found.first_difference}"
 
 

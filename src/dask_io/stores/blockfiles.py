@@ -281,14 +281,25 @@ class BlockFiles(BlockStore):
         """Remove manifest and journal, and the directory if nothing else is in it."""
         blocks = self._blocks
         with storage_errors(blocks.path):
-            remove_folder(blocks.journal)
             if blocks.is_one_file:
+                remove_folder(blocks.journal)
                 return
-            with suppress(FileNotFoundError):
+            # Others may have described themselves there.
+            if self._is_described():
+                remove_folder(blocks.journal)
                 system.calls.unlink(blocks.folder / manifest.NAME)
             with suppress(FileNotFoundError):
                 if not any(blocks.folder.iterdir()):
                     system.calls.rmdir(blocks.folder)
+
+    def _is_described(self) -> bool:
+        """Tell whether the directory's manifest is about these blocks."""
+        if not (self._blocks.folder / manifest.NAME).exists():
+            return False
+        try:
+            return Manifest.read(self._blocks.folder).names == self._blocks.names
+        except DataError:
+            return False
 
     def _check_headers(self, indices: Iterable[tuple[int, ...]], problems: Problems) -> None:
         for index in indices:

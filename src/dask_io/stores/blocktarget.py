@@ -72,6 +72,9 @@ class BlockFilesTarget(BlockStore, JournalledTarget):
             extent = Extent(name, len(header), shape)
             yield AddressableWriter(file, extent, blocks.dtype, blocks.layout)
 
+    def _header_of(self, index: tuple[int, ...]) -> bytes:
+        return self._header(self.grid.block(index).shape)
+
     def _header(self, shape: tuple[int, ...]) -> bytes:
         if shape not in self._headers:
             blocks = self._blocks
@@ -124,17 +127,20 @@ class BlockFilesTarget(BlockStore, JournalledTarget):
             raise UsageError(f"{printable(str(path))} is a directory, not a file to overwrite")
 
     def _patterns(self) -> list[BlockNames | OneName]:
-        patterns, folder = [self._blocks.names], self._blocks.folder
+        """Return how the blocks are named that the manifest or the journal tells of."""
+        found: list[BlockNames | OneName] = list(map(_parse_word, self._names_in_journal()))
         with suppress(DataError, StorageError):
-            patterns.append(manifest.Manifest.read(folder).names)
-        return patterns
+            found.append(manifest.Manifest.read(self._folder).names)
+        return found
+
+    def _own_names(self) -> list[str]:
+        return [] if self._blocks.is_one_file else [_to_word(self._blocks.names.pattern)]
 
     def _old_names(self) -> list[str]:
-        # Words have no spaces in them.
-        return [json.dumps(names.pattern).replace(" ", "\\u0020") for names in self._patterns()]
+        return [_to_word(names.pattern) for names in self._patterns()]
 
     def _find_left(self, words: Sequence[str]) -> list[Path]:
-        patterns = [*map(BlockNames, map(json.loads, words)), *self._patterns()]
+        patterns = [*map(_parse_word, words), *self._patterns()]
         return [path for path in self._folder.iterdir() if _is_ours(path.name, patterns)]
 
     def _find_files(self) -> dict[str, int]:
@@ -150,6 +156,15 @@ class BlockFilesTarget(BlockStore, JournalledTarget):
             blocks.manifest.write(blocks.folder)
         elif blocks.grid.n_blocks == 0:
             write_whole(self.path, self._header(blocks.grid.shape))
+
+
+def _to_word(pattern: str) -> str:
+    """Write a pattern as a word of the journal, which has no spaces."""
+    return json.dumps(pattern).replace(" ", "\\u0020")
+
+
+def _parse_word(word: str) -> BlockNames:
+    return BlockNames(json.loads(word))
 
 
 def _is_ours(name: str, patterns: Collection[BlockNames | OneName]) -> bool:

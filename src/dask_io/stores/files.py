@@ -384,16 +384,23 @@ class Publisher:
                 system.calls.mkdir(folder)
                 self._made.append(folder)
 
-    def go_on(self, name: str) -> None:
-        """Take over a file in the making that another run has begun, as it is."""
+    def go_on(self, name: str, header: bytes) -> None:
+        """Take over a file in the making that another run has begun."""
+        path = self.partial(name)
+        with storage_errors(path):
+            fd = system.calls.open(path, os.O_WRONLY | os.O_CLOEXEC)
+            try:
+                # The other one may have ended before it came to this.
+                write_fully(fd, 0, memoryview(header))
+            finally:
+                system.calls.close(fd)
         self._pending.add(name)
 
     def take_back(self, name: str) -> None:
-        """Go on with a file that has got its name already."""
+        """Let a file that has got its name already be one in the making."""
         path = self.partial(name)
         with storage_errors(path):
             system.calls.rename(self.folder / name, path)
-        self.go_on(name)
 
     def commit(
         self, names: Collection[str], whole: Collection[str], left_out: Collection[str] = ()

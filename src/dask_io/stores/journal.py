@@ -1,10 +1,10 @@
 """The journal of a target: what is to be done, and a line for all that is durable.
 
 It is a folder, ``DST/.dask-io`` or, beside a target of one file, ``DST.dask-io``, built aside and
-renamed into place as the first thing that appears. ``job.json`` says what is to be done,
-``records`` has the lines, each with a checksum of its own, and ``sealed`` is there when the
-target is complete. Whoever writes holds a lock on ``lock``, which the system releases when
-the process ends, however it ends.
+renamed into place as the first thing that appears. The first line of its file ``journal`` says
+what is to be done, those that follow what is durable, and the last one that the target is
+complete. Each begins with a checksum of its own. Whoever writes holds a lock on ``lock``,
+which the system releases when the process ends, however it ends.
 
 Lines are only ever added. One that was cut short by a crash does not match its checksum and counts
 for nothing: what it would have said is done again.
@@ -25,7 +25,7 @@ from xxhash import xxh3_64_hexdigest
 
 from dask_io.errors import DataError, StorageError
 from dask_io.stores import system
-from dask_io.stores.files import read_whole, storage_errors, sync, write_fully, write_whole
+from dask_io.stores.files import storage_errors, sync, write_fully, write_whole
 from dask_io.stores.naming import printable
 
 if TYPE_CHECKING:
@@ -34,9 +34,12 @@ if TYPE_CHECKING:
 
 NAME = ".dask-io"
 VERSION = 1
-_JOB, _RECORDS, _SEAL, _LOCK = "job.json", "records", "sealed", "lock"
+_FILE, _LOCK = "journal", "lock"
+_JOB, _SEALED = "job", "sealed"
 # Far more than any job has to say; anything longer was not written by us.
 _LONGEST_JOB = 64 * 2**20
+# Where the last line begins, if it is the one that seals.
+_LONGEST_SEAL = 64
 
 
 def journal_of(path: Path, *, is_one_file: bool) -> Path:
@@ -46,18 +49,24 @@ def journal_of(path: Path, *, is_one_file: bool) -> Path:
 
 def find_journal(path: Path) -> Path | None:
     """Return the journal of what a path names, if it has one."""
-    places = [journal_of(path, is_one_file=is_one_file) for is_one_file in (False, True)]
-    return next((place for place in places if (place / _JOB).exists()), None)
+    # A path such as `..` is no file.
+    kinds = (False, True) if path.name not in {"", ".."} else (False,)
+    places = [journal_of(path, is_one_file=is_one_file) for is_one_file in kinds]
+    return next((place for place in places if (place / _FILE).exists()), None)
 
 
 def is_unfinished(folder: Path) -> bool:
     """Whether there is a journal, and it says that its target is not complete."""
-    return (folder / _JOB).exists() and not is_sealed(folder)
+    return (folder / _FILE).exists() and not is_sealed(folder)
 
 
 def is_sealed(folder: Path) -> bool:
     """Whether a journal says that its target is complete."""
-    return (folder / _SEAL).exists()
+    path = folder / _FILE
+    with storage_errors(path), path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - _LONGEST_SEAL))
+        lines = file.read().rstrip(b"\n").split(b"\n")
+    return _parse(lines[-1]) == _SEALED
 
 
 def read_job(folder: Path) -> Mapping[str, Any]:
@@ -68,14 +77,16 @@ def read_job(folder: Path) -> Mapping[str, Any]:
     DataError
         If that cannot be understood.
     """
-    content = read_whole(folder / _JOB, _LONGEST_JOB)
+    path = folder / _FILE
+    with storage_errors(path), path.open("rb") as file:
+        kind, _, text = _parse(file.readline(_LONGEST_JOB).rstrip(b"\n")).partition(" ")
     try:
-        job = json.loads(content)
+        job = json.loads(text) if kind == _JOB else None
     except (ValueError, RecursionError):
         job = None
-    place = printable(str(folder / _JOB))
+    place = printable(str(path))
     if not isinstance(job, dict):
-        raise DataError(place, ["is not a job"], "start again with --overwrite")
+        raise DataError(place, ["does not say what is to be done"], "start again with --overwrite")
     if job.get("version") != VERSION:
         found = f"has version {job.get('version')!r:.40}, but this Dask IO knows {VERSION}"
         raise DataError(place, [found], "use the Dask IO that wrote it")
@@ -83,13 +94,20 @@ def read_job(folder: Path) -> Mapping[str, Any]:
 
 
 def read_lines(folder: Path) -> Iterator[list[str]]:
-    """Yield the words of every line that matches its checksum."""
-    path = folder / _RECORDS
+    """Yield the words of every line that matches its checksum, but for the job."""
+    path = folder / _FILE
     with storage_errors(path), path.open("rb") as file:
+        next(file, None)
         for line in file:
-            checksum, _, text = line.rstrip(b"\n").partition(b" ")
-            if line.endswith(b"\n") and checksum == _checksum(text):
-                yield text.decode("ascii").split(" ")
+            text = _parse(line.rstrip(b"\n")) if line.endswith(b"\n") else ""
+            if text:
+                yield text.split(" ")
+
+
+def _parse(line: bytes) -> str:
+    """Return what a line says; nothing if it does not match its checksum."""
+    checksum, _, text = line.partition(b" ")
+    return text.decode("ascii") if checksum == _checksum(text) else ""
 
 
 class Journal:
@@ -100,36 +118,26 @@ class Journal:
         self._durable = durable
         self._lock: int | None = lock
         self._appending = Lock()
-        self._size = (folder / _RECORDS).stat().st_size
+        self._size = (folder / _FILE).stat().st_size
 
     @classmethod
     def begin(
-        cls,
-        folder: Path,
-        job: bytes,
-        lines: Iterable[str],
-        *,
-        aside: Path,
-        durable: bool,
-        replaced: Journal | None = None,
+        cls, folder: Path, job: bytes, lines: Iterable[str], *, aside: Path, durable: bool
     ) -> Self:
-        """Build a journal aside, and put it where it belongs, or where another one is.
+        """Build a journal aside, and put it where it belongs.
 
         `aside` is how the paths start of what is not yet, or no longer, a journal.
 
         Raises
         ------
         FileExistsError
-            If there is one already that is not to be replaced.
+            If there is one already.
         """
         made, lock = _new_name(aside), -1
         system.calls.mkdir(made)
         try:
             lock = _lock(made)
-            write_whole(made / _JOB, job)
-            write_whole(made / _RECORDS, _to_bytes(lines))
-            if replaced is not None:
-                replaced.remove(aside)
+            write_whole(made / _FILE, _to_bytes([_job_line(job), *lines]))
             _move(made, folder)
             if durable:
                 sync(folder.parent)
@@ -140,6 +148,11 @@ class Journal:
             if lock >= 0:
                 system.calls.close(lock)
             raise
+
+    def begin_again(self, job: bytes, lines: Iterable[str]) -> None:
+        """Become the journal of another run, whose target replaces this one's."""
+        write_whole(self.folder / _FILE, _to_bytes([_job_line(job), *lines]))
+        self._size = (self.folder / _FILE).stat().st_size
 
     @classmethod
     def resume(cls, folder: Path, *, durable: bool) -> Self:
@@ -166,7 +179,7 @@ class Journal:
         self._append(_to_bytes(lines))
 
     def _append(self, content: bytes) -> None:
-        path = self.folder / _RECORDS
+        path = self.folder / _FILE
         with self._appending, storage_errors(path):
             fd = system.calls.open(path, os.O_WRONLY | os.O_CLOEXEC)
             try:
@@ -179,7 +192,7 @@ class Journal:
 
     def seal(self) -> None:
         """Note that the target is complete, and let go of the journal."""
-        write_whole(self.folder / _SEAL, b"")
+        self.append([_SEALED])
         self.close()
 
     def close(self) -> None:
@@ -211,8 +224,8 @@ def refuse_locked(folder: Path) -> None:
 def remove_stale(aside: Path) -> None:
     """Remove what killed runs left of journals that they were building or taking away."""
     for left in aside.parent.glob(f"{glob.escape(aside.name)}.*.part"):
-        # One that another run is building is locked.
-        with suppress(StorageError):
+        # One that another run is building is locked, or just gone.
+        with suppress(OSError, StorageError):
             lock = _lock(left)
             try:
                 remove_folder(left)
@@ -248,6 +261,7 @@ def _lock(folder: Path) -> int:
     fd = system.calls.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
     try:
         system.calls.lock(fd)
+        _check_still_there(fd, path)
         write_fully(fd, 0, memoryview(f"{os.getpid():<20}\n".encode()))
     except BaseException as error:
         system.calls.close(fd)
@@ -258,6 +272,16 @@ def _lock(folder: Path) -> int:
         reason = f"another run is writing it (process {holder})"
         raise StorageError(printable(str(place)), reason, "wait for it, or stop it") from None
     return fd
+
+
+def _check_still_there(fd: int, path: Path) -> None:
+    """Raise an error if whoever had a lock has removed it meanwhile."""
+    if not os.path.samestat(os.fstat(fd), path.stat()):
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+
+
+def _job_line(job: bytes) -> str:
+    return f"{_JOB} {job.decode('ascii')}"
 
 
 def _to_bytes(lines: Iterable[str]) -> bytes:

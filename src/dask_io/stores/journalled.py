@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from contextlib import suppress
 from typing import TYPE_CHECKING, NoReturn
 
-from dask_io.errors import DataError, TargetExistsError
+from dask_io.errors import DataError, TargetExistsError, UsageError
 from dask_io.stores import system
 from dask_io.stores.files import Durability, Publisher, storage_errors, sync
 from dask_io.stores.journal import NAME as JOURNAL
@@ -20,7 +20,7 @@ from dask_io.stores.journal import (
     refuse_locked,
     remove_stale,
 )
-from dask_io.stores.ledger import Ledger, cells_in, line_of
+from dask_io.stores.ledger import Ledger, dropped_line_of, freed_in, line_of
 from dask_io.stores.naming import printable
 
 if TYPE_CHECKING:
@@ -30,8 +30,9 @@ if TYPE_CHECKING:
     from dask_io.geometry import Grid
     from dask_io.stores.ledger import Written
 
-# Lines of the journal: what is to be removed, and that it is gone.
-_REPLACES, _CLEARED = "replaces", "cleared"
+# Lines of the journal: how blocks are named; what is to be removed, and that it is gone; the one
+# file that will be replaced when the new one is whole.
+_NAMES, _REPLACES, _CLEARED, _OLD = "names", "replaces", "cleared", "old"
 
 
 class JournalledTarget(ABC):
@@ -70,6 +71,10 @@ class JournalledTarget(ABC):
     def _file_of(self, index: tuple[int, ...]) -> tuple[str, int | None]:
         """Return the name of a block's file in the directory, and its size if that is known."""
 
+    def _header_of(self, index: tuple[int, ...]) -> bytes:  # noqa: ARG002 - most files have none
+        """Return what a block's file begins with, before its data."""
+        return b""
+
     @abstractmethod
     def _find_old(self) -> list[Path]:
         """Return the files that will be replaced: what makes an array of them comes first.
@@ -83,8 +88,12 @@ class JournalledTarget(ABC):
         """
 
     @abstractmethod
+    def _own_names(self) -> list[str]:
+        """Return words for the journal that say how blocks are named."""
+
+    @abstractmethod
     def _old_names(self) -> list[str]:
-        """Return words by which `_find_left` will know the files that are to be replaced."""
+        """Return such words for the files that are to be replaced, for `_find_left`."""
 
     @abstractmethod
     def _find_left(self, words: Sequence[str]) -> list[Path]:
@@ -141,39 +150,70 @@ class JournalledTarget(ABC):
             self._remove_made()
             raise
 
+    def check(self) -> None:
+        """Refuse what `create` would refuse; nothing is touched.
+
+        Raises
+        ------
+        TargetExistsError
+            If the target exists and is not to be overwritten.
+        UsageError
+            If it is to be, but something would be lost.
+        StorageError
+            If another run is writing it.
+        """
+        with storage_errors(self._target):
+            self._find_old()
+            place = self._journal_place
+            if is_unfinished(place):
+                refuse_locked(place)
+                if freed_in(read_lines(place)):
+                    name = printable(str(self._target))
+                    raise UsageError(
+                        f"{name} holds what only it has: its source was consumed; complete it "
+                        f"with dask-io resume {name}"
+                    )
+
     def _make_place(self, job: bytes) -> None:
-        old, place, replaced = self._find_old(), self._journal_place, None
+        self.check()
+        old, place = self._find_old(), self._journal_place
+        self._make_folders()
+        remove_stale(self._aside)
+        lines = [f"{_NAMES} {word}" for word in self._own_names()]
+        lines += [f"{_REPLACES} {word}" for word in self._old_names()] if old else [_CLEARED]
+        if self._is_one_file and os.path.lexists(self._target):
+            lines.append(f"{_OLD} {_identity(self._target)}")
+        # What is left of the old target, if this run is killed, must not look complete: the new
+        # journal comes first, then what makes an array of the old blocks goes, then they do.
+        if place.exists() and (self._overwrite or is_sealed(place)):
+            self._journal = Journal.resume(place, durable=self._is_durable)
+            self._journal.begin_again(job, lines)
+        else:
+            self._begin_journal(job, lines)
+        if old:
+            self._clear(old)
+
+    def _make_folders(self) -> None:
+        """Make the directory with its parents; their names are durable, if they are meant to be."""
         missing = [p for p in (self._folder, *self._folder.parents) if not p.exists()]
         for folder in reversed(missing):
             with suppress(FileExistsError):
                 system.calls.mkdir(folder)
                 self._made.append(folder)
-        if place.exists() and (self._overwrite or is_sealed(place)):
-            replaced = Journal.resume(place, durable=False)
-        remove_stale(self._aside)
-        # What is left of the old target, if this run is killed, must not look complete: the new
-        # journal comes first, then what makes an array of the old blocks goes, then they do.
-        lines = [f"{_REPLACES} {word}" for word in self._old_names()] if old else [_CLEARED]
-        self._begin_journal(job, lines, replaced)
-        if old:
-            self._clear(old)
+            if self._is_durable:
+                sync(folder.parent)
 
-    def _begin_journal(self, job: bytes, lines: list[str], replaced: Journal | None) -> None:
+    @property
+    def _is_durable(self) -> bool:
+        return self.durability is Durability.FSYNC
+
+    def _begin_journal(self, job: bytes, lines: list[str]) -> None:
+        place, aside = self._journal_place, self._aside
         try:
-            self._journal = Journal.begin(
-                self._journal_place,
-                job,
-                lines,
-                aside=self._aside,
-                durable=self.durability is Durability.FSYNC,
-                replaced=replaced,
-            )
+            self._journal = Journal.begin(place, job, lines, aside=aside, durable=self._is_durable)
         except FileExistsError:
             # Of two runs that find the place free, one gets it.
             raise TargetExistsError(printable(str(self._target)), unfinished=True) from None
-        finally:
-            if replaced is not None:
-                replaced.close()
 
     @property
     def _aside(self) -> Path:
@@ -192,6 +232,8 @@ class JournalledTarget(ABC):
         for path in old:
             system.calls.unlink(path)
         remove_empty_folders(self._folder)
+        if self._is_durable:
+            sync(self._folder)
         self._journal.append([_CLEARED])
 
     def resume(self) -> Ledger:
@@ -206,13 +248,11 @@ class JournalledTarget(ABC):
         """
         self._forget_run()
         with storage_errors(self._target):
-            durable = self.durability is Durability.FSYNC
-            self._journal = Journal.resume(self._journal_place, durable=durable)
+            self._journal = Journal.resume(self._journal_place, durable=self._is_durable)
             try:
-                replaced = [words for words in self._lines() if words[0] == _REPLACES]
                 if not any(words == [_CLEARED] for words in self._lines()):
-                    self._clear(self._find_left([word for _, word in replaced]))
-                ledger = self._find_durable()
+                    self._clear(self._find_left(self._words_of(_REPLACES)))
+                ledger = self._find_durable(self._journal)
             except BaseException:
                 self._let_go()
                 raise
@@ -222,29 +262,45 @@ class JournalledTarget(ABC):
     def _lines(self) -> Iterable[list[str]]:
         return read_lines(self._journal_place)
 
-    def _find_durable(self) -> Ledger:
+    def _words_of(self, kind: str) -> list[str]:
+        return [words[1] for words in self._lines() if words[0] == kind]
+
+    def _names_in_journal(self) -> list[str]:
+        """Return how the blocks are named of the run whose journal is there now."""
+        return self._words_of(_NAMES) if self._journal_place.exists() else []
+
+    def _find_durable(self, journal: Journal) -> Ledger:
         """Read what the journal says to be durable, and leave out what is not there any more."""
         try:
-            ledger = Ledger(self.grid, cells_in(self._lines(), self.grid))
-        except (ValueError, IndexError) as error:
+            ledger = Ledger(self.grid, self._lines())
+        except ValueError as error:
             raise DataError(printable(str(self._journal_place)), [str(error)]) from error
         files = self._find_files()
-        for index in ledger.blocks():
-            if ledger.is_stored(index) and not self._is_there(index, files):
+        lost = [
+            index
+            for index in ledger.blocks()
+            if ledger.is_stored(index) and not self._is_there(index, files)
+        ]
+        lost += [index for index in ledger.parts if not self._take_over(index, files)]
+        if lost:
+            # Told to the journal too: what is written anew must not be mixed up with it.
+            journal.append(map(dropped_line_of, lost))
+            for index in lost:
                 ledger.drop(index)
-        for index in list(ledger.parts):
-            name, n_bytes = self._file_of(index)
-            part = self._publisher.partial(name).relative_to(self._folder)
-            if files.get(str(part)) == n_bytes:
-                self._publisher.go_on(name)
-            elif files.get(name) == n_bytes:
-                # Its last cells were not noted before the run ended: they are written again.
-                self._publisher.take_back(name)
-            else:
-                ledger.drop(index)
-                continue
-            self._begun.add(name)
         return ledger
+
+    def _take_over(self, index: tuple[int, ...], files: Mapping[str, int]) -> bool:
+        """Go on with a file of which a part is durable, if it is there."""
+        name, n_bytes = self._file_of(index)
+        part = self._publisher.partial(name)
+        if files.get(str(part.relative_to(self._folder))) != n_bytes:
+            if files.get(name) != n_bytes or _identity(self._folder / name) in self._words_of(_OLD):
+                return False
+            # Its last cells were not noted before the run ended: they are written again.
+            self._publisher.take_back(name)
+        self._publisher.go_on(name, self._header_of(index))
+        self._begun.add(name)
+        return True
 
     def _is_there(self, index: tuple[int, ...], files: Mapping[str, int]) -> bool:
         name, n_bytes = self._file_of(index)
@@ -257,12 +313,12 @@ class JournalledTarget(ABC):
         whole = [names[cell.index] for cell in cells if cell.is_last]
         # Blocks may have got their names before something goes wrong.
         self._any_committed = True
+        self._begun.update(names.values())
         left_out = {name for name in whole if self._is_left_out(name)}
         self._publisher.commit(
             names.values(), [name for name in whole if name not in left_out], left_out
         )
         self._journal.append(line_of(cell, self.grid) for cell in cells)
-        self._begun.update(names.values())
         self._begun.difference_update(whole)
 
     def note(self, lines: Iterable[str]) -> None:
@@ -282,15 +338,15 @@ class JournalledTarget(ABC):
         self._journal.seal()
         self._forget_run()
 
-    def abandon(self) -> bool:
+    def abandon(self, *, keep: bool = False) -> bool:
         """Remove what has not been committed; what has been stays, marked as unfinished.
 
-        Without a `create` or `resume` that succeeded nothing is touched: what is there is not
-        this run's.
+        With `keep` the journal stays in any case. Without a `create` or `resume` that succeeded
+        nothing is touched: what is there is not this run's.
         """
         if self._journal is None:
             return False
-        is_begun = self._any_committed
+        is_begun = self._any_committed or keep
         self._publisher.abandon(keep=self._begun)
         if not is_begun:
             with suppress(OSError):
@@ -323,3 +379,9 @@ def is_journal_in_the_making(entry: os.DirEntry[str]) -> bool:
     """Tell whether an entry of a target's directory is a journal that a killed run left."""
     name = entry.name
     return name.startswith(f"{JOURNAL}.") and name.endswith(".part") and entry.is_dir()
+
+
+def _identity(path: Path) -> str:
+    """Return what tells a file from another that comes to have its name."""
+    found = path.lstat()
+    return f"{found.st_ino}-{found.st_mtime_ns}"

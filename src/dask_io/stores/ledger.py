@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from dask_io.geometry import Grid
 
-_CELL = "cell"
+_CELL, _DROPPED, _FREED = "cell", "dropped", "freed"
 NOTHING = xxh3_64_intdigest(b"")
 """Checksum of a cell for which nothing was written: it holds only the fill value."""
 _DURABLE, _STORED = 1, 2
@@ -41,26 +41,56 @@ class Written:
 def line_of(cell: Written, grid: Grid) -> str:
     """Return what the journal says about a durable cell; one that is a block needs no region."""
     region = "-" if cell.region == grid.block(cell.index) else str(cell.region)
-    return f"{_CELL} {','.join(map(str, cell.index))} {region} {cell.checksum:016x}"
+    return f"{_CELL} {join(cell.index)} {region} {cell.checksum:016x}"
+
+
+def dropped_line_of(index: Iterable[int]) -> str:
+    """Return what the journal says about a block of which nothing is there any more."""
+    return f"{_DROPPED} {join(index)}"
+
+
+def freed_line_of(index: Iterable[int], fingerprint: int) -> str:
+    """Return what the journal says about a source block that is not needed any more."""
+    return f"{_FREED} {join(index)} {fingerprint:016x}"
+
+
+def freed_in(lines: Iterable[Sequence[str]]) -> dict[tuple[int, ...], int]:
+    """Return the source blocks that a journal says to be removed, with their fingerprints."""
+    found = (words for words in lines if words[0] == _FREED)
+    return {tuple(map(int, index.split(","))): int(mark, 16) for _, index, mark in found}
+
+
+def join(index: Iterable[int]) -> str:
+    """Write an index as a word of a line."""
+    return ",".join(map(str, index))
 
 
 def cells_in(lines: Iterable[Sequence[str]], grid: Grid) -> Iterator[Written]:
-    """Yield the durable cells that a journal tells of; which are the last of a block is not told.
+    """Yield all cells that a journal tells of; which are the last of a block is not told.
 
     Raises
     ------
     ValueError
         If they are not cells of this grid.
     """
-    for kind, *words in lines:
-        if kind == _CELL:
-            numbers, region, checksum = words
-            index = tuple(map(int, numbers.split(",")))
-            block = grid.block(index)
-            found = block if region == "-" else Region.parse(region, grid.shape)
-            if found & block != found:
-                raise ValueError(f"{region} is not a part of block {numbers}")
-            yield Written(index, found, int(checksum, 16))
+    return (_parse_cell(words, grid) for words in lines if words[0] == _CELL)
+
+
+def _parse_cell(words: Sequence[str], grid: Grid) -> Written:
+    _, numbers, region, checksum = words
+    index = _parse_index(numbers, grid)
+    block = grid.block(index)
+    found = block if region == "-" else Region.parse(region, grid.shape)
+    if found & block != found:
+        raise ValueError(f"{region} is not a part of block {numbers}")
+    return Written(index, found, int(checksum, 16))
+
+
+def _parse_index(numbers: str, grid: Grid) -> tuple[int, ...]:
+    index = tuple(map(int, numbers.split(",")))
+    if len(index) != len(grid.counts) or any(map(int.__ge__, index, grid.counts)):
+        raise ValueError(f"there is no block {numbers}")
+    return index
 
 
 @dataclass
@@ -98,28 +128,43 @@ class Parts:
 class Ledger:
     """What is durable of a target: blocks, and parts of blocks."""
 
-    def __init__(self, grid: Grid, cells: Iterable[Written] = ()) -> None:
+    def __init__(self, grid: Grid, lines: Iterable[Sequence[str]] = ()) -> None:
         self.grid = grid
         self.n_blocks = 0
+        self.parts: dict[tuple[int, ...], Parts] = {}
         # One byte a block: there may be millions.
         self._blocks = bytearray(grid.n_blocks)
+        begun: dict[tuple[int, ...], set[Region]] = {}
         missing: dict[tuple[int, ...], int] = {}
-        regions: dict[tuple[int, ...], set[Region]] = {}
-        for cell in cells:
-            index, found = cell.index, regions.setdefault(cell.index, set())
-            if cell.checksum != NOTHING:
-                self._blocks[grid.flat(index)] |= _STORED
-            # A cell that is not there any more is written, and told of, a second time.
-            if self.has_block(index) or cell.region in found:
-                continue
-            size = grid.block(index).size
-            missing[index] = missing.get(index, size) - cell.region.size
-            found.add(cell.region)
-            if not missing[index] or cell.region.size == size:
-                del missing[index], regions[index]
-                self._blocks[grid.flat(index)] |= _DURABLE
-                self.n_blocks += 1
-        self.parts = {index: Parts(list(regions[index])) for index in missing}
+        for words in lines:
+            if words[0] == _CELL:
+                self._add(_parse_cell(words, grid), begun, missing)
+            elif words[0] == _DROPPED:
+                index = _parse_index(words[1], grid)
+                self.drop(index)
+                begun.pop(index, None)
+                missing.pop(index, None)
+        self.parts = {index: Parts(list(regions)) for index, regions in begun.items()}
+
+    def _add(
+        self,
+        cell: Written,
+        begun: dict[tuple[int, ...], set[Region]],
+        missing: dict[tuple[int, ...], int],
+    ) -> None:
+        index, flat = cell.index, self.grid.flat(cell.index)
+        if cell.checksum != NOTHING:
+            self._blocks[flat] |= _STORED
+        # After a crash a cell may have been written, and told of, a second time.
+        if self.has_block(index) or cell.region in begun.get(index, ()):
+            return
+        size = self.grid.block(index).size
+        begun.setdefault(index, set()).add(cell.region)
+        missing[index] = missing.get(index, size) - cell.region.size
+        if not missing[index] or cell.region.size == size:
+            self._blocks[flat] |= _DURABLE
+            self.n_blocks += 1
+            del begun[index], missing[index]
 
     def has_block(self, index: tuple[int, ...]) -> bool:
         """Whether all of a block is durable."""

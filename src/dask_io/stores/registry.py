@@ -27,7 +27,7 @@ from dask_io.stores.formats import (
     of_blocks,
 )
 from dask_io.stores.journal import NAME as JOURNAL
-from dask_io.stores.journal import find_journal, is_unfinished
+from dask_io.stores.journal import find_journal, is_unfinished, refuse_locked
 from dask_io.stores.listing import NOT_A_FILE, look_at, scan
 from dask_io.stores.naming import BlockNames, OneName, printable
 
@@ -169,9 +169,14 @@ def refuse_unfinished(path: Path) -> None:
     ------
     DataError
         If the run that wrote them did not end.
+    StorageError
+        If it is still writing.
     """
     journal = journal_at(path)
     if journal is not None and is_unfinished(journal):
+        # Where the lock cannot be asked, nobody is known to write.
+        with suppress(OSError):
+            refuse_locked(journal)
         raise DataError(
             _show(path),
             ["it is unfinished: the run that wrote it did not end"],
@@ -373,8 +378,7 @@ def _described(described: Mapping[str, Any], at: Path | None) -> Blocks:
     folder, names = place, found.names
     if at is not None and isinstance(names, OneName):
         folder, names = at.parent, OneName(at.name, names.n_axes)
-    elif at is not None and not at.is_dir():
-        # A pattern of files in it.
+    elif at is not None and not at.is_dir() and _HAS_FIELD.search(at.name):
         folder = at.parent
     return Blocks(folder, names, chosen, found.grid, found.dtype, found.layout)
 

@@ -56,12 +56,28 @@ def region_places(
     is_one_place = isinstance(chosen, Container) or (one_file and chosen.longest_header)
     suffix = chosen.suffixes[0] if is_one_place else ""
     n_digits = max(_FEWEST_DIGITS, len(str(n_regions - 1)))
-    return [str(place / f"region_{number:0{n_digits}}{suffix}") for number in range(n_regions)]
+    names = [f"region_{number:0{n_digits}}{suffix}" for number in range(n_regions)]
+    if place.is_dir():
+        _refuse_others(place, names)
+    return [str(place / name) for name in names]
+
+
+def _refuse_others(folder: Path, names: Sequence[str]) -> None:
+    """Refuse a folder with regions of another run, which would be mixed up with the new ones."""
+    left = {path.name.removesuffix(".dask-io") for path in folder.glob("region_*")}.difference(
+        names
+    )
+    if left:
+        raise UsageError(
+            f"{printable(str(folder))} holds {printable(min(left))} of another run; move it away, "
+            "or choose another folder"
+        )
 
 
 def _is_empty(folder: Path) -> bool:
+    """Tell whether a folder holds nothing but what a killed run left of journals in the making."""
     with os.scandir(folder) as entries:
-        return next(entries, None) is None
+        return all(entry.name.startswith(".") and entry.name.endswith(".part") for entry in entries)
 
 
 def check_apart(targets: Sequence[Target]) -> None:

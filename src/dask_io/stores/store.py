@@ -196,6 +196,9 @@ class Target(Store, Protocol):
     def durability(self) -> Durability:
         """What blocks outlast once they are committed."""
 
+    def check(self) -> None:
+        """Refuse what `create` would refuse, but touch nothing."""
+
     def create(self, job: bytes = b"{}") -> None:
         """Make the place ready for blocks; a journal with the job is the first thing there.
 
@@ -226,8 +229,9 @@ class Target(Store, Protocol):
         The next `create` finds a target that exists.
         """
 
-    def abandon(self) -> bool:
+    def abandon(self, *, keep: bool = False) -> bool:
         """Remove what has not been committed, and let another run go on with the rest.
 
-        Returns whether there is a rest. Nothing happens unless `create` or `resume` succeeded.
+        Returns whether there is a rest, or `keep` says that another run will begin with nothing.
+        Nothing happens unless `create` or `resume` succeeded.
         """

@@ -81,10 +81,14 @@ def test_an_unfinished_directory_is_not_taken_for_an_array(tmp_path: Path) -> No
     """Blocks of an interrupted run look like a smaller array, but are refused."""
     target = target_at(tmp_path / "x")
     fill(target, n_blocks=1)
-    for path in (tmp_path / "x", tmp_path / "x" / "b_{0}_{1}.npy"):
-        with pytest.raises(DataError, match="unfinished: the run that wrote it did not end"):
+    paths = (tmp_path / "x", tmp_path / "x" / "b_{0}_{1}.npy")
+    for path in paths:
+        with pytest.raises(StorageError, match="another run is writing it"):
             open_source(path)
     target.abandon()
+    for path in paths:
+        with pytest.raises(DataError, match="unfinished: the run that wrote it did not end"):
+            open_source(path)
     assert names_in(tmp_path / "x") == {"b_0_0.npy", JOURNAL}
     fill(target_at(tmp_path / "x", overwrite=True))
     assert open_source(tmp_path / "x").grid == GRID

@@ -208,6 +208,9 @@ class ZarrTarget(ZarrStore, JournalledTarget):
             self._refuse()
         return self.site.old_files()
 
+    def _own_names(self) -> list[str]:
+        return []
+
     def _old_names(self) -> list[str]:
         # Whatever can be part of an array is known by its name.
         return []
