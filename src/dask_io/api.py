@@ -8,7 +8,7 @@ from dask_io import why_not_here
 if reason := why_not_here():
     raise ImportError(reason)
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import reduce
 from os import fspath
 from pathlib import Path
@@ -45,7 +45,7 @@ from dask_io.stores.several import region_places
 from dask_io.stores.window import Window
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from os import PathLike
     from typing import Unpack
 
@@ -95,6 +95,7 @@ class Info:
     order: str
     n_bytes: int
     n_bytes_on_disk: int
+    metadata: Mapping[str, Any] = field(default_factory=dict)
 
 
 def open(  # noqa: A001  # the public name, as in `h5py` or `zarr`
@@ -167,6 +168,7 @@ def info(source: Place) -> Info:
         order=store.layout.name,
         n_bytes=store.grid.size * store.dtype.itemsize,
         n_bytes_on_disk=store.n_bytes_on_disk,
+        metadata=store.metadata,
     )
 
 

@@ -85,7 +85,8 @@ class Job:
         if verify:
             pace = target.tally.pace
             check_again([target.place], self.plan.problem.budget, self.workers, pace=pace)
-        return replace(result, verified=True if verify else None)
+        not_kept = _not_kept(self.source, target)
+        return replace(result, verified=True if verify else None, not_kept=not_kept)
 
     def _open_outlet(self, target: Target) -> Outlet:
         """Begin anew, after checking what can be known to fail before anything is written."""
@@ -193,7 +194,8 @@ class JointJob:
         if verify:
             places, pace = [target.place for target in self.targets], self.source.tally.pace
             check_again(places, self.plan.budget, self.workers, pace=pace)
-        return replace(result, verified=True if verify else None)
+        not_kept = _not_kept(self.source, self.targets[0])
+        return replace(result, verified=True if verify else None, not_kept=not_kept)
 
     def __str__(self) -> str:
         first, *others = (target.place for target in self.targets)
@@ -211,6 +213,15 @@ def _carry_out(
     if isinstance(plan, SpillPlan):
         return run_spill(plan, source, outlet, workers=workers, on_progress=on_progress)
     return run_plan(plan, source, outlet, workers=workers, on_progress=on_progress)
+
+
+def _not_kept(source: Source, target: Target) -> tuple[str, ...]:
+    """Return what a source says about its array that a target has no place for."""
+    return tuple(
+        name
+        for name in ("attributes", "dimension_names")
+        if source.metadata.get(name) and name not in target.metadata
+    )
 
 
 @contextmanager

@@ -126,7 +126,8 @@ def plan_several(
     check_apart(targets)
     workers, dtype = parse_workers(options.get("workers")), store.dtype
     budget = parse_memory(options.get("memory"))
-    stagings = [staging_for(side, dtype, workers) for _, side in laid]
+    codec_bytes = max(store.codec_bytes, *(side.codec_bytes for _, side in laid))
+    stagings = [staging_for(side, dtype, workers, codec_bytes=codec_bytes) for _, side in laid]
     staging = Staging(*map(max, zip(*map(astuple, stagings), strict=True)))
     problems = [
         Problem(side_of(window), side, dtype, budget, staging)

@@ -185,6 +185,8 @@ def test_info_tells_what_a_source_holds(source: Path) -> None:
         "order": "C",
         "n_bytes": VALUES.nbytes,
         "n_bytes_on_disk": sum(path.stat().st_size for path in files),
+        "compression_ratio": None,
+        "metadata": {},
     }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -9,12 +10,10 @@ import pytest
 import zarr
 
 import dask_io
-from dask_io.errors import DataError
+from dask_io.errors import DataError, InterruptedRunError
 from dask_io.stores.zarr.documents import quiet
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from numpy.typing import NDArray
 
 # By name: how a place of this kind is called, and what is asked for.
@@ -45,13 +44,13 @@ def array() -> NDArray[Any]:
 def test_every_kind_to_every_other(
     source: str, target: str, array: NDArray[Any], tmp_path: Path
 ) -> None:
-    """In other chunks, within a budget that is smaller than the array, verified."""
+    """In other chunks, within a small budget, verified."""
     np.save(tmp_path / "start.npy", array)
     one, two = (f"{tmp_path}/{KINDS[kind][0].format(n)}" for n, kind in enumerate((source, target)))
     dask_io.resplit(tmp_path / "start.npy", one, chunks=(8, 5, 6), **KINDS[source][1])
     chunks = (4, 5, 12) if target == "zarr 3 in shards" else (5, 17, 4)
 
-    done = dask_io.resplit(one, two, chunks=chunks, memory="1MiB", verify=True, **KINDS[target][1])
+    done = dask_io.resplit(one, two, chunks=chunks, memory="2MiB", verify=True, **KINDS[target][1])
 
     assert done.verified
     assert np.array_equal(np.asarray(dask_io.open(two)), array)
@@ -105,3 +104,97 @@ def test_what_is_missing_is_filled_on_the_way(array: NDArray[Any], tmp_path: Pat
     assert len(list((tmp_path / "b.zarr").rglob("c/*/*/*"))) == 2 * (7 * 5 - 9)
     with pytest.raises(DataError, match="is missing; leave out --strict"):
         np.asarray(dask_io.open(tmp_path / "a.zarr", strict=True))
+
+
+@pytest.mark.parametrize("kind", [{"codec": "zstd:1"}, {"codec": "none", "shards": (8, 8)}])
+@pytest.mark.parametrize("memory", ["1MiB", "2MiB", "64MiB"])
+def test_several_regions_become_chunks_that_are_written_whole(
+    kind: dict[str, Any], memory: str, tmp_path: Path
+) -> None:
+    """However little memory there is, no such chunk is written in parts."""
+    array = np.arange(60 * 60, dtype="<i4").reshape(60, 60)
+    np.save(tmp_path / "start.npy", array)
+    dask_io.split(tmp_path / "start.npy", tmp_path / "in", chunks=(7, 9))
+    regions = [np.s_[0:20, 0:20], np.s_[10:53, 5:60]]
+
+    dask_io.extract(
+        tmp_path / "in",
+        tmp_path / "out",
+        regions=[",".join(f"{part.start}:{part.stop}" for part in region) for region in regions],
+        chunks=(4, 4),
+        format="zarr",
+        memory=memory,
+        **kind,
+    )
+
+    for number, region in enumerate(regions):
+        place = tmp_path / "out" / f"region_{number:03}.zarr"
+        assert np.array_equal(dask_io.open(place)[:, :], array[region])
+        assert dask_io.verify(place)
+
+
+@pytest.mark.parametrize("target", [kind for kind in KINDS if kind.startswith("zarr")])
+@pytest.mark.parametrize("source", ["npy", "zarr 3 with zstd", "zarr 3 in shards"])
+def test_runs_are_resumed_and_use_up_their_source(
+    source: str, target: str, array: NDArray[Any], tmp_path: Path
+) -> None:
+    """A run that is cut short goes on with the rest; the source is gone then, the target right."""
+    np.save(tmp_path / "start.npy", array)
+    one, two = (f"{tmp_path}/{KINDS[kind][0].format(n)}" for n, kind in enumerate((source, target)))
+    dask_io.resplit(tmp_path / "start.npy", one, chunks=(4, 5, 6), **KINDS[source][1])
+    chunks = (4, 5, 12) if target == "zarr 3 in shards" else (5, 4, 4)
+
+    def stop_midway(progress: dask_io.Progress) -> None:
+        if 2 * progress.n_bytes_written >= progress.n_bytes:
+            raise KeyboardInterrupt
+
+    with pytest.raises(InterruptedRunError, match="dask-io resume"):
+        dask_io.resplit(
+            one, two, chunks=chunks, consume=True, on_progress=stop_midway, **KINDS[target][1]
+        )
+    with pytest.raises(DataError, match="unfinished"):
+        dask_io.open(two)
+    done = dask_io.resume(two, verify=True)
+
+    assert done.verified
+    assert done.blocks_skipped > 0
+    assert np.array_equal(np.asarray(dask_io.open(two)), array)
+    assert not Path(one.replace("::", "")).exists()
+    assert dask_io.resume(two).blocks_written == 0
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind.startswith("zarr")])
+def test_what_has_changed_since_is_found(kind: str, array: NDArray[Any], tmp_path: Path) -> None:
+    """A chunk that is not what was written, or is gone, is found by its checksum."""
+    np.save(tmp_path / "start.npy", array)
+    place = f"{tmp_path}/{KINDS[kind][0].format('x')}"
+    dask_io.resplit(tmp_path / "start.npy", place, chunks=(4, 5, 6), **KINDS[kind][1])
+    assert dask_io.verify(place)
+    root = Path(place.replace("::", ""))
+    chunk = max(path for path in root.rglob("*") if path.is_file() and path.name[-1].isdigit())
+    content = bytearray(chunk.read_bytes())
+    content[0] ^= 1
+    chunk.write_bytes(content)
+    assert not dask_io.verify(place)
+    chunk.unlink()
+    assert not dask_io.verify(place)
+
+
+def test_what_a_target_cannot_hold_is_named(tmp_path: Path) -> None:
+    """Attributes and names of axes go with a Zarr array to another, and nowhere else."""
+    made = zarr.create_array(
+        tmp_path / "a.zarr",
+        shape=(4, 6),
+        chunks=(2, 3),
+        dtype="<i4",
+        attributes={"units": "K"},
+        dimension_names=("y", "x"),
+    )
+    made[...] = np.arange(24).reshape(4, 6)
+
+    kept = dask_io.resplit(tmp_path / "a.zarr", tmp_path / "b.zarr", chunks=(4, 6))
+    lost = dask_io.resplit(tmp_path / "a.zarr", tmp_path / "b", chunks=(4, 6), format="npy")
+
+    assert kept.not_kept == ()
+    assert lost.not_kept == ("attributes", "dimension_names")
+    assert dask_io.info(tmp_path / "b.zarr").metadata["attributes"] == {"units": "K"}

@@ -154,6 +154,10 @@ def _replaced(target: Target) -> _Replaced:
     place = Path(target.place)
     if not place.is_dir():
         return _Replaced()
-    with storage_errors(place), os.scandir(place) as entries:
-        sizes = [entry.stat(follow_symlinks=False).st_blocks * 512 for entry in entries]
+    with storage_errors(place):
+        sizes = [
+            os.lstat(os.path.join(folder, name)).st_blocks * 512  # noqa: PTH118 - may be many
+            for folder, _, names in os.walk(place)
+            for name in names
+        ]
     return _Replaced(len(sizes), sum(sizes))

@@ -22,7 +22,7 @@ def side_of(store: Store) -> Side:
     if isinstance(store, Window):
         whole, region = store.whole, store.region
     atomic = store.access is Access.ATOMIC
-    return Side(whole.grid, store.layout, store.format, region, atomic)
+    return Side(whole.grid, store.layout, store.format, region, atomic, store.codec_bytes)
 
 
 def make_problem(
@@ -37,4 +37,6 @@ def make_problem(
     """Put a problem together, with the staging that the engine asks for."""
     # Every thread may be about to commit a batch while another one fills.
     lag = Lag((workers + 1) * MOST_CELLS, (workers + 1) * MOST_BYTES) if consume else None
-    return Problem(source, target, dtype, memory, staging_for(target, dtype, workers), lag)
+    codec_bytes = max(source.codec_bytes, target.codec_bytes)
+    staging = staging_for(target, dtype, workers, codec_bytes=codec_bytes)
+    return Problem(source, target, dtype, memory, staging, lag)

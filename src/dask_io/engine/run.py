@@ -56,7 +56,8 @@ class RunResult:
     """What a run did, as counted and measured while it ran.
 
     `peak_memory` is by how much the process grew, None where the system does not tell. Blocks
-    are skipped that an earlier run has written.
+    are skipped that an earlier run has written. `not_kept` names the metadata of the source that
+    the target's format cannot hold.
     """
 
     seconds: float
@@ -69,6 +70,7 @@ class RunResult:
     blocks_written: int
     blocks_skipped: int = 0
     verified: bool | None = None
+    not_kept: tuple[str, ...] = ()
 
     @classmethod
     def of_nothing(cls, blocks_skipped: int) -> RunResult:
@@ -89,6 +91,7 @@ class RunResult:
             blocks_written=self.blocks_written + other.blocks_written,
             blocks_skipped=self.blocks_skipped + other.blocks_skipped,
             verified=other.verified,
+            not_kept=other.not_kept,
         )
 
 
@@ -226,13 +229,13 @@ class _Run:
 
     def __init__(self, sweep: Sweep, workers: int, on_written: Callable[[int, bool], None]) -> None:
         self.bundle, self.source = bundle, source = sweep.bundle, sweep.source
-        problem = bundle.members[0].problem
-        n_workers, staging_bytes = share_staging(bundle.staging_bytes, problem, workers)
-        buffers = Buffers(bundle.peak_bytes)
-        stagings = [buffers.lend(staging_bytes) for _ in range(n_workers)]
+        problems = [member.problem for member in bundle.members]
+        share = share_staging(bundle.staging_bytes, problems, workers)
+        # What codecs hold is theirs: no buffer is lent for it.
+        buffers = Buffers(bundle.peak_bytes - share.n_workers * share.codec_bytes)
+        stagings = [buffers.lend(share.slab) for _ in range(share.n_workers)]
         held = Account(bundle.held_bytes)
-        room_behind = bundle.staging_bytes - n_workers * staging_bytes
-        behind = Account(room_behind - room_behind // _SPARE)
+        behind = Account(share.behind - share.behind // _SPARE)
         self.room = Room(held, behind, buffers, Crew(stagings, on_stop=held.close))
         self.members = [
             Member(plan, outlet, self.room, on_written)

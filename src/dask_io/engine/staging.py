@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dask_io.planning import Staging
 from dask_io.stores.files import ALIGNMENT
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import numpy as np
 
     from dask_io.planning import Problem, Side
@@ -24,25 +26,50 @@ _PART_OF_BUDGET = 64
 _MOST_NEEDED = 32 * 2**20
 
 
-def staging_for(target: Side, dtype: np.dtype[Any], workers: int) -> Staging:
-    """Ask for one slab a thread, and for room to write blocks behind while reading goes on."""
-    smallest = max(_SMALLEST_SLAB, dtype.itemsize + 2 * ALIGNMENT)
+def staging_for(
+    target: Side, dtype: np.dtype[Any], workers: int, *, codec_bytes: int = 0
+) -> Staging:
+    """Ask for one slab a thread, and for room to write blocks behind while reading goes on.
+
+    Every thread needs `codec_bytes` besides, for what it decodes or encodes.
+    """
+    smallest = _smallest_slab(dtype.itemsize)
     block_bytes, n_bytes = (
         n * dtype.itemsize for n in (prod(target.grid.longest), target.grid.size)
     )
     behind = max(2 * block_bytes, min(_BEHIND, n_bytes // _PART_BEHIND))
     wanted = workers * (max(_SLAB, smallest) + behind)
-    preferred = max(smallest, min(wanted, n_bytes))
-    return Staging(smallest, preferred, _PART_OF_BUDGET, min(_MOST_NEEDED, preferred))
+    preferred = max(smallest + codec_bytes, min(wanted, n_bytes) + workers * codec_bytes)
+    minimum, most = smallest + codec_bytes, min(_MOST_NEEDED, preferred)
+    return Staging(minimum, preferred, _PART_OF_BUDGET, most)
 
 
-def share_staging(staging_bytes: int, problem: Problem, workers: int) -> tuple[int, int]:
-    """Return how many threads can work, and how many bytes of staging each of them has."""
-    smallest = max(_SMALLEST_SLAB, problem.itemsize + 2 * ALIGNMENT)
-    n_workers = max(1, min(workers, staging_bytes // smallest))
-    return n_workers, max(smallest, min(max(_SLAB, smallest), staging_bytes // n_workers))
+class Share(NamedTuple):
+    """How many threads can work, and the bytes of staging that each of them has.
+
+    To decode or to encode, a thread takes `codec_bytes` by itself; all that remains is `behind`.
+    """
+
+    n_workers: int
+    slab: int
+    codec_bytes: int
+    behind: int
+
+
+def share_staging(staging_bytes: int, problems: Sequence[Problem], workers: int) -> Share:
+    """Divide what a plan grants among threads, of which any may work on any problem."""
+    codec_bytes = max(problem.codec_bytes for problem in problems)
+    smallest = _smallest_slab(problems[0].itemsize)
+    n_workers = max(1, min(workers, staging_bytes // (smallest + codec_bytes)))
+    slab = min(max(_SLAB, smallest), staging_bytes // n_workers - codec_bytes)
+    behind = staging_bytes - n_workers * (slab + codec_bytes)
+    return Share(n_workers, max(smallest, slab), codec_bytes, max(0, behind))
+
+
+def _smallest_slab(itemsize: int) -> int:
+    return max(_SMALLEST_SLAB, itemsize + 2 * ALIGNMENT)
 
 
 def comparison_slab(memory: int, itemsize: int, workers: int) -> int:
     """Return the bytes each thread reads at once of the array that another is compared with."""
-    return max(_SMALLEST_SLAB, itemsize + 2 * ALIGNMENT, min(_SLAB, memory // (4 * workers)))
+    return max(_smallest_slab(itemsize), min(_SLAB, memory // (4 * workers)))

@@ -22,7 +22,8 @@ class Side:
 
     With a `window`, only that region of what is stored takes part. Blocks that reach out of it
     are moved in part, and cost the runs of that part. Blocks that are `atomic` cannot be moved
-    in part: reading some of one costs all of it, and it is written whole or not at all.
+    in part: reading some of one costs all of it, and it is written whole or not at all. Moving
+    one takes `codec_bytes` besides its elements.
 
     Examples
     --------
@@ -36,6 +37,7 @@ class Side:
     format: str = "raw"
     window: Region | None = None
     atomic: bool = False
+    codec_bytes: int = 0
 
     def __post_init__(self) -> None:
         if len(self.layout.axes) != len(self.stored.axes):
@@ -157,6 +159,11 @@ class Problem:
     def itemsize(self) -> int:
         """Bytes of one element."""
         return self.dtype.itemsize
+
+    @property
+    def codec_bytes(self) -> int:
+        """Bytes that a thread needs besides, to decode or to encode a block."""
+        return max(self.source.codec_bytes, self.target.codec_bytes)
 
     @property
     def n_bytes(self) -> int:

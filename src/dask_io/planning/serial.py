@@ -109,6 +109,7 @@ def _side_to_json(side: Side) -> dict[str, Any]:
         "grid": [[list(run) for run in axis.runs] for axis in side.stored.axes],
         "layout": list(side.layout.axes),
         "atomic": side.atomic,
+        "codec_bytes": side.codec_bytes,
         "grain": side.grain,
         "window": side.window and [list(bounds) for bounds in side.window.bounds],
     }
@@ -234,7 +235,8 @@ def _side_from_json(side: _Node) -> Side:
     )
     layout = Layout(tuple(axis.number() for axis in side["layout"].items()))
     window = _window_from_json(side["window"])
-    return Side(grid, layout, side["format"].text(), window, side["atomic"].truth())
+    atomic, codec_bytes = side["atomic"].truth(), side["codec_bytes"].number()
+    return Side(grid, layout, side["format"].text(), window, atomic, codec_bytes)
 
 
 def _window_from_json(window: _Node) -> Region | None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from dask_io.errors import BudgetTooSmallError
 from dask_io.geometry import Axis
 from dask_io.planning.bundle import Bundle, box_around, window_of
-from dask_io.planning.cost import fewest_runs, naive_seeks
+from dask_io.planning.cost import count_cuts, fewest_runs, naive_seeks
 from dask_io.planning.describe_sweeps import describe_sweeps
 from dask_io.planning.plan import Plan, Seeks
 from dask_io.planning.reads import Hold, ReadRun
@@ -299,7 +299,7 @@ def _flushed_where_needed(problems: Sequence[Problem], ends: tuple[Axis, ...]) -
     several = [axis for axis in problems[0].source.layout.axes if ends[axis].n_blocks > 1]
     orders = list(_orders(several, len(ends)))
     candidates: list[tuple[int, int, Reads]] = []
-    for flushed in _subsets(several):
+    for flushed in _subsets([axis for axis in several if _may_flush(problems, ends, axis)]):
         reads = tuple(
             tuple(ReadRun(*run, keep=axis not in flushed) for run in ends[axis].runs)
             for axis in range(len(ends))
@@ -311,6 +311,18 @@ def _flushed_where_needed(problems: Sequence[Problem], ends: tuple[Axis, ...]) -
         if found is not None:
             return found
     return None
+
+
+def _may_flush(problems: Sequence[Problem], ends: Sequence[Axis], axis: int) -> bool:
+    """Whether no atomic target block has an end of a read cell within it: it is written whole."""
+    corner = _box_of(problems).start
+    for problem in problems:
+        if problem.target.atomic:
+            window = window_of(problem.source).relative_to(corner)
+            cuts = ends[axis].clipped(*window.bounds[axis])
+            if count_cuts(problem.target.grid.axes[axis], cuts).pieces:
+                return False
+    return True
 
 
 def _largest_cell(problems: Sequence[Problem], ends: Sequence[Axis]) -> int:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from math import isfinite
 from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
 
 from dask_io.planning import Sweeps, plan_to_json, predict_seconds, sweeps_to_json
 from dask_io.stores.dtypes import dtype_to_json
 
 if TYPE_CHECKING:
-    import numpy as np
+    from collections.abc import Mapping
 
     from dask_io.engine.run import RunResult
     from dask_io.engine.verify import Verification
@@ -52,6 +55,10 @@ class Described(Protocol):
     def n_bytes_on_disk(self) -> int:
         """Bytes of its files."""
 
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        """What else it says."""
+
 
 def any_plan_to_json(plan: AnyPlan | Sweeps, device: Device | None = None) -> dict[str, Any]:
     """Return a plan for one target or for several, with its time on a device if one is given."""
@@ -78,6 +85,7 @@ def run_to_json(
             "blocks_written": result.blocks_written,
             "blocks_skipped": result.blocks_skipped,
             "verified": result.verified,
+            "not_kept": list(result.not_kept),
         },
     }
 
@@ -94,7 +102,28 @@ def info_to_json(info: Described) -> dict[str, Any]:
         "order": info.order,
         "n_bytes": info.n_bytes,
         "n_bytes_on_disk": info.n_bytes_on_disk,
+        "compression_ratio": compression_ratio(info),
+        "metadata": {name: _plain(value) for name, value in info.metadata.items()},
     }
+
+
+def compression_ratio(info: Described) -> float | None:
+    """Return how many bytes of the array there are for one on disk, None without a codec."""
+    if not info.metadata.get("codecs") or not info.n_bytes_on_disk:
+        return None
+    return info.n_bytes / info.n_bytes_on_disk
+
+
+def _plain(value: object) -> object:
+    """Return what JSON can hold of a value; of others, such as dates, how they are written."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    is_number = isinstance(value, float) and isfinite(value)
+    return (
+        value
+        if is_number or isinstance(value, int | str | list | tuple | dict | None)
+        else str(value)
+    )
 
 
 def verification_to_json(found: Verification) -> dict[str, Any]:

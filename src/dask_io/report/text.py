@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dask_io.planning import predict_seconds
+from dask_io.report.jsonable import compression_ratio
 from dask_io.stores.naming import printable
 from dask_io.units import format_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from dask_io.engine.run import RunResult
     from dask_io.engine.verify import Verification
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from dask_io.report.jsonable import Described
 
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
+_NARROWEST, _LONGEST_LINE = 8, 72
 
 
 def plan_text(plan: AnyPlan | Sweeps, device: Device | None = None) -> str:
@@ -69,7 +71,9 @@ def run_text(plan: AnyPlan | Sweeps, result: RunResult) -> str:
     )
     skipped = f"; {result.blocks_skipped:,} were there already" if result.blocks_skipped else ""
     verified = "; verified: what is there is what was written" if result.verified else ""
-    return f"{done}{skipped}{verified}\n{table(rows)}"
+    names = " and ".join(result.not_kept).replace("_", " ")
+    not_kept = f"; the target's format has no place for {names}" if names else ""
+    return f"{done}{skipped}{verified}{not_kept}\n{table(rows)}"
 
 
 def info_text(info: Described) -> str:
@@ -86,9 +90,40 @@ def info_text(info: Described) -> str:
         ("blocks", f"{info.grid.n_blocks:,} of {_by(info.grid.longest)}{''.join(uneven)}"),
         ("order", orders.get(info.order, f"axes {info.order}, slowest first")),
         ("size", f"{size} ({info.n_bytes:,} bytes)"),
-        ("on disk", f"{on_disk} ({info.n_bytes_on_disk:,} bytes)"),
+        ("on disk", f"{on_disk} ({info.n_bytes_on_disk:,} bytes){_compressed(info)}"),
+        *_metadata_rows(info.metadata),
     ]
-    return "\n".join(f"{name:<8}  {value}" for name, value in rows)
+    width = max(_NARROWEST, *(len(name) for name, _ in rows))
+    return "\n".join(f"{name:<{width}}  {value}" for name, value in rows)
+
+
+def _compressed(info: Described) -> str:
+    ratio = compression_ratio(info)
+    return "" if ratio is None else f", compressed {ratio:.2f} to 1"
+
+
+def _metadata_rows(metadata: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield what a container says besides, in brief."""
+    if "codecs" in metadata:
+        yield "codec", printable(" + ".join(map(_codec, metadata["codecs"])) or "none")
+    if metadata.get("shards"):
+        yield "shards", _by(metadata["shards"])
+    if metadata.get("fill_value") is not None:
+        yield "fill", _brief(str(metadata["fill_value"]))
+    if metadata.get("dimension_names"):
+        yield "axes", _brief(", ".join(map(str, metadata["dimension_names"])))
+    if metadata.get("attributes"):
+        yield "attributes", _brief(", ".join(metadata["attributes"]))
+
+
+def _codec(config: Mapping[str, Any]) -> str:
+    parameters = [f"{name}={value}" for name, value in config.items() if name != "id"]
+    return f"{config['id']} ({', '.join(parameters)})" if parameters else str(config["id"])
+
+
+def _brief(text: str) -> str:
+    shown = printable(text)
+    return shown if len(shown) <= _LONGEST_LINE else f"{shown[: _LONGEST_LINE - 3]}..."
 
 
 def verification_text(found: Verification) -> str:

@@ -1,5 +1,7 @@
 """How much staging the engine asks for, and how threads share it."""
 
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -11,20 +13,23 @@ from dask_io.planning import Problem
     length=st.integers(1, 10**12),
     chunk=st.integers(1, 10**9),
     itemsize=st.integers(1, 10**5),
+    codec_bytes=st.sampled_from([0, 1, 10**4, 10**8]),
     workers=st.integers(1, 64),
     wish=st.floats(0, 1),
 )
 def test_staging_is_shared_within_what_is_granted(
-    length: int, chunk: int, itemsize: int, workers: int, wish: float
+    *, length: int, chunk: int, itemsize: int, codec_bytes: int, workers: int, wish: float
 ) -> None:
     """Threads never get more than was granted together, and each enough for an element."""
     problem = Problem.regular((length,), (chunk,), (chunk,), dtype=f"V{itemsize}", budget=1)
-    asked = staging_for(problem.target, problem.dtype, workers)
+    problem = replace(problem, source=replace(problem.source, codec_bytes=codec_bytes))
+    asked = staging_for(problem.target, problem.dtype, workers, codec_bytes=codec_bytes)
     assert 0 < asked.minimum <= asked.preferred
 
     granted = asked.minimum + int(wish * (asked.preferred - asked.minimum))
-    n_workers, each = share_staging(granted, problem, workers)
+    share = share_staging(granted, [problem], workers)
 
-    assert 1 <= n_workers <= workers
-    assert n_workers * each <= granted
-    assert each >= itemsize + 2 * 4096
+    assert 1 <= share.n_workers <= workers
+    assert share.codec_bytes == codec_bytes
+    assert share.n_workers * (share.slab + codec_bytes) + share.behind == granted
+    assert share.slab >= itemsize + 2 * 4096

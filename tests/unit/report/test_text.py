@@ -74,6 +74,7 @@ def test_a_run_in_json_has_the_keys_of_the_contract() -> None:
         "blocks_written": 8,
         "blocks_skipped": 0,
         "verified": None,
+        "not_kept": [],
     }
 
 
@@ -101,7 +102,40 @@ def test_a_store_in_json_tells_all_uneven_blocks() -> None:
         "order": "F",
         "n_bytes": 240,
         "n_bytes_on_disk": 12_528,
+        "compression_ratio": None,
+        "metadata": {},
     }
+
+
+def test_a_container_tells_its_codec_and_what_else_it_says() -> None:
+    """In brief to people, in full to programs; nothing breaks a line."""
+    said = {
+        "codecs": [{"id": "zstd", "level": 3}, {"id": "crc32c"}],
+        "shards": (10, 12),
+        "fill_value": np.float32("nan"),
+        "dimension_names": ("y", "x\n"),
+        "attributes": {"units": "K", **{f"more {n}": n for n in range(30)}},
+    }
+    info = replace(INFO, n_bytes_on_disk=96, metadata=said)
+    told = dict(re.split(r"  +", line, maxsplit=1) for line in text.info_text(info).splitlines())
+
+    assert told["on disk"] == "96 B (96 bytes), compressed 2.50 to 1"
+    assert told["codec"] == "zstd (level=3) + crc32c"
+    assert (told["shards"], told["fill"], told["axes"]) == ("10 x 12", "nan", "y, x\\n")
+    assert told["attributes"].startswith("units, more 0, ")
+    assert len(told["attributes"]) == 72
+    value = json.loads(json.dumps(jsonable.info_to_json(info)))
+    assert value["compression_ratio"] == 2.5
+    assert value["metadata"]["fill_value"] == "nan"
+    assert value["metadata"]["attributes"] == said["attributes"]
+
+
+def test_metadata_that_is_not_kept_is_named() -> None:
+    """A summary says what the target has no place for."""
+    result = replace(RESULT, not_kept=("attributes", "dimension_names"))
+
+    assert "has no place for attributes and dimension names\n" in text.run_text(PLAN, result)
+    assert jsonable.run_to_json(PLAN, result)["result"]["not_kept"] == list(result.not_kept)
 
 
 @pytest.mark.parametrize(

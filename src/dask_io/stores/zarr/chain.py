@@ -42,6 +42,9 @@ _CONVERTING = {
 }
 # Enough for all codecs but those named; for Zstandard from this level on it is its own estimate.
 _WORKSPACE, _ZSTD_LARGE = 16 * 2**20, 10
+_SMALLEST_WORKSPACE = 2**19
+# Of these it does not depend on how much there is to encode.
+_FIXED_WORKSPACE = {"lzma": LZMA_MEMORY, "bz2": 8 * 2**20}
 
 
 def longest_encoded(n_bytes: int) -> int:
@@ -159,15 +162,17 @@ class _Compressor:
 
     def working_bytes(self, n_bytes: int) -> int:
         # What has been compressed is cut from a buffer for the worst case.
-        return longest_encoded(n_bytes) + self._workspace
+        return longest_encoded(n_bytes) + self._workspace(n_bytes)
 
-    @property
-    def _workspace(self) -> int:
+    def _workspace(self, n_bytes: int) -> int:
         """What the library holds for itself, to encode: it is more than to decode."""
-        level = int(self.config.get("level", 0))
+        if self.config["id"] in _FIXED_WORKSPACE:
+            return _FIXED_WORKSPACE[self.config["id"]]
+        level, most = int(self.config.get("level", 0)), _WORKSPACE
         if self.config["id"] == "zstd" and level >= _ZSTD_LARGE:
-            return (6 * 2**20) << max(4, level - 15)
-        return LZMA_MEMORY if self.config["id"] == "lzma" else _WORKSPACE
+            most = (6 * 2**20) << max(4, level - 15)
+        # Tables of two entries for every byte, rounded up to a power of two: no more are made.
+        return min(most, _SMALLEST_WORKSPACE + 32 * n_bytes)
 
     def encode(self, data: Bytes) -> Bytes:
         # Blosc shuffles the bytes of elements as large as it is told by the type.
