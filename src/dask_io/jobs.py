@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING
 
 from dask_io.comparing import check_again
 from dask_io.engine.commit import Consumption, Outlet
+from dask_io.engine.copy import Copying
 from dask_io.engine.job import JobRecord
 from dask_io.engine.preflight import check_before_run, share_disk
 from dask_io.engine.run import RunResult, Sweep, run_plan, run_sweeps
 from dask_io.engine.spill import run_spill
 from dask_io.errors import InterruptedRunError, StorageError, UsageError
-from dask_io.planning import SpillPlan
+from dask_io.planning import CopyPlan, SpillPlan
 from dask_io.report.svg import job_svg
 from dask_io.stores.naming import printable
 from dask_io.stores.pace import Pace
@@ -212,6 +213,9 @@ def _carry_out(
 ) -> RunResult:
     if isinstance(plan, SpillPlan):
         return run_spill(plan, source, outlet, workers=workers, on_progress=on_progress)
+    if isinstance(plan, CopyPlan):
+        copying = Copying(plan, source, (outlet,))
+        return run_sweeps([copying], workers=workers, on_progress=on_progress)
     return run_plan(plan, source, outlet, workers=workers, on_progress=on_progress)
 
 

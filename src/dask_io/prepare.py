@@ -40,6 +40,7 @@ from dask_io.planning import (
 )
 from dask_io.stores.description import parse_order
 from dask_io.stores.dtypes import with_cast_fill
+from dask_io.stores.encoded import can_copy
 from dask_io.stores.files import Durability
 from dask_io.stores.formats import load_format
 from dask_io.stores.journal import is_sealed, refuse_locked
@@ -116,6 +117,7 @@ def plan_one(store: Source, wanted: Wanted, **options: Unpack[Options]) -> Job:
         workers=workers,
         consume=consume,
         stored=store.dtype,
+        copied=can_copy(store, made),
     )
     places = [store.place, *([made.place] if made else [])]
     device = find_device(options.get("device"), *places)
@@ -263,7 +265,13 @@ def _plan_rest(
     workers, memory = parse_workers(options.get("workers")), parse_memory(options.get("memory"))
     sides = side_of(source), side_of(target)
     problem = make_problem(
-        *sides, target.dtype, memory=memory, workers=workers, stored=source.dtype
+        *sides,
+        target.dtype,
+        memory=memory,
+        workers=workers,
+        stored=source.dtype,
+        # What is there of a block in parts cannot be gone on with by copying.
+        copied=can_copy(source, target) and not ledger.parts,
     )
     device = find_device(options.get("device"), source.place, target.place)
     scratch = 0 if consume else free_space(target)

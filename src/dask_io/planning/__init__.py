@@ -10,6 +10,7 @@ from dask_io.planning.choose import (
     plan_auto,
     plan_with,
 )
+from dask_io.planning.copy import CopyPlan, plan_copy
 from dask_io.planning.cost import naive_seeks
 from dask_io.planning.describe import describe_plan
 from dask_io.planning.describe_sweeps import sweeps_to_json
@@ -34,6 +35,7 @@ __all__ = [
     "AxisPlan",
     "Bundle",
     "Candidate",
+    "CopyPlan",
     "Device",
     "Hold",
     "Lag",
@@ -57,6 +59,7 @@ __all__ = [
     "parse_objective",
     "plan_auto",
     "plan_clustered",
+    "plan_copy",
     "plan_from_json",
     "plan_keep",
     "plan_multiple",

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dask_io.geometry import Grid, Region
+    from dask_io.stores.encoded import EncodedReader
     from dask_io.stores.store import BlockReader, Checkable
     from dask_io.stores.zarr.metadata import Metadata
 
@@ -214,6 +215,27 @@ class ZarrSource(ZarrStore):
                 reader = AddressableReader(file, extent, array.dtype, array.layout)
             yield UnfilledReader(reader, array.fill, array.layout)
 
+    @contextmanager
+    def encoded(self, index: tuple[int, ...]) -> Iterator[EncodedReader | None]:
+        """Visit a file, of a chunk or of a shard, as it is stored; None if it is not.
+
+        Raises
+        ------
+        DataError
+            If it is longer than a chunk can be, or is missing and may not be.
+        """
+        path = self.root / self.array.keys.name_of(index)
+        n_bytes = self.size_of(path)
+        if n_bytes is None:
+            self._refuse_missing(index, path)
+            yield None
+            return
+        problem = "" if self.array.index else self._wrong_size(n_bytes)
+        if problem:
+            raise DataError(printable(str(path)), [problem])
+        with FileReader(path, self.tally) as file:
+            yield _WholeFile(file, n_bytes)
+
     def fingerprint(self, index: tuple[int, ...]) -> int:
         """Return a number that changes when a chunk does; those of a shard change together."""
         path = self.root / self._name_of(index)
@@ -252,15 +274,18 @@ class ZarrSource(ZarrStore):
         else:
             place = shards.find(index, path, size)
         if place is None:
-            if self._strict:
-                missing = f"chunk {','.join(map(str, index))} is missing"
-                raise DataError(printable(str(path)), [missing], "leave out --strict to fill it in")
+            self._refuse_missing(index, path)
             return None
         offset, n_bytes = place
         problem = self._wrong_size(n_bytes)
         if problem:
             raise DataError(printable(str(path)), [problem])
         return path, Extent(name, offset, array.chunks), n_bytes
+
+    def _refuse_missing(self, index: tuple[int, ...], path: Path) -> None:
+        if self._strict:
+            missing = f"chunk {','.join(map(str, index))} is missing"
+            raise DataError(printable(str(path)), [missing], "leave out --strict to fill it in")
 
     def size_of(self, path: Path) -> int | None:
         """Return the bytes of a file in the array's directory, None if there is none."""
@@ -416,6 +441,10 @@ class _WholeFile:
 
     file: FileReader
     n_bytes: int
+
+    def read(self, offset: int, n_bytes: int, buffer: memoryview) -> memoryview:
+        """Read some of it."""
+        return self.file.read(offset, n_bytes, buffer)
 
     def checksum(self, region: Region, staging: memoryview) -> int:  # noqa: ARG002 - all of it
         """Return the checksum of all that is in the file."""

@@ -131,6 +131,11 @@ class ZarrTarget(ZarrStore, JournalledTarget):
         of_index = index.n_bytes + index.encoding_bytes if index else 0
         return assembled + array.chunk_bytes + array.chain.encoding_bytes + of_index
 
+    @property
+    def encoding(self) -> object | None:
+        """What the bytes of a file mean; None if files are to be made that the source lacks."""
+        return None if self._write_empty else super().encoding
+
     def describe(self) -> dict[str, Any]:
         """Return what it takes to make the array again."""
         return {**super().describe(), "write_empty": self._write_empty}
@@ -191,6 +196,19 @@ class ZarrTarget(ZarrStore, JournalledTarget):
             for piece in chain([first], pieces):
                 file.write(offset, piece.data)
                 offset += piece.nbytes
+        return file.checksum
+
+    def write_encoded(
+        self, index: tuple[int, ...], n_bytes: int, pieces: Iterator[memoryview]
+    ) -> int:
+        """Write a file that is stored elsewhere as it is to be stored here."""
+        name = self.array.keys.name_of(index)
+        self._contents.keep(name)
+        path, offset = self._publisher.begin(name, b"", n_bytes, reserve=self._reserve), 0
+        with FileWriter(path, self.tally) as file:
+            for piece in pieces:
+                file.write(offset, piece)
+                offset += len(piece)
         return file.checksum
 
     def _file_of(self, index: tuple[int, ...]) -> tuple[str, int | None]:
