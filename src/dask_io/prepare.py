@@ -14,7 +14,7 @@ from dask_io.engine.problem import converted, make_problem, side_of
 from dask_io.engine.spill import remove_scratch
 from dask_io.engine.staging import staging_for
 from dask_io.errors import StorageError, UsageError
-from dask_io.geometry.chunks import normalize_chunks
+from dask_io.geometry.chunks import by_number, normalize_chunks
 from dask_io.jobs import Complete, Job, JointJob
 from dask_io.options import (
     Options,
@@ -80,7 +80,8 @@ def _lay_out(
 ) -> tuple[Target | None, Side]:
     """Describe a target, if one is named, and its side of the problem."""
     shape, dtype = store.grid.shape, dtype_of(options, store.dtype)
-    grid = normalize_chunks(wanted.chunks, shape, dtype.itemsize, like=store.grid)
+    chunks = by_number(wanted.chunks, store.metadata.get("dimension_names"))
+    grid = normalize_chunks(chunks, shape, dtype.itemsize, like=store.grid)
     layout = store.layout if wanted.order is None else parse_order(wanted.order, len(shape))
     if wanted.target is None:
         return None, Side(grid, layout, load_format(options.get("format") or store.format).name)
@@ -176,11 +177,17 @@ def plan_resumes(
     """Plan what `resume` does, one target after another: each has run when the next is planned."""
     check_options(cast("Options", options))
     for place, record in _find_resumable(Path(target)).items():
-        journal = journal_at(place)
-        if journal is None:
-            yield _plan_begun_by_others(place, record, **options)
-        else:
-            yield _plan_resume(place, journal, record, **options)
+        yield plan_recorded(place, record, **options)
+
+
+def plan_recorded(
+    place: Path, record: JobRecord, **options: Unpack[ResumeOptions]
+) -> Job | Complete:
+    """Plan how to complete a target of which a journal, its own or another's, says what it is."""
+    journal = journal_at(place)
+    if journal is None:
+        return _plan_begun_by_others(place, record, **options)
+    return _plan_resume(place, journal, record, **options)
 
 
 def _find_resumable(place: Path) -> dict[Path, JobRecord]:

@@ -52,7 +52,7 @@ def describe_new(wanted: Wanted) -> dict[str, bytes]:
         "shape": wanted.grid.shape,
         "dtype": wanted.dtype,
         "chunks": chunks,
-        "fill_value": _fill_value(wanted),
+        "fill_value": _fill_value(wanted, version),
         "zarr_format": version,
     }
     make = _for_v3 if version == _NEWEST else _for_v2
@@ -95,12 +95,14 @@ def _codecs(wanted: Wanted) -> list[Config]:
     return list(kept)
 
 
-def _fill_value(wanted: Wanted) -> Any:
+def _fill_value(wanted: Wanted, version: int) -> Any:
     value = wanted.wishes.fill_value
     if value is None:
         value = wanted.metadata.get("fill_value")
     if value is None:
-        return np.zeros((), wanted.dtype)[()]
+        # Of version 2 there are arrays without one: to some readers 0 would mean "missing".
+        has_none = "fill_value" in wanted.metadata and version == _NEWEST - 1
+        return None if has_none else np.zeros((), wanted.dtype)[()]
     if isinstance(value, str) and wanted.dtype.kind == "S":
         value = value.encode()
     try:
