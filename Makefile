@@ -17,7 +17,7 @@ BENCH_ARGS ?=
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo test lint types contracts tests slow bench-engine format docs lock env dev clean
+.PHONY: help demo test lint types contracts tests slow bench-engine bench-zarr format docs lock env dev clean
 
 help: ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -45,6 +45,9 @@ slow: dev ## Run the long versions of the tests
 
 bench-engine: dev ## Measure the engine beside `cp -r`, in a few minutes for each workload
 	$(DEV)/bin/python -m benchmarks.engine --size $(SIZE) --budgets $(BUDGETS) --workloads $(WORKLOADS) --repeats $(REPEATS) $(BENCH_ARGS)
+
+bench-zarr: dev ## Measure Zarr to Zarr beside its codec alone, and beside `cp -r`
+	$(DEV)/bin/python -m benchmarks.zarr --repeats $(REPEATS) $(BENCH_ARGS)
 
 format: dev ## Format the code and repair what ruff can
 	$(DEV)/bin/ruff check --fix-only .
