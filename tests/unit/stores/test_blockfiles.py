@@ -152,7 +152,7 @@ def test_headers_may_differ_in_length(tmp_path: Path) -> None:
 
 
 def test_all_wrong_blocks_are_in_one_error(tmp_path: Path) -> None:
-    """Missing, extra, truncated and overlong blocks and strangers of the format are named together."""
+    """Missing, extra, truncated and overlong blocks and strangers like them are named together."""
     save(tmp_path)
     describe(tmp_path)
     (tmp_path / "b_1_1.npy").unlink()
