@@ -211,6 +211,7 @@ def plan_shape(
     dtype: DTypeLike,
     source_chunks: Chunks,
     target_chunks: Chunks,
+    /,
     **options: Unpack[Options],
 ) -> AnyPlan:
     """Plan for an array that need not exist: raw blocks, in C order unless said otherwise.
@@ -229,6 +230,7 @@ def plan_without_data(
     dtype: DTypeLike,
     source_chunks: Chunks,
     target_chunks: Chunks,
+    /,
     **options: Unpack[Options],
 ) -> tuple[AnyPlan, Device]:
     """Plan as `plan_shape`, and tell for which device time is predicted."""
@@ -482,7 +484,9 @@ def verify(
     """Compare two arrays, whatever blocks they are in, or one with its own checksums.
 
     Elements of one type are compared by their bits, of different types by their values, those of
-    records field by field, a NaN being equal to a NaN. An array alone, which Dask IO has written,
+    records field by field, a NaN being equal to a NaN. If the journal of the second says that it
+    was made by converting elements of the first one's type, they are converted again and then
+    compared by their bits. An array alone, which Dask IO has written,
     is compared with the checksums that were taken then.
 
     Raises

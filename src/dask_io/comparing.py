@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dask_io.engine.checksums import verify_checksums
 from dask_io.engine.job import JobRecord
@@ -18,6 +18,8 @@ from dask_io.stores.registry import journal_at, read_back, refuse_unfinished
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    import numpy as np
 
     from dask_io.engine.verify import Verification
     from dask_io.planning import Plan
@@ -39,16 +41,30 @@ class Comparison:
 
 
 def plan_comparison(a: Store, b: Store, memory: int, workers: int) -> Comparison:
-    """Plan within a budget, with one thread if there is too little for several."""
+    """Plan within a budget, with one thread if there is too little for several.
+
+    If the second was made by converting elements of the first one's type, that is done again.
+    """
     slab = comparison_slab(memory, b.dtype.itemsize, workers)
     left = max(1, memory - workers * slab)
     try:
-        problem = make_problem(side_of(a), side_of(b), a.dtype, memory=left, workers=workers)
+        dtype = b.dtype if _is_made_of(a.dtype, b) else a.dtype
+        problem = make_problem(
+            side_of(a), side_of(b), dtype, memory=left, workers=workers, stored=a.dtype
+        )
         return Comparison(plan_sweep(problem), workers, slab)
     except BudgetTooSmallError as error:
         if workers > 1:
             return plan_comparison(a, b, memory, 1)
         raise BudgetTooSmallError(error.required + slab, memory, error.unit) from None
+
+
+def _is_made_of(dtype: np.dtype[Any], store: Store) -> bool:
+    """Whether a store's journal says that its elements were converted from those of a type."""
+    journal = journal_at(Path(store.place))
+    stored = JobRecord.read(journal).converted if journal else None
+    # To NumPy, None is a type too.
+    return stored is not None and stored == dtype
 
 
 def check_again(

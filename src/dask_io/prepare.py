@@ -10,7 +10,7 @@ from dask_io.engine.commit import Consumption, Outlet
 from dask_io.engine.job import JobRecord
 from dask_io.engine.measure import find_device
 from dask_io.engine.preflight import free_space
-from dask_io.engine.problem import make_problem, side_of
+from dask_io.engine.problem import converted, make_problem, side_of
 from dask_io.engine.spill import remove_scratch
 from dask_io.engine.staging import staging_for
 from dask_io.errors import StorageError, UsageError
@@ -20,6 +20,7 @@ from dask_io.options import (
     Options,
     check_options,
     check_several,
+    dtype_of,
     parse_durability,
     parse_memory,
     parse_rate,
@@ -38,6 +39,7 @@ from dask_io.planning import (
     plan_with,
 )
 from dask_io.stores.description import parse_order
+from dask_io.stores.dtypes import with_cast_fill
 from dask_io.stores.files import Durability
 from dask_io.stores.formats import load_format
 from dask_io.stores.journal import is_sealed, refuse_locked
@@ -76,23 +78,26 @@ def _lay_out(
     store: Source, wanted: Wanted, **options: Unpack[Options]
 ) -> tuple[Target | None, Side]:
     """Describe a target, if one is named, and its side of the problem."""
-    shape, itemsize = store.grid.shape, store.dtype.itemsize
-    grid = normalize_chunks(wanted.chunks, shape, itemsize, like=store.grid)
+    shape, dtype = store.grid.shape, dtype_of(options, store.dtype)
+    grid = normalize_chunks(wanted.chunks, shape, dtype.itemsize, like=store.grid)
     layout = store.layout if wanted.order is None else parse_order(wanted.order, len(shape))
     if wanted.target is None:
         return None, Side(grid, layout, load_format(options.get("format") or store.format).name)
+    metadata = store.metadata
+    if dtype != store.dtype:
+        metadata = with_cast_fill(metadata, dtype)
     made = make_target(
         wanted.target,
         format=options.get("format"),
         like=store.format,
         grid=grid,
-        dtype=store.dtype,
+        dtype=dtype,
         layout=layout,
         overwrite=options.get("overwrite", False),
         durability=parse_durability(options.get("durability", Durability.FSYNC)),
         reserve=not options.get("consume", False),
         wishes=wishes_of(options),
-        metadata=store.metadata,
+        metadata=metadata,
     )
     check_places(store, made)
     return made, side_of(made)
@@ -104,7 +109,13 @@ def plan_one(store: Source, wanted: Wanted, **options: Unpack[Options]) -> Job:
     workers, memory = parse_workers(options.get("workers")), parse_memory(options.get("memory"))
     consume = options.get("consume", False)
     problem = make_problem(
-        side_of(store), side, store.dtype, memory=memory, workers=workers, consume=consume
+        side_of(store),
+        side,
+        dtype_of(options, store.dtype),
+        memory=memory,
+        workers=workers,
+        consume=consume,
+        stored=store.dtype,
     )
     places = [store.place, *([made.place] if made else [])]
     device = find_device(options.get("device"), *places)
@@ -124,13 +135,23 @@ def plan_several(
     laid = [_lay_out(window, each, **options) for window, each in zip(windows, wanted, strict=True)]
     targets = [target for target, _ in laid if target is not None]
     check_apart(targets)
-    workers, dtype = parse_workers(options.get("workers")), store.dtype
+    workers, dtype = parse_workers(options.get("workers")), dtype_of(options, store.dtype)
     budget = parse_memory(options.get("memory"))
     codec_bytes = max(store.codec_bytes, *(side.codec_bytes for _, side in laid))
-    stagings = [staging_for(side, dtype, workers, codec_bytes=codec_bytes) for _, side in laid]
+    stagings = [
+        staging_for(side, dtype, workers, codec_bytes=codec_bytes, stored=store.dtype)
+        for _, side in laid
+    ]
     staging = Staging(*map(max, zip(*map(astuple, stagings), strict=True)))
     problems = [
-        Problem(side_of(window), side, dtype, budget, staging)
+        Problem(
+            side_of(window),
+            side,
+            dtype,
+            budget,
+            staging,
+            converted=converted(store.dtype, dtype),
+        )
         for window, (_, side) in zip(windows, laid, strict=True)
     ]
     device = find_device(options.get("device"), store.place, targets[0].place)
@@ -241,7 +262,9 @@ def _plan_rest(
         )
     workers, memory = parse_workers(options.get("workers")), parse_memory(options.get("memory"))
     sides = side_of(source), side_of(target)
-    problem = make_problem(*sides, source.dtype, memory=memory, workers=workers)
+    problem = make_problem(
+        *sides, target.dtype, memory=memory, workers=workers, stored=source.dtype
+    )
     device = find_device(options.get("device"), source.place, target.place)
     scratch = 0 if consume else free_space(target)
     chosen = Options(strategy=options.get("strategy", "auto"), objective=options.get("objective"))

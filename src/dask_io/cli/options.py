@@ -85,6 +85,14 @@ order = click.option(
     metavar="C|F",
     help="Order of elements in the target's blocks.  [default: as source]",
 )
+dtype = click.option(
+    "--dtype", metavar="TYPE", help="Type of the target's elements.  [default: as source]"
+)
+casting = click.option(
+    "--casting",
+    type=click.Choice(["no", "equiv", "safe", "same_kind", "unsafe"]),
+    help="What --dtype may do to values, in NumPy's words.  [default: safe, nothing]",
+)
 as_json = click.option(
     "--json",
     "as_json",
@@ -143,6 +151,8 @@ running = stack(
     workers,
     max_rate,
     click.option("--format", "format_", metavar="F", help="Format of the target: npy, raw, zarr."),
+    dtype,
+    casting,
     click.option("--format-version", type=int, metavar="N", help="Its version: 2 or 3 for zarr."),
     click.option(
         "--codec",

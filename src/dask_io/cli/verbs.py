@@ -67,7 +67,12 @@ def info(src: str, *, as_json: bool, **given: Any) -> None:
 @click.argument("src", required=False)
 @click.option("--chunks", metavar="C,C,...", help="Blocks to make of SRC.")
 @click.option("--shape", metavar="N,N,...", help="Without SRC: shape of the array.")
-@click.option("--dtype", metavar="TYPE", help="Without SRC: type of its elements, e.g. float32.")
+@click.option(
+    "--dtype",
+    metavar="TYPE",
+    help="Type of elements, e.g. float32: without SRC its own, with SRC the target's.",
+)
+@options.casting
 @options.region
 @click.option("--from", "from_", metavar="C,C,...", help="Without SRC: the blocks it has.")
 @click.option("--to", metavar="C,C,...", help="Without SRC: the blocks to make.")
@@ -260,7 +265,7 @@ def demo(**given: Any) -> None:
 def _plan_with_data(src: str, given: dict[str, Any]) -> tuple[AnyPlan, Device]:
     from dask_io import api  # noqa: PLC0415  # loaded on use
 
-    names = {"shape": "--shape", "dtype": "--dtype", "from_": "--from", "to": "--to"}
+    names = {"shape": "--shape", "from_": "--from", "to": "--to"}
     extra = [option for name, option in names.items() if given[name] is not None]
     if extra:
         raise click.UsageError(f"{', '.join(extra)} describe an array without data, not SRC")
@@ -268,7 +273,7 @@ def _plan_with_data(src: str, given: dict[str, Any]) -> tuple[AnyPlan, Device]:
         raise click.UsageError("missing option '--chunks' for the blocks to make of SRC")
     chunks = options.parse_chunks(given["chunks"])
     source = options.open_source(src, given)
-    job = api.plan(source, chunks=chunks, **_plan_options(given))
+    job = api.plan(source, chunks=chunks, **_plan_options(given), **_conversion(given))
     return job.plan, job.device
 
 
@@ -279,7 +284,8 @@ def _plan_without_data(given: dict[str, Any]) -> tuple[AnyPlan, Device]:
     missing = [option for option, name in needed.items() if given[name] is None]
     if missing:
         raise click.UsageError(f"name SRC, or describe an array: missing {', '.join(missing)}")
-    useless = [name for name in given if name.startswith("source_") or name in {"chunks", "region"}]
+    for_data = {"chunks", "region", "casting"}
+    useless = [name for name in given if name.startswith("source_") or name in for_data]
     extra = [f"--{name.replace('_', '-')}" for name in useless if given[name] is not None]
     if extra:
         raise click.UsageError(f"{', '.join(extra)} need SRC; without data use --from and --to")
@@ -297,6 +303,10 @@ def _plan_options(given: dict[str, Any]) -> dict[str, Any]:
     return {name: given[name] for name in names if name in given}
 
 
+def _conversion(given: dict[str, Any]) -> dict[str, Any]:
+    return {name: given[name] for name in ("dtype", "casting")}
+
+
 def _run_options(given: dict[str, Any]) -> dict[str, Any]:
     names = (
         "format_version",
@@ -311,7 +321,8 @@ def _run_options(given: dict[str, Any]) -> dict[str, Any]:
     )
     moving = {name: given[name] for name in names}
     shards = given["shards"] and options.parse_shape(given["shards"], "--shards")
-    return {"format": given["format_"], "shards": shards, **moving, **_plan_options(given)}
+    chosen = {"format": given["format_"], "shards": shards, **_conversion(given)}
+    return {**chosen, **moving, **_plan_options(given)}
 
 
 def _run(verb: Literal["resplit", "split", "merge"], src: str, dst: str, **given: Any) -> None:
