@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dask_io.engine.checksums import verify_checksums
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
 
     from dask_io.engine.verify import Verification
     from dask_io.planning import Plan
+    from dask_io.stores.location import Location
     from dask_io.stores.pace import Pace
     from dask_io.stores.store import Source, Store
 
@@ -52,7 +52,7 @@ def plan_comparison(a: Store, b: Store, memory: int, workers: int) -> Comparison
 
 
 def check_again(
-    places: Iterable[str | Path], memory: int, workers: int, *, pace: Pace | None = None
+    places: Iterable[Location], memory: int, workers: int, *, pace: Pace | None = None
 ) -> None:
     """Compare targets that are complete with their checksums.
 
@@ -62,14 +62,16 @@ def check_again(
         If one differs.
     """
     for place in places:
-        found = verify_sealed(Path(place), memory, workers, pace=pace)
+        found = verify_sealed(place, memory, workers, pace=pace)
         if found.first_difference is not None:
             differs = f"is not what was written, first in region {found.first_difference}"
-            raise DataError(str(place), [differs], "the disk or the memory may be faulty")
+            raise DataError(
+                printable(str(place)), [differs], "the disk or the memory may be faulty"
+            )
 
 
 def verify_sealed(
-    place: Path, memory: int, workers: int, *, pace: Pace | None = None
+    place: Location, memory: int, workers: int, *, pace: Pace | None = None
 ) -> Verification:
     """Compare a target with the checksums that its journal holds.
 

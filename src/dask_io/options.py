@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from dask_io.engine.machine import available_memory, usable_cores
 from dask_io.engine.measure import check_device_name
@@ -14,7 +14,7 @@ from dask_io.stores.files import Durability
 from dask_io.units import parse_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 # Threads wait for the disk most of the time, so a few more than there are cores.
 _FEWEST_WORKERS, _MOST_WORKERS = 4, 8
@@ -71,6 +71,11 @@ class Options(TypedDict, total=False):
         ``"rename"``, the end of the process; ``"none"``: they may be found half written.
     consume
         Remove each source block as soon as everything that it feeds is durable.
+    storage_options
+        How to reach source and target if they are in an object store, in obstore's words, such as
+        ``{"endpoint": "https://...", "region": "eu-1"}``. What is not said here is taken from the
+        environment: ``AWS_ACCESS_KEY_ID``, ``AWS_ENDPOINT_URL`` and the like. They are neither
+        shown nor kept.
     """
 
     memory: int | str | None
@@ -91,6 +96,7 @@ class Options(TypedDict, total=False):
     check: bool
     durability: str
     consume: bool
+    storage_options: Mapping[str, Any] | None
 
 
 class ResumeOptions(TypedDict, total=False):
@@ -104,6 +110,7 @@ class ResumeOptions(TypedDict, total=False):
     max_rate: int | str | None
     source: str | None
     """Where the source is now, if it has been moved."""
+    storage_options: Mapping[str, Any] | None
 
 
 def check_options(options: Options) -> None:
