@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import zarr
 from zarr.buffer.cpu import Buffer
-from zarr.storage import MemoryStore
+from zarr.storage import MemoryStore, ObjectStore
 
 from dask_io.errors import DataError
 from dask_io.stores.files import storage_errors
@@ -170,7 +170,10 @@ def _made(make: Callable[[MemoryStore], object]) -> dict[str, bytes]:
 def consolidate(root: Location) -> None:
     """Have zarr-python gather the metadata of a group's members in the group's own anew."""
     with quiet(), storage_errors(root):
-        zarr.consolidate_metadata(str(root) if isinstance(root, Path) else root.as_zarr_store())
+        if isinstance(root, Path):
+            zarr.consolidate_metadata(str(root))
+        else:
+            zarr.consolidate_metadata(ObjectStore(root.store), path=root.key)
 
 
 def is_consolidated(root: Location) -> bool:
