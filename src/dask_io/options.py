@@ -16,7 +16,7 @@ from dask_io.stores.files import Durability
 from dask_io.units import parse_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     import numpy as np
     from numpy.typing import DTypeLike
@@ -81,6 +81,11 @@ class Options(TypedDict, total=False):
         ``"rename"``, the end of the process; ``"none"``: they may be found half written.
     consume
         Remove each source block as soon as everything that it feeds is durable.
+    storage_options
+        How to reach source and target if they are in an object store, in obstore's words, such as
+        ``{"endpoint": "https://...", "region": "eu-1"}``. What is not said here is taken from the
+        environment: ``AWS_ACCESS_KEY_ID``, ``AWS_ENDPOINT_URL`` and the like. They are neither
+        shown nor kept.
     """
 
     memory: int | str | None
@@ -103,6 +108,7 @@ class Options(TypedDict, total=False):
     check: bool
     durability: str
     consume: bool
+    storage_options: Mapping[str, Any] | None
 
 
 class ResumeOptions(TypedDict, total=False):
@@ -116,6 +122,7 @@ class ResumeOptions(TypedDict, total=False):
     max_rate: int | str | None
     source: str | None
     """Where the source is now, if it has been moved."""
+    storage_options: Mapping[str, Any] | None
 
 
 def check_options(options: Options) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import astuple, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from dask_io.engine.commit import Consumption, Outlet
@@ -44,6 +43,7 @@ from dask_io.stores.files import Durability
 from dask_io.stores.formats import load_format
 from dask_io.stores.journal import is_sealed, refuse_locked
 from dask_io.stores.ledger import Ledger
+from dask_io.stores.location import locate
 from dask_io.stores.naming import printable
 from dask_io.stores.registry import (
     check_places,
@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from dask_io.geometry.chunks import Chunks
     from dask_io.options import ResumeOptions
     from dask_io.planning import Device
+    from dask_io.stores.location import Location
     from dask_io.stores.store import Source, Target
 
 
@@ -98,6 +99,7 @@ def _lay_out(
         reserve=not options.get("consume", False),
         wishes=wishes_of(options),
         metadata=metadata,
+        storage_options=options.get("storage_options"),
     )
     check_places(store, made)
     return made, side_of(made)
@@ -122,7 +124,8 @@ def plan_one(store: Source, wanted: Wanted, **options: Unpack[Options]) -> Job:
     scratch = free_space(made) if made else None
     planned = make_plan(problem, device, scratch=scratch, **options)
     max_rate = parse_rate(options.get("max_rate"))
-    return Job(planned, store, made, workers, device, consume, max_rate)
+    reach = options.get("storage_options")
+    return Job(planned, store, made, workers, device, consume, max_rate, storage_options=reach)
 
 
 def plan_several(
@@ -165,7 +168,8 @@ def plan_several(
     if strategy != "auto":
         sweeps = replace(sweeps, strategy=strategy)
     max_rate = parse_rate(options.get("max_rate"))
-    return JointJob(sweeps, store, tuple(windows), tuple(targets), workers, device, max_rate)
+    reach = options.get("storage_options")
+    return JointJob(sweeps, store, tuple(windows), tuple(targets), workers, device, max_rate, reach)
 
 
 def plan_resumes(
@@ -173,7 +177,8 @@ def plan_resumes(
 ) -> Iterator[Job | Complete]:
     """Plan what `resume` does, one target after another: each has run when the next is planned."""
     check_options(cast("Options", options))
-    for place, record in _find_resumable(Path(target)).items():
+    location = locate(target, options.get("storage_options"))
+    for place, record in _find_resumable(location).items():
         journal = journal_at(place)
         if journal is None:
             yield _plan_begun_by_others(place, record, **options)
@@ -181,7 +186,7 @@ def plan_resumes(
             yield _plan_resume(place, journal, record, **options)
 
 
-def _find_resumable(place: Path) -> dict[Path, JobRecord]:
+def _find_resumable(place: Location) -> dict[Location, JobRecord]:
     """Return the targets that a path names, those too that were to be written beside them.
 
     Raises
@@ -191,7 +196,7 @@ def _find_resumable(place: Path) -> dict[Path, JobRecord]:
     UsageError
         If nothing there has a journal.
     """
-    found: dict[Path, JobRecord] = {}
+    found: dict[Location, JobRecord] = {}
     for target in targets_in(place):
         journal = journal_at(target)
         if journal is not None:
@@ -210,20 +215,26 @@ def _find_resumable(place: Path) -> dict[Path, JobRecord]:
     )
 
 
-def _moved_to(options: ResumeOptions) -> Path | None:
-    moved = options.get("source")
-    return None if moved is None else Path(moved)
+def _open_again(
+    record: JobRecord, journal: Location | None, options: ResumeOptions
+) -> tuple[Source, frozenset[tuple[int, ...]]]:
+    """Open a source where it was, or where it has been moved to."""
+    moved, reach = options.get("source"), options.get("storage_options")
+    at = None if moved is None else locate(moved, reach)
+    return record.open_source(journal, at=at, storage_options=reach)
 
 
-def _plan_begun_by_others(place: Path, record: JobRecord, **options: Unpack[ResumeOptions]) -> Job:
+def _plan_begun_by_others(
+    place: Location, record: JobRecord, **options: Unpack[ResumeOptions]
+) -> Job:
     """Plan a target that was to be written beside others, but had not come to that."""
-    source, _ = record.open_source(None, at=_moved_to(options))
+    source, _ = _open_again(record, None, options)
     target = remake_target(record.target, at=place, durability=record.durability, reserve=True)
     return _plan_rest(source, target, Ledger(target.grid), record.consume, options)
 
 
 def _plan_resume(
-    place: Path, journal: Path, record: JobRecord, **options: Unpack[ResumeOptions]
+    place: Location, journal: Location, record: JobRecord, **options: Unpack[ResumeOptions]
 ) -> Job | Complete:
     """Plan how to complete one target, which is locked until the job has run."""
     reserve = not record.consume
@@ -235,7 +246,7 @@ def _plan_resume(
     # Before the source is looked at, of which the other run may be removing blocks.
     refuse_locked(journal)
     target = remake_target(record.target, at=place, durability=record.durability, reserve=reserve)
-    source, gone = record.open_source(journal, at=_moved_to(options))
+    source, gone = _open_again(record, journal, options)
     ledger = target.resume()
     try:
         remove_scratch(target)
@@ -272,7 +283,8 @@ def _plan_rest(
     # What has been written before must be whole write cells.
     planned = planned.flushed_at(ledger.cuts)
     max_rate = parse_rate(options.get("max_rate"))
-    return Job(planned, source, target, workers, device, consume, max_rate)
+    reach = options.get("storage_options")
+    return Job(planned, source, target, workers, device, consume, max_rate, storage_options=reach)
 
 
 def make_plan(
