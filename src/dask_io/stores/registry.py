@@ -13,7 +13,7 @@ from dask_io.errors import DataError, SamePlaceError, StorageError, UsageError
 from dask_io.stores import manifest
 from dask_io.stores.blockfiles import BlockFiles, Blocks
 from dask_io.stores.blocktarget import BlockFilesTarget
-from dask_io.stores.container import Container, Wanted, Wishes, split_place
+from dask_io.stores.container import Container, OneFile, Wanted, Wishes, split_place
 from dask_io.stores.description import Description, parse_dtype
 from dask_io.stores.discovery import open_by_headers
 from dask_io.stores.dtypes import check_dtype
@@ -147,7 +147,8 @@ def journal_at(path: Path) -> Path | None:
 def _locate(place: Path) -> Path:
     """Return the file or directory that a place names, in a container too."""
     path, inside = _split(place)
-    return path / inside
+    is_one_file = path.is_file() or isinstance(format_of(path.name), OneFile)
+    return path if is_one_file else path / inside
 
 
 def targets_in(path: Path) -> list[Path]:
