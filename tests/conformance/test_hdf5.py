@@ -80,3 +80,25 @@ class TestHdf5ThatMayGrow(TestHdf5Gzip):
     def metadata_for(self, case: Case) -> dict[str, Any]:
         """Let it grow along the first axis."""
         return {"maxshape": (None, *case.grid.shape[1:])}
+
+
+class TestHdf5Blocks(StoreConformance):
+    """A directory of HDF5 files, each of which holds one block."""
+
+    layouts = "C"
+    dtypes: ClassVar[Any] = TestHdf5.dtypes
+
+    def make_target(self, folder: Path, case: Case, *, overwrite: bool = False) -> Target:
+        """Make blocks in a folder."""
+        return make_target(
+            folder / "blocks",
+            grid=case.grid,
+            dtype=case.dtype,
+            layout=case.layout,
+            format="hdf5",
+            overwrite=overwrite,
+        )
+
+    def open_source(self, folder: Path, case: Case) -> Source:  # noqa: ARG002 - describes itself
+        """Open them."""
+        return open_source(folder / "blocks")

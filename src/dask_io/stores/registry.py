@@ -23,6 +23,7 @@ from dask_io.stores.formats import (
     find_container,
     format_names,
     format_of,
+    has_blocks,
     load_format,
     of_blocks,
 )
@@ -242,7 +243,7 @@ def _open_directory(folder: Path, format: str | None, said: Description) -> Bloc
 
 def _block_format_of(name: str) -> Format | None:
     found = format_of(name)
-    return None if isinstance(found, Container) else found
+    return None if found is None or not has_blocks(found) else of_blocks(found)
 
 
 def _guess_names(
@@ -355,6 +356,8 @@ def _container_of(described: Mapping[str, Any]) -> Container | None:
     """Return the container that a store was which describes itself so."""
     with suppress(UsageError):
         found = load_format(str(described.get("format")))
+        if isinstance(found, OneFile) and "pattern" in described:
+            return None
         return found if isinstance(found, Container) else None
     return None
 
@@ -446,7 +449,8 @@ def make_target(
     """
     place, n_axes = Path(path), len(grid.axes)
     root, inside = _split(place)
-    container = _target_container(root, format)
+    is_folder = not inside and _is_directory(path, place, format)
+    container = _target_container(root, format, is_folder=is_folder)
     if container is not None:
         wanted = Wanted(grid, dtype, layout, wishes, metadata)
         return container.make(
@@ -458,7 +462,7 @@ def make_target(
         names, folder, chosen = _pattern(place), place.parent, choose_format(place, format)
         if names.n_axes != n_axes:
             raise UsageError(f"{_show(place)} has {names.n_axes} fields for {n_axes} axes")
-    elif _is_directory(path, place, format):
+    elif is_folder:
         chosen = of_blocks(load_format(format or _block_format(like) or "npy"))
         names, folder = BlockNames.default(n_axes, chosen.suffixes[0]), place
     else:
@@ -481,21 +485,24 @@ def make_target(
     return BlockFilesTarget(blocks, overwrite=overwrite, durability=durability, reserve=reserve)
 
 
-def _target_container(path: Path, format: str | None) -> Container | None:  # noqa: A002
+def _target_container(path: Path, format: str | None, *, is_folder: bool) -> Container | None:  # noqa: A002
     """Return the container that a target is by a format's name or by its suffix."""
     found = load_format(format) if format is not None else format_of(path.name)
     if not isinstance(found, Container):
         return None
-    if _HAS_FIELD.search(str(path)) and not os.path.lexists(path):
+    is_pattern = bool(_HAS_FIELD.search(str(path))) and not os.path.lexists(path)
+    if isinstance(found, OneFile) and (is_pattern or is_folder):
+        return None
+    if is_pattern:
         raise UsageError(f"{_show(path)} is a pattern, but {found.name} has no files of blocks")
     return found
 
 
 def _block_format(name: str | None) -> str | None:
     """Return a name if it is that of a format of block files."""
-    if name not in format_names():
+    if name not in format_names() or not has_blocks(load_format(name)):
         return None
-    return None if isinstance(load_format(name), Container) else name
+    return name
 
 
 def names_one_file(path: str | os.PathLike[str], format: str | None) -> bool:  # noqa: A002

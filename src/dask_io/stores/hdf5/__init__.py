@@ -6,11 +6,12 @@ room for them first, written here.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from dask_io.stores.container import needs
 from dask_io.stores.files import peeking
+from dask_io.stores.hdf5.blocks import Hdf5Blocks
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
     from dask_io.stores.container import Wanted
     from dask_io.stores.files import Durability
+    from dask_io.stores.format import Format
     from dask_io.stores.store import Readback, Source, Target
 
 _SIGNATURE = b"\x89HDF\r\n\x1a\n"
@@ -32,6 +34,7 @@ class Hdf5Format:
 
     name: str = "hdf5"
     suffixes: tuple[str, ...] = (".h5", ".hdf5", ".hdf")
+    blocks: Format = field(default_factory=Hdf5Blocks)
 
     def recognises(self, path: Path) -> bool:
         """Look for the signature."""

@@ -90,10 +90,7 @@ def _make_dataset(file: Any, wanted: Wanted, inside: str) -> Any:
         group = group.create_group(each)
     shape = wanted.grid.shape
     maxshape, filters = _maxshape(wanted), _filters(wanted)
-    plist = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
-    plist.set_obj_track_times(False)
-    plist.set_fill_time(h5py.h5d.FILL_TIME_NEVER)
-    plist.set_alloc_time(h5py.h5d.ALLOC_TIME_LATE)
+    plist = in_one_go()
     if filters or maxshape != shape:
         plist.set_fill_time(h5py.h5d.FILL_TIME_IFSET)
         plist.set_alloc_time(h5py.h5d.ALLOC_TIME_INCR)
@@ -108,8 +105,37 @@ def _make_dataset(file: Any, wanted: Wanted, inside: str) -> Any:
     space = h5py.h5s.create_simple(
         shape, tuple(h5py.h5s.UNLIMITED if n is None else n for n in maxshape)
     )
-    made = h5py.h5d.create(group.id, name.encode(), type_of(wanted.dtype), space, plist)
+    made = h5py.h5d.create(group.id, name.encode(), _type(wanted), space, plist)
     return h5py.Dataset(made)
+
+
+def _type(wanted: Wanted) -> Any:
+    """Return the type of the elements: the source's, which may have names for values."""
+    original: Original | None = wanted.metadata.get("hdf5")
+    if original is not None:
+        with reading(original.path) as file:
+            found = find_dataset(file, original.path, original.inside)
+            if found.dtype == wanted.dtype:
+                return found.id.get_type().copy()
+    return type_of(wanted.dtype)
+
+
+def in_one_go() -> Any:
+    """Return how a dataset is made that gets its room at once, and is not filled before."""
+    plist = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+    # Equal datasets make equal files.
+    plist.set_obj_track_times(False)
+    plist.set_fill_time(h5py.h5d.FILL_TIME_NEVER)
+    plist.set_alloc_time(h5py.h5d.ALLOC_TIME_LATE)
+    return plist
+
+
+def touch(dataset: Any) -> None:
+    """Write one element, which has HDF5 find room for all of them."""
+    space, n_axes = dataset.id.get_space(), dataset.ndim
+    space.select_hyperslab((0,) * n_axes, (1,) * n_axes)
+    element = np.zeros(dataset.dtype.itemsize, np.uint8)
+    dataset.id.write(h5py.h5s.create_simple((1,)), space, element, dataset.id.get_type())
 
 
 def _chunks(wanted: Wanted) -> tuple[int, ...]:

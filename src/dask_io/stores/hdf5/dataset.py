@@ -234,7 +234,8 @@ def kept_attributes(owner: Any) -> list[str]:
     """
     names = [name for name in owner.attrs if name not in INTERNAL]
     for name in names:
-        n_bytes = owner.attrs.get_id(name).get_storage_size()
+        attribute = owner.attrs.get_id(name)
+        n_bytes = attribute.get_space().get_simple_extent_npoints() * attribute.dtype.itemsize
         if n_bytes > _LONGEST_ATTRIBUTE:
             raise ValueError(f"has an attribute {name} of {n_bytes} bytes")
     return names

@@ -43,12 +43,12 @@ def reading(path: Path) -> Iterator[Any]:
         if path.is_dir():
             raise StorageError(printable(str(path)), "is a directory, not a file")
         os.close(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
-    with _understanding(path), h5py.File(path, "r", locking="best-effort") as file:
+    with understanding(path), h5py.File(path, "r", locking="best-effort") as file:
         yield file
 
 
 @contextmanager
-def _understanding(path: Path) -> Iterator[None]:
+def understanding(path: Path) -> Iterator[None]:
     """Turn whatever HDF5 says of a broken file into one line."""
     try:
         yield

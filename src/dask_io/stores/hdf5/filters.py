@@ -35,12 +35,16 @@ class Code(IntEnum):
     SHUFFLE = 2
     FLETCHER32 = 3
     SZIP = 4
+    NBIT = 5
+    SCALEOFFSET = 6
     BZ2 = 307
     LZF = 32000
     BLOSC = 32001
     LZ4 = 32004
     BITSHUFFLE = 32008
+    ZFP = 32013
     ZSTD = 32015
+    BLOSC2 = 32026
 
 
 # What holds where a filter does not say it.
@@ -181,14 +185,16 @@ def _filter_for(config: Config, dtype: np.dtype[Any]) -> Filter:
             )
 
 
-# What gives back the very bits that it was given, whatever their number: it can be kept.
-LOSSLESS = frozenset(Code)
+# What gives back the very bits that it was given: it can be kept.
+LOSSLESS = frozenset(Code).difference({Code.NBIT, Code.SCALEOFFSET, Code.ZFP})
 
 
 def to_keep(one: Filter) -> Filter:
     """Return a filter without what HDF5 worked out for the chunks of another dataset."""
     if one.code in {Code.LZF, Code.SHUFFLE, Code.FLETCHER32}:
         return one._replace(values=())
+    if one.code == Code.BITSHUFFLE:
+        return one._replace(values=one.values[3:])
     return one._replace(values=one.values[:2]) if one.code == Code.SZIP else one
 
 

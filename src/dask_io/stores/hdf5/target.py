@@ -25,7 +25,7 @@ from dask_io.stores.addressable import AddressableWriter, view_as_array
 from dask_io.stores.atomic import pad
 from dask_io.stores.files import ALIGNMENT, FileWriter, Traffic, allocate, storage_errors
 from dask_io.stores.filled import holds_only
-from dask_io.stores.hdf5.create import DEFAULT_NAME, make_template
+from dask_io.stores.hdf5.create import DEFAULT_NAME, make_template, touch
 from dask_io.stores.hdf5.dataset import understand
 from dask_io.stores.hdf5.file import dataset_names, in_memory, reading, writing
 from dask_io.stores.hdf5.places import find_places
@@ -280,18 +280,10 @@ def _lay_out(path: Path, inside: str) -> Places:
         dataset = file[inside]
         array = understand(dataset)
         if array.grid.n_blocks:
-            _touch(dataset)
+            touch(dataset)
         file.flush()
         size = file.id.get_filesize()
         return find_places(dataset, array, size)
-
-
-def _touch(dataset: Any) -> None:
-    """Write one element, which has HDF5 find room for all of them."""
-    space, n_axes = dataset.id.get_space(), dataset.ndim
-    space.select_hyperslab((0,) * n_axes, (1,) * n_axes)
-    element = np.zeros(dataset.dtype.itemsize, np.uint8)
-    dataset.id.write(h5py.h5s.create_simple((1,)), space, element, dataset.id.get_type())
 
 
 def _reserve(path: Path) -> None:
