@@ -110,6 +110,8 @@ def plan_one(store: Source, wanted: Wanted, **options: Unpack[Options]) -> Job:
     made, side = _lay_out(store, wanted, **options)
     workers, memory = parse_workers(options.get("workers")), parse_memory(options.get("memory"))
     consume = options.get("consume", False)
+    if consume:
+        _refuse_consuming(side_of(store), side)
     problem = make_problem(
         side_of(store),
         side,
@@ -126,6 +128,20 @@ def plan_one(store: Source, wanted: Wanted, **options: Unpack[Options]) -> Job:
     max_rate = parse_rate(options.get("max_rate"))
     reach = options.get("storage_options")
     return Job(planned, store, made, workers, device, consume, max_rate, storage_options=reach)
+
+
+def _refuse_consuming(source: Side, target: Side) -> None:
+    """Refuse to remove blocks that cannot be removed, or whose data would not be safe yet."""
+    if source.grain == "container":
+        raise UsageError(
+            f"consume removes source blocks one by one, but those of {source.format} share one "
+            "file; leave it out"
+        )
+    if target.grain == "container":
+        raise UsageError(
+            f"consume removes source blocks as soon as they are safe, but a {target.format} file "
+            "with a codec is safe only when it is whole; leave it out, or choose codec none"
+        )
 
 
 def plan_several(
