@@ -506,8 +506,10 @@ def _block_format(name: str | None) -> str | None:
 
 
 def names_one_file(path: str | os.PathLike[str], format: str | None) -> bool:  # noqa: A002
-    """Tell whether a target of this name is one file, not a directory or a pattern of blocks."""
+    """Tell whether a target of this name is one place, not a directory or a pattern of blocks."""
     place = Path(path)
+    if _split(place)[1]:
+        return True
     is_pattern = bool(_HAS_FIELD.search(str(place))) and not os.path.lexists(place)
     return not is_pattern and not _is_directory(path, place, format)
 
