@@ -109,4 +109,6 @@ class OneFileTarget(JournalledTarget):
 
     def _complete(self) -> None:
         self._close_file()
+        # It may have got its name before something goes wrong.
+        self._any_committed = True
         self._publisher.commit([self._name], [self._name])

@@ -527,8 +527,10 @@ def names_one_file(
     format: str | None,  # noqa: A002 - the word that users know
     storage_options: Mapping[str, Any] | None = None,
 ) -> bool:
-    """Tell whether a target of this name is one file, not a directory or a pattern of blocks."""
+    """Tell whether a target of this name is one place, not a directory or a pattern of blocks."""
     place = locate(path, storage_options)
+    if _split(place)[1]:
+        return True
     is_pattern = bool(_HAS_FIELD.search(str(place))) and not is_taken(place)
     return not is_pattern and not _is_directory(path, place, format)
 
