@@ -132,6 +132,8 @@ class Problem:
     """If source blocks are removed on the way, how far that stays behind."""
     converted: np.dtype[np.generic] | None = None
     """The type that elements have in the source, if it is another one."""
+    copied: Staging | None = None
+    """What it takes to copy blocks as they are stored, if both sides store them alike."""
 
     def __post_init__(self) -> None:
         if self.source.grid.shape != self.target.grid.shape:
@@ -192,6 +194,8 @@ class Problem:
     @property
     def lower_bound(self) -> int:
         """The fewest seeks possible: every block, or its part in a window, touched once."""
+        if self.copied is not None:
+            return 2 * self.target.grid.n_blocks
         return fewest_runs(self.source) + fewest_runs(self.target)
 
     @property

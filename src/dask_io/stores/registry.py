@@ -6,7 +6,7 @@ import re
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from dask_io.errors import DataError, SamePlaceError, StorageError, UsageError
 from dask_io.stores import manifest
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from dask_io.geometry.chunks import Chunks
     from dask_io.stores.format import Format
     from dask_io.stores.location import Location
-    from dask_io.stores.store import Readback, Source, Store, Target
+    from dask_io.stores.store import Readback, Source, Target
 
 _NO_WISHES = Wishes()
 _NO_METADATA: Mapping[str, Any] = MappingProxyType({})
@@ -545,7 +545,15 @@ def _is_directory(
     return format is not None and format_of(place.name) is None
 
 
-def check_places(source: Store, target: Store) -> None:
+class Placed(Protocol):
+    """Something that is somewhere."""
+
+    @property
+    def place(self) -> str:
+        """The path or address, as messages name it."""
+
+
+def check_places(source: Placed, target: Placed) -> None:
     """Refuse a target that is the source, or in it, or around it; links are followed.
 
     Raises

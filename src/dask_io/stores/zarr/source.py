@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
     from dask_io.geometry import Grid, Region
+    from dask_io.stores.encoded import EncodedReader
     from dask_io.stores.location import Location
     from dask_io.stores.medium import Reader
     from dask_io.stores.store import BlockReader, Checkable
@@ -211,6 +212,27 @@ class ZarrSource(ZarrStore):
                 reader = AddressableReader(file, extent, array.dtype, array.layout)
             yield UnfilledReader(reader, array.fill, array.layout)
 
+    @contextmanager
+    def encoded(self, index: tuple[int, ...]) -> Iterator[EncodedReader | None]:
+        """Visit a file, of a chunk or of a shard, as it is stored; None if it is not.
+
+        Raises
+        ------
+        DataError
+            If it is longer than a chunk can be, or is missing and may not be.
+        """
+        name = self.array.keys.name_of(index)
+        path, n_bytes = self.root / name, self.size_of(name)
+        if n_bytes is None:
+            self._refuse_missing(index, path)
+            yield None
+            return
+        problem = "" if self.array.index else self._wrong_size(n_bytes)
+        if problem:
+            raise DataError(printable(str(path)), [problem])
+        with self._medium.reader(path, self.tally) as file:
+            yield _WholeFile(file, n_bytes)
+
     def fingerprint(self, index: tuple[int, ...]) -> int:
         """Return a number that changes when a chunk does; those of a shard change together."""
         name = self._name_of(index)
@@ -248,15 +270,18 @@ class ZarrSource(ZarrStore):
         else:
             place = shards.find(index, path, size)
         if place is None:
-            if self._strict:
-                missing = f"chunk {','.join(map(str, index))} is missing"
-                raise DataError(printable(str(path)), [missing], "leave out --strict to fill it in")
+            self._refuse_missing(index, path)
             return None
         offset, n_bytes = place
         problem = self._wrong_size(n_bytes)
         if problem:
             raise DataError(printable(str(path)), [problem])
         return path, Extent(name, offset, array.chunks), n_bytes
+
+    def _refuse_missing(self, index: tuple[int, ...], path: Location) -> None:
+        if self._strict:
+            missing = f"chunk {','.join(map(str, index))} is missing"
+            raise DataError(printable(str(path)), [missing], "leave out --strict to fill it in")
 
     def size_of(self, name: str) -> int | None:
         """Return the bytes of a file in the array's directory, None if there is none."""
@@ -371,6 +396,10 @@ class _WholeFile:
 
     file: Reader
     n_bytes: int
+
+    def read(self, offset: int, n_bytes: int, buffer: memoryview) -> memoryview:
+        """Read some of it."""
+        return self.file.read(offset, n_bytes, buffer)
 
     def checksum(self, region: Region, staging: memoryview) -> int:  # noqa: ARG002 - all of it
         """Return the checksum of all that is in the file."""

@@ -135,6 +135,11 @@ class ZarrTarget(ZarrStore, JournalledTarget):
         longest = n_chunks * array.chain.longest + of_index
         return coding + self._medium.bytes_to_write(longest)
 
+    @property
+    def encoding(self) -> object | None:
+        """What the bytes of a file mean; None if files are to be made that the source lacks."""
+        return None if self._write_empty else super().encoding
+
     def describe(self) -> dict[str, Any]:
         """Return what it takes to make the array again."""
         return {**super().describe(), "write_empty": self._write_empty}
@@ -190,6 +195,19 @@ class ZarrTarget(ZarrStore, JournalledTarget):
             for piece in chain([first], pieces):
                 file.write(offset, piece.data)
                 offset += piece.nbytes
+        return file.checksum
+
+    def write_encoded(
+        self, index: tuple[int, ...], n_bytes: int, pieces: Iterator[memoryview]
+    ) -> int:
+        """Write a file that is stored elsewhere as it is to be stored here."""
+        name = self.array.keys.name_of(index)
+        self._contents.keep(name)
+        offset = 0
+        with self._write_file(name, self.tally, n_bytes=n_bytes, reserve=self._reserve) as file:
+            for piece in pieces:
+                file.write(offset, piece)
+                offset += len(piece)
         return file.checksum
 
     def _file_of(self, index: tuple[int, ...]) -> tuple[str, int | None]:
