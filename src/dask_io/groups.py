@@ -24,7 +24,7 @@ from dask_io.options import (
 from dask_io.planning import Series
 from dask_io.prepare import Wanted, plan_one, plan_recorded
 from dask_io.prepare import plan_resumes as plan_array_resumes
-from dask_io.stores.container import needs, split_place
+from dask_io.stores.container import needs, on_disk, split_place
 from dask_io.stores.files import Durability
 from dask_io.stores.journal import VERSION, is_sealed, read_job
 from dask_io.stores.location import is_url, locate
@@ -278,7 +278,7 @@ def plan_group(
         raise UsageError(f"{printable(str(root))} is a group; name a target to plan for all of it")
     group = read_group(root)
     made = GroupTarget(
-        Path(target),
+        on_disk(locate(target), "a Zarr group"),
         overwrite=options.get("overwrite", False),
         durability=parse_durability(options.get("durability", Durability.FSYNC)),
     )
@@ -290,7 +290,7 @@ def plan_group(
     for name in group.arrays:
         try:
             source = open_source(root / name, format="zarr")
-        except DaskIOError as error:
+        except (DataError, UsageError) as error:
             if wanted[name] is not None and len(_dimensions(group.arrays[name])) > 1:
                 raise UsageError(f"array {printable(name)} cannot be re-split: {error}") from error
             copies.append(name)

@@ -12,7 +12,6 @@ import os
 import shutil
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import zarr
@@ -42,6 +41,7 @@ from dask_io.stores.zarr.place import METADATA, could_be_chunk
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from pathlib import Path
 
     from zarr.abc.buffer import Buffer as AnyBuffer
 
