@@ -13,8 +13,8 @@ import pytest
 from dask_io.errors import DataError, StorageError, TargetExistsError, UsageError
 from dask_io.geometry import Grid, Layout, Region
 from dask_io.stores import filelog, make_target, open_source, system
-from dask_io.stores.logs import NAME as JOURNAL
 from dask_io.stores.ledger import Written
+from dask_io.stores.logs import NAME as JOURNAL
 from dask_io.stores.manifest import NAME
 
 if TYPE_CHECKING:
