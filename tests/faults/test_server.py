@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections import Counter
 from contextlib import ExitStack
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -37,7 +38,7 @@ def proxy(server: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
         made, port = start_proxy(server.port, stack)
         server.reach(monkeypatch, port)
         monkeypatch.setattr(commit, "MOST_CELLS", 1)
-        monkeypatch.setitem(connect.RETRIES["backoff"], "init_backoff", connect.timedelta(0, 0.01))
+        monkeypatch.setitem(connect.RETRIES["backoff"], "init_backoff", timedelta(milliseconds=10))
         monkeypatch.setattr(conditional, "_FIRST_WAIT", 0.01)
         yield made
 
@@ -103,7 +104,7 @@ def test_what_stays_wrong_ends_a_run_that_can_be_resumed(
     proxy: Proxy, bucket: str, monkeypatch: pytest.MonkeyPatch, fault: str, said: str
 ) -> None:
     """One line says what the server said, no more, and how to go on."""
-    monkeypatch.setitem(connect.RETRIES, "max_retries", 1)  # type: ignore[arg-type]
+    monkeypatch.setitem(connect.RETRIES, "max_retries", 1)
     proxy.begin()
     resplit(bucket, f"{bucket}/out")
     proxy.begin(len(proxy.log) - 6, fault, n_times=10**6)
@@ -167,7 +168,7 @@ def test_what_is_secret_is_nowhere(
     ]
     said = [str(dask_io.plan(f"{bucket}/in", f"{bucket}/b", chunks=(2, 4)))]
     said.append(repr(dask_io.open(f"{bucket}/in")))
-    monkeypatch.setitem(connect.RETRIES, "max_retries", 0)  # type: ignore[arg-type]
+    monkeypatch.setitem(connect.RETRIES, "max_retries", 0)
     proxy.begin(1, "error", n_times=10**6)
     for options in ([], ["--debug"]):
         tool = [sys.executable, "-m", "dask_io.cli", "info", f"{bucket}/in", *options]

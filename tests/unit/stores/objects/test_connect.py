@@ -69,10 +69,10 @@ def test_options_are_not_shown() -> None:
     options = {"access_key_id": "hidden1", "secret_access_key": "hidden2", "allow_http": True}
     path = parse_url("s3://bucket/x", options)
     assert "hidden" not in repr(path)
-    assert path.store
+    assert path.store is not None
     again = pickle.loads(pickle.dumps(path))  # noqa: S301 - our own
     assert again == path
-    assert again.store
+    assert again.store is not None
     with pytest.raises(UsageError, match="no_such_option") as caught:
         _ = parse_url("s3://bucket", {"no_such_option": "hidden"}).store
     assert "hidden" not in str(caught.value)

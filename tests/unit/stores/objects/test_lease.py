@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from functools import partial
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -16,6 +18,8 @@ from dask_io.stores.objects.lease import Lease, refuse_held
 from dask_io.testing.faults import Killed, RequestFaults, inject_into_requests
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from dask_io.stores.objects.path import ObjectPath
 
 
@@ -29,14 +33,21 @@ def lock() -> ObjectPath:
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """A clock that moves only when someone sleeps; its first value is the time."""
     now = [1000.0]
-    monkeypatch.setattr(lease.time, "monotonic", lambda: now[0])
-    monkeypatch.setattr(lease.time, "time", lambda: now[0] + 1e9)
+    set_clock(monkeypatch, now, lambda: None)
+    return now
+
+
+def set_clock(
+    monkeypatch: pytest.MonkeyPatch, now: list[float], on_sleep: Callable[[], None]
+) -> None:
+    """Have leases go by another clock; something may happen while they sleep."""
 
     def sleep(seconds: float) -> None:
         now[0] += seconds
+        on_sleep()
 
-    monkeypatch.setattr(lease.time, "sleep", sleep)
-    return now
+    told = SimpleNamespace(monotonic=lambda: now[0], time=lambda: now[0] + 1e9, sleep=sleep)
+    monkeypatch.setattr(lease, "time", told)
 
 
 def read(lock: ObjectPath) -> dict[str, Any]:
@@ -117,12 +128,8 @@ def test_a_lock_that_is_renewed_is_left_alone(
     """Whoever watches it sees that."""
     Lease.take(lock)
     of_another_machine(lock, time=0.0)
-
-    def sleep(seconds: float) -> None:
-        clock[0] += seconds
-        of_another_machine(lock, time=0.0, renewed=clock[0])
-
-    monkeypatch.setattr(lease.time, "sleep", sleep)
+    renew = partial(of_another_machine, lock, time=0.0)
+    set_clock(monkeypatch, clock, lambda: renew(renewed=clock[0]))
     with pytest.raises(StorageError, match="another run is writing it"):
         Lease.take(lock)
 
@@ -174,7 +181,7 @@ def test_a_store_without_conditions_is_refused(
 
     class Careless(requests.Requests):
         @staticmethod
-        def put(store: Any, key: str, content: Any, **_: object) -> Any:
+        def put(store: Any, key: str, content: Any, **_: Any) -> Any:  # type: ignore[override]
             return obstore.put(store, key, content)
 
     monkeypatch.setattr(requests, "calls", Careless())

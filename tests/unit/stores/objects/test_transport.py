@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from contextlib import contextmanager
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -93,7 +94,7 @@ def test_runs_are_what_lies_there(runs: list[tuple[int, int]]) -> None:
         file.read_runs(runs, buffer)
     expected = b"".join(CONTENT[start : start + length] for start, length in runs)
     assert buffer == expected
-    follow = sum(a + n == b for (a, n), (b, _) in zip(runs, runs[1:], strict=False))
+    follow = sum(a + n == b for (a, n), (b, _) in pairwise(runs))
     assert tally.read.seeks == len(runs) - follow
     assert counts["get"] + counts["get_ranges"] == len(runs)
 
@@ -189,12 +190,14 @@ def test_an_object_is_put_once_and_whole(path: ObjectPath) -> None:
         assert write(None, b"", (0, b"ab"), (2, b"c")) == b"abc"
         assert write(None, b"", (0, b"z")) == b"z"
     assert counts["put"] == tally.write.visits == tally.write.seeks == 5
-    with (
-        pytest.raises(RuntimeError),
-        ObjectWriter(path, tally, header=b"", n_bytes=4, on_put=lambda: None) as file,
-    ):
-        file.write(0, memoryview(b"1234"))
-        raise RuntimeError
+
+    def fail() -> None:
+        with ObjectWriter(path, tally, header=b"", n_bytes=4, on_put=lambda: None) as file:
+            file.write(0, memoryview(b"1234"))
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        fail()
     assert bytes(obstore.get(path.store, path.key).bytes()) == b"z"
 
 
