@@ -25,6 +25,11 @@ if TYPE_CHECKING:
 
 ACCESS_KEY, SECRET_KEY = "AKIADASKIOTESTS", "SecretThatNobodyMayEverSee"
 _MOST_SECONDS = 60
+_REFUSALS = {
+    "throttle": (503, "SlowDown"),
+    "error": (500, "InternalError"),
+    "deny": (403, "AccessDenied"),
+}
 # It ends when the pipe to its stdin does: with the tests, however they end.
 _UNTIL_STDIN_ENDS = (
     'exec 3<&0; "$@" 3<&- & child=$!; (cat <&3 > /dev/null; kill -9 $child) & wait $child'
@@ -134,9 +139,10 @@ class Proxy:
     at
         Number of the request at which something goes wrong, from 1 on; 0 for none.
     fault
-        What does: ``throttle`` and ``error`` answer 503 and 500, ``refuse`` says nothing and
-        closes, ``lose`` does so when the request has been carried out, ``cut`` after half of the
-        answer, ``slow`` answers late, ``kill`` calls `on_kill`.
+        What does: ``throttle``, ``error`` and ``deny`` answer 503, 500 and 403, with all that is
+        secret; ``refuse`` says nothing and closes, ``lose`` does so when the request has been
+        carried out, ``cut`` after half of the answer; ``slow`` answers late, ``kill`` calls
+        `on_kill`.
     n_times
         How many requests in a row it goes wrong for.
     """
@@ -170,8 +176,9 @@ class _Handler(BaseHTTPRequestHandler):
         fault = self.proxy.fault_of(f"{self.command} {self.path}")
         if fault == "kill" and self.proxy.on_kill is not None:
             self.proxy.on_kill()
-        if fault in {"throttle", "error"}:
-            self._answer(503 if fault == "throttle" else 500, _refusal(fault), {}, fault)
+        if fault in _REFUSALS:
+            status, code = _REFUSALS[fault]
+            self._answer(status, _refusal(code), {}, fault)
         elif fault not in {"refuse", "kill"}:
             self._pass_on(body, fault)
         else:
@@ -217,8 +224,7 @@ class _Handler(BaseHTTPRequestHandler):
         """Say nothing."""
 
 
-def _refusal(fault: str) -> bytes:
-    code = "SlowDown" if fault == "throttle" else "InternalError"
+def _refusal(code: str) -> bytes:
     said = f"<Code>{code}</Code><Message>{ACCESS_KEY} {SECRET_KEY}</Message>"
     return f'<?xml version="1.0" encoding="UTF-8"?><Error>{said}</Error>'.encode()
 
