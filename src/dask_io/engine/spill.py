@@ -47,7 +47,7 @@ def run_spill(
                 folder,
                 format="raw",
                 grid=plan.scratch.grid,
-                dtype=source.dtype,
+                dtype=target.dtype,
                 layout=plan.scratch.layout,
                 durability=Durability.NONE,
             )

@@ -161,7 +161,7 @@ class BlockFiles(BlockStore):
     offsets
         Where data begins in blocks whose headers have been read already.
     only_blocks
-        Whether files that are no blocks are out of place.
+        Whether other files of the format are out of place; those of no format never are.
     absent
         Blocks that need not be there: they have been used up.
     problems
@@ -195,7 +195,7 @@ class BlockFiles(BlockStore):
         self._odd_names = checked.odd_names
         if only_blocks:
             for name in matches.others:
-                if not name.startswith(".") and name != manifest.NAME:
+                if not name.startswith(".") and name.endswith(blocks.format.suffixes):
                     problems.add(name, "is extra: it is no block")
         self.n_bytes_on_disk = sum(files[name] for name in matches.by_numbers.values())
         self._find = self._medium.finder(blocks.folder)
