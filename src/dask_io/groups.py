@@ -12,7 +12,7 @@ from dask_io.comparing import check_again, verify_sealed
 from dask_io.engine.job import JobRecord
 from dask_io.engine.run import Progress, RunResult
 from dask_io.engine.verify import Verification
-from dask_io.errors import DaskIOError, DataError, UsageError
+from dask_io.errors import DataError, UsageError
 from dask_io.jobs import Complete, Job, resumable
 from dask_io.options import (
     Options,

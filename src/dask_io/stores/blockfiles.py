@@ -297,7 +297,7 @@ class BlockFiles(BlockStore):
 
     def _is_described(self) -> bool:
         """Tell whether the directory's manifest is about these blocks."""
-        if not (self._blocks.folder / manifest.NAME).exists():
+        if not (self._blocks.folder / manifest.NAME).is_file():
             return False
         try:
             return Manifest.read(self._blocks.folder).names == self._blocks.names

@@ -103,7 +103,7 @@ def open_source(
     refuse_unfinished(place)
     if place.is_dir():
         with storage_errors(place):
-            is_described = (place / manifest.NAME).exists()
+            is_described = (place / manifest.NAME).is_file()
         if is_described:
             return _open_manifest(place, format, said)
     source = _open_container(place, format, strict=strict)
