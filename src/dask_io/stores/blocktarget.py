@@ -12,7 +12,7 @@ from dask_io.errors import DataError, StorageError, UsageError
 from dask_io.stores import manifest
 from dask_io.stores.addressable import AddressableWriter
 from dask_io.stores.blockfiles import BlockStore
-from dask_io.stores.files import Durability, FileWriter, write_whole
+from dask_io.stores.files import Durability, aligned, write_whole
 from dask_io.stores.journal import NAME as JOURNAL
 from dask_io.stores.journal import is_unfinished
 from dask_io.stores.journalled import JournalledTarget, is_journal_in_the_making
@@ -59,26 +59,28 @@ class BlockFilesTarget(BlockStore, JournalledTarget):
             durability=durability,
         )
         self._reserve = reserve
-        self._headers: dict[tuple[int, ...], bytes] = {}
+        self._headers: dict[tuple[int, ...], memoryview] = {}
 
     @contextmanager
     def writer(self, index: tuple[int, ...]) -> Iterator[AddressableWriter]:
         """Visit a block in the making."""
-        blocks, shape = self._blocks, self.grid.block(index).shape
-        header = self._header(shape)
-        name, n_bytes = self._file_of(index)
-        path = self._publisher.begin(name, header, n_bytes, reserve=self._reserve)
-        with FileWriter(path, self.tally) as file:
-            extent = Extent(name, len(header), shape)
+        blocks, region = self._blocks, self.grid.block(index)
+        header, name = self._header(region.shape), self._name_of(index, region)
+        n_bytes = len(header) + region.size * blocks.dtype.itemsize
+        with self._publisher.writer(
+            name, header, n_bytes, self.tally, reserve=self._reserve
+        ) as file:
+            extent = Extent(name, len(header), region.shape)
             yield AddressableWriter(file, extent, blocks.dtype, blocks.layout)
 
     def _header_of(self, index: tuple[int, ...]) -> bytes:
-        return self._header(self.grid.block(index).shape)
+        return bytes(self._header(self.grid.block(index).shape))
 
-    def _header(self, shape: tuple[int, ...]) -> bytes:
+    def _header(self, shape: tuple[int, ...]) -> memoryview:
         if shape not in self._headers:
             blocks = self._blocks
-            self._headers[shape] = blocks.format.make_header(shape, blocks.dtype, blocks.layout)
+            header = blocks.format.make_header(shape, blocks.dtype, blocks.layout)
+            self._headers[shape] = aligned(header)
         return self._headers[shape]
 
     def _file_of(self, index: tuple[int, ...]) -> tuple[str, int]:
@@ -155,7 +157,7 @@ class BlockFilesTarget(BlockStore, JournalledTarget):
         if not blocks.is_one_file:
             blocks.manifest.write(blocks.folder)
         elif blocks.grid.n_blocks == 0:
-            write_whole(self.path, self._header(blocks.grid.shape))
+            write_whole(self.path, bytes(self._header(blocks.grid.shape)))
 
 
 def _to_word(pattern: str) -> str:

@@ -27,6 +27,7 @@ CALLS = (
     "close",
     "preadv",
     "pwrite",
+    "pwritev",
     "ftruncate",
     "fallocate",
     "fsync",
