@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from math import prod
+from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +25,6 @@ from dask_io.stores.store import Access, Extent
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
     from collections.abc import Set as AbstractSet
-    from pathlib import Path
 
     import numpy as np
     from numpy.typing import NDArray
@@ -200,6 +201,7 @@ class BlockFiles(BlockStore):
         empty = blocks.grid.n_blocks == 0 and not only_blocks
         checked = Checked() if empty else check_blocks(files, matches, expected, problems)
         self._odd_names = checked.odd_names
+        self._place = os.path.join(blocks.folder, "")  # noqa: PTH118 - names go right behind it
         if only_blocks:
             for name in matches.others:
                 if not name.startswith(".") and name != manifest.NAME:
@@ -231,13 +233,13 @@ class BlockFiles(BlockStore):
         with FileReader(path, self.tally) as file:
 
             def begin(offset: int) -> AddressableReader:
-                extent = Extent(path.name, offset, region.shape)
+                extent = Extent(path.removeprefix(self._place), offset, region.shape)
                 return AddressableReader(file, extent, blocks.dtype, blocks.layout)
 
             def look(peek: Callable[[int], bytes]) -> int:
                 problem, offset = self._look(region.shape, peek, file.size)
                 if problem:
-                    raise DataError(printable(str(path)), [problem])
+                    raise DataError(printable(path), [problem])
                 self._remember(flat, offset)
                 return offset
 
@@ -268,8 +270,9 @@ class BlockFiles(BlockStore):
         """Return a number that changes when a block does."""
         path = self._path_of(index, self.grid.block(index))
         with storage_errors(path):
-            found = path.stat()
-        return xxh3_64_intdigest(f"{path.name}\0{found.st_size}\0{found.st_mtime_ns}".encode())
+            found = os.stat(path)  # noqa: PTH116 - of many files
+        name = path.removeprefix(self._place)
+        return xxh3_64_intdigest(f"{name}\0{found.st_size}\0{found.st_mtime_ns}".encode())
 
     def discard(self, index: tuple[int, ...]) -> None:
         """Remove a block's file, if it is still there."""
@@ -308,9 +311,9 @@ class BlockFiles(BlockStore):
                 continue
             path = self._path_of(index, region)
             with storage_errors(path), peeking(path) as peek:
-                problem, offset = self._look(region.shape, peek, path.stat().st_size)
+                problem, offset = self._look(region.shape, peek, Path(path).stat().st_size)
             if problem:
-                problems.add(path.name, problem)
+                problems.add(Path(path).name, problem)
             else:
                 self._remember(flat, offset)
 
@@ -326,9 +329,8 @@ class BlockFiles(BlockStore):
                 return str(error), 0
         return self._blocks.problem_with(header, shape, size), header.offset if header else 0
 
-    def _path_of(self, index: tuple[int, ...], region: Region) -> Path:
-        name = self._odd_names.get(index) or self._name_of(index, region)
-        return self._blocks.folder / name
+    def _path_of(self, index: tuple[int, ...], region: Region) -> str:
+        return f"{self._place}{self._odd_names.get(index) or self._name_of(index, region)}"
 
     def _remember(self, flat: int, offset: int) -> None:
         if self._usual_offset < 0:

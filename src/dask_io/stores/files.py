@@ -357,7 +357,7 @@ def aligned(content: bytes) -> memoryview:
 
 
 @contextmanager
-def peeking(path: Path) -> Iterator[Callable[[int], bytes]]:
+def peeking(path: Path | str) -> Iterator[Callable[[int], bytes]]:
     """Open a file only to look at its first bytes; nothing is counted."""
     with FileReader(path, Tally()) as file:
         yield file.peek
