@@ -13,13 +13,14 @@ from __future__ import annotations
 
 import errno
 import os
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import lru_cache
 from mmap import mmap
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 import numpy as np
 from xxhash import xxh3_64
@@ -29,9 +30,11 @@ from dask_io.stores import system
 from dask_io.stores.naming import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
+    from collections.abc import Collection, Iterable
     from types import TracebackType
 
+    from dask_io.stores.location import Location
+    from dask_io.stores.medium import Reader
     from dask_io.stores.pace import Pace
 
 # Offsets, sizes and addresses for direct I/O are multiples of this on all common filesystems.
@@ -46,6 +49,17 @@ _CANNOT_ALLOCATE = {errno.EBADF, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP}
 # macOS has no such flag; there everything goes through the page cache.
 _O_DIRECT = getattr(os, "O_DIRECT", 0)
 _NOTHING = memoryview(b"")
+
+
+NOT_A_FILE = -1
+"""The size of what is no regular file."""
+
+
+class Found(NamedTuple):
+    """A file that is there: its size, and what changes when its content does."""
+
+    size: int
+    mark: str
 
 
 @dataclass(slots=True)
@@ -86,7 +100,7 @@ class storage_errors:  # noqa: N801 - used like a function
 
     __slots__ = ("_path",)
 
-    def __init__(self, path: Path | str) -> None:
+    def __init__(self, path: Location | str) -> None:
         self._path = path
 
     def __enter__(self) -> None:
@@ -117,22 +131,13 @@ def _storage_error(path: str, error: OSError) -> StorageError:
             return StorageError(path, reason)
 
 
-class _Visit:
-    """A file, opened when it is needed, that counts what is moved through it.
+class Visit:
+    """One visit to a file or an object, that counts what is moved through it."""
 
-    `fd` is the file if it is open already; it belongs to the visit then.
-    """
-
-    def __init__(
-        self, path: Path | str, flags: int, tally: Tally, traffic: Traffic, fd: int | None = None
-    ) -> None:
-        self._path, self._tally, self._traffic = path, tally, traffic
-        self._flags = flags | os.O_CLOEXEC
+    def __init__(self, tally: Tally, traffic: Traffic) -> None:
+        self._tally, self._traffic = tally, traffic
         self._position = -1
         self._counts = Traffic(visits=1)
-        self._fd = fd
-        self._is_direct = False
-        self._can_be_direct = bool(_O_DIRECT)
 
     def __enter__(self) -> Self:
         return self
@@ -144,10 +149,6 @@ class _Visit:
         trace: TracebackType | None,
     ) -> None:
         self._tally.add(self._traffic, self._counts)
-        fd, self._fd = self._fd, None
-        if fd is not None:
-            with storage_errors(self._path):
-                system.calls.close(fd)
 
     def count(self, offset: int, n_bytes: int) -> None:
         """Count bytes as moved: a seek, unless they begin where the last ones ended."""
@@ -157,6 +158,39 @@ class _Visit:
             self._counts.seeks += 1
         self._position = offset + n_bytes
         self._counts.n_bytes += n_bytes
+
+    def go_on_from(self, offset: int) -> None:
+        """Count as part of a visit that another thread has begun and that has come to `offset`."""
+        self._counts.visits, self._position = 0, offset
+
+
+class _FileVisit(Visit):
+    """A file, opened when it is needed.
+
+    `fd` is the file if it is open already; it belongs to the visit then.
+    """
+
+    def __init__(
+        self, path: Path | str, flags: int, tally: Tally, traffic: Traffic, fd: int | None = None
+    ) -> None:
+        super().__init__(tally, traffic)
+        self._path = path
+        self._flags = flags | os.O_CLOEXEC
+        self._fd = fd
+        self._is_direct = False
+        self._can_be_direct = bool(_O_DIRECT)
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        super().__exit__(kind, error, trace)
+        fd, self._fd = self._fd, None
+        if fd is not None:
+            with storage_errors(self._path):
+                system.calls.close(fd)
 
     def _open(self, *, direct: bool) -> int:
         """Return the file, set to go past the page cache if it can, or through it."""
@@ -182,15 +216,14 @@ class _Visit:
         return self._open(direct=False)
 
 
-class FileReader(_Visit):
+class FileReader(_FileVisit):
     """One visit to a file that is read."""
 
     def __init__(self, path: Path | str, tally: Tally) -> None:
         super().__init__(path, os.O_RDONLY, tally, tally.read)
 
-    def go_on_from(self, offset: int) -> None:
-        """Count as part of a visit that another thread has begun and that has come to `offset`."""
-        self._counts.visits, self._position = 0, offset
+    def expect(self, start: int, stop: int) -> None:
+        """Be told what will be read, piece by piece: the system reads ahead by itself."""
 
     @property
     def size(self) -> int:
@@ -226,6 +259,12 @@ class FileReader(_Visit):
             raise DataError(place, [problem], "the file is truncated or changed meanwhile")
         return into[before:needed]
 
+    def read_runs(self, runs: Iterable[tuple[int, int]], buffer: memoryview) -> None:
+        """Read runs, each an offset and a number of bytes, one behind the other."""
+        for offset, n_bytes in runs:
+            self.read(offset, n_bytes, buffer[:n_bytes])
+            buffer = buffer[n_bytes:]
+
     def _prepare(
         self, offset: int, n_bytes: int, buffer: memoryview
     ) -> tuple[int, int, memoryview]:
@@ -260,10 +299,10 @@ class FileReader(_Visit):
         return n_done
 
 
-class FileWriter(_Visit):
+class FileWriter(_FileVisit):
     """One visit to a file that is written.
 
-    Of a file that is new and open already, `fd`, the `head` is written too: together with the
+    To a file that is new, and open already as `fd`, a head is written too: together with the
     data that comes right behind it, or else in the end.
     """
 
@@ -273,10 +312,10 @@ class FileWriter(_Visit):
         tally: Tally,
         *,
         fd: int | None = None,
-        head: bytes | memoryview = b"",
+        head: bytes = b"",
     ) -> None:
         super().__init__(path, os.O_WRONLY, tally, tally.write, fd)
-        self._head = memoryview(head)
+        self._head = _aligned(head) if head else _NOTHING
         self._checksum = xxh3_64()
 
     def __exit__(
@@ -336,9 +375,10 @@ class FileWriter(_Visit):
             write_fully(self._give_up_direct(), offset, buffer, head)
 
 
-def checksum_of_file(file: FileReader, offset: int, n_bytes: int, staging: memoryview) -> int:
+def checksum_of_file(file: Reader, offset: int, n_bytes: int, staging: memoryview) -> int:
     """Return the checksum of bytes in a file, read through a staging buffer."""
     found, largest = xxh3_64(), len(staging) - 2 * ALIGNMENT
+    file.expect(offset, offset + n_bytes)
     for start in range(offset, offset + n_bytes, largest):
         found.update(file.read(start, min(largest, offset + n_bytes - start), staging))
     return found.intdigest()
@@ -349,18 +389,13 @@ def address_of(buffer: memoryview) -> int:
     return int(np.frombuffer(buffer, np.uint8).__array_interface__["data"][0])
 
 
-def aligned(content: bytes) -> memoryview:
+# Most files of an array have the same head.
+@lru_cache(maxsize=64)
+def _aligned(content: bytes) -> memoryview:
     """Return a copy that begins at a multiple of `ALIGNMENT` in memory."""
     memory = mmap(-1, max(1, len(content)))
     memory.write(content)
     return memoryview(memory)[: len(content)]
-
-
-@contextmanager
-def peeking(path: Path | str) -> Iterator[Callable[[int], bytes]]:
-    """Open a file only to look at its first bytes; nothing is counted."""
-    with FileReader(path, Tally()) as file:
-        yield file.peek
 
 
 def write_fully(fd: int, offset: int, buffer: memoryview, head: memoryview = _NOTHING) -> None:
@@ -428,27 +463,21 @@ class Publisher:
         StorageError
             If it cannot be made, or all has been abandoned: nothing would remove it.
         """
-        with self.writer(name, header, n_bytes, Tally(), reserve=reserve):
+        with self.writer(name, Tally(), header=header, n_bytes=n_bytes, reserve=reserve):
             return self.partial(name)
 
     def writer(
         self,
         name: str,
-        head: bytes | memoryview,
-        n_bytes: int,
         tally: Tally,
         *,
+        header: bytes = b"",
+        n_bytes: int | None = None,
         reserve: bool = True,
     ) -> FileWriter:
-        """Visit a file in the making, which is made, with its head and full size, if it is new.
+        """Visit a file in the making, which is made with its header and full size if it is new.
 
-        Its space is reserved, unless it is to take only what is written. A head that is
-        `aligned` can go past the page cache together with the data behind it.
-
-        Raises
-        ------
-        StorageError
-            If it cannot be made, or all has been abandoned: nothing would remove it.
+        Without a size it becomes as long as what is written. Otherwise as `begin`.
         """
         path = self._partial(name)
         with storage_errors(path):
@@ -464,11 +493,11 @@ class Publisher:
                 self._pending.add(name)
             # Others may write to the file already: nothing of theirs is touched.
             try:
-                _allocate(fd, n_bytes, reserve=reserve)
+                _allocate(fd, n_bytes or 0, reserve=reserve)
             except BaseException:
                 system.calls.close(fd)
                 raise
-        return FileWriter(path, tally, fd=fd, head=head)
+        return FileWriter(path, tally, fd=fd, head=header)
 
     def _make_folder(self, folder: Path) -> None:
         """Make a directory in that of all files, with those between, if it is not there."""
@@ -586,9 +615,3 @@ def write_whole(path: Path, content: bytes) -> None:
     except StorageError:
         publisher.abandon()
         raise
-
-
-def read_whole(path: Path, longest: int) -> bytes:
-    """Read a small file, or as much of it as `longest` says and one byte."""
-    with FileReader(path, Tally()) as file:
-        return file.peek(min(longest, file.size) + 1)
