@@ -28,6 +28,7 @@ CALLS = (
     "close",
     "preadv",
     "pwrite",
+    "pwritev",
     "ftruncate",
     "fallocate",
     "fsync",
