@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -26,21 +27,29 @@ if TYPE_CHECKING:
         split,
         verify,
     )
+    from dask_io.graph.explaining import Explanation, explain
+    from dask_io.graph.optimizer import MismatchWarning, disable, enable, optimize
 
 __version__ = "0.1.0"
 
 __all__ = [
     "BlockArray",
+    "Explanation",
     "Info",
     "Job",
     "JointJob",
+    "MismatchWarning",
     "Progress",
     "RunResult",
     "Verification",
+    "disable",
+    "enable",
+    "explain",
     "extract",
     "info",
     "merge",
     "open",
+    "optimize",
     "plan",
     "plan_extract",
     "plan_shape",
@@ -49,6 +58,15 @@ __all__ = [
     "split",
     "verify",
 ]
+# Names that are not those of verbs: they need Dask.
+_HOMES = {
+    "Explanation": "graph.explaining",
+    "MismatchWarning": "graph.optimizer",
+    "disable": "graph.optimizer",
+    "enable": "graph.optimizer",
+    "explain": "graph.explaining",
+    "optimize": "graph.optimizer",
+}
 
 
 def why_not_here() -> str:
@@ -63,9 +81,7 @@ def __getattr__(name: str) -> Any:
     if name not in __all__:
         message = f"module {__name__!r} has no attribute {name!r}"
         raise AttributeError(message)
-    from dask_io import api  # noqa: PLC0415  # on first use
-
-    return getattr(api, name)
+    return getattr(import_module(f"dask_io.{_HOMES.get(name, 'api')}"), name)
 
 
 def __dir__() -> list[str]:
