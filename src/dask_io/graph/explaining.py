@@ -10,54 +10,55 @@ from dask._task_spec import Task
 from dask.highlevelgraph import HighLevelGraph
 
 from dask_io.graph.optimizer import active_options
-from dask_io.graph.rewrite import Outcome, consider
+from dask_io.graph.rewrite import consider
 from dask_io.graph.work import Work
+from dask_io.planning import Plan
 from dask_io.report.svg import job_svg
 
 if TYPE_CHECKING:
     from typing import Unpack
 
+    from dask_io.graph.clustering import Cluster
     from dask_io.options import Options
-    from dask_io.planning import Plan
+    from dask_io.planning import Sweeps
 
 
 @dataclass(frozen=True)
 class Explanation:
-    """What becomes of a graph.
+    """What becomes of a graph; printed, it says so.
 
     Attributes
     ----------
-    matched
-        Whether all that it stores is stored by plan.
     reasons
-        Why something is not, if so.
+        Why something that it stores, or if it stores nothing, something that it reads is left to
+        Dask; empty if nothing is.
     works
         The plans, each with what it reads and writes.
+    clusters
+        What is read in boxes, to be computed on.
     """
 
     reasons: tuple[str, ...]
     works: tuple[Work, ...]
+    clusters: tuple[Cluster, ...]
 
     @property
     def matched(self) -> bool:
-        """Whether there are plans, and nothing is left to Dask."""
-        return bool(self.works) and not self.reasons
+        """Whether there is something that is done by plan, and nothing is left to Dask."""
+        return bool(self.works or self.clusters) and not self.reasons
 
     @property
-    def plans(self) -> tuple[Plan, ...]:
+    def plans(self) -> tuple[Plan | Sweeps, ...]:
         """The plans alone."""
         return tuple(work.plan for work in self.works)
 
     def __str__(self) -> str:
-        planned = [f"By plan: {work}" for work in self.works]
+        planned = [f"By plan: {done}" for done in (*self.works, *self.clusters)]
         return "\n\n".join([*planned, *(f"By Dask: {reason}" for reason in self.reasons)])
 
     def _repr_html_(self) -> str:
-        planned = [
-            f"<pre>By plan: {escape(str(work))}</pre>{job_svg(work.plan)}" for work in self.works
-        ]
-        others = [f"<p>By Dask: {escape(reason)}</p>" for reason in self.reasons]
-        return "".join([*planned, *others])
+        drawings = [job_svg(plan) for plan in self.plans if isinstance(plan, Plan)]
+        return f"<pre>{escape(str(self))}</pre>{''.join(drawings)}"
 
 
 def explain(*collections: Any, **options: Unpack[Options]) -> Explanation:
@@ -72,14 +73,14 @@ def explain(*collections: Any, **options: Unpack[Options]) -> Explanation:
         As in `dask_io.optimize`; by default those of the context around it.
     """
     graph = HighLevelGraph.merge(*(each.__dask_graph__() for each in collections))
-    done = tuple(work for layer in graph.layers.values() for work in _works_in(layer))
+    done = [work for layer in graph.layers.values() for work in _works_in(layer)]
     keys = [each.__dask_keys__() for each in collections]
-    outcomes = consider(graph, keys, active_options(**options))
-    works = tuple(work for outcome in outcomes for work in outcome.works)
-    reasons = [f"{_kind(each)}: {each.reason}" for each in outcomes if each.reason]
-    if not outcomes and not done:
-        reasons.append("nothing in it is stored")
-    return Explanation(tuple(reasons), (*done, *works))
+    considered = consider(graph, keys, active_options(**options))
+    works = (*done, *considered.works)
+    reasons = considered.reasons
+    if not (works or reasons or considered.clusters):
+        reasons = considered.reasons_read or ["it reads nothing, and stores nothing"]
+    return Explanation(tuple(reasons), works, tuple(considered.clusters))
 
 
 def _works_in(layer: Any) -> list[Work]:
@@ -89,7 +90,3 @@ def _works_in(layer: Any) -> list[Work]:
         for task in (layer.values() if layer.is_materialized() else ())
         if isinstance(task, Task) and isinstance(task.func, Work)
     ]
-
-
-def _kind(outcome: Outcome) -> str:
-    return outcome.name.rpartition("-")[0]

@@ -23,29 +23,37 @@ class Reading:
     ----------
     source
         Where it is.
-    chunks
-        How Dask would read it.
+    read
+        The blocks in which Dask would read it.
+    worked
+        The blocks that it is in, maybe after a rechunk, when `function` is applied to each.
     function
-        What is done to each of these blocks then.
+        What is done to each of them.
+    chunks
+        The blocks that it is in in the end, maybe after another rechunk.
     lock
         What Dask would hold while reading, if anything.
     layers
-        Names of the layers of the graph that do all that, the one that others need last.
-    rechunked
-        Names of the layers that then rechunk it, again the one that others need last.
+        Names of the layers of the graph that do all that, the last one last.
     """
 
     source: Source
-    chunks: Grid
+    read: Grid
+    worked: Grid
     function: BlockFunction
+    chunks: Grid
     lock: Any
     layers: tuple[str, ...]
-    rechunked: tuple[str, ...]
 
     @property
     def name(self) -> str:
         """Name of the layer that others need."""
-        return (*self.layers, *self.rechunked)[-1]
+        return self.layers[-1]
+
+    @property
+    def identity(self) -> tuple[object, ...]:
+        """What two readings have in common that are one."""
+        return self.layers[0], *(call.task.key for call in self.function.calls)
 
 
 @dataclass(frozen=True)
@@ -67,7 +75,7 @@ class Match:
     lock
         What Dask would hold while writing, if anything.
     layers
-        Names of the layers between the reading and the storing, that one included.
+        Names of the layers after the reading, the one that stores included.
     """
 
     name: str
@@ -77,3 +85,8 @@ class Match:
     target: Target
     lock: Any
     layers: tuple[str, ...]
+
+    @property
+    def replaced(self) -> frozenset[str]:
+        """Names of all layers that a plan does the work of."""
+        return frozenset((*self.reading.layers, *self.layers))

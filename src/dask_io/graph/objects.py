@@ -110,7 +110,7 @@ def _fill_zarr(array: Any) -> Target:
     if array.read_only:
         raise DeclinedError("it stores to an array that is open for reading only")
     source = _open_zarr(array)
-    write_empty = array._async_array._config.write_empty_chunks  # noqa: SLF001 - not told otherwise
+    write_empty = array.async_array.config.write_empty_chunks
     return ZarrInPlace(source.site, source.documents, write_empty=write_empty)
 
 

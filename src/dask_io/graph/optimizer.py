@@ -16,7 +16,7 @@ from dask_io.graph.options import GraphOptions, OnMismatch, graph_options
 from dask_io.graph.rewrite import consider, replace_layers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from typing import Unpack
 
     from dask_io.options import Options
@@ -52,20 +52,18 @@ class Optimizer:
         if not isinstance(dsk, HighLevelGraph):
             return dsk
         try:
-            outcomes = consider(dsk, keys if isinstance(keys, list) else [keys], self.options)
-            found = replace_layers(dsk, outcomes)
+            considered = consider(dsk, keys if isinstance(keys, list) else [keys], self.options)
+            rewritten = replace_layers(dsk, considered)
         except Exception:  # whatever it is, Dask alone can do it
             _logger.exception("a graph is left as it is, because looking at it failed")
             return dsk
-        for outcome in outcomes:
-            for work in outcome.works:
-                _logger.info("by plan: %s", work)
-        reasons = [outcome.reason for outcome in outcomes if outcome.reason]
-        if reasons:
-            self._tell(reasons)
-        return found if len(reasons) < len(outcomes) else dsk
+        for done in (*considered.works, *considered.clusters):
+            _logger.info("by plan: %s", done)
+        if considered.reasons:
+            self._tell(considered.reasons)
+        return rewritten
 
-    def _tell(self, reasons: list[str]) -> None:
+    def _tell(self, reasons: Sequence[str]) -> None:
         text = f"by Dask: {'; '.join(dict.fromkeys(reasons))}"
         _logger.info("%s", text)
         match self.options.on_mismatch:
@@ -78,7 +76,9 @@ class Optimizer:
 
 
 @contextmanager
-def optimize(*, on_mismatch: str | None = None, **options: Unpack[Options]) -> Iterator[None]:
+def optimize(
+    *, on_mismatch: str | None = None, parts: int | None = None, **options: Unpack[Options]
+) -> Iterator[None]:
     """Have Dask programs within the context read, rechunk and store by plan.
 
     Parameters
@@ -86,18 +86,23 @@ def optimize(*, on_mismatch: str | None = None, **options: Unpack[Options]) -> I
     on_mismatch
         What happens where a graph stores something that is not matched: ``"ignore"`` (the
         default), ``"warn"`` or ``"raise"``.
+    parts
+        Into how many tasks a plan is cut; by default one for each worker of a cluster, if there is
+        one. What is read of a source block on both sides of a cut is read twice.
     **options
         ``memory``, which is that of each process, ``workers``, ``strategy``, ``objective`` and
         ``device``, as in `dask_io.plan`.
     """
-    chosen = graph_options(on_mismatch=on_mismatch, **options)
+    chosen = graph_options(on_mismatch=on_mismatch, parts=parts, **options)
     with dask.config.set({_KEY: Optimizer(chosen, _previous())}):
         yield
 
 
-def enable(*, on_mismatch: str | None = None, **options: Unpack[Options]) -> None:
+def enable(
+    *, on_mismatch: str | None = None, parts: int | None = None, **options: Unpack[Options]
+) -> None:
     """Have all Dask programs do so from now on; otherwise as `optimize`."""
-    chosen = graph_options(on_mismatch=on_mismatch, **options)
+    chosen = graph_options(on_mismatch=on_mismatch, parts=parts, **options)
     dask.config.set({_KEY: Optimizer(chosen, _previous())})
 
 

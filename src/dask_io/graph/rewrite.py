@@ -2,67 +2,106 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from itertools import product
-from math import prod
+from dataclasses import dataclass, field
+from operator import getitem
 from typing import TYPE_CHECKING, Any
 
 from dask._task_spec import Alias, Task, TaskRef
 from dask.base import tokenize
-from dask.highlevelgraph import HighLevelGraph, Layer, MaterializedLayer
+from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
 
-from dask_io.graph.match import DeclinedError
-from dask_io.graph.matchers.hlg import find_stores, layers_of
-from dask_io.graph.work import plan_match
+from dask_io.graph.clustering import ReadBox, cluster_reading
+from dask_io.graph.keys import KeysLayer
+from dask_io.graph.match import DeclinedError, Match, Reading
+from dask_io.graph.matchers.hlg import Asked, find_reads, find_stores
+from dask_io.graph.work import plan_matches
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator
-    from collections.abc import Set as AbstractSet
+    from collections.abc import Iterable
 
-    from dask_io.graph.match import Match
+    from dask_io.graph.clustering import Cluster
     from dask_io.graph.options import GraphOptions
     from dask_io.graph.work import Work
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """A layer that stores something: the plans that do it, or why Dask does."""
+@dataclass
+class Considered:
+    """What of a graph can be done by plan, and why the rest of what it stores cannot.
 
-    name: str
-    match: Match | None = None
-    works: tuple[Work, ...] = ()
-    reason: str = ""
+    `stored` has plans with the matches that they are for, `read` arrays that are read to be
+    computed on, `reasons` what is left to Dask, and `reasons_read` the same of what it reads.
+    """
+
+    stored: list[tuple[list[Match], tuple[Work, ...]]] = field(default_factory=list)
+    read: list[tuple[Reading, Cluster]] = field(default_factory=list)
+    reasons: list[str] = field(default_factory=list)
+    reasons_read: list[str] = field(default_factory=list)
+
+    @property
+    def works(self) -> list[Work]:
+        """All plans."""
+        return [work for _, works in self.stored for work in works]
+
+    @property
+    def clusters(self) -> list[Cluster]:
+        """All that is read in boxes."""
+        return [cluster for _, cluster in self.read]
+
+    @property
+    def replaced(self) -> set[str]:
+        """Names of the layers that go."""
+        stored = {
+            name for matches, _ in self.stored for match in matches for name in match.replaced
+        }
+        return stored.union(*(reading.layers for reading, _ in self.read))
 
 
-def consider(graph: HighLevelGraph, keys: Iterable[Any], options: GraphOptions) -> list[Outcome]:
+def consider(graph: HighLevelGraph, keys: Iterable[Any], options: GraphOptions) -> Considered:
     """Find out what of a graph can be done by plan."""
-    outcomes = []
-    for finding in find_stores(graph, keys):
-        if finding.match is None:
-            outcomes.append(Outcome(finding.name, reason=finding.reason))
-            continue
+    asked, considered = Asked.of(graph, keys), Considered()
+    groups: dict[object, list[Match]] = {}
+    for finding in find_stores(asked):
+        if isinstance(finding.found, Match):
+            groups.setdefault(finding.found.reading.identity, []).append(finding.found)
+        else:
+            considered.reasons.append(finding.reason)
+    for matches in groups.values():
         try:
-            works = (plan_match(finding.match, options),)
-            outcomes.append(Outcome(finding.name, finding.match, works))
+            considered.stored.append((matches, plan_matches(matches, options)))
         except DeclinedError as declined:
-            outcomes.append(Outcome(finding.name, reason=str(declined)))
-    return outcomes
+            considered.reasons.append(str(declined))
+    for finding in find_reads(asked, considered.replaced):
+        try:
+            if isinstance(finding.found, Reading):
+                cluster = cluster_reading(finding.found, options)
+                considered.read.append((finding.found, cluster))
+            else:
+                considered.reasons_read.append(finding.reason)
+        except DeclinedError as declined:
+            considered.reasons_read.append(str(declined))
+    return considered
 
 
-def replace_layers(graph: HighLevelGraph, outcomes: Iterable[Outcome]) -> HighLevelGraph:
+def replace_layers(graph: HighLevelGraph, considered: Considered) -> HighLevelGraph:
     """Return a graph in which what is planned is done by plan; its keys are the same."""
-    layers, dependencies = dict(graph.layers), dict(graph.dependencies)
-    planned = [(each.match, each.works) for each in outcomes if each.match is not None]
-    for match, _ in planned:
-        for gone in layers_of(match):
-            layers.pop(gone, None)
-            dependencies.pop(gone, None)
-    for match, works in planned:
-        plan_name = f"dask-io-plan-{tokenize(match.name)}"
-        layers[plan_name] = _plan_layer(plan_name, works)
-        dependencies[plan_name] = set()
-        layers[match.name] = StoredLayer(match.name, match.chunks.counts, plan_name)
-        dependencies[match.name] = {plan_name}
+    gone = considered.replaced
+    if not gone:
+        return graph
+    layers = {name: layer for name, layer in graph.layers.items() if name not in gone}
+    dependencies = {name: graph.dependencies[name] for name in layers}
+
+    def add(name: str, layer: Any, *needs: str) -> None:
+        layers[name], dependencies[name] = layer, set(needs)
+
+    for matches, works in considered.stored:
+        plan_name = f"dask-io-plan-{tokenize([match.name for match in matches])}"
+        add(plan_name, _plan_layer(plan_name, works))
+        for match in matches:
+            add(match.name, StoredLayer(match.name, match.chunks.counts, plan_name), plan_name)
+    for reading, cluster in considered.read:
+        read_name = f"dask-io-read-{tokenize(reading.name)}"
+        add(read_name, _read_layer(read_name, cluster))
+        add(reading.name, TakenLayer(reading.name, cluster, read_name), read_name)
     return HighLevelGraph(layers, dependencies)
 
 
@@ -79,48 +118,43 @@ def _wait_for(*_: None) -> None:
     """Do nothing, once everything has been done."""
 
 
-class StoredLayer(Layer):
-    """The keys of a layer that stored blocks: each is there once the plans have been carried out.
+def _read_layer(name: str, cluster: Cluster) -> MaterializedLayer:
+    """Make a task for each box."""
+    boxes = map(cluster.boxes.block, cluster.boxes.indices())
+    keys = ((name, number) for number in range(cluster.boxes.n_blocks))
+    return MaterializedLayer(
+        {key: Task(key, ReadBox(cluster, box)) for key, box in zip(keys, boxes, strict=True)}
+    )
 
-    Tasks are made one by one as they are asked for, so that the layer is small however many
-    blocks there are.
-    """
+
+class StoredLayer(KeysLayer):
+    """The keys of a layer that stored blocks: all are there once all plans are carried out."""
 
     def __init__(self, name: str, counts: tuple[int, ...], plan: str) -> None:
-        super().__init__()
-        self.name, self.counts, self.plan = name, counts, plan
+        super().__init__(name, counts)
+        self.plan = plan
 
-    def is_materialized(self) -> bool:
-        """Whether there is a dictionary of tasks: there is none."""
-        return False
+    def need_of(self, index: tuple[int, ...]) -> str:  # noqa: ARG002 - the same for all
+        """Return the key of the task that waits for all plans."""
+        return self.plan
 
-    def get_output_keys(self) -> AbstractSet[Any]:
-        """Return all keys."""
-        return set(self)
+    def task_of(self, index: tuple[int, ...]) -> Alias:
+        """Stand for that task."""
+        return Alias((self.name, *index), self.plan)
 
-    def __getitem__(self, key: Any) -> Alias:
-        if key not in self:
-            raise KeyError(key)
-        return Alias(key, self.plan)
 
-    def __contains__(self, key: object) -> bool:
-        return (
-            isinstance(key, tuple)
-            and key[0] == self.name
-            and len(key) == len(self.counts) + 1
-            and all(0 <= i < n for i, n in zip(key[1:], self.counts, strict=True))
-        )
+class TakenLayer(KeysLayer):
+    """The keys of a layer that read or rechunked blocks: each is taken out of the box it is in."""
 
-    def __iter__(self) -> Iterator[Any]:
-        return ((self.name, *index) for index in product(*map(range, self.counts)))
+    def __init__(self, name: str, cluster: Cluster, boxes: str) -> None:
+        super().__init__(name, cluster.chunks.counts)
+        self.cluster, self.boxes = cluster, boxes
 
-    def __len__(self) -> int:
-        return prod(self.counts)
+    def need_of(self, index: tuple[int, ...]) -> tuple[str, int]:
+        """Return the key of the task that reads the box."""
+        return self.boxes, self.cluster.find(index)[0]
 
-    def cull(
-        self,
-        keys: AbstractSet[Any],
-        all_hlg_keys: Collection[Any],  # noqa: ARG002 - as of all layers
-    ) -> tuple[StoredLayer, dict[Any, set[Any]]]:
-        """Return the layer itself: to do everything is as much work as to do some of it."""
-        return self, {key: {self.plan} for key in self if key in keys}
+    def task_of(self, index: tuple[int, ...]) -> Task:
+        """Take a block out of its box."""
+        number, place = self.cluster.find(index)
+        return Task((self.name, *index), getitem, TaskRef((self.boxes, number)), place)

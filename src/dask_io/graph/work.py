@@ -1,26 +1,33 @@
-"""What a match becomes: a plan with its stores, that a task of the graph carries out."""
+"""What matches become: a plan with its stores, that a task of the graph carries out."""
 
 from __future__ import annotations
 
-from contextlib import ExitStack
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager
+from dataclasses import astuple, dataclass
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from dask_io.engine.commit import Outlet
 from dask_io.engine.measure import find_device
 from dask_io.engine.problem import make_problem, side_of
-from dask_io.engine.run import run_plan
-from dask_io.errors import DaskIOError
+from dask_io.engine.run import Sweep, run_plan, run_sweeps
+from dask_io.errors import BudgetTooSmallError, DaskIOError
 from dask_io.graph.carried import WorkedSource, WorkedTarget
 from dask_io.graph.match import DeclinedError
-from dask_io.planning import Plan
+from dask_io.graph.parts import cut_into_parts
+from dask_io.planning import Plan, Problem, Staging, Sweeps, plan_sweep, plan_together
 from dask_io.prepare import make_plan
+from dask_io.stores.part import Part
+from dask_io.stores.window import Window
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import numpy as np
+
     from dask_io.geometry import Grid
-    from dask_io.graph.functions import Trial
-    from dask_io.graph.match import Match
+    from dask_io.graph.functions import BlockFunction, Trial
+    from dask_io.graph.match import Match, Reading
     from dask_io.graph.options import GraphOptions
     from dask_io.stores.store import Source, Target
 
@@ -28,95 +35,176 @@ if TYPE_CHECKING:
 _running = Lock()
 
 
+@contextmanager
+def holding(*locks: Any) -> Iterator[None]:
+    """Be the only one in this process that has the memory, and hold what Dask would hold."""
+    # In one order for all, and none twice: two may be the same behind different objects.
+    distinct = {_name_of(lock): lock for lock in locks if lock}
+    with _running, ExitStack() as held:
+        for name in sorted(distinct):
+            held.enter_context(distinct[name])
+        yield
+
+
+def _name_of(lock: Any) -> str:
+    return str(getattr(lock, "token", None) or getattr(lock, "name", None) or id(lock))
+
+
 @dataclass(frozen=True)
 class Work:
-    """A plan with its stores, and what Dask would hold while it reads and writes."""
+    """A plan with its stores; called, it is carried out.
 
-    plan: Plan
+    Attributes
+    ----------
+    plan
+        The plan, or sweeps that write several targets from one read.
+    source
+        What is read.
+    targets
+        What is written.
+    workers
+        Number of threads at the most.
+    locks
+        What Dask would hold while it reads and writes.
+    """
+
+    plan: Plan | Sweeps
     source: Source
-    target: Target
+    targets: tuple[Target, ...]
     workers: int
     locks: tuple[Any, ...] = ()
 
     def __call__(self) -> None:
         """Carry the plan out."""
-        with ExitStack() as held:
-            held.enter_context(_running)
-            for lock in self.locks:
-                held.enter_context(lock)
-            run_plan(self.plan, self.source, Outlet(self.target), workers=self.workers)
+        outlets = [Outlet(target) for target in self.targets]
+        with holding(*self.locks):
+            if isinstance(self.plan, Plan):
+                run_plan(self.plan, self.source, outlets[0], workers=self.workers)
+                return
+            sweeps = [
+                Sweep(bundle, Window(self.source, bundle.box), tuple(outlets[n] for n in group))
+                for bundle, group in zip(self.plan.bundles, self.plan.groups, strict=True)
+            ]
+            run_sweeps(sweeps, workers=self.workers)
 
     def __str__(self) -> str:
-        return f"{self.source.place} to {self.target.place}\n{self.plan}"
+        targets = ", ".join(target.place for target in self.targets)
+        return f"{self.source.place} to {targets}\n{self.plan}"
 
 
-def plan_match(match: Match, options: GraphOptions) -> Work:
-    """Plan what a match does.
+def plan_matches(matches: Sequence[Match], options: GraphOptions) -> tuple[Work, ...]:
+    """Plan what matches do that have their reading in common.
 
     Raises
     ------
     DeclinedError
         If no plan fits the memory, or functions cannot be applied to whole blocks.
     """
-    source, target = _stores(match)
-    sides = side_of(source), side_of(target)
-    problem = make_problem(*sides, source.dtype, memory=options.memory, workers=options.workers)
+    source = worked_source(matches[0].reading)
+    targets = [_worked_target(match, source.dtype) for match in matches]
+    locks = tuple(match.lock for match in matches if match.lock)
+    if matches[0].reading.lock:
+        locks = (*locks, matches[0].reading.lock)
     try:
-        device = find_device(options.device, source.place, target.place)
-        plan = make_plan(problem, device, scratch=0, **options.choice)
+        if len(targets) > 1:
+            return (_plan_together(source, targets, locks, options),)
+        regions = cut_into_parts(source.grid, targets[0].grid, options.parts)
+        if len(regions) == 1:
+            return (_plan_alone(source, targets[0], locks, options),)
+        return tuple(
+            _plan_alone(Window(source, region), Part(targets[0], region), locks, options)
+            for region in regions
+        )
     except DaskIOError as error:
         raise DeclinedError(str(error)) from error
+
+
+def _plan_alone(
+    source: Source, target: Target, locks: tuple[Any, ...], options: GraphOptions
+) -> Work:
+    problem = make_problem(
+        side_of(source),
+        side_of(target),
+        source.dtype,
+        memory=options.memory,
+        workers=options.workers,
+    )
+    plan = _plan(problem, source, target, options)
+    return Work(plan, source, (target,), options.workers, locks)
+
+
+def _plan(problem: Problem, source: Source, target: Target, options: GraphOptions) -> Plan:
+    device = find_device(options.device, source.place, target.place)
+    # A graph has no place for scratch files.
+    plan = make_plan(problem, device, scratch=0, **options.choice)
     if not isinstance(plan, Plan):
-        raise DeclinedError(
-            f"strategy {options.strategy} needs scratch files, which graphs do not have"
+        raise DeclinedError(f"strategy {options.strategy} needs scratch files")
+    return plan
+
+
+def _plan_together(
+    source: Source, targets: Sequence[Target], locks: tuple[Any, ...], options: GraphOptions
+) -> Work:
+    """Plan several targets that are written from one read."""
+    made = [
+        make_problem(
+            side_of(source),
+            side_of(target),
+            source.dtype,
+            memory=options.memory,
+            workers=options.workers,
         )
-    return Work(plan, source, target, options.workers, _distinct(match.reading.lock, match.lock))
+        for target in targets
+    ]
+    staging = Staging(*map(max, zip(*(astuple(each.staging) for each in made), strict=True)))
+    problems = [
+        Problem(each.source, each.target, each.dtype, each.budget, staging) for each in made
+    ]
+
+    def plan_alone(problem: Problem) -> Plan:
+        try:
+            return _plan(problem, source, targets[0], options)
+        except BudgetTooSmallError:
+            return plan_sweep(problem)
+
+    sweeps = plan_together(problems, plan_alone, apart=options.strategy != "auto")
+    return Work(sweeps, source, tuple(targets), options.workers, locks)
 
 
-def _stores(match: Match) -> tuple[Source, Target]:
-    """Return the stores between which a plan moves, with the functions that are applied."""
-    reading, target = match.reading, match.target
-    source: Source = reading.source
-    n_axes = len(source.grid.axes)
-    before = _try(match.reading.function, source.dtype, n_axes)
-    if reading.function:
-        source = WorkedSource(source, reading.chunks, reading.function, before)
-    after = _try(match.function, source.dtype, n_axes)
-    if match.function:
-        if not _holds_whole_blocks(match.chunks, target.grid):
-            raise DeclinedError("a function is applied to blocks that cut those of the target")
-        target = WorkedTarget(target, match.chunks, match.function, after)
-    elif source.dtype != target.dtype:
-        target = WorkedTarget(target, target.grid, match.function, after)
-    return source, target
+def worked_source(reading: Reading) -> Source:
+    """Return what a reading gives: the source, or what a function makes of its blocks."""
+    source = reading.source
+    if not reading.function:
+        return source
+    trial = _try(reading.function, source.dtype, len(source.grid.axes))
+    return WorkedSource(source, reading.worked, reading.function, trial)
 
 
-def _try(function: Any, dtype: Any, n_axes: int) -> Trial:
+def _worked_target(match: Match, dtype: np.dtype[Any]) -> Target:
+    """Return what a plan writes to: the target, or a function whose results it takes."""
+    target = match.target
+    if not match.function and dtype == target.dtype:
+        return target
+    trial = _try(match.function, dtype, len(target.grid.axes))
+    if not match.function:
+        # Elements are only converted, so any blocks will do.
+        return WorkedTarget(target, target.grid, match.function, trial)
+    if not _holds_whole_blocks(match.chunks, target.grid):
+        raise DeclinedError("a function is applied to blocks that cut those of the target")
+    return WorkedTarget(target, match.chunks, match.function, trial)
+
+
+def _try(function: BlockFunction, dtype: np.dtype[Any], n_axes: int) -> Trial:
     try:
-        found: Trial = function.tried_on(dtype, n_axes)
+        return function.tried_on(dtype, n_axes)
     except Exception as error:  # they are the user's functions
         raise DeclinedError(f"a function cannot be tried on a few elements: {error}") from error
-    return found
 
 
 def _holds_whole_blocks(chunks: Grid, blocks: Grid) -> bool:
     """Whether every chunk is some blocks, none of which it cuts."""
-    pairs = zip(chunks.axes, blocks.axes, strict=True)
-    return all(inner.floor(end) == end for outer, inner in pairs for end in _ends(outer.lengths()))
-
-
-def _ends(lengths: Any) -> Any:
-    end = 0
-    for length in lengths:
-        end += length
-        yield end
-
-
-def _distinct(*locks: Any) -> tuple[Any, ...]:
-    """Return locks in an order in which all tasks take them, none twice."""
-    by_token = {
-        str(getattr(lock, "token", None) or getattr(lock, "name", id(lock))): lock
-        for lock in locks
-        if lock
-    }
-    return tuple(by_token[token] for token in sorted(by_token))
+    return all(
+        inner.floor(outer.start_of(number)) == outer.start_of(number)
+        for outer, inner in zip(chunks.axes, blocks.axes, strict=True)
+        for number in range(outer.n_blocks)
+    )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from dask.core import flatten
@@ -13,20 +15,21 @@ from dask_io.graph.functions import BlockFunction
 from dask_io.graph.match import DeclinedError, Match, Reading
 from dask_io.graph.matchers.layers import (
     Store,
-    is_rechunk,
+    is_read,
     is_store,
     is_work,
-    refuse_annotations,
+    kind_of,
     understand_read,
     understand_store,
     understand_work,
 )
+from dask_io.graph.matchers.rechunks import find_rechunks, is_rechunk, rechunk
 from dask_io.graph.objects import source_of, target_of
 from dask_io.stores.part import Part
 from dask_io.stores.registry import check_places
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from dask.highlevelgraph import HighLevelGraph
 
@@ -35,66 +38,112 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Finding:
-    """A layer that stores something: what it is, or why it stays as it is."""
+    """A layer that could be replaced: what it is, or why it stays as it is."""
 
     name: str
-    match: Match | None
+    found: Match | Reading | None
     reason: str = ""
 
 
-def find_stores(graph: HighLevelGraph, keys: Iterable[Any]) -> list[Finding]:
-    """Look at every layer that stores something.
+@dataclass(frozen=True)
+class Asked:
+    """A graph, and the keys that are asked for."""
 
-    Parameters
-    ----------
-    graph
-        The graph, as it is before Dask optimizes it.
-    keys
-        What is asked for.
+    graph: HighLevelGraph
+    keys: frozenset[Any]
+
+    @classmethod
+    def of(cls, graph: HighLevelGraph, keys: Iterable[Any]) -> Asked:
+        """Take keys as Dask nests them."""
+        return cls(graph, frozenset(flatten(list(keys))))  # type: ignore[no-untyped-call]
+
+    @cached_property
+    def n_needed(self) -> Counter[str]:
+        """How many blocks of each layer are needed."""
+        layers = self.graph.cull(set(self.keys)).layers.values()
+        keys = (key for layer in layers for key in layer.get_output_keys())
+        return Counter(str(key[0]) for key in keys if isinstance(key, tuple))
+
+    def is_for_all(self, name: str, n_blocks: int) -> bool:
+        """Whether all blocks of a layer are needed."""
+        return self.n_needed[name] == n_blocks
+
+    def why_shared(self, inner: Collection[str], outer: Collection[str]) -> str:
+        """Say what needs one of the inner layers that is not one of the outer; empty if nothing."""
+        for name in inner:
+            others = self.graph.dependents[name] - set(outer)
+            if others:
+                return f"it is needed by something else too ({kind_of(min(others))})"
+        if any(isinstance(key, tuple) and key[0] in inner for key in self.keys):
+            return "it is asked for by itself too"
+        return ""
+
+
+def find_stores(asked: Asked) -> list[Finding]:
+    """Look at every layer that stores something."""
+    names = [name for name, layer in asked.graph.layers.items() if is_store(layer)]
+    return _settle(asked, [_look_at_store(asked, name) for name in names])
+
+
+def find_reads(asked: Asked, replaced: Collection[str]) -> list[Finding]:
+    """Look at every layer that reads something, or rechunks what was read, for others to work on.
+
+    What is `replaced` is left out.
     """
-    names = [name for name, layer in graph.layers.items() if is_store(layer)]
-    if not names:
-        return []
-    asked = set(flatten(list(keys)))  # type: ignore[no-untyped-call]
-    needed = _needed(graph, asked)
-    findings = [_look_at(graph, name, needed) for name in names]
-    return _settle(graph, findings, asked)
+    graph, taken = asked.graph, set(replaced)
+    findings = []
+    # What is rechunked comes first: it takes what reads it along.
+    for is_kind in (is_rechunk, lambda _, layer: is_read(layer)):
+        for name, layer in graph.layers.items():
+            if name in taken or not is_kind(name, layer):
+                continue
+            users = graph.dependents[name] - taken
+            if is_rechunk(name, layer) and any(is_rechunk(u, graph.layers[u]) for u in users):
+                continue
+            finding = _look_at_read(asked, name)
+            findings.append(finding)
+            if isinstance(finding.found, Reading):
+                taken.update(finding.found.layers)
+    return findings
 
 
-def _needed(graph: HighLevelGraph, keys: set[Any]) -> dict[str, int]:
-    """Return how many blocks of each store are needed for some keys."""
-    culled: Iterable[Any] = graph.cull(keys).layers.values()
-    return {layer.output: len(layer.get_output_keys()) for layer in culled if is_store(layer)}
-
-
-def _look_at(graph: HighLevelGraph, name: str, needed: dict[str, int]) -> Finding:
+def _look_at_store(asked: Asked, name: str) -> Finding:
     try:
-        store = understand_store(graph.layers[name])
-        match = _follow(graph, name, store)
+        store = understand_store(asked.graph.layers[name])
+        match = _follow(asked.graph, name, store)
     except DeclinedError as declined:
         return Finding(name, None, str(declined))
-    if needed.get(name) != store.chunks.n_blocks:
+    if not asked.is_for_all(name, store.chunks.n_blocks):
         return Finding(name, None, "only some of its blocks are asked for")
     return Finding(name, match)
 
 
+def _look_at_read(asked: Asked, name: str) -> Finding:
+    try:
+        reading = _find_reading(asked.graph, name)
+    except DeclinedError as declined:
+        return Finding(name, None, str(declined))
+    if not asked.is_for_all(name, reading.chunks.n_blocks):
+        return Finding(name, None, "only some of its blocks are asked for")
+    reason = asked.why_shared(reading.layers[:-1], reading.layers)
+    return Finding(name, None if reason else reading, reason)
+
+
 def _follow(graph: HighLevelGraph, name: str, store: Store) -> Match:
     """Go from what is stored back to where it is read."""
-    after, worked_on, layers = _find_work(graph, store.stored)
-    reading = _find_reading(graph, worked_on)
-    if reading.chunks.shape != store.chunks.shape:
-        raise DeclinedError("what is stored has another shape than what is read")
-    if not reading.rechunked:
-        if store.chunks != reading.chunks:
-            raise DeclinedError("its blocks change their shape on the way")
+    function, root, layers = _find_work(graph, store.stored)
+    reading = _find_reading(graph, root)
+    if reading.chunks != store.chunks:
+        raise DeclinedError("its blocks change their shape on the way")
+    if is_read(graph.layers[root]):
         # Blocks are the same then, and those that are read need not fit those that are stored.
-        reading, after = replace(reading, function=after), BlockFunction()
+        reading, function = replace(reading, function=function), BlockFunction()
     target = _find_target(store)
     try:
         check_places(reading.source, target)
     except DaskIOError as error:
         raise DeclinedError(str(error)) from error
-    return Match(name, reading, after, store.chunks, target, store.lock, (*layers, name))
+    return Match(name, reading, function, store.chunks, target, store.lock, (*layers, name))
 
 
 def _find_work(graph: HighLevelGraph, top: str) -> tuple[BlockFunction, str, tuple[str, ...]]:
@@ -113,39 +162,43 @@ def _find_work(graph: HighLevelGraph, top: str) -> tuple[BlockFunction, str, tup
         for argument in blocks:
             visit(argument)
         if set(graph.dependencies[name]) - set(blocks):
-            raise DeclinedError("it waits for something that is no block of its own")
+            raise DeclinedError(f"{kind_of(name)} waits for something else")
         # After all that it needs.
         found[name] = None
 
     visit(top)
     if len(roots) != 1:
-        raise DeclinedError("what is stored is made of several arrays")
+        raise DeclinedError("it is made of several arrays")
     (root,) = roots
     numbers = {root: -1, **{name: number for number, name in enumerate(found)}}
     calls = tuple(understand_work(name, graph.layers[name], numbers) for name in found)
     return BlockFunction(calls), root, tuple(found)
 
 
-def _find_reading(graph: HighLevelGraph, name: str) -> Reading:
-    rechunked: list[str] = []
-    while is_rechunk(name, layer := graph.layers[name]):
-        refuse_annotations(layer)
-        rechunked.insert(0, name)
-        needs = graph.dependencies[name]
-        if len(needs) != 1:
-            raise DeclinedError("a rechunk waits for something else")
-        (name,) = needs
-    before, root, layers = _find_work(graph, name) if rechunked else (BlockFunction(), name, ())
-    if layers and is_rechunk(root, graph.layers[root]):
-        raise DeclinedError("something is done between two rechunks")
-    read = understand_read(graph, root)
+def _find_reading(graph: HighLevelGraph, top: str) -> Reading:
+    """Go from a layer back to where it is read: rechunked, worked on, rechunked, and read."""
+    later, worked = find_rechunks(graph, top)
+    function, root, layers = BlockFunction(), worked, tuple[str, ...]()
+    if later:
+        function, root, layers = _find_work(graph, worked)
+    first, base = find_rechunks(graph, root)
+    if is_work(graph.layers[base]):
+        raise DeclinedError("it is worked on both before and between rechunks")
+    read = understand_read(graph, base)
     source = source_of(read.thing)
     if source.grid.shape != read.chunks.shape:
         raise DeclinedError(f"{source.place} has another shape now")
     if source.dtype != read.thing.dtype:
         raise DeclinedError(f"{source.place} is stored in another byte order than it is read in")
+    before = rechunk(graph, first, read.chunks)
     return Reading(
-        source, read.chunks, before, read.lock, (*read.layers, *layers), tuple(rechunked)
+        source=source,
+        read=read.chunks,
+        worked=before,
+        function=function,
+        chunks=rechunk(graph, later, before),
+        lock=read.lock,
+        layers=(*read.layers, *first, *layers, *later),
     )
 
 
@@ -177,44 +230,23 @@ def _region(slices: Any, shape: tuple[int, ...]) -> Region:
     return Region.of((each.start, each.stop) for each in ranges)
 
 
-def _settle(graph: HighLevelGraph, findings: Sequence[Finding], asked: set[Any]) -> list[Finding]:
+def _settle(asked: Asked, findings: Sequence[Finding]) -> list[Finding]:
     """Leave out what others need too, until nothing that stays needs anything that goes."""
     findings = list(findings)
     while True:
-        matches = [finding.match for finding in findings if finding.match is not None]
-        replaced = {name for match in matches for name in layers_of(match)}
+        matches = [each.found for each in findings if isinstance(each.found, Match)]
         for place, finding in enumerate(findings):
-            if finding.match is None:
-                continue
-            reason = _why_shared(graph, finding.match, replaced, asked, matches)
-            if reason:
-                findings[place] = Finding(finding.name, None, reason)
-                break
+            if isinstance(finding.found, Match):
+                reason = _why_not(asked, finding.found, matches)
+                if reason:
+                    findings[place] = Finding(finding.name, None, reason)
+                    break
         else:
             return findings
 
 
-def _why_shared(
-    graph: HighLevelGraph,
-    match: Match,
-    replaced: set[str],
-    asked: set[Any],
-    matches: Sequence[Match],
-) -> str:
-    inner = set(layers_of(match)) - {match.name}
-    for name in inner:
-        others = graph.dependents[name] - replaced
-        if others:
-            word = min(others).rpartition("-")[0]
-            return f"what it reads is needed by something else too ({word})"
-    if any(isinstance(key, tuple) and key[0] in inner for key in asked):
-        return "what it reads is asked for too"
-    written = {other.target.place for other in matches}
-    if match.reading.source.place in written:
-        return "what it reads is written at the same time"
-    return ""
-
-
-def layers_of(match: Match) -> tuple[str, ...]:
-    """Return the names of all layers that a match replaces."""
-    return (*match.reading.layers, *match.reading.rechunked, *match.layers)
+def _why_not(asked: Asked, match: Match, matches: Sequence[Match]) -> str:
+    replaced = {name for other in matches for name in other.replaced}
+    if match.reading.source.place in {other.target.place for other in matches}:
+        return "it is written at the same time"
+    return asked.why_shared(match.replaced - {match.name}, replaced)

@@ -5,15 +5,9 @@ from __future__ import annotations
 from math import isnan
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dask._task_spec import Alias, DataNode, GraphNode, Task, TaskRef
-from dask.array.chunk import getitem
-from dask.array.core import (
-    concatenate_shaped,
-    getter,
-    getter_inline,
-    getter_nofancy,
-    load_store_chunk,
-)
+import numpy as np
+from dask._task_spec import DataNode, GraphNode, TaskRef
+from dask.array.core import getter, getter_inline, getter_nofancy, load_store_chunk
 from dask.blockwise import Blockwise, blockwise_token
 from dask.highlevelgraph import MaterializedLayer
 from dask.layers import ArraySliceDep
@@ -28,7 +22,6 @@ if TYPE_CHECKING:
     from dask.highlevelgraph import HighLevelGraph, Layer
 
 _GETTERS = (getter, getter_nofancy, getter_inline)
-_REGROUPING = (concatenate_shaped, getitem)
 
 
 class Store(NamedTuple):
@@ -55,6 +48,11 @@ def is_store(layer: Layer) -> bool:
     return isinstance(layer, Blockwise) and layer.task.func is load_store_chunk
 
 
+def is_read(layer: Layer) -> bool:
+    """Whether a layer reads blocks from something."""
+    return isinstance(layer, Blockwise) and layer.task.func in _GETTERS
+
+
 def understand_store(layer: Any) -> Store:
     """Say what a layer stores.
 
@@ -67,6 +65,8 @@ def understand_store(layer: Any) -> Store:
     kwargs = layer.task.kwargs
     if kwargs.get("return_stored") or kwargs.get("load_stored"):
         raise DeclinedError("what is stored is asked for again (return_stored)")
+    if any(isinstance(argument, (GraphNode, TaskRef)) for argument, _ in layer.indices):
+        raise DeclinedError("where it is stored is known only when the graph runs")
     match layer.indices:
         case [(str(stored), along), (target, None), (str(slices), also)] if (
             along == also == tuple(layer.output_indices)
@@ -74,8 +74,6 @@ def understand_store(layer: Any) -> Store:
             chunks = _chunks_of(layer, slices)
         case _:
             raise DeclinedError("it is not stored block by block")
-    if isinstance(target, (GraphNode, TaskRef)):
-        raise DeclinedError("where it is stored is known only when the graph runs")
     return Store(stored, target, chunks, kwargs.get("region"), kwargs.get("lock"))
 
 
@@ -89,24 +87,34 @@ def understand_read(graph: HighLevelGraph, name: str) -> Read:
     """
     layer = graph.layers[name]
     if not isinstance(layer, Blockwise):
-        raise DeclinedError(f"{_kind(name)} is not something that is carried along")
+        raise DeclinedError(_why_not_read(name, layer))
+    if not all(isinstance(told, ArraySliceDep) for told in layer.io_deps.values()):
+        raise DeclinedError(f"{kind_of(name)} is told which block it is given")
     if layer.task.func not in _GETTERS:
-        raise DeclinedError(f"{_kind(name)} reads with a function of its own")
+        raise DeclinedError(f"{kind_of(name)} reads with a function of its own")
     refuse_annotations(layer)
     match layer.indices:
         case [(thing, None), (str(slices), along)] if along == tuple(layer.output_indices):
             chunks = _chunks_of(layer, slices)
         case _:
-            raise DeclinedError(f"{_kind(name)} is not read block by block")
+            raise DeclinedError(f"{kind_of(name)} is not read block by block")
     kwargs = layer.task.kwargs
     if not kwargs.get("asarray", True) or kwargs.keys() - {"asarray", "lock"}:
-        raise DeclinedError(f"{_kind(name)} is not to become NumPy arrays (asarray)")
+        raise DeclinedError(f"{kind_of(name)} is not to become NumPy arrays (asarray)")
     layers: tuple[str, ...] = (name,)
     if isinstance(thing, TaskRef):
         layers, thing = (str(thing.key), name), _constant(graph, thing)
     if set(graph.dependencies[name]) - set(layers):
-        raise DeclinedError(f"{_kind(name)} waits for something else")
+        raise DeclinedError(f"{kind_of(name)} waits for something else")
     return Read(thing, chunks, kwargs.get("lock"), layers)
+
+
+def _why_not_read(name: str, layer: Layer) -> str:
+    if isinstance(layer, MaterializedLayer):
+        first = next(iter(layer.mapping.values()), None)
+        if isinstance(getattr(first, "value", first), np.ndarray):
+            return f"{kind_of(name)} is in memory"
+    return f"{kind_of(name)} is not something that is carried along"
 
 
 def _constant(graph: HighLevelGraph, reference: TaskRef) -> Any:
@@ -122,28 +130,14 @@ def _constant(graph: HighLevelGraph, reference: TaskRef) -> Any:
     return thing
 
 
-def is_rechunk(name: str, layer: Layer) -> bool:
-    """Whether a layer only cuts blocks and puts them together again."""
-    if type(layer).__name__ == "P2PRechunkLayer" and type(layer).__module__.startswith(
-        "distributed."
-    ):
-        return True
-    if not name.startswith("rechunk-merge-") or not isinstance(layer, MaterializedLayer):
-        return False
-    return all(
-        isinstance(task, Alias) or (isinstance(task, Task) and task.func in _REGROUPING)
-        for task in layer.mapping.values()
-    )
-
-
 def is_work(layer: Layer) -> bool:
     """Whether a layer applies a function to blocks, one by one."""
     return (
         isinstance(layer, Blockwise)
         and not layer.io_deps
         and not layer.new_axes
-        and layer.task.func is not load_store_chunk
-        and layer.task.func not in _GETTERS
+        and not is_store(layer)
+        and not is_read(layer)
     )
 
 
@@ -162,12 +156,12 @@ def understand_work(name: str, layer: Any, numbers: Mapping[str, int]) -> Call:
         token = blockwise_token(place)  # type: ignore[no-untyped-call]
         if along is None:
             if isinstance(argument, (GraphNode, TaskRef)):
-                raise DeclinedError(f"{_kind(name)} needs something that the graph computes")
+                raise DeclinedError(f"{kind_of(name)} needs something that the graph computes")
             constants[token] = argument
         elif tuple(along) == tuple(layer.output_indices):
             inputs[token] = numbers[argument]
         else:
-            raise DeclinedError(f"{_kind(name)} needs other blocks than the one it makes")
+            raise DeclinedError(f"{kind_of(name)} needs other blocks than the one it makes")
     needed = layer.task.dependencies
     return Call(
         layer.task,
@@ -210,6 +204,6 @@ def _chunks_of(layer: Any, slices: str) -> Grid:
     return grid_of(found.chunks)
 
 
-def _kind(name: str) -> str:
+def kind_of(name: str) -> str:
     """Return the name of a layer without its token."""
     return name.rpartition("-")[0] or name
