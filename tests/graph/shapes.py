@@ -330,8 +330,9 @@ def _done(_: object) -> str:
 
 
 @matched
-def persisted(inputs: Path, out: Path) -> None:
-    source(inputs).rechunk((25, 44)).to_zarr(str(out / "x.zarr"), compute=False).persist()
+def persisted(inputs: Path, out: Path) -> Any:
+    stored = source(inputs).rechunk((25, 44)).to_zarr(str(out / "x.zarr"), compute=False)
+    return stored.persist()
 
 
 @matched

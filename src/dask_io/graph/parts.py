@@ -23,7 +23,7 @@ def cut_into_parts(source: Grid, target: Grid, n_parts: int) -> list[Region]:
     >>> from dask_io.geometry import Grid
     >>> source, target = Grid.regular((12, 12), (4, 4)), Grid.regular((12, 12), (3, 6))
     >>> [str(region) for region in cut_into_parts(source, target, 2)]
-    ['0:12,0:6', '0:12,6:12']
+    ['0:6,0:12', '6:12,0:12']
     >>> [str(region) for region in cut_into_parts(source, Grid.regular((12, 12), (3, 12)), 3)]
     ['0:3,0:12', '3:9,0:12', '9:12,0:12']
     """

@@ -186,6 +186,8 @@ def _find_reading(graph: HighLevelGraph, top: str) -> Reading:
         raise DeclinedError("it is worked on both before and between rechunks")
     read = understand_read(graph, base)
     source = source_of(read.thing)
+    if not read.as_array:
+        raise DeclinedError(f"{kind_of(base)} is not to become NumPy arrays (asarray)")
     if source.grid.shape != read.chunks.shape:
         raise DeclinedError(f"{source.place} has another shape now")
     if source.dtype != read.thing.dtype:

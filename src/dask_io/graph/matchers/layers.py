@@ -39,6 +39,7 @@ class Read(NamedTuple):
 
     thing: Any
     chunks: Grid
+    as_array: bool
     lock: Any
     layers: tuple[str, ...]
 
@@ -98,15 +99,13 @@ def understand_read(graph: HighLevelGraph, name: str) -> Read:
             chunks = _chunks_of(layer, slices)
         case _:
             raise DeclinedError(f"{kind_of(name)} is not read block by block")
-    kwargs = layer.task.kwargs
-    if not kwargs.get("asarray", True) or kwargs.keys() - {"asarray", "lock"}:
-        raise DeclinedError(f"{kind_of(name)} is not to become NumPy arrays (asarray)")
     layers: tuple[str, ...] = (name,)
     if isinstance(thing, TaskRef):
         layers, thing = (str(thing.key), name), _constant(graph, thing)
     if set(graph.dependencies[name]) - set(layers):
         raise DeclinedError(f"{kind_of(name)} waits for something else")
-    return Read(thing, chunks, kwargs.get("lock"), layers)
+    kwargs = layer.task.kwargs
+    return Read(thing, chunks, kwargs.get("asarray", True), kwargs.get("lock"), layers)
 
 
 def _why_not_read(name: str, layer: Layer) -> str:
