@@ -19,12 +19,12 @@ from dask_io.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from collections.abc import Set as AbstractSet
-    from pathlib import Path
 
     import numpy as np
 
     from dask_io.geometry import Grid, Layout
     from dask_io.stores.files import Durability
+    from dask_io.stores.location import Location
     from dask_io.stores.store import Readback, Source, Target
 
 INSIDE = "::"
@@ -95,10 +95,10 @@ class Container(Protocol):
     def suffixes(self) -> tuple[str, ...]:
         """Endings of its names."""
 
-    def recognises(self, path: Path) -> bool:
+    def recognises(self, path: Location) -> bool:
         """Tell by its content whether a path that exists is one of its own."""
 
-    def open(self, path: Path, inside: str, *, strict: bool) -> Source:
+    def open(self, path: Location, inside: str, *, strict: bool) -> Source:
         """Open an array; `inside` is its path in the container, empty for the container itself.
 
         `strict` makes it an error that a block is missing where it could mean the fill value.
@@ -106,7 +106,7 @@ class Container(Protocol):
 
     def make(
         self,
-        path: Path,
+        path: Location,
         inside: str,
         wanted: Wanted,
         *,
@@ -125,7 +125,7 @@ class Container(Protocol):
     def reopen(
         self,
         described: Mapping[str, Any],
-        at: Path | None,
+        at: Location | None,
         absent: AbstractSet[tuple[int, ...]],
     ) -> Source:
         """Open a source again by what its `describe` returned, of which blocks may be absent.
@@ -140,11 +140,11 @@ class Container(Protocol):
             If that is not what is there.
         """
 
-    def read_back(self, described: Mapping[str, Any], at: Path) -> Readback:
+    def read_back(self, described: Mapping[str, Any], at: Location) -> Readback:
         """Open what was a target, by what its `describe` returned; otherwise as `reopen`."""
 
     def remake(
-        self, described: Mapping[str, Any], at: Path, *, durability: Durability, reserve: bool
+        self, described: Mapping[str, Any], at: Location, *, durability: Durability, reserve: bool
     ) -> Target:
         """Describe a target again, by what its `describe` returned; otherwise as `reopen`."""
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
@@ -126,6 +126,14 @@ class BlockReader(Checkable, Protocol):
         The array is a view of `buffer`, which has room for `ALIGNMENT` bytes more than the
         region at each end.
         """
+
+
+@runtime_checkable
+class Expecting(Protocol):
+    """A reader that gains from knowing beforehand what it will be asked for."""
+
+    def expect(self, region: Region) -> None:
+        """Be told of a region, counted from the block's start, that will be read part by part."""
 
 
 class Source(Store, Protocol):

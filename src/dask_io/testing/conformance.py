@@ -309,7 +309,7 @@ class StoreConformance:
             folder = tmp_path / str(number)
             folder.mkdir()
             grid = Grid.regular(shape, [max(1, n) for n in shape])
-            case = Case(grid, np.dtype("<f4"), Layout.c(len(shape)))
+            case = Case(grid, np.dtype(self.dtypes[0]), Layout.c(len(shape)))
             self.write(folder, case)
             source = self.open_source(folder, case)
             source.check()

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+import dask_io
 from dask_io.errors import DataError, SamePlaceError, StorageError, UsageError
 from dask_io.geometry import Grid, Layout
 from dask_io.stores import check_places, format_names, make_target, open_source
@@ -189,6 +190,17 @@ def test_strangers_beside_blocks_are_left_aside(tmp_path: Path) -> None:
     (tmp_path / ".DS_Store").write_bytes(b"")
     (tmp_path / "sub").mkdir()
     assert open_source(tmp_path).grid.shape == (3,)
+
+
+def test_strangers_beside_a_manifest_are_left_aside(tmp_path: Path) -> None:
+    """Notes do no harm; another file of the format may be a block that nobody knows."""
+    np.save(tmp_path / "x.npy", np.zeros(6))
+    dask_io.resplit(tmp_path / "x.npy", tmp_path / "out", chunks=3)
+    (tmp_path / "out" / "README.txt").write_text("about")
+    assert open_source(tmp_path / "out").grid.shape == (6,)
+    np.save(tmp_path / "out" / "more.npy", np.zeros(3))
+    with pytest.raises(DataError, match=r"more\.npy is extra: it is no block"):
+        open_source(tmp_path / "out")
 
 
 def test_one_file_of_each_format(tmp_path: Path) -> None:
