@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack, contextmanager
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
@@ -122,15 +122,19 @@ def plan_matches(matches: Sequence[Match], options: GraphOptions) -> tuple[Work,
 def _plan_alone(
     source: Source, target: Target, locks: tuple[Any, ...], options: GraphOptions
 ) -> Work:
-    problem = make_problem(
+    plan = _plan(_problem(source, target, options), source, target, options)
+    return Work(plan, source, (target,), options.workers, locks)
+
+
+def _problem(source: Source, target: Target, options: GraphOptions) -> Problem:
+    return make_problem(
         side_of(source),
         side_of(target),
-        source.dtype,
+        target.dtype,
         memory=options.memory,
         workers=options.workers,
+        stored=source.dtype,
     )
-    plan = _plan(problem, source, target, options)
-    return Work(plan, source, (target,), options.workers, locks)
 
 
 def _plan(problem: Problem, source: Source, target: Target, options: GraphOptions) -> Plan:
@@ -146,20 +150,9 @@ def _plan_together(
     source: Source, targets: Sequence[Target], locks: tuple[Any, ...], options: GraphOptions
 ) -> Work:
     """Plan several targets that are written from one read."""
-    made = [
-        make_problem(
-            side_of(source),
-            side_of(target),
-            source.dtype,
-            memory=options.memory,
-            workers=options.workers,
-        )
-        for target in targets
-    ]
+    made = [_problem(source, target, options) for target in targets]
     staging = Staging(*map(max, zip(*(astuple(each.staging) for each in made), strict=True)))
-    problems = [
-        Problem(each.source, each.target, each.dtype, each.budget, staging) for each in made
-    ]
+    problems = [replace(each, staging=staging) for each in made]
 
     def plan_alone(problem: Problem) -> Plan:
         try:
@@ -183,12 +176,9 @@ def worked_source(reading: Reading) -> Source:
 def _worked_target(match: Match, dtype: np.dtype[Any]) -> Target:
     """Return what a plan writes to: the target, or a function whose results it takes."""
     target = match.target
-    if not match.function and dtype == target.dtype:
+    if not match.function:
         return target
     trial = _try(match.function, dtype, len(target.grid.axes))
-    if not match.function:
-        # Elements are only converted, so any blocks will do.
-        return WorkedTarget(target, target.grid, match.function, trial)
     if not _holds_whole_blocks(match.chunks, target.grid):
         raise DeclinedError("a function is applied to blocks that cut those of the target")
     return WorkedTarget(target, match.chunks, match.function, trial)

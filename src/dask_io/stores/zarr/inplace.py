@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from dask_io.errors import UsageError
-from dask_io.stores import system
-from dask_io.stores.files import Durability, Publisher, storage_errors
+from dask_io.stores.files import Durability, Publisher
 from dask_io.stores.zarr.target import ZarrTarget
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
-    from pathlib import Path
 
     from dask_io.stores.ledger import Ledger, Written
     from dask_io.stores.zarr.place import Place
@@ -46,7 +44,8 @@ class ZarrInPlace(ZarrTarget):
 
     def _forget_run(self) -> None:
         super()._forget_run()
-        self._publisher = OwnNames(self.root, self.durability)
+        if isinstance(self.root, Path):
+            self._publisher = OwnNames(self.root, self.durability)
 
     def check(self) -> None:
         """Refuse nothing: the array is meant to be there."""
@@ -72,11 +71,8 @@ class ZarrInPlace(ZarrTarget):
         left_out = {name for name in whole if self._is_left_out(name)}
         kept = [name for name in whole if name not in left_out]
         self._publisher.commit(names, kept, left_out)
-        for name in left_out:
-            # What was there would not be the fill value.
-            path = self.root / name
-            with storage_errors(path), suppress(FileNotFoundError, NotADirectoryError):
-                system.calls.unlink(path)
+        # What was there would not be the fill value.
+        self._medium.remove([self.root / name for name in left_out])
 
     def note(self, lines: Iterable[str]) -> None:
         """Note nothing: there is no journal."""
