@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         split,
         verify,
     )
+    from dask_io.graph.arrays import from_blocks, store
     from dask_io.graph.explaining import Explanation, explain
     from dask_io.graph.optimizer import MismatchWarning, disable, enable, optimize
 
@@ -46,6 +47,7 @@ __all__ = [
     "enable",
     "explain",
     "extract",
+    "from_blocks",
     "info",
     "merge",
     "open",
@@ -56,6 +58,7 @@ __all__ = [
     "resplit",
     "resume",
     "split",
+    "store",
     "verify",
 ]
 # Names that are not those of verbs: they need Dask.
@@ -65,7 +68,9 @@ _HOMES = {
     "disable": "graph.optimizer",
     "enable": "graph.optimizer",
     "explain": "graph.explaining",
+    "from_blocks": "graph.arrays",
     "optimize": "graph.optimizer",
+    "store": "graph.arrays",
 }
 
 

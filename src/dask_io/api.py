@@ -289,12 +289,12 @@ def resplit(
     """
     if isinstance(target, (list, tuple)):
         several = _plan_layouts(source, target, chunks, **options)
-        return _start(several, compute=compute, verify=verify, on_progress=on_progress)
+        return start(several, compute=compute, verify=verify, on_progress=on_progress)
     job = plan(source, cast("str", target), chunks=cast("Chunks", chunks), **options)
-    return _start(job, compute=compute, verify=verify, on_progress=on_progress)
+    return start(job, compute=compute, verify=verify, on_progress=on_progress)
 
 
-def _start(
+def start(
     job: Job | JointJob,
     *,
     compute: bool,
@@ -343,7 +343,7 @@ def merge(
 ) -> RunResult | Delayed:
     """Put all blocks into one file; otherwise as `resplit`."""
     job = plan_merge(source, target, **options)
-    return _start(job, compute=compute, verify=verify, on_progress=on_progress)
+    return start(job, compute=compute, verify=verify, on_progress=on_progress)
 
 
 def plan_merge(source: Place, target: str | PathLike[str], **options: Unpack[Options]) -> Job:
@@ -391,7 +391,7 @@ def extract(
         As in `resplit`.
     """
     job = plan_extract(source, target, regions=regions, chunks=chunks, **options)
-    return _start(job, compute=compute, verify=verify, on_progress=on_progress)
+    return start(job, compute=compute, verify=verify, on_progress=on_progress)
 
 
 def plan_extract(

@@ -62,7 +62,10 @@ def consider(graph: HighLevelGraph, keys: Iterable[Any], options: GraphOptions) 
     groups: dict[object, list[Match]] = {}
     for finding in find_stores(asked):
         if isinstance(finding.found, Match):
-            groups.setdefault(finding.found.reading.identity, []).append(finding.found)
+            match = finding.found
+            # Targets of one type are written from one read.
+            together = match.reading.identity, match.target.dtype
+            groups.setdefault(together, []).append(match)
         else:
             considered.reasons.append(finding.reason)
     for matches in groups.values():

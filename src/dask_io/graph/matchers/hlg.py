@@ -107,6 +107,23 @@ def find_reads(asked: Asked, replaced: Collection[str]) -> list[Finding]:
     return findings
 
 
+def find_array(graph: HighLevelGraph, name: str) -> Reading:
+    """Go from an array back to where it is read.
+
+    Raises
+    ------
+    DeclinedError
+        If it is more than read, rechunked and worked on in one place.
+    """
+    function, root, layers = _find_work(graph, name)
+    reading = _find_reading(graph, root)
+    if function and reading.function:
+        raise DeclinedError("it is worked on both before and after a rechunk")
+    if function:
+        reading = replace(reading, worked=reading.chunks, function=function)
+    return replace(reading, layers=(*reading.layers, *layers))
+
+
 def _look_at_store(asked: Asked, name: str) -> Finding:
     try:
         store = understand_store(asked.graph.layers[name])
