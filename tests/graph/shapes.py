@@ -11,6 +11,7 @@ from inspect import signature
 from pathlib import Path
 from typing import Any
 
+import h5py  # type: ignore[import-untyped]
 import numpy as np
 import xarray as xr
 import zarr
@@ -45,6 +46,12 @@ SHAPES: list[Shape] = []
 def matched(run: Callable[[Path, Path], Any]) -> Callable[[Path, Path], Any]:
     """Have a program in the table that goes by plan."""
     SHAPES.append(Shape(run))
+    return run
+
+
+def matched_by_threads(run: Callable[[Path, Path], Any]) -> Callable[[Path, Path], Any]:
+    """Have a program in the table that goes by plan; what it opens stays in this process."""
+    SHAPES.append(Shape(run, threads_only=True))
     return run
 
 
@@ -86,6 +93,9 @@ def make_inputs(folder: Path) -> None:
         for j in range(2):
             part = whole[20 * i : 20 * i + 20, 22 * j : 22 * j + 22]
             np.save(blocks / f"b_{i}_{j}.npy", part)
+    with h5py.File(folder / "h.h5", "w") as file:
+        file["plain"] = whole
+        file.create_dataset("deep/packed", data=whole, chunks=(16, 9), compression="gzip")
     dataset = xr.Dataset(
         {"t": (("y", "x"), values(10)), "u": (("y", "x"), values(11).astype("f8"))},
         coords={"y": np.arange(60), "x": np.arange(44)},
@@ -376,7 +386,57 @@ def _open_dataset(inputs: Path, name: str = "dataset") -> xr.Dataset:
     return dataset
 
 
+def from_hdf5(name: str, inputs: Path, out: Path) -> None:
+    with h5py.File(inputs / "h.h5", "r") as file:
+        array = da.from_array(file[name], chunks=(20, 22), lock=True)
+        array.rechunk((25, 44)).to_zarr(str(out / "x.zarr"))
+
+
+@matched_by_threads
+def from_contiguous_hdf5(inputs: Path, out: Path) -> None:
+    from_hdf5("plain", inputs, out)
+
+
+@matched_by_threads
+def from_chunked_hdf5(inputs: Path, out: Path) -> None:
+    from_hdf5("deep/packed", inputs, out)
+
+
+@matched_by_threads
+def to_hdf5(inputs: Path, out: Path) -> None:
+    source(inputs).rechunk((25, 44)).to_hdf5(str(out / "x.h5"), "/a/b", compression="gzip")
+
+
+@matched_by_threads
+def several_to_hdf5(inputs: Path, out: Path) -> None:
+    arrays = {"/a": source(inputs).rechunk((25, 44)), "/b": source(inputs, "b") + 1}
+    da.to_hdf5(str(out / "x.h5"), arrays)
+
+
+@matched_by_threads
+def from_hdf5_to_contiguous_hdf5(inputs: Path, out: Path) -> None:
+    with h5py.File(inputs / "h.h5", "r") as file, h5py.File(out / "x.h5", "w") as made:
+        stored = made.create_dataset("a", (80, 60), "i4", fillvalue=5)
+        array = da.from_array(file["plain"], chunks=(20, 22)).rechunk((25, 44))
+        array.store(stored, regions=(slice(10, 70), slice(16, None)))
+
+
 # Near misses: Dask does these by itself.
+
+
+@declined("converts elements in a way of its own", threads_only=True)
+def converted_by_hdf5(inputs: Path, out: Path) -> None:
+    with h5py.File(out / "x.h5", "w") as made:
+        stored = made.create_dataset("a", SHAPE, "i1", chunks=(25, 22))
+        source(inputs).rechunk((25, 44)).store(stored)
+
+
+@declined("open for writing", threads_only=True)
+def from_hdf5_that_is_written(inputs: Path, out: Path) -> None:
+    with h5py.File(out / "x.h5", "w") as made:
+        made["a"] = values()
+        array = da.from_array(made["a"], chunks=(20, 22))
+        array.rechunk((25, 44)).to_zarr(str(out / "x.zarr"))
 
 
 @declined("return_stored")

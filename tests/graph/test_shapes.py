@@ -1,9 +1,11 @@
 """Programs give the same by plan as by Dask alone, and the table says which go by plan."""
 
 import logging
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import h5py  # type: ignore[import-untyped]
 import numpy as np
 import pytest
 import zarr
@@ -15,12 +17,20 @@ from tests.graph.shapes import SHAPES, Shape, dask
 def contents(folder: Path) -> dict[str, Any]:
     """Return all arrays in a folder, by their paths."""
     found: dict[str, Any] = {path.name: np.load(path) for path in folder.glob("*.npy")}
+    for path in folder.glob("*.h5"):
+        with h5py.File(path) as file:
+            file.visititems(partial(_note, found))
     places = {path.parent for name in ("zarr.json", ".zarray") for path in folder.rglob(name)}
     for place in places:
         opened = zarr.open(str(place), mode="r")
         if isinstance(opened, zarr.Array):
             found[str(place.relative_to(folder))] = opened[...]
     return found
+
+
+def _note(found: dict[str, Any], name: str, thing: Any) -> None:
+    if isinstance(thing, h5py.Dataset):
+        found[name] = thing[...]
 
 
 def carry_out(shape: Shape, inputs: Path, out: Path) -> Any:

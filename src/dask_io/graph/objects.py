@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dask_io.errors import DaskIOError
+from dask_io.geometry import Axis, Grid
 from dask_io.graph.match import DeclinedError
 from dask_io.stores.array import BlockArray
 
@@ -24,6 +25,7 @@ _XARRAY = (
     "xarray.backends.zarr.ZarrArrayWrapper",
 )
 _WHOLE = slice(None)
+_NUMBERS = "biufc"
 
 
 def source_of(thing: Any) -> Source:
@@ -39,6 +41,8 @@ def source_of(thing: Any) -> Source:
         return thing.source
     if _is(thing, "zarr", "Array"):
         return _open_zarr(thing)
+    if _is(thing, "h5py", "Dataset"):
+        return _open_hdf5(thing)
     if isinstance(thing, np.memmap):
         raise DeclinedError("it reads a memory-mapped array; open the file with dask_io.open")
     if isinstance(thing, np.ndarray):
@@ -46,8 +50,11 @@ def source_of(thing: Any) -> Source:
     raise DeclinedError(f"it reads a {_kind(thing)}, of which Dask IO does not know the blocks")
 
 
-def target_of(thing: Any) -> Target:
+def target_of(thing: Any, chunks: Grid, corner: tuple[int, ...]) -> Target:
     """Describe what a graph stores to, as a target that is filled in place.
+
+    `chunks` are the blocks in which Dask would store, from a corner on; they do where a target
+    has no blocks itself.
 
     Raises
     ------
@@ -56,6 +63,8 @@ def target_of(thing: Any) -> Target:
     """
     if _is(thing, "zarr", "Array"):
         return _fill_zarr(thing)
+    if _is(thing, "h5py", "Dataset"):
+        return _fill_hdf5(thing, chunks, corner)
     if isinstance(thing, np.ndarray):
         raise DeclinedError("it stores to an array in memory")
     raise DeclinedError(f"it stores to a {_kind(thing)}, of which Dask IO does not know the blocks")
@@ -112,6 +121,40 @@ def _fill_zarr(array: Any) -> Target:
     source = _open_zarr(array)
     write_empty = array.async_array.config.write_empty_chunks
     return ZarrInPlace(source.site, source.documents, write_empty=write_empty)
+
+
+def _open_hdf5(dataset: Any) -> Source:
+    """Open the dataset again by its path; what is in memory only would not be seen."""
+    from dask_io.stores.hdf5.source import open_hdf5  # noqa: PLC0415 - HDF5 is here if datasets are
+
+    if dataset.file.mode != "r":
+        raise DeclinedError("it reads an HDF5 file that is open for writing")
+    try:
+        return open_hdf5(Path(dataset.file.filename), dataset.name.strip("/"), strict=False)
+    except DaskIOError as error:
+        raise DeclinedError(str(error)) from error
+
+
+def _fill_hdf5(dataset: Any, chunks: Grid, corner: tuple[int, ...]) -> Target:
+    from dask_io.stores.hdf5.inplace import Hdf5InPlace  # noqa: PLC0415 - as above
+
+    if dataset.file.mode == "r":
+        raise DeclinedError("it stores to a file that is open for reading only")
+    if dataset.dtype.kind not in _NUMBERS:
+        raise DeclinedError(f"it stores {dataset.dtype}, which HDF5 has a way of its own with")
+    place = str(Path(dataset.file.filename))
+    if dataset.chunks:
+        return Hdf5InPlace(dataset, Grid.regular(dataset.shape, dataset.chunks), place)
+    lengths = (
+        filter(None, (low, *axis.lengths(), length - low - axis.length))
+        for axis, low, length in zip(chunks.axes, corner, dataset.shape, strict=True)
+    )
+    return Hdf5InPlace(dataset, Grid(tuple(map(Axis.of, lengths))), place)
+
+
+def converts_as_numpy(target: Target) -> bool:
+    """Whether a target takes elements of other types as NumPy would convert them."""
+    return target.format != "hdf5"
 
 
 def _folder_of(array: Any) -> Path:

@@ -14,6 +14,7 @@ from dask_io.engine.run import Sweep, run_plan, run_sweeps
 from dask_io.errors import BudgetTooSmallError, DaskIOError
 from dask_io.graph.carried import WorkedSource, WorkedTarget
 from dask_io.graph.match import DeclinedError
+from dask_io.graph.objects import converts_as_numpy
 from dask_io.graph.parts import cut_into_parts
 from dask_io.planning import Plan, Problem, Staging, Sweeps, plan_sweep, plan_together
 from dask_io.prepare import make_plan
@@ -176,9 +177,11 @@ def worked_source(reading: Reading) -> Source:
 def _worked_target(match: Match, dtype: np.dtype[Any]) -> Target:
     """Return what a plan writes to: the target, or a function whose results it takes."""
     target = match.target
+    trial = _try(match.function, dtype, len(target.grid.axes))
+    if trial.dtype != target.dtype and not converts_as_numpy(target):
+        raise DeclinedError(f"{target.format} converts elements in a way of its own")
     if not match.function:
         return target
-    trial = _try(match.function, dtype, len(target.grid.axes))
     if not _holds_whole_blocks(match.chunks, target.grid):
         raise DeclinedError("a function is applied to blocks that cut those of the target")
     return WorkedTarget(target, match.chunks, match.function, trial)

@@ -222,14 +222,13 @@ def _find_reading(graph: HighLevelGraph, top: str) -> Reading:
 
 
 def _find_target(store: Store) -> Target:
-    target = target_of(store.target)
-    if store.region is None:
-        if target.grid.shape != store.chunks.shape:
-            raise DeclinedError("its target has another shape")
-        return target
-    region = _region(store.region, target.grid.shape)
+    shape = getattr(store.target, "shape", ())
+    region = Region.whole(shape) if store.region is None else _region(store.region, shape)
     if region.shape != store.chunks.shape:
-        raise DeclinedError("the region of its target has another shape")
+        raise DeclinedError("its target has another shape")
+    target = target_of(store.target, store.chunks, region.start)
+    if region.shape == shape:
+        return target
     try:
         return Part(target, region)
     except DaskIOError as error:
