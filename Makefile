@@ -22,7 +22,7 @@ BENCH_ARGS ?=
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo test lint types contracts tests slow fuzz bench-engine format docs lock env dev clean
+.PHONY: help demo test lint types contracts tests slow fuzz bench-engine bench-graph format docs lock env dev clean
 
 help: ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -54,6 +54,9 @@ fuzz: dev ## Look for files that break their readers: SUBJECT (see tests/fuzz), 
 
 bench-engine: dev ## Measure the engine beside `cp -r`, in a few minutes for each workload
 	$(DEV)/bin/python -m benchmarks.engine --size $(SIZE) --budgets $(BUDGETS) --workloads $(WORKLOADS) --repeats $(REPEATS) $(BENCH_ARGS)
+
+bench-graph: dev ## Measure a Dask program with and without our plans, in a few minutes
+	$(DEV)/bin/python -m benchmarks.graph --repeats $(REPEATS) $(BENCH_ARGS)
 
 format: dev ## Format the code and repair what ruff can
 	$(DEV)/bin/ruff check --fix-only .
