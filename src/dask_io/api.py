@@ -365,16 +365,16 @@ def resplit(
     """
     if isinstance(target, (list, tuple)):
         several = _plan_layouts(source, target, chunks, **options)
-        return _start(several, compute=compute, verify=verify, on_progress=on_progress)
+        return start(several, compute=compute, verify=verify, on_progress=on_progress)
     root = find_group(source)
     if root is not None:
         group = plan_found_group(root, cast("str", target), cast("Chunks", chunks), **options)
-        return _start(group, compute=compute, verify=verify, on_progress=on_progress)
+        return start(group, compute=compute, verify=verify, on_progress=on_progress)
     job = plan(source, cast("str", target), chunks=cast("Chunks", chunks), **options)
-    return _start(job, compute=compute, verify=verify, on_progress=on_progress)
+    return start(job, compute=compute, verify=verify, on_progress=on_progress)
 
 
-def _start(
+def start(
     job: Job | JointJob | GroupJob,
     *,
     compute: bool,
@@ -423,7 +423,7 @@ def merge(
 ) -> RunResult | Delayed:
     """Put all blocks into one file; otherwise as `resplit`."""
     job = plan_merge(source, target, **options)
-    return _start(job, compute=compute, verify=verify, on_progress=on_progress)
+    return start(job, compute=compute, verify=verify, on_progress=on_progress)
 
 
 def plan_merge(source: Place, target: str | PathLike[str], **options: Unpack[Options]) -> Job:
@@ -471,7 +471,7 @@ def extract(
         As in `resplit`.
     """
     job = plan_extract(source, target, regions=regions, chunks=chunks, **options)
-    return _start(job, compute=compute, verify=verify, on_progress=on_progress)
+    return start(job, compute=compute, verify=verify, on_progress=on_progress)
 
 
 def plan_extract(
