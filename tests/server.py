@@ -41,7 +41,7 @@ class Server:
     """Where it listens, and a bucket there."""
 
     port: int
-    bucket: str = "tests"
+    bucket: str = "bucket"
 
     def environment(self, port: int | None = None) -> dict[str, str]:
         """Return what reaches it, or what stands before it."""

@@ -73,8 +73,10 @@ def test_there_are_examples() -> None:
 
 
 @pytest.mark.parametrize("page", WITH_COMMANDS, ids=lambda page: page.name)
-def test_commands_run(page: Path, folder: Path) -> None:
+def test_commands_run(page: Path, folder: Path, request: pytest.FixtureRequest) -> None:
     """Every command of a page ends with exit code 0, in the order in which they stand there."""
+    if any("s3://" in word for words in _commands(page) for word in words):
+        request.getfixturevalue("server")
     for _, *arguments in _commands(page):
         done = subprocess.run(
             [sys.executable, "-m", "dask_io.cli", *arguments],
