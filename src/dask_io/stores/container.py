@@ -14,14 +14,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
+import numpy as np
+
 from dask_io.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from collections.abc import Set as AbstractSet
     from pathlib import Path
-
-    import numpy as np
 
     from dask_io.geometry import Grid, Layout
     from dask_io.stores.files import Durability
@@ -81,6 +81,36 @@ class Wanted:
     layout: Layout
     wishes: Wishes
     metadata: Mapping[str, Any]
+
+    @property
+    def fill_value(self) -> Any:
+        """The value asked for of what is not stored, or else the source's, or else 0.
+
+        Raises
+        ------
+        UsageError
+            If the type of the elements has no such value.
+        """
+        value = self.wishes.fill_value
+        if value is None:
+            value = self.metadata.get("fill_value")
+        if value is None:
+            return np.zeros((), self.dtype)[()]
+        if isinstance(value, str) and self.dtype.kind == "S":
+            value = value.encode()
+        try:
+            fill = np.array(value).astype(self.dtype)
+        except (TypeError, ValueError, OverflowError) as error:
+            raise UsageError(f"fill value {value!r} is no {self.dtype}") from error
+        # From a command line values come as text, which NumPy reads or refuses.
+        is_text = isinstance(value, str) and self.dtype.kind not in "SU"
+        if fill.shape or not (is_text or _is_same(fill, value)):
+            raise UsageError(f"fill value {value!r} is no {self.dtype}")
+        return fill[()]
+
+
+def _is_same(fill: Any, value: object) -> bool:
+    return bool(fill == value or (fill != fill and value != value))  # noqa: PLR0124 - NaN
 
 
 @runtime_checkable

@@ -4,30 +4,29 @@ from __future__ import annotations
 
 import os
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from math import prod
 from stat import S_ISREG
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from xxhash import xxh3_64_intdigest
 
 from dask_io.errors import DataError, StorageError, UsageError
 from dask_io.stores import system
-from dask_io.stores.addressable import AddressableReader, view_as_array
+from dask_io.stores.addressable import AddressableReader
+from dask_io.stores.atomic import AtomicReader, Encoding
 from dask_io.stores.files import (
     ALIGNMENT,
     FileReader,
-    address_of,
     checksum_of_file,
     storage_errors,
 )
 from dask_io.stores.filled import FilledReader, UnfilledReader
 from dask_io.stores.listing import Problems
 from dask_io.stores.naming import printable
-from dask_io.stores.padded import PaddedReader, is_padded, plain, stretches
+from dask_io.stores.padded import PaddedReader, is_padded, stretches
 from dask_io.stores.store import Access, Extent
 from dask_io.stores.zarr.documents import V2, V3, is_group, leads_into, read_documents
 from dask_io.stores.zarr.metadata import understand
@@ -39,8 +38,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from collections.abc import Set as AbstractSet
     from pathlib import Path
-
-    from numpy.typing import NDArray
 
     from dask_io.geometry import Grid, Region
     from dask_io.stores.store import BlockReader, Checkable
@@ -149,6 +146,8 @@ class ZarrSource(ZarrStore):
         self._folder = self.root.resolve()
         self._shards = Shards(self.array) if self.array.index else None
         self._left = _Left(self.array)
+        array = self.array
+        self._encoding = Encoding(array.chunks, array.dtype, array.layout, array.chain.decode)
 
     def describe(self) -> dict[str, Any]:
         """Return what it takes to open the array again."""
@@ -199,7 +198,7 @@ class ZarrSource(ZarrStore):
             if array.access is Access.ATOMIC:
                 if after is not None:
                     file.go_on_from(extent.offset)
-                yield _AtomicReader(file, path, extent, n_bytes, block.shape, array)
+                yield AtomicReader(file, path, extent, n_bytes, block.shape, self._encoding)
                 return
             padded = is_padded(block.shape, extent.shape, array.layout)
             if after is not None:
@@ -319,47 +318,6 @@ class ZarrSource(ZarrStore):
             yield "; ".join(error.problems)
 
 
-@dataclass(slots=True)
-class _AtomicReader:
-    """One visit to a chunk that is decoded as a whole, once."""
-
-    file: FileReader
-    path: Path
-    extent: Extent
-    n_bytes: int
-    shape: tuple[int, ...]
-    array: Metadata
-    _decoded: NDArray[np.uint8] | None = field(default=None, init=False)
-
-    def read_into(self, region: Region, buffer: memoryview) -> NDArray[Any]:
-        """Decode the chunk straight into the buffer if all of it is asked for, else aside."""
-        array = self.array
-        raw = np.frombuffer(buffer, np.uint8, region.size * array.dtype.itemsize)
-        values = view_as_array(raw.data, region.shape, array.dtype, array.layout)
-        if region.shape == array.chunks and self._decoded is None:
-            self._decode(raw)
-            return values
-        if self._decoded is None:
-            self._decoded = np.empty(array.chunk_bytes, np.uint8)
-            self._decode(self._decoded)
-        whole = view_as_array(self._decoded.data, array.chunks, array.dtype, array.layout)
-        as_is = plain(array.dtype)
-        values.view(as_is)[...] = whole.view(as_is)[region.slices]
-        return values
-
-    def checksum(self, region: Region, staging: memoryview) -> int:
-        """Return the checksum of the chunk as it lies in its file."""
-        assert region.shape == self.shape, "a chunk was written whole"
-        return checksum_of_file(self.file, self.extent.offset, self.n_bytes, staging)
-
-    def _decode(self, out: NDArray[np.uint8]) -> None:
-        encoded = self.file.read(self.extent.offset, self.n_bytes, _aligned(self.n_bytes))
-        try:
-            self.array.chain.decode(np.frombuffer(encoded, np.uint8), out)
-        except ValueError as error:
-            raise DataError(printable(str(self.path)), [printable(str(error))]) from error
-
-
 class _Left:
     """How many chunks of each file are still needed; safe to share between threads."""
 
@@ -420,10 +378,3 @@ class _WholeFile:
     def checksum(self, region: Region, staging: memoryview) -> int:  # noqa: ARG002 - all of it
         """Return the checksum of all that is in the file."""
         return checksum_of_file(self.file, 0, self.n_bytes, staging)
-
-
-def _aligned(n_bytes: int) -> memoryview:
-    """Return a buffer with room for alignment, so that large reads go past the page cache."""
-    buffer = memoryview(np.empty(n_bytes + 3 * ALIGNMENT, np.uint8).data)
-    start = -address_of(buffer) % ALIGNMENT
-    return buffer[start : start + n_bytes + 2 * ALIGNMENT]

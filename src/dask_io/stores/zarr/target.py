@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dask_io.stores.addressable import AddressableWriter, view_as_array, view_as_bytes
+from dask_io.stores.atomic import pad
 from dask_io.stores.files import FileWriter
 from dask_io.stores.filled import holds_only
 from dask_io.stores.journalled import JournalledTarget
 from dask_io.stores.ledger import NOTHING
-from dask_io.stores.padded import PaddedWriter, is_padded, plain
+from dask_io.stores.padded import PaddedWriter, is_padded
 from dask_io.stores.store import Access, Extent
 from dask_io.stores.zarr.create import describe_new
 from dask_io.stores.zarr.shards import pack
@@ -164,13 +165,7 @@ class ZarrTarget(ZarrStore, JournalledTarget):
     def encode(self, values: NDArray[Any]) -> NDArray[np.uint8] | None:
         """Encode a chunk, padded if it is at a far end; None if it is to be left out."""
         array = self.array
-        stored = values.transpose(array.layout.axes)
-        if values.shape == array.chunks and stored.flags.c_contiguous:
-            raw = np.frombuffer(view_as_bytes(values, array.layout), np.uint8)
-        else:
-            raw = np.full(prod(array.chunks), array.fill, array.dtype).view(np.uint8)
-            whole = view_as_array(raw.data, array.chunks, plain(array.dtype), array.layout)
-            whole[tuple(map(slice, values.shape))] = values.view(plain(array.dtype))
+        raw = pad(values.view(array.dtype), array.chunks, array.fill, array.layout)
         return array.chain.encode(raw) if self._contents.has_any(raw) else None
 
     def has_any(self, name: str, raw: NDArray[np.uint8]) -> bool:
