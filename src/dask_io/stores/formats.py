@@ -23,6 +23,7 @@ _OURS = {
     "npy": "dask_io.stores.npy:FORMAT",
     "raw": "dask_io.stores.raw:FORMAT",
     "zarr": "dask_io.stores.zarr:FORMAT",
+    "icechunk": "dask_io.stores.icechunk:FORMAT",
 }
 
 

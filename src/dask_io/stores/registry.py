@@ -13,7 +13,7 @@ from dask_io.errors import DataError, SamePlaceError, StorageError, UsageError
 from dask_io.stores import manifest
 from dask_io.stores.blockfiles import BlockFiles, Blocks
 from dask_io.stores.blocktarget import BlockFilesTarget
-from dask_io.stores.container import Container, Wanted, Wishes, split_place
+from dask_io.stores.container import Container, Wanted, Wishes, beside, split_place
 from dask_io.stores.description import Description, parse_dtype
 from dask_io.stores.discovery import open_by_headers
 from dask_io.stores.dtypes import check_dtype
@@ -140,8 +140,11 @@ def _refuse_inside(path: Path, inside: str) -> None:
 
 def journal_at(path: Path) -> Path | None:
     """Return the journal of the target that a path names, if there is one."""
-    is_pattern = not os.path.lexists(path) and bool(_HAS_FIELD.search(path.name))
-    return find_journal(path.parent if is_pattern else _locate(path))
+    if not os.path.lexists(path) and _HAS_FIELD.search(path.name):
+        return find_journal(path.parent)
+    container, inside = _split(path)
+    found = find_journal(container / inside)
+    return found or (find_journal(beside(container, inside)) if inside else None)
 
 
 def _locate(place: Path) -> Path:

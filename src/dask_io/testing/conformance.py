@@ -37,6 +37,7 @@ from dask_io.stores.store import Access
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from collections.abc import Set as AbstractSet
 
     from numpy.typing import NDArray
 
@@ -93,6 +94,10 @@ class StoreConformance:
     def open_source(self, folder: Path, case: Case) -> Source:
         """Open what has been written to the directory."""
         raise NotImplementedError
+
+    def visible(self, folder: Path) -> AbstractSet[object]:
+        """Return what readers see of what has been written: files, unless the format hides them."""
+        return _visible(folder)
 
     def test_reads_back_what_was_written(self, tmp_path: Path) -> None:
         """Every block, for any grid, dtype and layout, comes back bit by bit."""
@@ -180,9 +185,9 @@ class StoreConformance:
             target = self.make_target(folder, case)
             target.create()
             for index in case.grid.indices():
-                before = _visible(folder)
+                before = self.visible(folder)
                 written = self.write_block(target, index, case)
-                assert _visible(folder) == before, "a block shows before it is published"
+                assert self.visible(folder) == before, "a block shows before it is published"
                 with suppress(DaskIOError):
                     self.open_source(folder, case)
                     raise AssertionError("a target that is not whole can be opened")

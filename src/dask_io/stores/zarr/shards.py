@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from itertools import product
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -22,17 +22,23 @@ if TYPE_CHECKING:
 
     from dask_io.stores.zarr.metadata import Metadata
 
+    Fetch: TypeAlias = Callable[[Path, int, NDArray[np.uint8]], None]
+
 _ABSENT = 2**64 - 1
 # Indices that are kept, so that each is read once unless chunks are visited wildly.
 _MOST_KEPT = 16 * 2**20
 
 
 class Shards:
-    """The indices of an array's shards, read as they are needed; safe to share between threads."""
+    """The indices of an array's shards, read as they are needed; safe to share between threads.
 
-    def __init__(self, metadata: Metadata) -> None:
+    `fetch` reads bytes of a shard that is no file, from an offset on.
+    """
+
+    def __init__(self, metadata: Metadata, fetch: Fetch | None = None) -> None:
         assert metadata.index is not None, "only for arrays in shards"
         self._metadata, self._index = metadata, metadata.index
+        self._fetch = fetch or _fetch_from_file
         self._kept: OrderedDict[Path, NDArray[np.uint64]] = OrderedDict()
         self._most = max(1, _MOST_KEPT // self._index.chain.n_bytes)
         self._lock = Lock()
@@ -87,14 +93,18 @@ class Shards:
             raise DataError(printable(str(path)), [problem])
         encoded, decoded = np.empty(n_encoded, np.uint8), np.empty(chain.n_bytes, np.uint8)
         offset = size - n_encoded if self._index.at_end else 0
-        # As a header it is not counted.
-        with FileReader(path, Tally()) as file:
-            file.read(offset, n_encoded, encoded.data)
+        self._fetch(path, offset, encoded)
         try:
             chain.decode(encoded, decoded)
         except ValueError as error:
             raise DataError(printable(str(path)), [f"its index {error}"]) from error
         return decoded.view(self._index.dtype).reshape(*counts, 2)
+
+
+def _fetch_from_file(path: Path, offset: int, into: NDArray[np.uint8]) -> None:
+    # As a header it is not counted.
+    with FileReader(path, Tally()) as file:
+        file.read(offset, into.nbytes, into.data)
 
 
 def pack(
