@@ -103,6 +103,8 @@ def plan_one(store: Source, wanted: Wanted, **options: Unpack[Options]) -> Job:
     made, side = _lay_out(store, wanted, **options)
     workers, memory = parse_workers(options.get("workers")), parse_memory(options.get("memory"))
     consume = options.get("consume", False)
+    if consume:
+        _refuse_consuming(side_of(store), side)
     problem = make_problem(
         side_of(store), side, store.dtype, memory=memory, workers=workers, consume=consume
     )
@@ -112,6 +114,20 @@ def plan_one(store: Source, wanted: Wanted, **options: Unpack[Options]) -> Job:
     planned = make_plan(problem, device, scratch=scratch, **options)
     max_rate = parse_rate(options.get("max_rate"))
     return Job(planned, store, made, workers, device, consume, max_rate)
+
+
+def _refuse_consuming(source: Side, target: Side) -> None:
+    """Refuse to remove blocks that cannot be removed, or whose data would not be safe yet."""
+    if source.grain == "container":
+        raise UsageError(
+            f"consume removes source blocks one by one, but of {source.format} nothing can be "
+            "removed alone; leave it out"
+        )
+    if target.grain == "container":
+        raise UsageError(
+            f"consume removes source blocks as soon as they are safe, but what goes to this "
+            f"{target.format} target is safe only when all of it is there; leave it out"
+        )
 
 
 def plan_several(

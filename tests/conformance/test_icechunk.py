@@ -21,6 +21,7 @@ class TestIcechunk(StoreConformance):
 
     regular = True
     padded = True
+    resumable = False
     # Version 3 of Zarr knows one byte order for all fields of a record, none of them an array.
     dtypes: ClassVar[Any] = [
         *(dtype for dtype in DTYPES if isinstance(dtype, str)),
@@ -53,24 +54,6 @@ class TestIcechunk(StoreConformance):
         storage = icechunk.local_filesystem_storage(str(folder / "x.icechunk"))
         repository = icechunk.Repository.open(storage)
         return {snapshot.id for snapshot in repository.ancestry(branch="main")}
-
-    def test_what_is_committed_is_there_to_go_on_with(self, tmp_path: Path) -> None:
-        """A run that was cut short has left nothing: another one begins anew, and is whole."""
-        for folder, case in self.examples(tmp_path):
-            target, indices = self.make_target(folder, case), list(case.grid.indices())
-            target.create()
-            for index in indices[: len(indices) // 2]:
-                target.commit([self.write_block(target, index, case)])
-            assert target.abandon(keep=True)
-
-            again = self.make_target(folder, case)
-            ledger = again.resume()
-
-            assert not any(map(ledger.has_block, indices))
-            for index in indices:
-                again.commit([self.write_block(again, index, case)])
-            again.finish()
-            self.assert_holds(folder, case)
 
 
 class TestIcechunkZstd(TestIcechunk):

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from dask_io.geometry import Grid, Layout
     from dask_io.stores.files import Durability
+    from dask_io.stores.format import Format
     from dask_io.stores.store import Readback, Source, Target
 
 INSIDE = "::"
@@ -177,6 +178,15 @@ class Container(Protocol):
         self, described: Mapping[str, Any], at: Path, *, durability: Durability, reserve: bool
     ) -> Target:
         """Describe a target again, by what its `describe` returned; otherwise as `reopen`."""
+
+
+@runtime_checkable
+class OneFile(Container, Protocol):
+    """A container that is one file, of a format that has files of single blocks too."""
+
+    @property
+    def blocks(self) -> Format:
+        """What files are that hold one block each."""
 
 
 @contextmanager

@@ -294,13 +294,17 @@ class JournalledTarget(ABC):
         name, n_bytes = self._file_of(index)
         part = self._publisher.partial(name)
         if files.get(str(part.relative_to(self._folder))) != n_bytes:
-            if files.get(name) != n_bytes or _identity(self._folder / name) in self._words_of(_OLD):
+            if files.get(name) != n_bytes or self._is_old(name):
                 return False
             # Its last cells were not noted before the run ended: they are written again.
             self._publisher.take_back(name)
         self._publisher.go_on(name, self._header_of(index))
         self._begun.add(name)
         return True
+
+    def _is_old(self, name: str) -> bool:
+        """Tell whether a file is the one that is to be replaced."""
+        return _identity(self._folder / name) in self._words_of(_OLD)
 
     def _is_there(self, index: tuple[int, ...], files: Mapping[str, int]) -> bool:
         name, n_bytes = self._file_of(index)

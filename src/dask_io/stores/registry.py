@@ -13,7 +13,7 @@ from dask_io.errors import DataError, SamePlaceError, StorageError, UsageError
 from dask_io.stores import manifest
 from dask_io.stores.blockfiles import BlockFiles, Blocks
 from dask_io.stores.blocktarget import BlockFilesTarget
-from dask_io.stores.container import Container, Wanted, Wishes, beside, split_place
+from dask_io.stores.container import Container, OneFile, Wanted, Wishes, beside, split_place
 from dask_io.stores.description import Description, parse_dtype
 from dask_io.stores.discovery import open_by_headers
 from dask_io.stores.dtypes import check_dtype
@@ -23,6 +23,7 @@ from dask_io.stores.formats import (
     find_container,
     format_names,
     format_of,
+    has_blocks,
     load_format,
     of_blocks,
 )
@@ -143,14 +144,15 @@ def journal_at(path: Path) -> Path | None:
     if not os.path.lexists(path) and _HAS_FIELD.search(path.name):
         return find_journal(path.parent)
     container, inside = _split(path)
-    found = find_journal(container / inside)
+    found = find_journal(_locate(path))
     return found or (find_journal(beside(container, inside)) if inside else None)
 
 
 def _locate(place: Path) -> Path:
     """Return the file or directory that a place names, in a container too."""
     path, inside = _split(place)
-    return path / inside
+    is_one_file = path.is_file() or isinstance(format_of(path.name), OneFile)
+    return path if is_one_file else path / inside
 
 
 def targets_in(path: Path) -> list[Path]:
@@ -244,7 +246,7 @@ def _open_directory(folder: Path, format: str | None, said: Description) -> Bloc
 
 def _block_format_of(name: str) -> Format | None:
     found = format_of(name)
-    return None if isinstance(found, Container) else found
+    return None if found is None or not has_blocks(found) else of_blocks(found)
 
 
 def _guess_names(
@@ -357,6 +359,8 @@ def _container_of(described: Mapping[str, Any]) -> Container | None:
     """Return the container that a store was which describes itself so."""
     with suppress(UsageError):
         found = load_format(str(described.get("format")))
+        if isinstance(found, OneFile) and "pattern" in described:
+            return None
         return found if isinstance(found, Container) else None
     return None
 
@@ -448,7 +452,8 @@ def make_target(
     """
     place, n_axes = Path(path), len(grid.axes)
     root, inside = _split(place)
-    container = _target_container(root, format)
+    is_folder = not inside and _is_directory(path, place, format)
+    container = _target_container(root, format, is_folder=is_folder)
     if container is not None:
         wanted = Wanted(grid, dtype, layout, wishes, metadata)
         return container.make(
@@ -460,7 +465,7 @@ def make_target(
         names, folder, chosen = _pattern(place), place.parent, choose_format(place, format)
         if names.n_axes != n_axes:
             raise UsageError(f"{_show(place)} has {names.n_axes} fields for {n_axes} axes")
-    elif _is_directory(path, place, format):
+    elif is_folder:
         chosen = of_blocks(load_format(format or _block_format(like) or "npy"))
         names, folder = BlockNames.default(n_axes, chosen.suffixes[0]), place
     else:
@@ -483,21 +488,24 @@ def make_target(
     return BlockFilesTarget(blocks, overwrite=overwrite, durability=durability, reserve=reserve)
 
 
-def _target_container(path: Path, format: str | None) -> Container | None:  # noqa: A002
+def _target_container(path: Path, format: str | None, *, is_folder: bool) -> Container | None:  # noqa: A002
     """Return the container that a target is by a format's name or by its suffix."""
     found = load_format(format) if format is not None else format_of(path.name)
     if not isinstance(found, Container):
         return None
-    if _HAS_FIELD.search(str(path)) and not os.path.lexists(path):
+    is_pattern = bool(_HAS_FIELD.search(str(path))) and not os.path.lexists(path)
+    if isinstance(found, OneFile) and (is_pattern or is_folder):
+        return None
+    if is_pattern:
         raise UsageError(f"{_show(path)} is a pattern, but {found.name} has no files of blocks")
     return found
 
 
 def _block_format(name: str | None) -> str | None:
     """Return a name if it is that of a format of block files."""
-    if name not in format_names():
+    if name not in format_names() or not has_blocks(load_format(name)):
         return None
-    return None if isinstance(load_format(name), Container) else name
+    return name
 
 
 def names_one_file(path: str | os.PathLike[str], format: str | None) -> bool:  # noqa: A002

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
@@ -89,6 +89,15 @@ class Store(Protocol):
 
     def describe(self) -> dict[str, Any]:
         """Return what it takes to open or make the store again, as plain values."""
+
+
+@runtime_checkable
+class Indivisible(Protocol):
+    """A store of which nothing can be removed, or kept of a run that was cut short, but all."""
+
+    @property
+    def is_indivisible(self) -> bool:
+        """Whether it is so."""
 
 
 class Checkable(Protocol):

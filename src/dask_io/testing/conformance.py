@@ -84,6 +84,8 @@ class StoreConformance:
     """Whether all blocks but those at the far ends must be of one shape."""
     padded: ClassVar[bool] = False
     """Whether blocks at the far ends are stored as large as all others."""
+    resumable: ClassVar[bool] = True
+    """Whether what is committed outlasts a run that was cut short."""
     dtypes: ClassVar[Sequence[Any]] = DTYPES
     """Which types of elements it can hold."""
 
@@ -256,10 +258,11 @@ class StoreConformance:
             else:
                 again, ledger = target, Ledger(case.grid)
                 again.create()
+            n_kept = n_done if self.resumable else 0
             assert [ledger.has_block(index) for index in indices] == [
-                number < n_done for number in range(len(indices))
+                number < n_kept for number in range(len(indices))
             ]
-            for index in indices[n_done:]:
+            for index in indices[n_kept:]:
                 again.commit([self.write_block(again, index, case)])
             again.finish()
             self.assert_holds(folder, case)

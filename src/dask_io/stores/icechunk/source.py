@@ -182,6 +182,11 @@ class IcechunkSource(ZarrStore):
         return Access.ATOMIC
 
     @property
+    def is_indivisible(self) -> bool:
+        """Nothing is ever removed from a snapshot."""
+        return True
+
+    @property
     def codec_bytes(self) -> int:
         """What a visit holds at most besides the region asked for."""
         chain = self.array.chain

@@ -160,6 +160,11 @@ class IcechunkTarget(ZarrStore, JournalledTarget):
         return Access.ATOMIC
 
     @property
+    def is_indivisible(self) -> bool:
+        """Nothing is there before the commit, and then all of it."""
+        return True
+
+    @property
     def codec_bytes(self) -> int:
         """What a visit holds at most besides what it is given."""
         array = self.array

@@ -1,0 +1,96 @@
+"""HDF5: a dataset in a file, in chunks or not, with or without filters.
+
+h5py reads and makes the metadata; values are read, decoded, encoded and, where HDF5 need not find
+room for them first, written here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from dask_io.stores.container import needs
+from dask_io.stores.files import peeking
+from dask_io.stores.hdf5.blocks import Hdf5Blocks
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from collections.abc import Set as AbstractSet
+    from pathlib import Path
+
+    from dask_io.stores.container import Wanted
+    from dask_io.stores.files import Durability
+    from dask_io.stores.format import Format
+    from dask_io.stores.store import Readback, Source, Target
+
+_SIGNATURE = b"\x89HDF\r\n\x1a\n"
+# It comes first, or behind what another program has put there.
+_BEGINS_AT = (0, 512, 1024, 2048, 4096)
+
+
+@dataclass(frozen=True, slots=True)
+class Hdf5Format:
+    """Files that hold datasets, one of which is an array."""
+
+    name: str = "hdf5"
+    suffixes: tuple[str, ...] = (".h5", ".hdf5", ".hdf")
+    blocks: Format = field(default_factory=Hdf5Blocks)
+
+    def recognises(self, path: Path) -> bool:
+        """Look for the signature."""
+        if not path.is_file():
+            return False
+        with peeking(path) as peek:
+            head = peek(_BEGINS_AT[-1] + len(_SIGNATURE))
+        return any(head.startswith(_SIGNATURE, start) for start in _BEGINS_AT)
+
+    def open(self, path: Path, inside: str, *, strict: bool) -> Source:
+        """Open a dataset; only metadata is read yet."""
+        with needs(self.name, "h5py"):
+            from dask_io.stores.hdf5.source import open_hdf5  # noqa: PLC0415 - slow, if needed
+        return open_hdf5(path, inside, strict=strict)
+
+    def make(
+        self,
+        path: Path,
+        inside: str,
+        wanted: Wanted,
+        *,
+        overwrite: bool,
+        durability: Durability,
+        reserve: bool,
+    ) -> Target:
+        """Describe a target."""
+        with needs(self.name, "h5py"):
+            from dask_io.stores.hdf5.target import make_hdf5  # noqa: PLC0415 - as above
+        return make_hdf5(
+            path, inside, wanted, overwrite=overwrite, durability=durability, reserve=reserve
+        )
+
+    def reopen(
+        self,
+        described: Mapping[str, Any],
+        at: Path | None,
+        absent: AbstractSet[tuple[int, ...]],  # noqa: ARG002 - no chunk can be removed alone
+    ) -> Source:
+        """Open a source again."""
+        with needs(self.name, "h5py"):
+            from dask_io.stores.hdf5.source import reopen_hdf5  # noqa: PLC0415 - as above
+        return reopen_hdf5(described, at)
+
+    def read_back(self, described: Mapping[str, Any], at: Path) -> Readback:
+        """Open what was a target."""
+        with needs(self.name, "h5py"):
+            from dask_io.stores.hdf5.source import reopen_written  # noqa: PLC0415 - as above
+        return reopen_written(described, at)
+
+    def remake(
+        self, described: Mapping[str, Any], at: Path, *, durability: Durability, reserve: bool
+    ) -> Target:
+        """Describe a target again."""
+        with needs(self.name, "h5py"):
+            from dask_io.stores.hdf5.target import remake_hdf5  # noqa: PLC0415 - as above
+        return remake_hdf5(described, at, durability=durability, reserve=reserve)
+
+
+FORMAT = Hdf5Format()
