@@ -73,42 +73,23 @@ def open_icechunk(path: Path, inside: str, *, strict: bool) -> IcechunkSource:
 
 
 def reopen_icechunk(described: Mapping[str, Any], at: Path | None) -> IcechunkSource:
-    """Open an array again that was described: the same snapshot, whatever came after it.
+    """Open an array again that was described.
+
+    A source is the same snapshot, whatever came after it. What was a target is what its branch
+    has now.
 
     Raises
     ------
     ValueError
         If that is no description.
     DataError
-        If the snapshot is not there any more.
+        If the snapshot is not there any more, or the branch has another array.
     """
     site, documents = read_description(described, at)
-    snapshot = described.get("snapshot")
-    if not isinstance(snapshot, str):
-        raise ValueError("is not that of an array in a snapshot")  # noqa: TRY004 - wrong data
-    tree = _tree_at(open_repository(site.path), site.path, snapshot)
-    _refuse_another(site, documents, tree)
-    return IcechunkSource(site, documents, tree, strict=described.get("strict") is True)
-
-
-def reopen_written(described: Mapping[str, Any], at: Path) -> IcechunkSource | ShardsAsWritten:
-    """Open an array that was a target, as its branch has it now."""
-    site, documents = read_description(described, at)
-    repository, address = open_repository(site.path), Address.parse(site.inside)
-    snapshot = find_snapshot(repository, site.path, address.version)
-    tree = _tree_at(repository, site.path, snapshot)
-    _refuse_another(site, documents, tree)
-    source = IcechunkSource(site, documents, tree, strict=False)
-    return ShardsAsWritten(source) if source.array.index else source
-
-
-def _tree_at(repository: icechunk.Repository, path: Path, snapshot: str) -> Tree:
-    with repository_errors(str(path)):
-        return Tree(repository.readonly_session(snapshot_id=snapshot), path)
-
-
-def _refuse_another(site: Place, documents: Mapping[str, bytes], tree: Tree) -> None:
-    found = tree.documents(Address.parse(site.inside).array)
+    repository, (version, array) = open_repository(site.path), Address.parse(site.inside)
+    snapshot = described.get("snapshot") or find_snapshot(repository, site.path, version)
+    tree = _tree_at(repository, site.path, str(snapshot))
+    found = tree.documents(array)
     try:
         is_same = bool(found) and understand(found).stored_as == understand(documents).stored_as
     except ValueError:
@@ -116,6 +97,18 @@ def _refuse_another(site: Place, documents: Mapping[str, bytes], tree: Tree) -> 
     if not is_same:
         problem = "is not the array that it was" if found else "is no array any more"
         raise DataError(printable(place_of(site)), [problem])
+    return IcechunkSource(site, documents, tree, strict=described.get("strict") is True)
+
+
+def reopen_written(described: Mapping[str, Any], at: Path) -> IcechunkSource | ShardsAsWritten:
+    """Open an array that was a target, to compare what is stored with what was written."""
+    source = reopen_icechunk(described, at)
+    return ShardsAsWritten(source) if source.array.index else source
+
+
+def _tree_at(repository: icechunk.Repository, path: Path, snapshot: str) -> Tree:
+    with repository_errors(str(path)):
+        return Tree(repository.readonly_session(snapshot_id=snapshot), path)
 
 
 def _which_array(site: Place, members: list[str]) -> str:

@@ -378,6 +378,8 @@ class IcechunkTarget(ZarrStore, JournalledTarget):
         message = f"Write {self.address.array or 'the array'}: {lengths} of {self.dtype}"
         with _alone(path):
             self._commit(self._tree.session, message)
+            # Whatever happens now, only the journal is left to be sealed.
+            self._is_committed = self._any_committed = True
         if is_durable:
             _sync_newer(path, self._began, chunks=False)
 
@@ -408,13 +410,13 @@ def _is_empty(path: Path) -> bool:
 @contextmanager
 def _alone(path: Path) -> Iterator[None]:
     """Have commits of ours wait for each other: on a local disk icechunk does not see to it."""
-    fd = system.calls.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        with storage_errors(path):
+    with storage_errors(path):
+        fd = system.calls.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
             fcntl.flock(fd, fcntl.LOCK_EX)
-        yield
-    finally:
-        system.calls.close(fd)
+            yield
+        finally:
+            system.calls.close(fd)
 
 
 def _sync_newer(path: Path, since: int, *, chunks: bool) -> None:
