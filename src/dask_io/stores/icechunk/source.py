@@ -43,8 +43,8 @@ if TYPE_CHECKING:
     from dask_io.stores.store import BlockReader, Checkable
 
 _MOST_NAMED = 20
-# What is read is held by icechunk, and by Python.
-_N_COPIES = 2
+# What is read is held by icechunk and by Python, and what was read before not always given back.
+_N_COPIES = 3
 
 
 def open_icechunk(path: Path, inside: str, *, strict: bool) -> IcechunkSource:
