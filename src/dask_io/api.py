@@ -11,7 +11,6 @@ if reason := why_not_here():
 from dataclasses import dataclass, field
 from functools import reduce
 from os import fspath
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from dask_io.comparing import plan_comparison, verify_sealed
@@ -39,6 +38,7 @@ from dask_io.planning import (
 from dask_io.prepare import Wanted, make_plan, plan_one, plan_resumes, plan_several
 from dask_io.stores.array import BlockArray
 from dask_io.stores.description import parse_dtype, parse_order
+from dask_io.stores.location import locate
 from dask_io.stores.naming import printable
 from dask_io.stores.registry import names_one_file, open_source
 from dask_io.stores.several import region_places
@@ -107,6 +107,7 @@ def open(  # noqa: A001  # the public name, as in `h5py` or `zarr`
     chunks: Chunks | None = None,
     order: str | None = None,
     strict: bool = False,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> BlockArray:
     """Open an array in blocks for reading; nothing but headers is read yet.
 
@@ -114,11 +115,13 @@ def open(  # noqa: A001  # the public name, as in `h5py` or `zarr`
     ----------
     path
         One file, a directory of blocks, a pattern such as ``"blocks/b_{0}_{1}.npy"``, or an array
-        in a container such as ``"scan.zarr::/day/1"``.
+        in a container such as ``"scan.zarr::/day/1"``; or a URL, ``"s3://bucket/scan.zarr"``.
     format, shape, dtype, chunks, order
         What raw files do not say about themselves.
     strict
         Whether blocks must be there whose absence could mean the fill value.
+    storage_options
+        How to reach an object store; see `Options`.
 
     Returns
     -------
@@ -135,11 +138,12 @@ def open(  # noqa: A001  # the public name, as in `h5py` or `zarr`
             chunks=chunks,
             order=order,
             strict=strict,
+            storage_options=storage_options,
         )
     )
 
 
-def open_one_file(source: Place) -> BlockArray:
+def open_one_file(source: Place, storage_options: Mapping[str, Any] | None = None) -> BlockArray:
     """Open what `split` takes: an array that is one block.
 
     Raises
@@ -147,7 +151,7 @@ def open_one_file(source: Place) -> BlockArray:
     UsageError
         If it is in several.
     """
-    array = BlockArray(_source(source))
+    array = BlockArray(_source(source, Options(storage_options=storage_options)))
     n_blocks = array.source.grid.n_blocks
     if n_blocks > 1:
         place = array.source.place
@@ -156,9 +160,9 @@ def open_one_file(source: Place) -> BlockArray:
     return array
 
 
-def info(source: Place) -> Info:
+def info(source: Place, *, storage_options: Mapping[str, Any] | None = None) -> Info:
     """Tell what a store says about itself."""
-    store = _source(source)
+    store = _source(source, Options(storage_options=storage_options))
     return Info(
         place=store.place,
         format=store.format,
@@ -198,7 +202,7 @@ def plan(
         If no plan fits the memory; it names the smallest budget that would do.
     """
     check_options(options)
-    store = _source(source)
+    store = _source(source, options)
     if options.get("check", False):
         store.check()
     if (region := options.get("region")) is not None:
@@ -211,6 +215,7 @@ def plan_shape(
     dtype: DTypeLike,
     source_chunks: Chunks,
     target_chunks: Chunks,
+    /,
     **options: Unpack[Options],
 ) -> AnyPlan:
     """Plan for an array that need not exist: raw blocks, in C order unless said otherwise.
@@ -229,6 +234,7 @@ def plan_without_data(
     dtype: DTypeLike,
     source_chunks: Chunks,
     target_chunks: Chunks,
+    /,
     **options: Unpack[Options],
 ) -> tuple[AnyPlan, Device]:
     """Plan as `plan_shape`, and tell for which device time is predicted."""
@@ -316,7 +322,7 @@ def split(
 ) -> RunResult | Delayed:
     """Cut one file into blocks; otherwise as `resplit`."""
     return resplit(
-        open_one_file(source),
+        open_one_file(source, options.get("storage_options")),
         target,
         chunks=chunks,
         compute=compute,
@@ -348,7 +354,7 @@ def plan_merge(source: Place, target: str | PathLike[str], **options: Unpack[Opt
     UsageError
         If the target's name is not that of one file.
     """
-    if not names_one_file(target, options.get("format")):
+    if not names_one_file(target, options.get("format"), options.get("storage_options")):
         name = printable(fspath(target))
         raise UsageError(f"merge writes one file, but {name} names none; call it {name}.npy, say")
     return plan(source, target, chunks=-1, **options)
@@ -402,7 +408,7 @@ def plan_extract(
         raise UsageError("regions are given, so there can be no region besides")
     if not regions:
         raise UsageError("no region is given; name at least one, as in 0:100,:,5:")
-    store = _source(source)
+    store = _source(source, options)
     boxes = [parse_region(region, store.grid.shape) for region in regions]
     if len(boxes) == 1:
         options["region"] = boxes[0]
@@ -413,6 +419,7 @@ def plan_extract(
         format=options.get("format") or store.format,
         one_file=chunks == -1,
         overwrite=options.get("overwrite", False),
+        storage_options=options.get("storage_options"),
     )
     orders = orders_of(options, len(boxes))
     wanted = [Wanted(*each) for each in zip(names, [chunks] * len(boxes), orders, strict=True)]
@@ -431,7 +438,7 @@ def _plan_layouts(
         raise UsageError(
             f"there are {len(targets)} targets; give as many chunks, as in [(100, 100), -1]"
         )
-    store = _source(source)
+    store = _source(source, options)
     window = store
     if (region := options.get("region")) is not None:
         window = Window(store, parse_region(region, store.grid.shape))
@@ -478,11 +485,14 @@ def verify(
     *,
     memory: int | str | None = None,
     workers: int | None = None,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> Verification:
     """Compare two arrays, whatever blocks they are in, or one with its own checksums.
 
     Elements of one type are compared by their bits, of different types by their values, those of
-    records field by field, a NaN being equal to a NaN. An array alone, which Dask IO has written,
+    records field by field, a NaN being equal to a NaN. If the journal of the second says that it
+    was made by converting elements of the first one's type, they are converted again and then
+    compared by their bits. An array alone, which Dask IO has written,
     is compared with the checksums that were taken then.
 
     Raises
@@ -495,13 +505,17 @@ def verify(
     budget, threads = parse_memory(memory), parse_workers(workers)
     if b is None:
         place = a.source.place if isinstance(a, BlockArray) else a
-        return verify_sealed(Path(place), budget, threads)
-    one, other = _source(a), _source(b)
+        return verify_sealed(locate(place, storage_options), budget, threads)
+    options = Options(storage_options=storage_options)
+    one, other = _source(a, options), _source(b, options)
     if one.grid.shape != other.grid.shape:
         shapes = f"has shape {other.grid.shape}, but {one.place} has {one.grid.shape}"
         raise DataError(other.place, [shapes])
-    return plan_comparison(one, other, budget, threads).run(one, other)
+    at = locate(other.place, storage_options)
+    return plan_comparison(one, other, budget, threads, at=at).run(one, other)
 
 
-def _source(place: Place) -> Source:
-    return place.source if isinstance(place, BlockArray) else open_source(place)
+def _source(place: Place, options: Options) -> Source:
+    if isinstance(place, BlockArray):
+        return place.source
+    return open_source(place, storage_options=options.get("storage_options"))

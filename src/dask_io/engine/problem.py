@@ -35,10 +35,20 @@ def make_problem(
     memory: int,
     workers: int,
     consume: bool = False,
+    stored: np.dtype[Any] | None = None,
 ) -> Problem:
-    """Put a problem together, with the staging that the engine asks for."""
+    """Put a problem together, with the staging that the engine asks for.
+
+    `stored` is the type that elements have in the source, if it may be another one than `dtype`.
+    """
     # Every thread may be about to commit a batch while another one fills.
     lag = Lag((workers + 1) * MOST_CELLS, (workers + 1) * MOST_BYTES) if consume else None
     codec_bytes = max(source.codec_bytes, target.codec_bytes)
-    staging = staging_for(target, dtype, workers, codec_bytes=codec_bytes)
-    return Problem(source, target, dtype, memory, staging, lag)
+    staging = staging_for(target, dtype, workers, codec_bytes=codec_bytes, stored=stored)
+    return Problem(source, target, dtype, memory, staging, lag, converted(stored, dtype))
+
+
+def converted(stored: np.dtype[Any] | None, dtype: np.dtype[Any]) -> np.dtype[Any] | None:
+    """Return the type that elements have in a source, if they are converted to another one."""
+    # To NumPy, None is a type too.
+    return None if stored is None or stored == dtype else stored

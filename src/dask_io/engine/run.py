@@ -23,7 +23,7 @@ from dask_io.geometry.union import disjoint_boxes
 from dask_io.planning import Bundle, Seeks
 from dask_io.stores.addressable import staged
 from dask_io.stores.files import Traffic
-from dask_io.stores.store import Access
+from dask_io.stores.store import Access, Expecting
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -292,6 +292,8 @@ class _Run:
         before = None if after is None else after.relative_to(origin)
         with self.source.reader(index, after=before) as reader:
             for box in self._boxes(index, takers):
+                if isinstance(reader, Expecting):
+                    reader.expect(box.relative_to(origin))
                 largest = self._slab_size(box.relative_to(origin), block, staging)
                 for slab in self.source.layout.slabs(box, largest):
                     values = reader.read_into(slab.relative_to(origin), staging).view(self.moved)

@@ -10,10 +10,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from xxhash import xxh3_64_hexdigest
+
 from dask_io.engine.commit import Outlet
 from dask_io.engine.measure import existing_folder
 from dask_io.engine.run import Progress, run_plan
 from dask_io.stores.files import Durability, storage_errors
+from dask_io.stores.location import is_url
 from dask_io.stores.registry import make_target, open_source
 
 if TYPE_CHECKING:
@@ -45,7 +48,7 @@ def run_spill(
                 folder,
                 format="raw",
                 grid=plan.scratch.grid,
-                dtype=source.dtype,
+                dtype=target.dtype,
                 layout=plan.scratch.layout,
                 durability=Durability.NONE,
             )
@@ -77,7 +80,10 @@ def remove_scratch(target: Target) -> None:
 
 
 def _beside(target: Target) -> tuple[Path, str]:
-    """Return the folder nearest to a target, and how the names of its scratch folders begin."""
+    """Return where scratch folders lie and how their names begin: beside a target that is local."""
+    if is_url(target.place):
+        name = xxh3_64_hexdigest(target.place.encode())
+        return Path(tempfile.gettempdir()), f".dask-io-{name}."
     place = Path(target.place).absolute()
     # An array in a container may have no folder of its own.
     folder = existing_folder(place.parent)

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dask_io.planning.plan import Plan
-    from dask_io.planning.problem import Side
+    from dask_io.planning.problem import Problem, Side
     from dask_io.planning.reads import ReadRun
     from dask_io.planning.slabs import Slabs
 
@@ -45,7 +45,7 @@ def describe_plan(plan: Plan) -> str:
         reads += f"; {_slabs(plan.slabs)}"
     excess = "" if plan.fits else ", which it exceeds"
     lines = {
-        "array": f"{shape} of {problem.dtype}, {size}",
+        "array": f"{shape} of {_types(problem)}, {size}",
         "source": _side(problem.source),
         "target": _side(problem.target),
         "read": reads,
@@ -63,6 +63,12 @@ def describe_plan(plan: Plan) -> str:
     )
     head = f"{plan.strategy} plan, axes swept {order} (outermost first), held in {plan.hold}"
     return "\n".join([head, *(f"  {name:<9} {text}" for name, text in lines.items())])
+
+
+def _types(problem: Problem) -> str:
+    if problem.converted is None:
+        return f"{problem.dtype}"
+    return f"{problem.converted} converted to {problem.dtype}"
 
 
 def _side(side: Side) -> str:

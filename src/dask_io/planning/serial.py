@@ -69,6 +69,7 @@ def _costs_to_json(plan: Plan | SpillPlan, device: Device | None) -> dict[str, A
     return {
         "shape": list(problem.shape),
         "dtype": _dtype_to_json(problem.dtype),
+        "converted": problem.converted and _dtype_to_json(problem.converted),
         "strategy": plan.strategy,
         "source": _side_to_json(problem.source),
         "target": _side_to_json(problem.target),
@@ -185,7 +186,15 @@ def _problem_from_json(plan: _Node) -> Problem:
         memory["budget"].number(),
         Staging(**{key: memory["staging_rule"][key].number() for key in _STAGING}),
         _lag_from_json(plan["disk"]),
+        _converted_from_json(plan),
     )
+
+
+def _converted_from_json(plan: _Node) -> np.dtype[Any] | None:
+    # Plans written before elements could be converted do not say so.
+    if "converted" not in plan or plan["converted"].is_null:
+        return None
+    return _dtype_from_json(plan["converted"])
 
 
 def _lag_from_json(disk: _Node) -> Lag | None:

@@ -169,5 +169,5 @@ def _plan_through(problem: Problem, first: tuple[Axis, ...], second: tuple[Axis,
     return SpillPlan(
         problem,
         box_plan(replace(problem, target=scratch), first, "spill"),
-        box_plan(replace(problem, source=scratch), second, "spill"),
+        box_plan(replace(problem, source=scratch, converted=None), second, "spill"),
     )

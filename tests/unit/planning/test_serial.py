@@ -66,6 +66,7 @@ def test_every_key_of_the_contract_is_there() -> None:
     assert plan_to_json(PLAN) == {
         "shape": [10, 6],
         "dtype": "<i2",
+        "converted": None,
         "strategy": "naive",
         "order": [0, 1],
         "hold": "blocks",

@@ -74,7 +74,7 @@ def _refuse(wanted: Wanted) -> None:
     longest = wanted.grid.longest
     if order_of(wanted.layout, longest) != sorted(order_of(wanted.layout, longest)):
         raise UsageError(
-            f"HDF5 stores elements in C order, not {wanted.layout.name}; use --order C"
+            f"HDF5 stores elements in C order, not {wanted.layout.name}; give --order C"
         )
     if any(axis.chunk is None for axis in wanted.grid.axes):
         raise UsageError(

@@ -14,10 +14,10 @@ from dask_io.stores.container import needs
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from collections.abc import Set as AbstractSet
-    from pathlib import Path
 
     from dask_io.stores.container import Wanted
     from dask_io.stores.files import Durability
+    from dask_io.stores.location import Location
     from dask_io.stores.store import Readback, Source, Target
 
 
@@ -28,13 +28,13 @@ class IcechunkFormat:
     name: str = "icechunk"
     suffixes: tuple[str, ...] = (".icechunk",)
 
-    def recognises(self, path: Path) -> bool:
+    def recognises(self, path: Location) -> bool:
         """Look for snapshots and what names them: references, or since version 2 one file."""
         return (path / "snapshots").is_dir() and (
             (path / "refs").is_dir() or (path / "repo").is_file()
         )
 
-    def open(self, path: Path, inside: str, *, strict: bool) -> Source:
+    def open(self, path: Location, inside: str, *, strict: bool) -> Source:
         """Open an array; only its metadata is read yet."""
         with needs(self.name, "icechunk"):
             from dask_io.stores.icechunk.source import open_icechunk  # noqa: PLC0415 - a second, if needed
@@ -42,7 +42,7 @@ class IcechunkFormat:
 
     def make(
         self,
-        path: Path,
+        path: Location,
         inside: str,
         wanted: Wanted,
         *,
@@ -58,7 +58,7 @@ class IcechunkFormat:
     def reopen(
         self,
         described: Mapping[str, Any],
-        at: Path | None,
+        at: Location | None,
         absent: AbstractSet[tuple[int, ...]],  # noqa: ARG002 - no snapshot ever loses a chunk
     ) -> Source:
         """Open a source again."""
@@ -66,7 +66,7 @@ class IcechunkFormat:
             from dask_io.stores.icechunk.source import reopen_icechunk  # noqa: PLC0415 - as above
         return reopen_icechunk(described, at)
 
-    def read_back(self, described: Mapping[str, Any], at: Path) -> Readback:
+    def read_back(self, described: Mapping[str, Any], at: Location) -> Readback:
         """Open what was a target."""
         with needs(self.name, "icechunk"):
             from dask_io.stores.icechunk.source import reopen_written  # noqa: PLC0415 - as above
@@ -75,7 +75,7 @@ class IcechunkFormat:
     def remake(
         self,
         described: Mapping[str, Any],
-        at: Path,
+        at: Location,
         *,
         durability: Durability,
         reserve: bool,  # noqa: ARG002 - as above

@@ -6,6 +6,7 @@ import errno
 import os
 import re
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import icechunk
@@ -22,11 +23,11 @@ from dask_io.stores.zarr.documents import LONGEST, V3
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
-    from pathlib import Path
     from typing import TypeVar
 
     from numpy.typing import NDArray
 
+    from dask_io.stores.location import Location
     from dask_io.stores.zarr.place import Place
 
     _T = TypeVar("_T")
@@ -63,6 +64,19 @@ class Address(NamedTuple):
     def key(self, name: str) -> str:
         """Return how icechunk calls a file of the array."""
         return f"{self.array}/{name}" if self.array else name
+
+
+def on_disk(path: Location) -> Path:
+    """Return the path of a repository.
+
+    Raises
+    ------
+    UsageError
+        If it is in an object store.
+    """
+    if not isinstance(path, Path):
+        raise UsageError(f"{printable(str(path))}: icechunk repositories must be on local disk")
+    return path
 
 
 def groups_around(array: str) -> list[str]:

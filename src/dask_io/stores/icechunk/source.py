@@ -5,19 +5,20 @@ from __future__ import annotations
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any
 
 import icechunk
 from xxhash import xxh3_64_intdigest
 
 from dask_io.errors import DataError, UsageError
 from dask_io.stores.atomic import AtomicReader, Encoding
-from dask_io.stores.files import Traffic, checksum_of_file
+from dask_io.stores.files import Visit, checksum_of_file
 from dask_io.stores.filled import FilledReader
 from dask_io.stores.icechunk.repository import (
     Address,
     Tree,
     find_snapshot,
+    on_disk,
     open_repository,
     place_of,
     repository_errors,
@@ -32,14 +33,12 @@ from dask_io.stores.zarr.shards import Shards
 from dask_io.stores.zarr.store import ZarrStore, read_description
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from pathlib import Path
 
-    import numpy as np
-    from numpy.typing import NDArray
-
     from dask_io.geometry import Grid, Region
-    from dask_io.stores.files import FileReader, Tally
+    from dask_io.stores.files import Tally
+    from dask_io.stores.location import Location
     from dask_io.stores.store import BlockReader, Checkable
 
 _MOST_NAMED = 20
@@ -47,7 +46,7 @@ _MOST_NAMED = 20
 _N_COPIES = 3
 
 
-def open_icechunk(path: Path, inside: str, *, strict: bool) -> IcechunkSource:
+def open_icechunk(path: Location, inside: str, *, strict: bool) -> IcechunkSource:
     """Open an array of a repository.
 
     Raises
@@ -57,9 +56,9 @@ def open_icechunk(path: Path, inside: str, *, strict: bool) -> IcechunkSource:
     UsageError
         If it is a group, or there is no such version.
     """
-    site = Place(path, inside)
-    repository, (version, array) = open_repository(path), Address.parse(inside)
-    tree = _tree_at(repository, path, find_snapshot(repository, path, version))
+    site, (version, array), folder = Place(path, inside), Address.parse(inside), on_disk(path)
+    repository = open_repository(folder)
+    tree = _tree_at(repository, folder, find_snapshot(repository, folder, version))
     documents = tree.documents(array)
     place = printable(place_of(site))
     try:
@@ -72,7 +71,7 @@ def open_icechunk(path: Path, inside: str, *, strict: bool) -> IcechunkSource:
         raise DataError(place, [printable(str(error))]) from error
 
 
-def reopen_icechunk(described: Mapping[str, Any], at: Path | None) -> IcechunkSource:
+def reopen_icechunk(described: Mapping[str, Any], at: Location | None) -> IcechunkSource:
     """Open an array again that was described.
 
     A source is the same snapshot, whatever came after it. What was a target is what its branch
@@ -86,9 +85,10 @@ def reopen_icechunk(described: Mapping[str, Any], at: Path | None) -> IcechunkSo
         If the snapshot is not there any more, or the branch has another array.
     """
     site, documents = read_description(described, at)
-    repository, (version, array) = open_repository(site.path), Address.parse(site.inside)
-    snapshot = described.get("snapshot") or find_snapshot(repository, site.path, version)
-    tree = _tree_at(repository, site.path, str(snapshot))
+    path, (version, array) = on_disk(site.path), Address.parse(site.inside)
+    repository = open_repository(path)
+    snapshot = described.get("snapshot") or find_snapshot(repository, path, version)
+    tree = _tree_at(repository, path, str(snapshot))
     found = tree.documents(array)
     try:
         is_same = bool(found) and understand(found).stored_as == understand(documents).stored_as
@@ -100,7 +100,7 @@ def reopen_icechunk(described: Mapping[str, Any], at: Path | None) -> IcechunkSo
     return IcechunkSource(site, documents, tree, strict=described.get("strict") is True)
 
 
-def reopen_written(described: Mapping[str, Any], at: Path) -> IcechunkSource | ShardsAsWritten:
+def reopen_written(described: Mapping[str, Any], at: Location) -> IcechunkSource | ShardsAsWritten:
     """Open an array that was a target, to compare what is stored with what was written."""
     source = reopen_icechunk(described, at)
     return ShardsAsWritten(source) if source.array.index else source
@@ -135,7 +135,7 @@ class IcechunkSource(ZarrStore):
         self.address, self.tree, self._strict = Address.parse(site.inside), tree, strict
         array = self.array
         self._encoding = Encoding(array.chunks, array.dtype, array.layout, array.chain.decode)
-        self._shards = Shards(array, self._fetch) if array.index else None
+        self._shards = Shards(array, self._visit) if array.index else None
 
     def __reduce__(self) -> tuple[Callable[..., IcechunkSource], tuple[dict[str, Any], None]]:
         # Sessions do not travel to other processes: the snapshot is opened anew.
@@ -207,11 +207,12 @@ class IcechunkSource(ZarrStore):
             yield FilledReader(array.fill, array.layout)
             return
         key, offset, n_bytes = found
-        with _Visit(self.tree, key, self.tally, is_first=after is None) as visit:
+        with _Visit(self.tree, key, self.tally) as visit:
+            if after is not None:
+                visit.go_on_from(offset)
             extent = Extent(key, offset, array.chunks)
-            shape = self.grid.block(index).shape
-            file, place = cast("FileReader", visit), self.site.path / key
-            yield AtomicReader(file, place, extent, n_bytes, shape, self._encoding)
+            place, shape = self.tree.path / key, self.grid.block(index).shape
+            yield AtomicReader(visit, place, extent, n_bytes, shape, self._encoding)
 
     def fingerprint(self, index: tuple[int, ...]) -> int:
         """Return a number that is another for every chunk, and in every snapshot."""
@@ -232,7 +233,7 @@ class IcechunkSource(ZarrStore):
         place: tuple[int, int] | None = None
         size = self.size_of(stored)
         if size is not None:
-            path = self.site.path / key
+            path = self.tree.path / key
             place = (0, size) if self._shards is None else self._shards.find(index, path, size)
         if place is None:
             if self._strict:
@@ -242,7 +243,7 @@ class IcechunkSource(ZarrStore):
                 )
             return None
         if problem := self._wrong_size(place[1]):
-            raise DataError(printable(f"{self.site.path}/{key}"), [problem])
+            raise DataError(printable(f"{self.tree.path}/{key}"), [problem])
         return key, *place
 
     def size_of(self, stored: tuple[int, ...]) -> int | None:
@@ -262,10 +263,9 @@ class IcechunkSource(ZarrStore):
             raise DataError(printable(self.place), [problem], "copy it into the repository first")
         return self.tree.size(self.address.key(self.array.keys.name_of(stored)))
 
-    def _fetch(self, path: Path, offset: int, into: NDArray[np.uint8]) -> None:
-        """Read a part of a shard, which is not counted."""
-        key = str(path.relative_to(self.site.path))
-        into[:] = _expect(into.nbytes, self.tree.read(key, offset, offset + into.nbytes), path)
+    def _visit(self, path: Location, tally: Tally) -> _Visit:
+        """Visit what a path in the repository stands for."""
+        return _Visit(self.tree, str(path).removeprefix(f"{self.tree.path}/"), tally)
 
     def _wrong_size(self, n_bytes: int) -> str:
         """Say why a chunk cannot have so many bytes; empty if it can."""
@@ -286,7 +286,7 @@ class IcechunkSource(ZarrStore):
         stored = self.tree.chunks(self.address.array)
         for index in stored:
             name = self.array.keys.name_of(index)
-            for problem in self._problems_with(index, self.site.path / self.address.key(name)):
+            for problem in self._problems_with(index, self.tree.path / self.address.key(name)):
                 problems.add(name, problem)
         if self._strict and len(stored) < grid.n_blocks:
             missing = f"{grid.n_blocks - len(stored)} of {grid.n_blocks} chunks are missing"
@@ -302,37 +302,44 @@ class IcechunkSource(ZarrStore):
             yield "; ".join(error.problems)
 
 
-class _Visit:
-    """One visit to a chunk or a shard that is read, as if it were a file."""
+class _Visit(Visit):
+    """One visit to a chunk or a shard, which is read as a file is."""
 
-    def __init__(self, tree: Tree, key: str, tally: Tally, *, is_first: bool) -> None:
-        self._tree, self._key, self._tally = tree, key, tally
-        self._counts = Traffic(visits=int(is_first))
-        self._position = -1 if is_first else 0
+    def __init__(self, tree: Tree, key: str, tally: Tally) -> None:
+        super().__init__(tally, tally.read)
+        self._tree, self._key = tree, key
 
-    def __enter__(self) -> Self:
-        return self
+    @property
+    def size(self) -> int:
+        """Bytes of it."""
+        return self._tree.size(self._key)
 
-    def __exit__(self, *_: object) -> None:
-        self._tally.add(self._tally.read, self._counts)
+    def expect(self, start: int, stop: int) -> None:
+        """Leave it to icechunk what to read at once."""
 
-    def read(self, offset: int, n_bytes: int, buffer: memoryview) -> memoryview:  # noqa: ARG002 - icechunk has its own
-        """Read bytes from an offset on."""
-        if self._tally.pace is not None:
-            self._tally.pace.wait_for(n_bytes)
-        self._counts.seeks += self._position not in {0, offset}
-        self._position = offset + n_bytes
-        self._counts.n_bytes += n_bytes
+    def peek(self, n_bytes: int) -> bytes:
+        """Return the first bytes, without counting."""
+        return self._tree.read(self._key, 0, n_bytes).tobytes()
+
+    def peek_into(self, buffer: memoryview, n_bytes: int) -> memoryview:  # noqa: ARG002 - icechunk has its own
+        """Return the first bytes, without counting."""
+        return self._tree.read(self._key, 0, n_bytes).data
+
+    def read(self, offset: int, n_bytes: int, buffer: memoryview) -> memoryview:  # noqa: ARG002 - as above
+        """Read bytes from an offset on, into memory of icechunk's."""
+        self.count(offset, n_bytes)
         found = self._tree.read(self._key, offset, offset + n_bytes)
-        return _expect(n_bytes, found, self._tree.path / self._key).data
+        if found.nbytes < n_bytes:
+            problem = f"ends {n_bytes - found.nbytes} bytes before the data does"
+            place = printable(f"{self._tree.path}/{self._key}")
+            raise DataError(place, [problem], "the repository is damaged")
+        return found.data
 
-
-def _expect(n_bytes: int, found: NDArray[np.uint8], path: Path) -> NDArray[np.uint8]:
-    """Refuse fewer bytes than there should be."""
-    if found.nbytes < n_bytes:
-        problem = f"ends {n_bytes - found.nbytes} bytes before the data does"
-        raise DataError(printable(str(path)), [problem], "the repository is damaged")
-    return found
+    def read_runs(self, runs: Iterable[tuple[int, int]], buffer: memoryview) -> None:
+        """Read runs, each an offset and a number of bytes, one behind the other."""
+        for offset, n_bytes in runs:
+            buffer[:n_bytes] = self.read(offset, n_bytes, buffer)
+            buffer = buffer[n_bytes:]
 
 
 class ShardsAsWritten:
@@ -351,7 +358,7 @@ class ShardsAsWritten:
             yield FilledReader(source.array.fill, source.layout)
             return
         key = source.address.key(source.array.keys.name_of(index))
-        with _Visit(source.tree, key, self.tally, is_first=True) as visit:
+        with _Visit(source.tree, key, self.tally) as visit:
             yield _WholeShard(visit, n_bytes)
 
 
@@ -364,4 +371,4 @@ class _WholeShard:
 
     def checksum(self, region: Region, staging: memoryview) -> int:  # noqa: ARG002 - all of it
         """Return the checksum of all that is in the shard."""
-        return checksum_of_file(cast("FileReader", self.visit), 0, self.n_bytes, staging)
+        return checksum_of_file(self.visit, 0, self.n_bytes, staging)

@@ -30,6 +30,7 @@ from dask_io.stores.icechunk.repository import (
     Tree,
     groups_around,
     make_repository,
+    on_disk,
     open_repository,
     place_of,
     quiet,
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
     from dask_io.geometry import Grid, Region
     from dask_io.stores.container import Wanted
     from dask_io.stores.ledger import Ledger, Written
+    from dask_io.stores.location import Location
     from dask_io.stores.store import BlockWriter
 
 _ZARR_VERSION = 3
@@ -65,7 +67,7 @@ _N_COPIES = 3
 
 
 def make_icechunk(
-    path: Path, inside: str, wanted: Wanted, *, overwrite: bool, durability: Durability
+    path: Location, inside: str, wanted: Wanted, *, overwrite: bool, durability: Durability
 ) -> IcechunkTarget:
     """Describe an array in a repository; nothing is touched.
 
@@ -89,7 +91,7 @@ def make_icechunk(
 
 
 def remake_icechunk(
-    described: Mapping[str, Any], at: Path, *, durability: Durability
+    described: Mapping[str, Any], at: Location, *, durability: Durability
 ) -> IcechunkTarget:
     """Describe a target again that was described before.
 
@@ -127,9 +129,9 @@ class IcechunkTarget(ZarrStore, JournalledTarget):
         durability: Durability,
     ) -> None:
         ZarrStore.__init__(self, site, documents)
-        self.address = Address.parse(site.inside)
+        self.address, self._path = Address.parse(site.inside), on_disk(site.path)
         self._write_empty = write_empty
-        path = beside(site.path, site.inside)
+        path = beside(self._path, site.inside)
         JournalledTarget.__init__(
             self, path, is_one_file=True, overwrite=overwrite, durability=durability
         )
@@ -207,7 +209,7 @@ class IcechunkTarget(ZarrStore, JournalledTarget):
 
     def _begin(self, *, is_left_over: bool) -> None:
         """Begin what will be one commit, in a repository that is made if there is none."""
-        path = self.site.path
+        path = self._path
         try:
             with storage_errors(path):
                 if is_left_over and path.exists():
@@ -222,12 +224,12 @@ class IcechunkTarget(ZarrStore, JournalledTarget):
             raise
 
     def _note_token(self) -> None:
-        """Note what the commit will be known by, and when it was begun."""
+        """Note what the commit will be known by."""
         assert self._journal is not None, "nothing has been created"
         self._token = secrets.token_hex(8)
         self._journal.append([f"{_COMMIT} {self._token}"])
-        # On the filesystem's own clock.
-        self._began = (self._journal_place / "journal").stat().st_mtime_ns
+        # By the filesystem's own clock: whatever this run writes is no older.
+        self._began = on_disk(self._journal_place).stat().st_mtime_ns
 
     def _note_made(self) -> None:
         assert self._journal is not None, "nothing has been created"
@@ -236,7 +238,7 @@ class IcechunkTarget(ZarrStore, JournalledTarget):
 
     def _begin_session(self, repository: icechunk.Repository) -> None:
         """Put what describes the array into a session, in place of what was there."""
-        path, array = self.site.path, self.address.array
+        path, array = self._path, self.address.array
         with repository_errors(str(path)):
             tree = Tree(repository.writable_session(self.address.branch), path)
         if tree.documents(array):
@@ -249,7 +251,7 @@ class IcechunkTarget(ZarrStore, JournalledTarget):
 
     def _is_left_over(self) -> bool:
         """Tell whether all that is there is a repository that a killed run of ours has made."""
-        path = self.site.path
+        path = self._path
         if not self._journal_place.exists() or [_MADE] not in self._lines():
             return False
         n_snapshots, n_commits = (
@@ -294,7 +296,7 @@ class IcechunkTarget(ZarrStore, JournalledTarget):
 
     def abandon(self, *, keep: bool = False) -> bool:
         """Forget the session, and remove a repository that was made for it."""
-        path, is_unused = self.site.path, self._journal is not None and self._has_made
+        path, is_unused = self._path, self._journal is not None and self._has_made
         if is_unused and not keep and not self._any_committed and self._is_left_over():
             shutil.rmtree(path, ignore_errors=True)
         self._tree = None
@@ -309,18 +311,18 @@ class IcechunkTarget(ZarrStore, JournalledTarget):
     def _find_files(self) -> dict[str, int]:
         """Look for the commit instead: without it there is nothing."""
         tokens = set(self._words_of(_COMMIT))
-        self._is_committed = FORMAT.recognises(self.site.path) and self._has_commit(tokens)
+        self._is_committed = FORMAT.recognises(self._path) and self._has_commit(tokens)
         return {}
 
     def _has_commit(self, tokens: Collection[str]) -> bool:
-        repository = open_repository(self.site.path)
-        with repository_errors(str(self.site.path)):
+        repository = open_repository(self._path)
+        with repository_errors(str(self._path)):
             history = repository.ancestry(branch=self.address.branch)
             return any(snapshot.metadata.get(_TOKEN) in tokens for snapshot in history)
 
-    def _find_old(self) -> list[Path]:
+    def _find_old(self) -> list[Location]:
         """Refuse what is no array to replace; it is replaced by the commit, not before."""
-        path, shown = self.site.path, printable(self.place)
+        path, shown = self._path, printable(self.place)
         if is_unfinished(self._journal_place) and not self._overwrite:
             self._refuse()
         if not os.path.lexists(path) or self._is_left_over() or _is_empty(path):
@@ -344,7 +346,7 @@ class IcechunkTarget(ZarrStore, JournalledTarget):
         return []
 
     def _look_at_branch(self) -> Tree:
-        path, branch = self.site.path, self.address.branch
+        path, branch = self._path, self.address.branch
         repository = open_repository(path)
         with repository_errors(str(path)):
             branches = repository.list_branches()
@@ -362,7 +364,7 @@ class IcechunkTarget(ZarrStore, JournalledTarget):
     def _old_names(self) -> list[str]:
         return []
 
-    def _find_left(self, words: Sequence[str]) -> list[Path]:  # noqa: ARG002 - there are none
+    def _find_left(self, words: Sequence[str]) -> list[Location]:  # noqa: ARG002 - there are none
         return []
 
     def _complete(self) -> None:
@@ -370,7 +372,7 @@ class IcechunkTarget(ZarrStore, JournalledTarget):
         if self._is_committed:
             return
         assert self._tree is not None, "no session has begun"
-        path = self.site.path
+        path = self._path
         is_durable = self.durability is Durability.FSYNC
         if is_durable:
             _sync_newer(path, self._began, chunks=True)
@@ -386,7 +388,7 @@ class IcechunkTarget(ZarrStore, JournalledTarget):
     def _commit(self, session: icechunk.Session, message: str) -> None:
         """Commit on top of what others have committed meanwhile, if that is something else."""
         try:
-            with repository_errors(str(self.site.path)), quiet():
+            with repository_errors(str(self._path)), quiet():
                 session.commit(
                     message,
                     metadata={_TOKEN: self._token},
