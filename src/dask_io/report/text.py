@@ -130,6 +130,8 @@ def _metadata_rows(metadata: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield "axes", _brief(", ".join(map(str, metadata["dimension_names"])))
     if metadata.get("attributes"):
         yield "attributes", _brief(", ".join(metadata["attributes"]))
+    if metadata.get("snapshot"):
+        yield "snapshot", printable(metadata["snapshot"])
 
 
 def _codec(config: Mapping[str, Any]) -> str:

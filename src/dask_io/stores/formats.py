@@ -23,6 +23,7 @@ _OURS = {
     "raw": "dask_io.stores.raw:FORMAT",
     "zarr": "dask_io.stores.zarr:FORMAT",
     "hdf5": "dask_io.stores.hdf5:FORMAT",
+    "icechunk": "dask_io.stores.icechunk:FORMAT",
 }
 
 

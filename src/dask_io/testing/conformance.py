@@ -36,7 +36,8 @@ from dask_io.stores.registry import read_back
 from dask_io.stores.store import Access
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
+    from collections.abc import Set as AbstractSet
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -109,6 +110,12 @@ class StoreConformance:
         """Return what is in all files of such a directory, by their paths in it."""
         files = (path for path in place.rglob("*") if path.is_file())
         return {str(path.relative_to(place)): path.read_bytes() for path in files}
+
+    def visible(self, place: Any) -> AbstractSet[object]:
+        """Return what readers see of what has been written: files, unless the format hides them."""
+        # Directories alone hold nothing of a block.
+        paths = self.contents(place)
+        return {path for path in paths if not path.rpartition("/")[2].startswith(".")}
 
     def test_reads_back_what_was_written(self, tmp_path: Path) -> None:
         """Every block, for any grid, dtype and layout, comes back bit by bit."""
@@ -196,10 +203,10 @@ class StoreConformance:
             target = self.make_target(folder, case)
             target.create()
             for index in case.grid.indices():
-                before = _visible(self.contents(folder))
+                before = self.visible(folder)
                 written = self.write_block(target, index, case)
                 if not self.appears_at_once:
-                    shown = _visible(self.contents(folder))
+                    shown = self.visible(folder)
                     assert shown == before, "a block shows before it is published"
                 with suppress(DaskIOError):
                     self.open_source(folder, case)
@@ -414,11 +421,6 @@ def _same(a: NDArray[Any], b: NDArray[Any]) -> bool:
 def _orders(layout: Layout, grid: Grid) -> list[int]:
     """Return the order of the axes along which blocks extend; the others can be anywhere."""
     return [axis for axis in layout.axes if grid.axes[axis].longest > 1]
-
-
-def _visible(contents: Mapping[str, bytes]) -> set[str]:
-    """Return the files that readers see; directories alone hold nothing of a block."""
-    return {path for path in contents if not path.rpartition("/")[2].startswith(".")}
 
 
 def _assert_refused(target: Target) -> None:
