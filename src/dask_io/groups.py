@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from shlex import quote
@@ -32,7 +33,7 @@ from dask_io.stores.naming import printable
 from dask_io.stores.registry import check_places, journal_at, open_source, refuse_unfinished
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator
     from os import PathLike
     from typing import Unpack
 
@@ -210,10 +211,11 @@ def _record_of(job: Job) -> JobRecord:
 
 def _complete(group: Group, target: GroupTarget, copies: tuple[str, ...]) -> None:
     from dask_io.stores.zarr.group import copy_array  # noqa: PLC0415 - a second, if needed
+    from dask_io.stores.zarr.ome import check_images  # noqa: PLC0415 - as above
 
     for name in copies:
         copy_array(group.root / name, target.root / name)
-    target.finish(group)
+    target.finish(group, check_images)
 
 
 def find_group(place: object) -> Path | None:
@@ -257,8 +259,9 @@ def plan_group(
     target
         Where the other group goes.
     chunks
-        Chunks by names of dimensions. Arrays that have none of them are copied with the chunks that
-        they have, and so are coordinates: arrays of one axis that have its name.
+        Chunks by names of dimensions, for the levels of an image also by position. Arrays that have
+        none of the names are copied with the chunks that they have, and so are coordinates:
+        arrays of one axis that have its name.
     **options
         What can be asked of a whole group, see `Options`.
 
@@ -271,6 +274,7 @@ def plan_group(
         GroupTarget,
         read_group,
     )
+    from dask_io.stores.zarr.ome import check_images  # noqa: PLC0415 - as above
 
     check_options(options)
     _check_for_groups(options)
@@ -285,6 +289,7 @@ def plan_group(
     check_places(group, made)
     made.check()
     wanted = choose_chunks(group, chunks)
+    check_images(root, group)
     jobs: dict[str, Job] = {}
     copies = []
     for name in group.arrays:
@@ -308,7 +313,7 @@ def _check_for_groups(options: Options) -> None:
         if name not in _FOR_GROUPS and value is not None and value is not False:
             word = name.replace("_", "-")
             raise UsageError(f"{word} is for one array, but the source is a group; leave it out")
-    if options.get("format") not in {None, "zarr"}:
+    if options.get("format") not in {None, "zarr", "ome-zarr"}:
         raise UsageError(f"a group becomes another group of Zarr, not {options.get('format')}")
 
 
@@ -320,13 +325,13 @@ def choose_chunks(group: Group, chunks: Chunks) -> dict[str, Chunks]:
     UsageError
         If chunks are not given by name, or a name is that of no array's dimension.
     """
-    if not isinstance(chunks, dict) or not all(isinstance(axis, str) for axis in chunks):
-        raise UsageError(
-            f"{printable(group.place)} is a group, whose arrays are re-split by the names of their "
-            "dimensions; write chunks as time=24,y=-1"
-        )
-    asked = cast("dict[str, AxisChunks]", chunks)
-    dimensions = {name: _dimensions(documents) for name, documents in group.arrays.items()}
+    from dask_io.stores.zarr.ome import level_axes  # noqa: PLC0415 - a second, if needed
+
+    levels = level_axes(group)
+    dimensions = {
+        name: levels.get(name) or _dimensions(documents) for name, documents in group.arrays.items()
+    }
+    asked = _by_name(group, chunks, list(levels.values()))
     known = {axis for names in dimensions.values() for axis in names}
     for axis in asked:
         if axis not in known:
@@ -338,10 +343,25 @@ def choose_chunks(group: Group, chunks: Chunks) -> dict[str, Chunks]:
     }
 
 
-def _of_those(asked: dict[str, AxisChunks], names: tuple[str, ...]) -> Chunks:
-    found: dict[int | str, AxisChunks] = {
-        axis: entry for axis, entry in asked.items() if axis in names
-    }
+def _by_name(
+    group: Group, chunks: Chunks, levels: list[tuple[str, ...]]
+) -> Mapping[str, AxisChunks]:
+    """Return chunks by names of dimensions; those of an image may be given in its axes' order."""
+    if isinstance(chunks, Mapping) and all(isinstance(axis, str) for axis in chunks):
+        return cast("Mapping[str, AxisChunks]", chunks)
+    if levels and isinstance(chunks, int | str):
+        return {axis: chunks for names in levels for axis in names}
+    if levels and isinstance(chunks, list | tuple) and len(chunks) == len(levels[0]):
+        return dict(zip(levels[0], chunks, strict=True))
+    what = f"an image with the axes {','.join(levels[0])}" if levels else "a group"
+    raise UsageError(
+        f"{printable(group.place)} is {what}, whose arrays are re-split by the names of their "
+        "dimensions; write chunks as time=24,y=-1"
+    )
+
+
+def _of_those(asked: Mapping[str, AxisChunks], names: tuple[str, ...]) -> Chunks:
+    found = {names.index(axis): entry for axis, entry in asked.items() if axis in names}
     return found or None
 
 
