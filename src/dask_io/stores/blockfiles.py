@@ -17,7 +17,7 @@ from dask_io.stores.files import ALIGNMENT, FileReader, Tally, peeking, storage_
 from dask_io.stores.journal import journal_of, remove_folder
 from dask_io.stores.listing import Checked, Expected, Problems, check_blocks, match_names
 from dask_io.stores.manifest import Manifest
-from dask_io.stores.naming import OneName, printable
+from dask_io.stores.naming import OneName, StackNames, printable
 from dask_io.stores.store import Access, Extent
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from dask_io.geometry import Grid, Layout, Region
     from dask_io.stores.format import Format, Header
-    from dask_io.stores.naming import BlockNames
+    from dask_io.stores.naming import Names
     from dask_io.stores.store import BlockReader
 
 
@@ -39,7 +39,7 @@ class Blocks:
     """Which files hold which blocks of an array, and how."""
 
     folder: Path
-    names: BlockNames | OneName
+    names: Names
     format: Format
     grid: Grid
     dtype: np.dtype[Any]
@@ -63,6 +63,7 @@ class Blocks:
     @property
     def manifest(self) -> Manifest:
         """What they say about themselves."""
+        assert not isinstance(self.names, StackNames), "a stack describes itself in its own way"
         return Manifest(self.format.name, self.grid, self.dtype, self.layout, self.names)
 
     def problem_with(self, header: Header | None, shape: tuple[int, ...], size: int) -> str:

@@ -22,6 +22,7 @@ ENTRY_POINTS = "dask_io.formats"
 _OURS = {
     "npy": "dask_io.stores.npy:FORMAT",
     "raw": "dask_io.stores.raw:FORMAT",
+    "npy-stack": "dask_io.stores.npy_stack:FORMAT",
     "zarr": "dask_io.stores.zarr:FORMAT",
     "hdf5": "dask_io.stores.hdf5:FORMAT",
     "netcdf": "dask_io.stores.netcdf:FORMAT",

@@ -264,8 +264,10 @@ class Hdf5Target(Hdf5Store, OneFileTarget):
         names: list[str] = []
         with suppress(DaskIOError), reading(self.path) as file:
             names = dataset_names(file, scalars=True)
-        others = sorted(set(names).difference({self.inside}))
-        if len(names) > 1 or (others and self.inside in names):
+        with in_memory(self._template) as file:
+            others = sorted(set(names).difference(dataset_names(file, scalars=True)))
+        # A single one is what is to be replaced, by whatever name.
+        if others and len(names) > 1:
             listed = ", ".join(map(printable, others))
             raise UsageError(
                 f"{printable(self.place)} holds other datasets, which would be lost: {listed}; "
