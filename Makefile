@@ -7,6 +7,9 @@ VENV ?= .venv
 DEV ?= .venv-dev
 PYTEST_ARGS ?= -n auto --maxprocesses=4
 DEMO_ARGS ?=
+# The kind of file that is fuzzed, and for how long.
+SUBJECT ?= zarr-3
+SECONDS ?= 60
 # The benchmark of the engine: bytes of each array, budgets, workloads and rounds; more in BENCH_ARGS.
 SIZE ?= 2.5GiB
 BUDGETS ?= 256MiB,1GiB,4GiB
@@ -17,7 +20,7 @@ BENCH_ARGS ?=
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo test lint types contracts tests slow bench-engine format docs lock env dev clean
+.PHONY: help demo test lint types contracts tests slow fuzz bench-engine format docs lock env dev clean
 
 help: ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -42,6 +45,9 @@ tests: dev ## Run the tests
 
 slow: dev ## Run the long versions of the tests
 	HYPOTHESIS_PROFILE=thorough $(DEV)/bin/pytest -m slow $(PYTEST_ARGS)
+
+fuzz: dev ## Look for files that break their readers: SUBJECT (see tests/fuzz), for SECONDS
+	$(DEV)/bin/python -m tests.fuzz $(SUBJECT) -max_total_time=$(SECONDS)
 
 bench-engine: dev ## Measure the engine beside `cp -r`, in a few minutes for each workload
 	$(DEV)/bin/python -m benchmarks.engine --size $(SIZE) --budgets $(BUDGETS) --workloads $(WORKLOADS) --repeats $(REPEATS) $(BENCH_ARGS)

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from dask_io.api import (
         BlockArray,
+        GroupInfo,
+        GroupJob,
         Info,
         Job,
         JointJob,
@@ -16,10 +18,12 @@ if TYPE_CHECKING:
         Verification,
         extract,
         info,
+        info_group,
         merge,
         open,  # noqa: A004  # the public name, as in `h5py` or `zarr`
         plan,
         plan_extract,
+        plan_group,
         plan_shape,
         resplit,
         resume,
@@ -31,6 +35,8 @@ __version__ = "0.1.0"
 
 __all__ = [
     "BlockArray",
+    "GroupInfo",
+    "GroupJob",
     "Info",
     "Job",
     "JointJob",
@@ -39,10 +45,12 @@ __all__ = [
     "Verification",
     "extract",
     "info",
+    "info_group",
     "merge",
     "open",
     "plan",
     "plan_extract",
+    "plan_group",
     "plan_shape",
     "resplit",
     "resume",

@@ -11,10 +11,9 @@ if reason := why_not_here():
 from dataclasses import dataclass, field
 from functools import reduce
 from os import fspath
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from dask_io.comparing import plan_comparison, verify_sealed
+from dask_io.comparing import plan_comparison
 from dask_io.engine.measure import find_device
 from dask_io.engine.problem import make_problem
 from dask_io.engine.run import Progress, RunResult
@@ -22,6 +21,14 @@ from dask_io.engine.verify import Verification
 from dask_io.errors import DataError, UsageError
 from dask_io.geometry import Grid, Layout, Region
 from dask_io.geometry.chunks import normalize_chunks
+from dask_io.groups import (
+    GroupJob,
+    find_group,
+    plan_resumes,
+    verify_alone,
+    verify_groups,
+)
+from dask_io.groups import plan_group as plan_found_group
 from dask_io.jobs import Complete, Job, JointJob
 from dask_io.options import (
     Options,
@@ -36,9 +43,10 @@ from dask_io.planning import (
     Device,
     Side,
 )
-from dask_io.prepare import Wanted, make_plan, plan_one, plan_resumes, plan_several
+from dask_io.prepare import Wanted, make_plan, plan_one, plan_several
 from dask_io.stores.array import BlockArray
 from dask_io.stores.description import parse_dtype, parse_order
+from dask_io.stores.location import locate
 from dask_io.stores.naming import printable
 from dask_io.stores.registry import names_one_file, open_source
 from dask_io.stores.several import region_places
@@ -53,7 +61,7 @@ if TYPE_CHECKING:
     from dask.delayed import Delayed
     from numpy.typing import DTypeLike
 
-    from dask_io.geometry.chunks import Chunks
+    from dask_io.geometry.chunks import AxisChunks, Chunks
     from dask_io.options import ResumeOptions
     from dask_io.stores.store import Source
 
@@ -62,6 +70,8 @@ if TYPE_CHECKING:
 __all__ = [
     "BlockArray",
     "Complete",
+    "GroupInfo",
+    "GroupJob",
     "Info",
     "Job",
     "JointJob",
@@ -70,10 +80,12 @@ __all__ = [
     "Verification",
     "extract",
     "info",
+    "info_group",
     "merge",
     "open",
     "plan",
     "plan_extract",
+    "plan_group",
     "plan_resumes",
     "plan_shape",
     "resplit",
@@ -98,6 +110,20 @@ class Info:
     metadata: Mapping[str, Any] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class GroupInfo:
+    """What a group says about itself, and what every array in it does, by its path.
+
+    `others` are arrays that Dask IO does not understand, with what is wrong with them.
+    """
+
+    place: str
+    format: str
+    arrays: Mapping[str, Info]
+    others: Mapping[str, str]
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+
+
 def open(  # noqa: A001  # the public name, as in `h5py` or `zarr`
     path: str | PathLike[str],
     *,
@@ -107,6 +133,7 @@ def open(  # noqa: A001  # the public name, as in `h5py` or `zarr`
     chunks: Chunks | None = None,
     order: str | None = None,
     strict: bool = False,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> BlockArray:
     """Open an array in blocks for reading; nothing but headers is read yet.
 
@@ -114,11 +141,13 @@ def open(  # noqa: A001  # the public name, as in `h5py` or `zarr`
     ----------
     path
         One file, a directory of blocks, a pattern such as ``"blocks/b_{0}_{1}.npy"``, or an array
-        in a container such as ``"scan.zarr::/day/1"``.
+        in a container such as ``"scan.zarr::/day/1"``; or a URL, ``"s3://bucket/scan.zarr"``.
     format, shape, dtype, chunks, order
         What raw files do not say about themselves.
     strict
         Whether blocks must be there whose absence could mean the fill value.
+    storage_options
+        How to reach an object store; see `Options`.
 
     Returns
     -------
@@ -135,11 +164,12 @@ def open(  # noqa: A001  # the public name, as in `h5py` or `zarr`
             chunks=chunks,
             order=order,
             strict=strict,
+            storage_options=storage_options,
         )
     )
 
 
-def open_one_file(source: Place) -> BlockArray:
+def open_one_file(source: Place, storage_options: Mapping[str, Any] | None = None) -> BlockArray:
     """Open what `split` takes: an array that is one block.
 
     Raises
@@ -147,7 +177,7 @@ def open_one_file(source: Place) -> BlockArray:
     UsageError
         If it is in several.
     """
-    array = BlockArray(_source(source))
+    array = BlockArray(_source(source, Options(storage_options=storage_options)))
     n_blocks = array.source.grid.n_blocks
     if n_blocks > 1:
         place = array.source.place
@@ -156,9 +186,9 @@ def open_one_file(source: Place) -> BlockArray:
     return array
 
 
-def info(source: Place) -> Info:
+def info(source: Place, *, storage_options: Mapping[str, Any] | None = None) -> Info:
     """Tell what a store says about itself."""
-    store = _source(source)
+    store = _source(source, Options(storage_options=storage_options))
     return Info(
         place=store.place,
         format=store.format,
@@ -170,6 +200,55 @@ def info(source: Place) -> Info:
         n_bytes_on_disk=store.n_bytes_on_disk,
         metadata=store.metadata,
     )
+
+
+def info_group(source: Place) -> GroupInfo | None:
+    """Tell what a group says about itself, None if the source is no group."""
+    root = find_group(source)
+    if root is None:
+        return None
+    from dask_io.stores.zarr.group import read_group  # noqa: PLC0415  # a second, if needed
+
+    group = read_group(root)
+    arrays, others = dict[str, Info](), dict[str, str]()
+    for name in group.arrays:
+        try:
+            arrays[name] = info(BlockArray(open_source(root / name, format="zarr")))
+        except DataError as error:
+            others[name] = "; ".join(error.problems)
+    return GroupInfo(group.place, "zarr", arrays, others, group.attributes)
+
+
+def plan_group(
+    source: str | PathLike[str],
+    target: str | PathLike[str],
+    *,
+    chunks: Mapping[str, AxisChunks],
+    **options: Unpack[Options],
+) -> GroupJob:
+    """Plan how to re-split all arrays of a group, one after another, and what that will cost.
+
+    Parameters
+    ----------
+    source
+        A group of Zarr arrays.
+    target
+        Where the other group goes.
+    chunks
+        Chunks by names of dimensions. Arrays that have none of them are copied with the chunks that
+        they have, and so are coordinates: arrays of one axis that have its name.
+    **options
+        See `Options`; those that are about one array are refused.
+
+    Raises
+    ------
+    UsageError
+        If the source is no group, or a name is that of no array's dimension.
+    """
+    root = find_group(source)
+    if root is None:
+        raise UsageError(f"{printable(fspath(source))} is no group of Zarr arrays")
+    return plan_found_group(root, target, dict(chunks), **options)
 
 
 def plan(
@@ -198,7 +277,7 @@ def plan(
         If no plan fits the memory; it names the smallest budget that would do.
     """
     check_options(options)
-    store = _source(source)
+    store = _source(source, options)
     if options.get("check", False):
         store.check()
     if (region := options.get("region")) is not None:
@@ -211,6 +290,7 @@ def plan_shape(
     dtype: DTypeLike,
     source_chunks: Chunks,
     target_chunks: Chunks,
+    /,
     **options: Unpack[Options],
 ) -> AnyPlan:
     """Plan for an array that need not exist: raw blocks, in C order unless said otherwise.
@@ -229,6 +309,7 @@ def plan_without_data(
     dtype: DTypeLike,
     source_chunks: Chunks,
     target_chunks: Chunks,
+    /,
     **options: Unpack[Options],
 ) -> tuple[AnyPlan, Device]:
     """Plan as `plan_shape`, and tell for which device time is predicted."""
@@ -264,7 +345,8 @@ def resplit(
     Parameters
     ----------
     source
-        A path, or what `open` returned.
+        A path, or what `open` returned. Of a group of Zarr arrays all are
+        re-split, see `plan_group`.
     target
         Where the blocks go. A list of targets is written from one read.
     chunks
@@ -284,12 +366,16 @@ def resplit(
     if isinstance(target, (list, tuple)):
         several = _plan_layouts(source, target, chunks, **options)
         return _start(several, compute=compute, verify=verify, on_progress=on_progress)
+    root = find_group(source)
+    if root is not None:
+        group = plan_found_group(root, cast("str", target), cast("Chunks", chunks), **options)
+        return _start(group, compute=compute, verify=verify, on_progress=on_progress)
     job = plan(source, cast("str", target), chunks=cast("Chunks", chunks), **options)
     return _start(job, compute=compute, verify=verify, on_progress=on_progress)
 
 
 def _start(
-    job: Job | JointJob,
+    job: Job | JointJob | GroupJob,
     *,
     compute: bool,
     verify: bool,
@@ -316,7 +402,7 @@ def split(
 ) -> RunResult | Delayed:
     """Cut one file into blocks; otherwise as `resplit`."""
     return resplit(
-        open_one_file(source),
+        open_one_file(source, options.get("storage_options")),
         target,
         chunks=chunks,
         compute=compute,
@@ -348,7 +434,7 @@ def plan_merge(source: Place, target: str | PathLike[str], **options: Unpack[Opt
     UsageError
         If the target's name is not that of one file.
     """
-    if not names_one_file(target, options.get("format")):
+    if not names_one_file(target, options.get("format"), options.get("storage_options")):
         name = printable(fspath(target))
         raise UsageError(f"merge writes one file, but {name} names none; call it {name}.npy, say")
     return plan(source, target, chunks=-1, **options)
@@ -402,7 +488,7 @@ def plan_extract(
         raise UsageError("regions are given, so there can be no region besides")
     if not regions:
         raise UsageError("no region is given; name at least one, as in 0:100,:,5:")
-    store = _source(source)
+    store = _source(source, options)
     boxes = [parse_region(region, store.grid.shape) for region in regions]
     if len(boxes) == 1:
         options["region"] = boxes[0]
@@ -413,6 +499,7 @@ def plan_extract(
         format=options.get("format") or store.format,
         one_file=chunks == -1,
         overwrite=options.get("overwrite", False),
+        storage_options=options.get("storage_options"),
     )
     orders = orders_of(options, len(boxes))
     wanted = [Wanted(*each) for each in zip(names, [chunks] * len(boxes), orders, strict=True)]
@@ -431,7 +518,7 @@ def _plan_layouts(
         raise UsageError(
             f"there are {len(targets)} targets; give as many chunks, as in [(100, 100), -1]"
         )
-    store = _source(source)
+    store = _source(source, options)
     window = store
     if (region := options.get("region")) is not None:
         window = Window(store, parse_region(region, store.grid.shape))
@@ -478,11 +565,14 @@ def verify(
     *,
     memory: int | str | None = None,
     workers: int | None = None,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> Verification:
     """Compare two arrays, whatever blocks they are in, or one with its own checksums.
 
     Elements of one type are compared by their bits, of different types by their values, those of
-    records field by field, a NaN being equal to a NaN. An array alone, which Dask IO has written,
+    records field by field, a NaN being equal to a NaN. If the journal of the second says that it
+    was made by converting elements of the first one's type, they are converted again and then
+    compared by their bits. An array alone, which Dask IO has written,
     is compared with the checksums that were taken then.
 
     Raises
@@ -494,14 +584,23 @@ def verify(
     """
     budget, threads = parse_memory(memory), parse_workers(workers)
     if b is None:
-        place = a.source.place if isinstance(a, BlockArray) else a
-        return verify_sealed(Path(place), budget, threads)
-    one, other = _source(a), _source(b)
+        place = locate(a.source.place if isinstance(a, BlockArray) else a, storage_options)
+        return verify_alone(place, budget, threads)
+    roots = find_group(a), find_group(b)
+    if roots[0] is not None and roots[1] is not None:
+        return verify_groups(
+            roots[0], roots[1], lambda a, b: verify(a, b, memory=budget, workers=threads)
+        )
+    options = Options(storage_options=storage_options)
+    one, other = _source(a, options), _source(b, options)
     if one.grid.shape != other.grid.shape:
         shapes = f"has shape {other.grid.shape}, but {one.place} has {one.grid.shape}"
         raise DataError(other.place, [shapes])
-    return plan_comparison(one, other, budget, threads).run(one, other)
+    at = locate(other.place, storage_options)
+    return plan_comparison(one, other, budget, threads, at=at).run(one, other)
 
 
-def _source(place: Place) -> Source:
-    return place.source if isinstance(place, BlockArray) else open_source(place)
+def _source(place: Place, options: Options) -> Source:
+    if isinstance(place, BlockArray):
+        return place.source
+    return open_source(place, storage_options=options.get("storage_options"))

@@ -3,32 +3,35 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from html import escape
 from os.path import commonpath
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dask_io.comparing import check_again
 from dask_io.engine.commit import Consumption, Outlet
+from dask_io.engine.copy import Copying
 from dask_io.engine.job import JobRecord
 from dask_io.engine.preflight import check_before_run, share_disk
 from dask_io.engine.run import RunResult, Sweep, run_plan, run_sweeps
 from dask_io.engine.spill import run_spill
 from dask_io.errors import InterruptedRunError, StorageError, UsageError
-from dask_io.planning import SpillPlan
+from dask_io.planning import CopyPlan, SpillPlan
 from dask_io.report.svg import job_svg
+from dask_io.stores.location import locate
 from dask_io.stores.naming import printable
 from dask_io.stores.pace import Pace
 from dask_io.stores.window import Window
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from os import PathLike
 
     from dask_io.engine.run import Progress
     from dask_io.planning import AnyPlan, Device, Sweeps
+    from dask_io.stores.location import Location
     from dask_io.stores.store import Source, Store, Target
 
 
@@ -39,7 +42,8 @@ class Job:
     `plan` is the pure plan: what it will cost in seeks, bytes and memory. `run` carries it out.
     `device` is what time is predicted for, `max_rate` the bytes moved a second at the most. With
     `consume` source blocks are removed as soon as everything that they feed is durable. A job
-    that goes on with what another run left has an `outlet` already.
+    that goes on with what another run left has an `outlet` already. `storage_options` say how to
+    reach the target if that is in an object store.
     """
 
     plan: AnyPlan
@@ -50,6 +54,7 @@ class Job:
     consume: bool = False
     max_rate: int | None = None
     outlet: Outlet | None = None
+    storage_options: Mapping[str, Any] | None = field(default=None, repr=False)
 
     def run(
         self, *, verify: bool = False, on_progress: Callable[[Progress], None] | None = None
@@ -74,22 +79,40 @@ class Job:
         InterruptedRunError
             If the run is stopped from outside.
         """
-        target = self.target
-        if target is None:
-            message = "this job has no target: name one when planning it"
-            raise UsageError(message)
-        outlet = self.outlet or self._open_outlet(target)
-        set_pace(self.max_rate, [self.source, target])
-        with _resumable([outlet]):
-            result = _carry_out(self.plan, self.source, outlet, self.workers, on_progress)
+        target = self._named_target
+        outlet = self.open_outlet()
+        with resumable(lambda: _left_by([outlet]), target.place):
+            result = self.carry_out(outlet, on_progress)
         if verify:
             pace = target.tally.pace
-            check_again([target.place], self.plan.problem.budget, self.workers, pace=pace)
-        not_kept = _not_kept(self.source, target)
-        return replace(result, verified=True if verify else None, not_kept=not_kept)
+            places = [locate(target.place, self.storage_options)]
+            check_again(places, self.plan.problem.budget, self.workers, pace=pace)
+        return replace(result, verified=True if verify else None)
 
-    def _open_outlet(self, target: Target) -> Outlet:
-        """Begin anew, after checking what can be known to fail before anything is written."""
+    @property
+    def _named_target(self) -> Target:
+        if self.target is None:
+            message = "this job has no target: name one when planning it"
+            raise UsageError(message)
+        return self.target
+
+    def carry_out(
+        self, outlet: Outlet, on_progress: Callable[[Progress], None] | None
+    ) -> RunResult:
+        """Carry the plan out; what an error leaves behind can be gone on with."""
+        target = outlet.target
+        set_pace(self.max_rate, [self.source, target])
+        result = _carry_out(self.plan, self.source, outlet, self.workers, on_progress)
+        return replace(result, not_kept=_not_kept(self.source, target))
+
+    def open_outlet(self, record: JobRecord | None = None) -> Outlet:
+        """Go on where another run ended or begin anew, after checking what can be beforehand.
+
+        `record` describes the job, if that has been done already.
+        """
+        if self.outlet is not None:
+            return self.outlet
+        target = self._named_target
         # What is used up frees space only on its own disk.
         frees = self.consume and share_disk(self.source, target)
         needed = self.plan.disk_bytes if frees else None
@@ -97,7 +120,7 @@ class Job:
         check_before_run(
             [target], workers=self.workers, scratch_bytes=scratch_bytes, disk_bytes=needed
         )
-        record = JobRecord.of(self.source, target, consume=self.consume)
+        record = record or JobRecord.of(self.source, target, consume=self.consume)
         consumption = Consumption(self.source, target) if self.consume else None
         return Outlet(target, record.to_bytes(), consumption=consumption)
 
@@ -118,12 +141,16 @@ class Job:
 
 @dataclass(frozen=True)
 class Complete:
-    """A target that a run has completed: there is nothing left to do."""
+    """A target that a run has completed: there is nothing left to do.
 
-    place: Path
+    One that holds several, such as a group, has `parts`.
+    """
+
+    place: Location
     n_blocks: int
     memory: int
     workers: int
+    parts: tuple[Path, ...] = ()
     plan: None = None
     device: None = None
 
@@ -141,7 +168,7 @@ class Complete:
             If it differs from them.
         """
         if verify:
-            check_again([self.place], self.memory, self.workers)
+            check_again(self.parts or [self.place], self.memory, self.workers)
         return replace(RunResult.of_nothing(self.n_blocks), verified=True if verify else None)
 
 
@@ -161,6 +188,7 @@ class JointJob:
     workers: int
     device: Device
     max_rate: int | None = None
+    storage_options: Mapping[str, Any] | None = field(default=None, repr=False)
 
     def run(
         self, *, verify: bool = False, on_progress: Callable[[Progress], None] | None = None
@@ -178,7 +206,7 @@ class JointJob:
         """
         check_before_run(self.targets, workers=self.workers)
         first, *others = map(JobRecord.of, self.windows, self.targets)
-        names = [Path(target.place).name for target in self.targets[1:]]
+        names = [locate(target.place).name for target in self.targets[1:]]
         first = replace(first, others=dict(zip(names, others, strict=True)))
         outlets = [
             Outlet(target, record.to_bytes())
@@ -189,10 +217,11 @@ class JointJob:
             Sweep(bundle, Window(self.source, bundle.box), tuple(outlets[n] for n in group))
             for bundle, group in zip(self.plan.bundles, self.plan.groups, strict=True)
         ]
-        with _resumable(outlets):
+        with resumable(lambda: _left_by(outlets), self.targets[0].place):
             result = run_sweeps(sweeps, workers=self.workers, on_progress=on_progress)
         if verify:
-            places, pace = [target.place for target in self.targets], self.source.tally.pace
+            pace = self.source.tally.pace
+            places = [locate(target.place, self.storage_options) for target in self.targets]
             check_again(places, self.plan.budget, self.workers, pace=pace)
         not_kept = _not_kept(self.source, self.targets[0])
         return replace(result, verified=True if verify else None, not_kept=not_kept)
@@ -212,6 +241,9 @@ def _carry_out(
 ) -> RunResult:
     if isinstance(plan, SpillPlan):
         return run_spill(plan, source, outlet, workers=workers, on_progress=on_progress)
+    if isinstance(plan, CopyPlan):
+        copying = Copying(plan, source, (outlet,))
+        return run_sweeps([copying], workers=workers, on_progress=on_progress)
     return run_plan(plan, source, outlet, workers=workers, on_progress=on_progress)
 
 
@@ -225,15 +257,15 @@ def _not_kept(source: Source, target: Target) -> tuple[str, ...]:
 
 
 @contextmanager
-def _resumable(outlets: Sequence[Outlet]) -> Iterator[None]:
-    """Say how to go on with a run that was cut short."""
+def resumable(find_left: Callable[[], str], place: str) -> Iterator[None]:
+    """Say how to go on with a run that was cut short, if something is left that can be."""
     try:
         yield
     except KeyboardInterrupt:
-        left = _left_by(outlets)
-        raise InterruptedRunError(left or outlets[0].target.place, bool(left)) from None
+        left = find_left()
+        raise InterruptedRunError(left or place, bool(left)) from None
     except StorageError as error:
-        left = _left_by(outlets)
+        left = find_left()
         if not left:
             raise
         advice = f"{error.advice}; then" if error.advice else "then"
@@ -246,7 +278,10 @@ def _left_by(outlets: Sequence[Outlet]) -> str:
     if not any(outlet.is_resumable for outlet in outlets):
         return ""
     places = [outlet.target.place for outlet in outlets]
-    return quote(places[0] if len(places) == 1 else commonpath(places))
+    if len(places) == 1:
+        return quote(places[0])
+    parents = {str(locate(place).parent) for place in places}
+    return quote(parents.pop() if len(parents) == 1 else commonpath(places))
 
 
 def set_pace(max_rate: int | None, stores: Sequence[Store]) -> None:

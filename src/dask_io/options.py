@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from dask_io.engine.machine import available_memory, usable_cores
 from dask_io.engine.measure import check_device_name
@@ -10,11 +10,16 @@ from dask_io.errors import UsageError
 from dask_io.geometry import Region
 from dask_io.planning import parse_objective
 from dask_io.stores.container import Wishes
+from dask_io.stores.description import parse_dtype
+from dask_io.stores.dtypes import CASTINGS, check_cast
 from dask_io.stores.files import Durability
 from dask_io.units import parse_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
+
+    import numpy as np
+    from numpy.typing import DTypeLike
 
 # Threads wait for the disk most of the time, so a few more than there are cores.
 _FEWEST_WORKERS, _MOST_WORKERS = 4, 8
@@ -41,6 +46,11 @@ class Options(TypedDict, total=False):
     format
         Format of the target, ``"npy"``, ``"raw"`` or ``"zarr"``; by default what the target's
         name says, else that of the source's blocks.
+    dtype
+        Type of the target's elements, such as ``"float32"``; by default the source's.
+    casting
+        What may happen to values then, in NumPy's words: ``"safe"`` (the default), nothing;
+        ``"same_kind"``, rounding; ``"unsafe"``, anything. ``"no"`` and ``"equiv"`` are stricter.
     format_version
         Version of the target's format, 2 or 3 for Zarr; by default the source's, else the newest.
     codec
@@ -71,6 +81,11 @@ class Options(TypedDict, total=False):
         ``"rename"``, the end of the process; ``"none"``: they may be found half written.
     consume
         Remove each source block as soon as everything that it feeds is durable.
+    storage_options
+        How to reach source and target if they are in an object store, in obstore's words, such as
+        ``{"endpoint": "https://...", "region": "eu-1"}``. What is not said here is taken from the
+        environment: ``AWS_ACCESS_KEY_ID``, ``AWS_ENDPOINT_URL`` and the like. They are neither
+        shown nor kept.
     """
 
     memory: int | str | None
@@ -78,6 +93,8 @@ class Options(TypedDict, total=False):
     objective: str | None
     device: str | None
     format: str | None
+    dtype: DTypeLike | None
+    casting: str | None
     format_version: int | None
     codec: str | None
     shards: Sequence[int] | None
@@ -91,6 +108,7 @@ class Options(TypedDict, total=False):
     check: bool
     durability: str
     consume: bool
+    storage_options: Mapping[str, Any] | None
 
 
 class ResumeOptions(TypedDict, total=False):
@@ -104,6 +122,7 @@ class ResumeOptions(TypedDict, total=False):
     max_rate: int | str | None
     source: str | None
     """Where the source is now, if it has been moved."""
+    storage_options: Mapping[str, Any] | None
 
 
 def check_options(options: Options) -> None:
@@ -166,6 +185,28 @@ def wishes_of(options: Options) -> Wishes:
         format_version=options.get("format_version"),
         write_empty=options.get("write_empty", False),
     )
+
+
+def dtype_of(options: Options, stored: np.dtype[Any]) -> np.dtype[Any]:
+    """Return the type of a target's elements, of which the source's are `stored`.
+
+    Raises
+    ------
+    UsageError
+        If they cannot become that, or not without a loss that nobody has allowed.
+    """
+    dtype = parse_dtype(options.get("dtype"))
+    casting = options.get("casting")
+    if casting is not None and casting not in CASTINGS:
+        raise UsageError(f"casting {casting!r} is none of {', '.join(CASTINGS)}")
+    if dtype is None:
+        if casting is not None:
+            raise UsageError(f"casting {casting} is given, but no dtype to cast to; give --dtype")
+        return stored
+    problem = check_cast(stored, dtype, casting or "safe")
+    if problem:
+        raise UsageError(f"casting {problem}")
+    return dtype
 
 
 def orders_of(options: Options, n_targets: int) -> list[str | None]:

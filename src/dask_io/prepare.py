@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import astuple, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from dask_io.engine.commit import Consumption, Outlet
 from dask_io.engine.job import JobRecord
 from dask_io.engine.measure import find_device
 from dask_io.engine.preflight import free_space
-from dask_io.engine.problem import make_problem, side_of
+from dask_io.engine.problem import converted, make_problem, side_of
 from dask_io.engine.spill import remove_scratch
 from dask_io.engine.staging import staging_for
 from dask_io.errors import StorageError, UsageError
-from dask_io.geometry.chunks import normalize_chunks
+from dask_io.geometry.chunks import by_number, normalize_chunks
 from dask_io.jobs import Complete, Job, JointJob
 from dask_io.options import (
     Options,
     check_options,
     check_several,
+    dtype_of,
     parse_durability,
     parse_memory,
     parse_rate,
@@ -38,10 +38,13 @@ from dask_io.planning import (
     plan_with,
 )
 from dask_io.stores.description import parse_order
+from dask_io.stores.dtypes import with_cast_fill
+from dask_io.stores.encoded import can_copy
 from dask_io.stores.files import Durability
 from dask_io.stores.formats import load_format
 from dask_io.stores.journal import is_sealed, refuse_locked
 from dask_io.stores.ledger import Ledger
+from dask_io.stores.location import locate
 from dask_io.stores.naming import printable
 from dask_io.stores.registry import (
     check_places,
@@ -61,6 +64,7 @@ if TYPE_CHECKING:
     from dask_io.geometry.chunks import Chunks
     from dask_io.options import ResumeOptions
     from dask_io.planning import Device
+    from dask_io.stores.location import Location
     from dask_io.stores.store import Source, Target
 
 
@@ -76,23 +80,28 @@ def _lay_out(
     store: Source, wanted: Wanted, **options: Unpack[Options]
 ) -> tuple[Target | None, Side]:
     """Describe a target, if one is named, and its side of the problem."""
-    shape, itemsize = store.grid.shape, store.dtype.itemsize
-    grid = normalize_chunks(wanted.chunks, shape, itemsize, like=store.grid)
+    shape, dtype = store.grid.shape, dtype_of(options, store.dtype)
+    chunks = by_number(wanted.chunks, store.metadata.get("dimension_names"))
+    grid = normalize_chunks(chunks, shape, dtype.itemsize, like=store.grid)
     layout = store.layout if wanted.order is None else parse_order(wanted.order, len(shape))
     if wanted.target is None:
         return None, Side(grid, layout, load_format(options.get("format") or store.format).name)
+    metadata = store.metadata
+    if dtype != store.dtype:
+        metadata = with_cast_fill(metadata, dtype)
     made = make_target(
         wanted.target,
         format=options.get("format"),
         like=store.format,
         grid=grid,
-        dtype=store.dtype,
+        dtype=dtype,
         layout=layout,
         overwrite=options.get("overwrite", False),
         durability=parse_durability(options.get("durability", Durability.FSYNC)),
         reserve=not options.get("consume", False),
         wishes=wishes_of(options),
-        metadata=store.metadata,
+        metadata=metadata,
+        storage_options=options.get("storage_options"),
     )
     check_places(store, made)
     return made, side_of(made)
@@ -106,14 +115,22 @@ def plan_one(store: Source, wanted: Wanted, **options: Unpack[Options]) -> Job:
     if consume:
         _refuse_consuming(side_of(store), side)
     problem = make_problem(
-        side_of(store), side, store.dtype, memory=memory, workers=workers, consume=consume
+        side_of(store),
+        side,
+        dtype_of(options, store.dtype),
+        memory=memory,
+        workers=workers,
+        consume=consume,
+        stored=store.dtype,
+        copied=can_copy(store, made),
     )
     places = [store.place, *([made.place] if made else [])]
     device = find_device(options.get("device"), *places)
     scratch = free_space(made) if made else None
     planned = make_plan(problem, device, scratch=scratch, **options)
     max_rate = parse_rate(options.get("max_rate"))
-    return Job(planned, store, made, workers, device, consume, max_rate)
+    reach = options.get("storage_options")
+    return Job(planned, store, made, workers, device, consume, max_rate, storage_options=reach)
 
 
 def _refuse_consuming(source: Side, target: Side) -> None:
@@ -140,13 +157,23 @@ def plan_several(
     laid = [_lay_out(window, each, **options) for window, each in zip(windows, wanted, strict=True)]
     targets = [target for target, _ in laid if target is not None]
     check_apart(targets)
-    workers, dtype = parse_workers(options.get("workers")), store.dtype
+    workers, dtype = parse_workers(options.get("workers")), dtype_of(options, store.dtype)
     budget = parse_memory(options.get("memory"))
     codec_bytes = max(store.codec_bytes, *(side.codec_bytes for _, side in laid))
-    stagings = [staging_for(side, dtype, workers, codec_bytes=codec_bytes) for _, side in laid]
+    stagings = [
+        staging_for(side, dtype, workers, codec_bytes=codec_bytes, stored=store.dtype)
+        for _, side in laid
+    ]
     staging = Staging(*map(max, zip(*map(astuple, stagings), strict=True)))
     problems = [
-        Problem(side_of(window), side, dtype, budget, staging)
+        Problem(
+            side_of(window),
+            side,
+            dtype,
+            budget,
+            staging,
+            converted=converted(store.dtype, dtype),
+        )
         for window, (_, side) in zip(windows, laid, strict=True)
     ]
     device = find_device(options.get("device"), store.place, targets[0].place)
@@ -160,7 +187,8 @@ def plan_several(
     if strategy != "auto":
         sweeps = replace(sweeps, strategy=strategy)
     max_rate = parse_rate(options.get("max_rate"))
-    return JointJob(sweeps, store, tuple(windows), tuple(targets), workers, device, max_rate)
+    reach = options.get("storage_options")
+    return JointJob(sweeps, store, tuple(windows), tuple(targets), workers, device, max_rate, reach)
 
 
 def plan_resumes(
@@ -168,15 +196,21 @@ def plan_resumes(
 ) -> Iterator[Job | Complete]:
     """Plan what `resume` does, one target after another: each has run when the next is planned."""
     check_options(cast("Options", options))
-    for place, record in _find_resumable(Path(target)).items():
-        journal = journal_at(place)
-        if journal is None:
-            yield _plan_begun_by_others(place, record, **options)
-        else:
-            yield _plan_resume(place, journal, record, **options)
+    for place, record in _find_resumable(locate(target, options.get("storage_options"))).items():
+        yield plan_recorded(place, record, **options)
 
 
-def _find_resumable(place: Path) -> dict[Path, JobRecord]:
+def plan_recorded(
+    place: Location, record: JobRecord, **options: Unpack[ResumeOptions]
+) -> Job | Complete:
+    """Plan how to complete a target of which a journal, its own or another's, says what it is."""
+    journal = journal_at(place)
+    if journal is None:
+        return _plan_begun_by_others(place, record, **options)
+    return _plan_resume(place, journal, record, **options)
+
+
+def _find_resumable(place: Location) -> dict[Location, JobRecord]:
     """Return the targets that a path names, those too that were to be written beside them.
 
     Raises
@@ -186,7 +220,7 @@ def _find_resumable(place: Path) -> dict[Path, JobRecord]:
     UsageError
         If nothing there has a journal.
     """
-    found: dict[Path, JobRecord] = {}
+    found: dict[Location, JobRecord] = {}
     for target in targets_in(place):
         journal = journal_at(target)
         if journal is not None:
@@ -205,20 +239,26 @@ def _find_resumable(place: Path) -> dict[Path, JobRecord]:
     )
 
 
-def _moved_to(options: ResumeOptions) -> Path | None:
-    moved = options.get("source")
-    return None if moved is None else Path(moved)
+def _open_again(
+    record: JobRecord, journal: Location | None, options: ResumeOptions
+) -> tuple[Source, frozenset[tuple[int, ...]]]:
+    """Open a source where it was, or where it has been moved to."""
+    moved, reach = options.get("source"), options.get("storage_options")
+    at = None if moved is None else locate(moved, reach)
+    return record.open_source(journal, at=at, storage_options=reach)
 
 
-def _plan_begun_by_others(place: Path, record: JobRecord, **options: Unpack[ResumeOptions]) -> Job:
+def _plan_begun_by_others(
+    place: Location, record: JobRecord, **options: Unpack[ResumeOptions]
+) -> Job:
     """Plan a target that was to be written beside others, but had not come to that."""
-    source, _ = record.open_source(None, at=_moved_to(options))
+    source, _ = _open_again(record, None, options)
     target = remake_target(record.target, at=place, durability=record.durability, reserve=True)
     return _plan_rest(source, target, Ledger(target.grid), record.consume, options)
 
 
 def _plan_resume(
-    place: Path, journal: Path, record: JobRecord, **options: Unpack[ResumeOptions]
+    place: Location, journal: Location, record: JobRecord, **options: Unpack[ResumeOptions]
 ) -> Job | Complete:
     """Plan how to complete one target, which is locked until the job has run."""
     reserve = not record.consume
@@ -230,7 +270,7 @@ def _plan_resume(
     # Before the source is looked at, of which the other run may be removing blocks.
     refuse_locked(journal)
     target = remake_target(record.target, at=place, durability=record.durability, reserve=reserve)
-    source, gone = record.open_source(journal, at=_moved_to(options))
+    source, gone = _open_again(record, journal, options)
     ledger = target.resume()
     try:
         remove_scratch(target)
@@ -257,7 +297,15 @@ def _plan_rest(
         )
     workers, memory = parse_workers(options.get("workers")), parse_memory(options.get("memory"))
     sides = side_of(source), side_of(target)
-    problem = make_problem(*sides, source.dtype, memory=memory, workers=workers)
+    problem = make_problem(
+        *sides,
+        target.dtype,
+        memory=memory,
+        workers=workers,
+        stored=source.dtype,
+        # What is there of a block in parts cannot be gone on with by copying.
+        copied=can_copy(source, target) and not ledger.parts,
+    )
     device = find_device(options.get("device"), source.place, target.place)
     scratch = 0 if consume else free_space(target)
     chosen = Options(strategy=options.get("strategy", "auto"), objective=options.get("objective"))
@@ -265,7 +313,8 @@ def _plan_rest(
     # What has been written before must be whole write cells.
     planned = planned.flushed_at(ledger.cuts)
     max_rate = parse_rate(options.get("max_rate"))
-    return Job(planned, source, target, workers, device, consume, max_rate)
+    reach = options.get("storage_options")
+    return Job(planned, source, target, workers, device, consume, max_rate, storage_options=reach)
 
 
 def make_plan(

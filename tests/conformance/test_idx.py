@@ -9,7 +9,7 @@ import sys
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -46,7 +46,7 @@ class TestIdx(StoreConformance):
 
     def make_target(self, folder: Path, case: Case, *, overwrite: bool = False) -> Target:
         """Make a directory of blocks."""
-        kind = {"grid": case.grid, "dtype": case.dtype, "layout": case.layout}
+        kind: Any = {"grid": case.grid, "dtype": case.dtype, "layout": case.layout}
         return make_target(folder / "blocks", format="idx", overwrite=overwrite, **kind)
 
     def open_source(self, folder: Path, case: Case) -> Source:  # noqa: ARG002 - it has a manifest

@@ -20,7 +20,18 @@ from dask_io.engine.commit import Outlet
 from dask_io.engine.run import RunResult, run_plan
 from dask_io.engine.staging import staging_for
 from dask_io.errors import BudgetTooSmallError
-from dask_io.planning import Hold, Plan, Problem, Seeks, Side, Staging, plan_keep, plan_naive
+from dask_io.planning import (
+    Hold,
+    Plan,
+    Problem,
+    Seeks,
+    Side,
+    Staging,
+    plan_from_json,
+    plan_keep,
+    plan_naive,
+    plan_to_json,
+)
 from dask_io.stores.files import ALIGNMENT
 from dask_io.stores.registry import make_target, open_source
 from dask_io.testing import Walked, walk
@@ -32,6 +43,7 @@ Strategy = Callable[[Problem], Plan]
 WORKERS = st.sampled_from([1, 2, 5])
 # So large that only three elements go through the smallest staging buffer at once.
 LARGE_ELEMENTS = np.dtype("V2500")
+NUMBERS = st.sampled_from(["?", "u1", "<i2", ">i4", "<f2", ">f4", "<f8", ">c16"]).map(np.dtype)
 # An example here touches dozens of files, so there are fewer of them.
 EXAMPLES = settings().max_examples
 
@@ -49,7 +61,10 @@ def opaque(array: NDArray[Any]) -> NDArray[Any]:
 
 
 def noise(problem: Problem) -> NDArray[Any]:
-    """An array of random bytes."""
+    """An array of random bytes; of small numbers if they are to be converted."""
+    if problem.converted is not None:
+        small = np.random.default_rng(0).integers(0, 100, problem.shape)
+        return small.astype(problem.converted)
     raw = np.random.default_rng(0).bytes(problem.n_bytes)
     return np.frombuffer(raw, problem.dtype).reshape(problem.shape)
 
@@ -125,8 +140,15 @@ def run(plan: Plan, workers: int) -> RunResult:
         )
         result = run_plan(plan, open_source(folder / "source"), Outlet(target), workers=workers)
         written = read_blocks(folder / "target", problem.target, problem.dtype)
-    assert written.tobytes() == opaque(array).tobytes()
+    assert written.tobytes() == opaque(convert(array, problem.dtype)).tobytes()
     return result
+
+
+def convert(array: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """The array in another type, as NumPy has it; what has none of its own stays as it is."""
+    if array.dtype == dtype:
+        return array
+    return (array.real if dtype.kind != "c" else array).astype(dtype)
 
 
 def check_counts(plan: Plan, result: RunResult, walked: Walked) -> None:
@@ -134,7 +156,8 @@ def check_counts(plan: Plan, result: RunResult, walked: Walked) -> None:
     problem = plan.problem
     assert result.seeks == plan.seeks == walked.seeks
     assert result.openings == plan.openings == walked.openings
-    assert result.n_bytes_read == problem.n_bytes == walked.read_bytes
+    assert result.n_bytes_read == plan.n_bytes_read == walked.read_bytes
+    assert walked.read_bytes == prod(problem.shape) * problem.source_itemsize
     assert result.n_bytes_written == problem.n_bytes == walked.written_bytes
     assert result.held == plan.held_bytes == walked.held_bytes
     assert result.blocks_written == problem.target.grid.n_blocks
@@ -229,6 +252,19 @@ def test_slabs_cost_nothing(plan: Plan, workers: int) -> None:
     plan = replace(plan, problem=replace(plan.problem, dtype=LARGE_ELEMENTS))
 
     check_counts(plan, run(plan, workers), walk(plan))
+
+
+@settings(max_examples=EXAMPLES // 3)
+@given(plan=plans(max_axes=3), stored=NUMBERS, dtype=NUMBERS, workers=WORKERS)
+def test_a_conversion_costs_on_files_what_it_says(
+    plan: Plan, stored: np.dtype[np.generic], dtype: np.dtype[np.generic], workers: int
+) -> None:
+    """Bytes read are of the source's type, bytes held and written of the target's."""
+    problem = replace(plan.problem, dtype=dtype, converted=None if stored == dtype else stored)
+    plan = replace(plan, problem=with_staging(problem, workers))
+
+    check_counts(plan, run(plan, workers), walk(plan))
+    assert plan_from_json(plan_to_json(plan)) == plan
 
 
 @settings(max_examples=EXAMPLES // 4)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import click
 
-from dask_io.cli.group import DEBUG
+from dask_io.cli.group import DEBUG, JSON
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,6 +29,11 @@ def _note_debug(ctx: click.Context, _: click.Parameter, given: bool) -> None:  #
         ctx.meta[DEBUG] = True
 
 
+def _note_json(ctx: click.Context, _: click.Parameter, given: bool) -> bool:  # noqa: FBT001
+    ctx.meta[JSON] = given
+    return given
+
+
 ORDER = click.Choice(["C", "F"], case_sensitive=False)
 
 chunks = click.option(
@@ -36,7 +41,7 @@ chunks = click.option(
     required=True,
     metavar="C,C,...",
     help="Blocks of the target: a length per axis, or one for all. -1: whole axis; auto; "
-    "(3,4,3),5: all lengths along an axis; 0=24: only that axis.",
+    "(3,4,3),5: all lengths along an axis; 0=24 or time=24: only that axis.",
 )
 region = click.option(
     "--region", metavar="A:B,...", help="Only this region of SRC: 0:100,:,5: (axes left out: all)."
@@ -80,7 +85,22 @@ order = click.option(
     metavar="C|F",
     help="Order of elements in the target's blocks.  [default: as source]",
 )
-as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+dtype = click.option(
+    "--dtype", metavar="TYPE", help="Type of the target's elements.  [default: as source]"
+)
+casting = click.option(
+    "--casting",
+    type=click.Choice(["no", "equiv", "safe", "same_kind", "unsafe"]),
+    help="What --dtype may do to values, in NumPy's words.  [default: safe, nothing]",
+)
+as_json = click.option(
+    "--json",
+    "as_json",
+    is_flag=True,
+    is_eager=True,
+    callback=_note_json,
+    help="Print one JSON object, of an error too.",
+)
 quiet = click.option("--quiet", is_flag=True, help="Print errors only.")
 debug = click.option(
     "--debug",
@@ -131,6 +151,8 @@ running = stack(
     workers,
     max_rate,
     click.option("--format", "format_", metavar="F", help="Format of the target: npy, raw, zarr."),
+    dtype,
+    casting,
     click.option("--format-version", type=int, metavar="N", help="Its version: 2 or 3 for zarr."),
     click.option(
         "--codec",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -10,15 +9,15 @@ import click
 
 import dask_io
 from dask_io.cli import options
-from dask_io.cli.group import Verbs, one_line, show
+from dask_io.cli.group import Verbs, one_line, show, show_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dask_io.api import Complete, Job, JointJob, RunResult
-    from dask_io.planning import AnyPlan, Device, Sweeps
+    from dask_io.api import Complete, GroupJob, Job, JointJob, RunResult
+    from dask_io.planning import AnyPlan, Device, Series, Sweeps
 
-    AnyJob = Job | JointJob | Complete
+    AnyJob = Job | JointJob | GroupJob | Complete
 
 _WIDTH = 100
 
@@ -48,7 +47,7 @@ def commands(ctx: click.Context) -> None:
 @options.as_json
 @options.debug
 def info(src: str, *, as_json: bool, **given: Any) -> None:
-    r"""Show what SRC holds: shape, type, blocks, size.
+    r"""Show what SRC holds: shape, type, blocks, size; of a group, its arrays.
 
     \b
     Example:
@@ -57,15 +56,29 @@ def info(src: str, *, as_json: bool, **given: Any) -> None:
     from dask_io import api  # noqa: PLC0415  # loaded on use
     from dask_io.report import jsonable, text  # noqa: PLC0415  # loaded on use
 
-    found = api.info(options.open_source(src, given))
-    show(json.dumps(jsonable.info_to_json(found)) if as_json else text.info_text(found))
+    source = options.open_source(src, given)
+    group = api.info_group(source)
+    if group is not None:
+        told, told_as_text = jsonable.group_to_json(group), text.group_text(group)
+    else:
+        found = api.info(source)
+        told, told_as_text = jsonable.info_to_json(found), text.info_text(found)
+    if as_json:
+        show_json(told)
+    else:
+        show(told_as_text)
 
 
 @commands.command()
 @click.argument("src", required=False)
 @click.option("--chunks", metavar="C,C,...", help="Blocks to make of SRC.")
 @click.option("--shape", metavar="N,N,...", help="Without SRC: shape of the array.")
-@click.option("--dtype", metavar="TYPE", help="Without SRC: type of its elements, e.g. float32.")
+@click.option(
+    "--dtype",
+    metavar="TYPE",
+    help="Type of elements, e.g. float32: without SRC its own, with SRC the target's.",
+)
+@options.casting
 @options.region
 @click.option("--from", "from_", metavar="C,C,...", help="Without SRC: the blocks it has.")
 @click.option("--to", metavar="C,C,...", help="Without SRC: the blocks to make.")
@@ -103,9 +116,12 @@ def plan(src: str | None, *, explain: bool, as_json: bool, **given: Any) -> None
 def resplit(src: str, dst: str, **given: Any) -> None:
     r"""Move the array in SRC to blocks of another shape in DST.
 
+    Of a group of Zarr arrays, all are moved, with chunks by the names of their dimensions.
+
     \b
-    Example:
+    Examples:
       dask-io resplit blocks/ out/ --chunks 500,500,500 --memory 4GiB
+      dask-io resplit year.zarr days.zarr --chunks time=24,y=-1,x=-1
     """
     _run("resplit", src, dst, **given)
 
@@ -228,7 +244,7 @@ def verify(src: str, dst: str | None, *, as_json: bool, quiet: bool, **given: An
     chosen = {name: given[name] for name in ("memory", "workers")}
     found = api.verify(options.open_source(src, given), dst, **chosen)
     if as_json:
-        show(json.dumps(jsonable.verification_to_json(found)))
+        show_json(jsonable.verification_to_json(found))
     elif found and not quiet:
         show(text.verification_text(found))
     if not found:
@@ -258,7 +274,7 @@ def demo(**given: Any) -> None:
 def _plan_with_data(src: str, given: dict[str, Any]) -> tuple[AnyPlan, Device]:
     from dask_io import api  # noqa: PLC0415  # loaded on use
 
-    names = {"shape": "--shape", "dtype": "--dtype", "from_": "--from", "to": "--to"}
+    names = {"shape": "--shape", "from_": "--from", "to": "--to"}
     extra = [option for name, option in names.items() if given[name] is not None]
     if extra:
         raise click.UsageError(f"{', '.join(extra)} describe an array without data, not SRC")
@@ -266,7 +282,7 @@ def _plan_with_data(src: str, given: dict[str, Any]) -> tuple[AnyPlan, Device]:
         raise click.UsageError("missing option '--chunks' for the blocks to make of SRC")
     chunks = options.parse_chunks(given["chunks"])
     source = options.open_source(src, given)
-    job = api.plan(source, chunks=chunks, **_plan_options(given))
+    job = api.plan(source, chunks=chunks, **_plan_options(given), **_conversion(given))
     return job.plan, job.device
 
 
@@ -277,7 +293,8 @@ def _plan_without_data(given: dict[str, Any]) -> tuple[AnyPlan, Device]:
     missing = [option for option, name in needed.items() if given[name] is None]
     if missing:
         raise click.UsageError(f"name SRC, or describe an array: missing {', '.join(missing)}")
-    useless = [name for name in given if name.startswith("source_") or name in {"chunks", "region"}]
+    for_data = {"chunks", "region", "casting"}
+    useless = [name for name in given if name.startswith("source_") or name in for_data]
     extra = [f"--{name.replace('_', '-')}" for name in useless if given[name] is not None]
     if extra:
         raise click.UsageError(f"{', '.join(extra)} need SRC; without data use --from and --to")
@@ -295,6 +312,10 @@ def _plan_options(given: dict[str, Any]) -> dict[str, Any]:
     return {name: given[name] for name in names if name in given}
 
 
+def _conversion(given: dict[str, Any]) -> dict[str, Any]:
+    return {name: given[name] for name in ("dtype", "casting")}
+
+
 def _run_options(given: dict[str, Any]) -> dict[str, Any]:
     names = (
         "format_version",
@@ -309,15 +330,20 @@ def _run_options(given: dict[str, Any]) -> dict[str, Any]:
     )
     moving = {name: given[name] for name in names}
     shards = given["shards"] and options.parse_shape(given["shards"], "--shards")
-    return {"format": given["format_"], "shards": shards, **moving, **_plan_options(given)}
+    chosen = {"format": given["format_"], "shards": shards, **_conversion(given)}
+    return {**chosen, **moving, **_plan_options(given)}
 
 
 def _run(verb: Literal["resplit", "split", "merge"], src: str, dst: str, **given: Any) -> None:
     """Plan and, unless it is only to be shown, carry the plan out and report."""
-    from dask_io import api  # noqa: PLC0415  # loaded on use
+    from dask_io import api, groups  # noqa: PLC0415  # loaded on use
 
     source, chosen = options.open_source(src, given), _run_options(given)
-    if verb == "merge":
+    job: Job | GroupJob
+    if verb == "resplit" and (root := groups.find_group(source)) is not None:
+        chunks = options.parse_chunks(given["chunks"])
+        job = groups.plan_group(root, dst, chunks, **chosen)
+    elif verb == "merge":
         job = api.plan_merge(source, dst, **chosen)
     else:
         if verb == "split":
@@ -326,7 +352,9 @@ def _run(verb: Literal["resplit", "split", "merge"], src: str, dst: str, **given
     _show_or_run(job, dst, label=verb, given=given)
 
 
-def _show_or_run(job: Job | JointJob, dst: str, *, label: str, given: dict[str, Any]) -> None:
+def _show_or_run(
+    job: Job | JointJob | GroupJob, dst: str, *, label: str, given: dict[str, Any]
+) -> None:
     as_json, quiet = given["as_json"], given["quiet"]
     if given["dry_run"]:
         _show_plan(job.plan, job.device, as_json=as_json)
@@ -352,7 +380,7 @@ def _show_results(
 
     if as_json:
         found = [jsonable.run_to_json(job.plan, result, job.device) for job, result in told]
-        show(json.dumps(found[0] if len(found) == 1 else {"targets": found}))
+        show_json(found[0] if len(found) == 1 else {"targets": found})
     elif not quiet:
         for job, result in told:
             done = "is complete; there is nothing left to do"
@@ -360,11 +388,14 @@ def _show_results(
             show(f"{one_line(dst)}: {what}")
 
 
-def _show_plan(plan: AnyPlan | Sweeps, device: Device, *, as_json: bool) -> None:
+def _show_plan(plan: AnyPlan | Sweeps | Series, device: Device, *, as_json: bool) -> None:
     from dask_io.report.jsonable import any_plan_to_json  # noqa: PLC0415  # loaded on use
     from dask_io.report.text import plan_text  # noqa: PLC0415  # loaded on use
 
-    show(json.dumps(any_plan_to_json(plan, device)) if as_json else plan_text(plan, device))
+    if as_json:
+        show_json(any_plan_to_json(plan, device))
+    else:
+        show(plan_text(plan, device))
 
 
 def _show_explanation(
@@ -377,7 +408,7 @@ def _show_explanation(
     objective = parse_objective(given["objective"])
     told = explain(plan, device=device, objective=objective, asked=given["strategy"])
     if as_json:
-        show(json.dumps(jsonable.explained_to_json(told)))
+        show_json(jsonable.explained_to_json(told))
     else:
         show(f"{text.plan_text(plan, device)}\n\n{text.explained_text(told)}")
 

@@ -16,11 +16,14 @@ _LONGEST_ITEM = 1024
 
 
 def copy(source: NDArray[Any], target: NDArray[Any], layout: Layout) -> None:
-    """Copy an array to one of the same shape and type that lies in a layout's order.
+    """Copy an array to one of the same shape that lies in a layout's order, and to its type.
 
-    Short rows that lie next to each other on both sides are copied as one item each: that saves
-    NumPy a call for every row.
+    Short rows of one type that lie next to each other on both sides are copied as one item each:
+    that saves NumPy a call for every row.
     """
+    if source.dtype != target.dtype:
+        _convert(source, target)
+        return
     row = target.shape[layout.axes[-1]] * target.itemsize
     if row <= _LONGEST_ITEM:
         a, b = source.transpose(layout.axes), target.transpose(layout.axes)
@@ -28,3 +31,12 @@ def copy(source: NDArray[Any], target: NDArray[Any], layout: Layout) -> None:
             items = np.dtype((np.void, row))
             source, target = a.view(items), b.view(items)
     target[...] = source
+
+
+def _convert(source: NDArray[Any], target: NDArray[Any]) -> None:
+    """Copy values to another type; whether that may lose something has been decided before."""
+    if source.dtype.kind == "c" and target.dtype.kind != "c":
+        # What NumPy would warn of is what was asked for.
+        source = source.real
+    with np.errstate(all="ignore"):
+        np.copyto(target, source, casting="unsafe")

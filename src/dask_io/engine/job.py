@@ -6,8 +6,10 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from dask_io.engine.problem import converted
 from dask_io.errors import DataError
 from dask_io.geometry import Region
+from dask_io.stores.dtypes import dtype_from_json, dtype_to_json
 from dask_io.stores.files import Durability
 from dask_io.stores.journal import VERSION, read_job, read_lines
 from dask_io.stores.ledger import freed_in
@@ -17,8 +19,10 @@ from dask_io.stores.window import Window
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
+    import numpy as np
+
+    from dask_io.stores.location import Location
     from dask_io.stores.store import Source, Target
 
 _BITS = 2**64
@@ -34,6 +38,8 @@ class JobRecord:
     target: Mapping[str, Any]
     durability: Durability
     consume: bool
+    converted: np.dtype[Any] | None = None
+    """The type of the source's elements, if they become another one."""
     others: Mapping[str, JobRecord] = field(default_factory=dict)
     """What is to be done beside it, by the target's name: in the journal that is there first."""
 
@@ -43,7 +49,13 @@ class JobRecord:
         region = source.region if isinstance(source, Window) else None
         identity = sum(map(source.fingerprint, source.grid.indices())) % _BITS
         return cls(
-            source.describe(), identity, region, target.describe(), target.durability, consume
+            source.describe(),
+            identity,
+            region,
+            target.describe(),
+            target.durability,
+            consume,
+            converted(source.dtype, target.dtype),
         )
 
     def to_bytes(self) -> bytes:
@@ -59,11 +71,12 @@ class JobRecord:
             "target": self.target,
             "durability": self.durability,
             "consume": self.consume,
+            "converted": self.converted and dtype_to_json(self.converted),
             "others": {name: other.to_json() for name, other in self.others.items()},
         }
 
     @classmethod
-    def read(cls, journal: Path) -> JobRecord:
+    def read(cls, journal: Location) -> JobRecord:
         """Read what a journal says.
 
         Raises
@@ -73,28 +86,36 @@ class JobRecord:
         """
         job = read_job(journal)
         try:
-            return cls._from_json(job)
+            return cls.from_json(job)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             place, problem = printable(str(journal)), f"is not a job: {error}"
             raise DataError(place, [problem], "start again with --overwrite") from error
 
     @classmethod
-    def _from_json(cls, job: Mapping[str, Any]) -> JobRecord:
+    def from_json(cls, job: Mapping[str, Any]) -> JobRecord:
+        """Read back what `to_json` returned."""
         source = dict(job["source"])
         identity = int(source.pop("identity"), 16)
         region = job["region"] and Region.parse(job["region"], tuple(source["shape"]))
-        others = {name: cls._from_json(other) for name, other in job["others"].items()}
+        others = {name: cls.from_json(other) for name, other in job["others"].items()}
         if any(not name or "/" in name for name in others):
             raise ValueError("another target has no good name")
         durability, consume = Durability(job["durability"]), bool(job["consume"])
-        return cls(source, identity, region, job["target"], durability, consume, others)
+        # Journals written before elements could be converted do not say so.
+        stored = job.get("converted") and dtype_from_json(job["converted"])
+        return cls(source, identity, region, job["target"], durability, consume, stored, others)
 
     def open_source(
-        self, journal: Path | None, *, at: Path | None = None
+        self,
+        journal: Location | None,
+        *,
+        at: Location | None = None,
+        storage_options: Mapping[str, Any] | None = None,
     ) -> tuple[Source, frozenset[tuple[int, ...]]]:
         """Open the source again, and tell which of its blocks a journal says to be used up.
 
-        `at` is where it is now, if it has been moved.
+        `at` is where it is now, if it has been moved; `storage_options` say how to reach it
+        where it was.
 
         Raises
         ------
@@ -105,7 +126,9 @@ class JobRecord:
             freed = freed_in(read_lines(journal) if journal else ())
         except ValueError as error:
             raise DataError(printable(str(journal)), [str(error)]) from error
-        whole = reopen_source(self.source, at=at, absent=frozenset(freed))
+        whole = reopen_source(
+            self.source, at=at, absent=frozenset(freed), storage_options=storage_options
+        )
         source = whole if self.region is None else Window(whole, self.region)
         left = (index for index in source.grid.indices() if index not in freed)
         if (sum(freed.values()) + sum(map(source.fingerprint, left))) % _BITS != self.identity:

@@ -10,9 +10,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from xxhash import xxh3_64_hexdigest
+
 from dask_io.engine.commit import Outlet
 from dask_io.engine.run import Progress, run_plan
 from dask_io.stores.files import Durability, storage_errors
+from dask_io.stores.location import is_url
 from dask_io.stores.registry import make_target, open_source
 
 if TYPE_CHECKING:
@@ -44,7 +47,7 @@ def run_spill(
                 folder,
                 format="raw",
                 grid=plan.scratch.grid,
-                dtype=source.dtype,
+                dtype=target.dtype,
                 layout=plan.scratch.layout,
                 durability=Durability.NONE,
             )
@@ -68,17 +71,25 @@ def run_spill(
 
 def remove_scratch(target: Target) -> None:
     """Remove scratch blocks that a killed run left beside a target, which is this run's now."""
-    place = Path(target.place).absolute()
+    place = _beside(target)
     # As `mkdtemp` names them, so that those of `out.v2` are not taken for those of `out`.
     any_token = "[a-z0-9_]" * 8
     for stale in place.parent.glob(f"{glob.escape(f'.{place.name}.')}{any_token}.scratch"):
         shutil.rmtree(stale, ignore_errors=True)
 
 
+def _beside(target: Target) -> Path:
+    """Return what scratch folders lie beside and are named for: the target, if it is local."""
+    if is_url(target.place):
+        name = xxh3_64_hexdigest(target.place.encode())
+        return Path(tempfile.gettempdir(), f"dask-io-{name}")
+    return Path(target.place).absolute()
+
+
 @contextmanager
 def _scratch_folder(target: Target) -> Iterator[Path]:
     """Make a folder on the target's filesystem, and remove it with all that is in it."""
-    place = Path(target.place).absolute()
+    place = _beside(target)
     remove_scratch(target)
     with storage_errors(place.parent):
         folder = Path(

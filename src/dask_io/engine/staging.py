@@ -27,13 +27,19 @@ _MOST_NEEDED = 32 * 2**20
 
 
 def staging_for(
-    target: Side, dtype: np.dtype[Any], workers: int, *, codec_bytes: int = 0
+    target: Side,
+    dtype: np.dtype[Any],
+    workers: int,
+    *,
+    codec_bytes: int = 0,
+    stored: np.dtype[Any] | None = None,
 ) -> Staging:
     """Ask for one slab a thread, and for room to write blocks behind while reading goes on.
 
-    Every thread needs `codec_bytes` besides, for what it decodes or encodes.
+    Every thread needs `codec_bytes` besides, for what it decodes or encodes. A slab has room for
+    elements of `dtype` and, if they are converted, for those that are `stored`.
     """
-    smallest = _smallest_slab(dtype.itemsize)
+    smallest = _smallest_slab(max(dtype.itemsize, (stored or dtype).itemsize))
     block_bytes, n_bytes = (
         n * dtype.itemsize for n in (prod(target.grid.longest), target.grid.size)
     )
@@ -59,11 +65,22 @@ class Share(NamedTuple):
 def share_staging(staging_bytes: int, problems: Sequence[Problem], workers: int) -> Share:
     """Divide what a plan grants among threads, of which any may work on any problem."""
     codec_bytes = max(problem.codec_bytes for problem in problems)
-    smallest = _smallest_slab(problems[0].itemsize)
+    smallest = _smallest_slab(max(problems[0].itemsize, problems[0].source_itemsize))
     n_workers = max(1, min(workers, staging_bytes // (smallest + codec_bytes)))
     slab = min(max(_SLAB, smallest), staging_bytes // n_workers - codec_bytes)
     behind = staging_bytes - n_workers * (slab + codec_bytes)
     return Share(n_workers, max(smallest, slab), codec_bytes, max(0, behind))
+
+
+def staging_to_copy(workers: int) -> Staging:
+    """Ask for one slab a thread: blocks that are copied as they are stored need nothing else."""
+    return Staging(_SMALLEST_SLAB, workers * _SLAB)
+
+
+def copying_slabs(staging_bytes: int, workers: int) -> list[int]:
+    """Return the bytes of each thread's slab; with little staging there are fewer threads."""
+    n_workers = max(1, min(workers, staging_bytes // _SMALLEST_SLAB))
+    return [staging_bytes // n_workers] * n_workers
 
 
 def _smallest_slab(itemsize: int) -> int:

@@ -61,12 +61,12 @@ def verify_plan(
     """Compare the source with another array along a plan from its blocks to the other's.
 
     Elements of one type are compared by their bits, of different types by their values, those of
-    records field by field, a NaN being equal to a NaN. Each thread
-    needs `slab` bytes besides what the plan counts.
+    records field by field, a NaN being equal to a NaN. The plan says whether the source's are
+    converted first. Each thread needs `slab` bytes besides what it counts.
     """
     differences = _Differences()
     buffers = Buffers(workers * slab)
-    compared = _Compared(other, source.dtype, slab, buffers, differences)
+    compared = _Compared(other, plan.problem.dtype, slab, buffers, differences)
     run_plan(plan, source, Outlet(compared), workers=workers)
     return Verification(prod(plan.problem.shape), differences.count, differences.first)
 

@@ -188,7 +188,7 @@ class Bundle:
     def _read(self) -> SharedReads:
         first = self.members[0]
         if len(set(self.windows)) == 1:
-            n_elements = first.n_bytes_read // self.itemsize
+            n_elements = first.n_bytes_read // first.problem.source_itemsize
             return SharedReads(first.seeks.read, first.read_openings, n_elements)
         return count_shared_reads(self.source, self.ends, self.windows)
 
@@ -213,7 +213,7 @@ class Bundle:
     @property
     def n_bytes_read(self) -> int:
         """Bytes that are read: what the windows cover together."""
-        return self._read.n_elements * self.itemsize
+        return self._read.n_elements * self.members[0].problem.source_itemsize
 
     @property
     def n_bytes_written(self) -> int:

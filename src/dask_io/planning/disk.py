@@ -23,6 +23,7 @@ def peak_when_consumed(plan: Plan, lag: Lag) -> int:
     if plan.n_placements > _MOST_PLACEMENTS:
         return plan.n_bytes_written
     source, itemsize = plan.problem.source.grid, plan.problem.itemsize
+    source_itemsize = plan.problem.source_itemsize
     missing: dict[tuple[int, ...], int] = {}
     waiting: deque[Region] = deque()
     n_waiting = written = freed = peak = 0
@@ -30,7 +31,7 @@ def peak_when_consumed(plan: Plan, lag: Lag) -> int:
         for cell in plan.write_cells(step.done) if step.done.size else ():
             waiting.append(cell)
             n_waiting += cell.size
-            written += cell.size
+            written += cell.size * itemsize
         peak = max(peak, written - freed)
         while len(waiting) > lag.n_cells or n_waiting * itemsize > lag.n_bytes:
             cell = waiting.popleft()
@@ -40,5 +41,5 @@ def peak_when_consumed(plan: Plan, lag: Lag) -> int:
                 if left:
                     missing[index] = left
                 else:
-                    freed += source.block(index).size
-    return peak * itemsize
+                    freed += source.block(index).size * source_itemsize
+    return peak

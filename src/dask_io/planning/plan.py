@@ -172,12 +172,12 @@ class Plan:
         """Bytes of source blocks that are read, as they are in memory; more than once if reread."""
         source = self.problem.source
         if not source.atomic:
-            return self.problem.n_bytes
+            return self.problem.n_source_bytes
 
         def count(part: Part, axis: int, low: int, high: int) -> int:
             return count_moved(source.grid.axes[axis], part.axes[axis].ends, low, high)
 
-        return self._sum_over_parts(count) * self.problem.itemsize
+        return self._sum_over_parts(count) * self.problem.source_itemsize
 
     @property
     def n_bytes_written(self) -> int:

@@ -113,6 +113,9 @@ class Lag(NamedTuple):
 class Problem:
     """Move an array of `dtype` from the source's blocks to the target's within `budget` bytes.
 
+    Elements that the source has in another type are converted as soon as they have been read, so
+    what is held and written is of `dtype`.
+
     Examples
     --------
     >>> problem = Problem.regular((10, 6), (4, 3), (5, 6), dtype="int16", budget=1000)
@@ -127,6 +130,10 @@ class Problem:
     staging: Staging = Staging()
     consumed: Lag | None = None
     """If source blocks are removed on the way, how far that stays behind."""
+    converted: np.dtype[np.generic] | None = None
+    """The type that elements have in the source, if it is another one."""
+    copied: Staging | None = None
+    """What it takes to copy blocks as they are stored, if both sides store them alike."""
 
     def __post_init__(self) -> None:
         if self.source.grid.shape != self.target.grid.shape:
@@ -165,6 +172,11 @@ class Problem:
         return self.dtype.itemsize
 
     @property
+    def source_itemsize(self) -> int:
+        """Bytes of one element in the source."""
+        return (self.converted or self.dtype).itemsize
+
+    @property
     def codec_bytes(self) -> int:
         """Bytes that a thread needs besides, to decode or to encode a block."""
         return max(self.source.codec_bytes, self.target.codec_bytes)
@@ -175,8 +187,15 @@ class Problem:
         return prod(self.shape) * self.itemsize
 
     @property
+    def n_source_bytes(self) -> int:
+        """Bytes of the whole array in the source."""
+        return prod(self.shape) * self.source_itemsize
+
+    @property
     def lower_bound(self) -> int:
         """The fewest seeks possible: every block, or its part in a window, touched once."""
+        if self.copied is not None:
+            return 2 * self.target.grid.n_blocks
         return fewest_runs(self.source) + fewest_runs(self.target)
 
     @property

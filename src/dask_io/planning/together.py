@@ -110,7 +110,7 @@ class Sweeps:
         """Bytes that are read because a sweep before did not have room for them."""
         if len(self.bundles) == 1:
             return 0
-        return self.n_bytes_read - self._needed[1] * self.problems[0].itemsize
+        return self.n_bytes_read - self._needed[1] * self.problems[0].source_itemsize
 
     @property
     def n_bytes_written(self) -> int:

@@ -16,12 +16,12 @@ from dask_io.stores.padded import plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from numpy.typing import NDArray
 
     from dask_io.geometry import Layout, Region
-    from dask_io.stores.files import FileReader
+    from dask_io.stores.location import Location
+    from dask_io.stores.medium import Reader
     from dask_io.stores.store import Extent
 
 
@@ -42,8 +42,8 @@ class Encoding(NamedTuple):
 class AtomicReader:
     """One visit to a block that is decoded as a whole, once."""
 
-    file: FileReader
-    path: Path
+    file: Reader
+    path: Location
     extent: Extent
     n_bytes: int
     shape: tuple[int, ...]

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -21,11 +22,11 @@ from dask_io.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from collections.abc import Set as AbstractSet
-    from pathlib import Path
 
     from dask_io.geometry import Grid, Layout
     from dask_io.stores.files import Durability
     from dask_io.stores.format import Format
+    from dask_io.stores.location import Location
     from dask_io.stores.store import Readback, Source, Target
 
 INSIDE = "::"
@@ -126,10 +127,10 @@ class Container(Protocol):
     def suffixes(self) -> tuple[str, ...]:
         """Endings of its names."""
 
-    def recognises(self, path: Path) -> bool:
+    def recognises(self, path: Location) -> bool:
         """Tell by its content whether a path that exists is one of its own."""
 
-    def open(self, path: Path, inside: str, *, strict: bool) -> Source:
+    def open(self, path: Location, inside: str, *, strict: bool) -> Source:
         """Open an array; `inside` is its path in the container, empty for the container itself.
 
         `strict` makes it an error that a block is missing where it could mean the fill value.
@@ -137,7 +138,7 @@ class Container(Protocol):
 
     def make(
         self,
-        path: Path,
+        path: Location,
         inside: str,
         wanted: Wanted,
         *,
@@ -156,7 +157,7 @@ class Container(Protocol):
     def reopen(
         self,
         described: Mapping[str, Any],
-        at: Path | None,
+        at: Location | None,
         absent: AbstractSet[tuple[int, ...]],
     ) -> Source:
         """Open a source again by what its `describe` returned, of which blocks may be absent.
@@ -171,11 +172,11 @@ class Container(Protocol):
             If that is not what is there.
         """
 
-    def read_back(self, described: Mapping[str, Any], at: Path) -> Readback:
+    def read_back(self, described: Mapping[str, Any], at: Location) -> Readback:
         """Open what was a target, by what its `describe` returned; otherwise as `reopen`."""
 
     def remake(
-        self, described: Mapping[str, Any], at: Path, *, durability: Durability, reserve: bool
+        self, described: Mapping[str, Any], at: Location, *, durability: Durability, reserve: bool
     ) -> Target:
         """Describe a target again, by what its `describe` returned; otherwise as `reopen`."""
 
@@ -205,6 +206,19 @@ def needs(format: str, library: str) -> Iterator[None]:  # noqa: A002 - the word
             f"format {format} needs {library}, which cannot be imported ({error}); "
             f"install it with: pip install 'dask-io[{format}]'"
         ) from error
+
+
+def on_disk(path: Location, format: str) -> Path:  # noqa: A002 - the word that users know
+    """Return a path for a library that knows only files on local disk.
+
+    Raises
+    ------
+    UsageError
+        If it is elsewhere.
+    """
+    if not isinstance(path, Path):
+        raise UsageError(f"{path} cannot be read or written as {format}, only files on local disk")
+    return path
 
 
 def split_place(place: str) -> tuple[str, str]:

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
+import numpy as np
 from numpy.lib import format as npy_format
 
 if TYPE_CHECKING:
-    import numpy as np
+    from collections.abc import Mapping
+
+Casting = Literal["no", "equiv", "safe", "same_kind", "unsafe"]
+CASTINGS: tuple[Casting, ...] = get_args(Casting)
+"""What may happen to values when they are converted, in NumPy's words, the strictest first."""
+# Every value of one of these kinds can become one of another, or of its own if that is a text.
+_NUMBERS, _TEXTS = "biufc", "SU"
 
 
 def check_dtype(dtype: np.dtype[Any]) -> str:
@@ -70,3 +77,37 @@ def _as_descr(value: object) -> Any:
         title = tuple(name) if isinstance(name, list) else name
         fields.append((title, _as_descr(kind), *map(tuple, shape)))
     return fields
+
+
+def check_cast(stored: np.dtype[Any], dtype: np.dtype[Any], casting: Casting) -> str:
+    """Say why elements of a type are not to be converted to another; empty if they are.
+
+    Examples
+    --------
+    >>> check_cast(np.dtype("f4"), np.dtype("f8"), "safe")
+    ''
+    >>> check_cast(np.dtype("f8"), np.dtype("f4"), "safe")
+    'float64 to float32 is not safe; allow it with --casting same_kind'
+    """
+    kinds = stored.kind, dtype.kind
+    can_be = all(kind in _NUMBERS for kind in kinds) or (
+        stored.kind == dtype.kind and dtype.kind in _TEXTS
+    )
+    if not (can_be or np.can_cast(stored, dtype, "equiv")):
+        return f"{stored} to {dtype} is no conversion of numbers, or of texts of one kind"
+    if np.can_cast(stored, dtype, casting):
+        return ""
+    enough = next(word for word in CASTINGS if np.can_cast(stored, dtype, word))
+    return f"{stored} to {dtype} is not {casting}; allow it with --casting {enough}"
+
+
+def with_cast_fill(metadata: Mapping[str, Any], dtype: np.dtype[Any]) -> Mapping[str, Any]:
+    """Return what is said about an array with the fill value that it has in another type."""
+    value = metadata.get("fill_value")
+    if value is None:
+        return metadata
+    stored = np.asarray(value)
+    if stored.dtype.kind == "c" and dtype.kind != "c":
+        stored = stored.real
+    with np.errstate(all="ignore"):
+        return {**metadata, "fill_value": stored.astype(dtype)[()]}

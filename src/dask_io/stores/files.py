@@ -19,7 +19,7 @@ from enum import StrEnum
 from mmap import mmap
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 import numpy as np
 from xxhash import xxh3_64
@@ -29,9 +29,11 @@ from dask_io.stores import system
 from dask_io.stores.naming import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
+    from collections.abc import Collection, Iterable, Iterator
     from types import TracebackType
 
+    from dask_io.stores.location import Location
+    from dask_io.stores.medium import Reader
     from dask_io.stores.pace import Pace
 
 # Offsets, sizes and addresses for direct I/O are multiples of this on all common filesystems.
@@ -45,6 +47,17 @@ _MOST_AT_ONCE = 2**30
 _CANNOT_ALLOCATE = {errno.EBADF, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP}
 # macOS has no such flag; there everything goes through the page cache.
 _O_DIRECT = getattr(os, "O_DIRECT", 0)
+
+
+NOT_A_FILE = -1
+"""The size of what is no regular file."""
+
+
+class Found(NamedTuple):
+    """A file that is there: its size, and what changes when its content does."""
+
+    size: int
+    mark: str
 
 
 @dataclass(slots=True)
@@ -81,7 +94,7 @@ class Tally:
 
 
 @contextmanager
-def storage_errors(path: Path | str) -> Iterator[None]:
+def storage_errors(path: Location | str) -> Iterator[None]:
     """Turn the system's errors into ours, with the path and what to do."""
     try:
         yield
@@ -104,16 +117,13 @@ def _storage_error(path: str, error: OSError) -> StorageError:
             return StorageError(path, reason)
 
 
-class _Visit:
-    """A file, opened as it is needed, that counts what is moved through it."""
+class Visit:
+    """One visit to a file or an object, that counts what is moved through it."""
 
-    def __init__(self, path: Path, flags: int, tally: Tally, traffic: Traffic) -> None:
-        self._path, self._tally, self._traffic = path, tally, traffic
-        self._flags = flags | os.O_CLOEXEC
+    def __init__(self, tally: Tally, traffic: Traffic) -> None:
+        self._tally, self._traffic = tally, traffic
         self._position = -1
         self._counts = Traffic(visits=1)
-        self._cached_fd: int | None = None
-        self._direct_fd: int | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -125,10 +135,6 @@ class _Visit:
         trace: TracebackType | None,
     ) -> None:
         self._tally.add(self._traffic, self._counts)
-        with storage_errors(self._path):
-            for fd in {self._cached_fd, self._direct_fd}:
-                if fd is not None:
-                    system.calls.close(fd)
 
     def count(self, offset: int, n_bytes: int) -> None:
         """Count bytes as moved: a seek, unless they begin where the last ones ended."""
@@ -138,6 +144,33 @@ class _Visit:
             self._counts.seeks += 1
         self._position = offset + n_bytes
         self._counts.n_bytes += n_bytes
+
+    def go_on_from(self, offset: int) -> None:
+        """Count as part of a visit that another thread has begun and that has come to `offset`."""
+        self._counts.visits, self._position = 0, offset
+
+
+class _FileVisit(Visit):
+    """A file, opened as it is needed."""
+
+    def __init__(self, path: Path, flags: int, tally: Tally, traffic: Traffic) -> None:
+        super().__init__(tally, traffic)
+        self._path = path
+        self._flags = flags | os.O_CLOEXEC
+        self._cached_fd: int | None = None
+        self._direct_fd: int | None = None
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        super().__exit__(kind, error, trace)
+        with storage_errors(self._path):
+            for fd in {self._cached_fd, self._direct_fd}:
+                if fd is not None:
+                    system.calls.close(fd)
 
     def _cached(self) -> int:
         """Return a descriptor that goes through the page cache."""
@@ -164,15 +197,14 @@ class _Visit:
         return self._direct_fd
 
 
-class FileReader(_Visit):
+class FileReader(_FileVisit):
     """One visit to a file that is read."""
 
     def __init__(self, path: Path, tally: Tally) -> None:
         super().__init__(path, os.O_RDONLY, tally, tally.read)
 
-    def go_on_from(self, offset: int) -> None:
-        """Count as part of a visit that another thread has begun and that has come to `offset`."""
-        self._counts.visits, self._position = 0, offset
+    def expect(self, start: int, stop: int) -> None:
+        """Be told what will be read, piece by piece: the system reads ahead by itself."""
 
     @property
     def size(self) -> int:
@@ -208,6 +240,12 @@ class FileReader(_Visit):
             raise DataError(place, [problem], "the file is truncated or changed meanwhile")
         return into[before:needed]
 
+    def read_runs(self, runs: Iterable[tuple[int, int]], buffer: memoryview) -> None:
+        """Read runs, each an offset and a number of bytes, one behind the other."""
+        for offset, n_bytes in runs:
+            self.read(offset, n_bytes, buffer[:n_bytes])
+            buffer = buffer[n_bytes:]
+
     def _prepare(
         self, offset: int, n_bytes: int, buffer: memoryview
     ) -> tuple[int, int, memoryview]:
@@ -242,7 +280,7 @@ class FileReader(_Visit):
         return n_done
 
 
-class FileWriter(_Visit):
+class FileWriter(_FileVisit):
     """One visit to a file that is written."""
 
     def __init__(self, path: Path, tally: Tally) -> None:
@@ -286,9 +324,10 @@ class FileWriter(_Visit):
             write_fully(self._give_up_direct(), offset, buffer)
 
 
-def checksum_of_file(file: FileReader, offset: int, n_bytes: int, staging: memoryview) -> int:
+def checksum_of_file(file: Reader, offset: int, n_bytes: int, staging: memoryview) -> int:
     """Return the checksum of bytes in a file, read through a staging buffer."""
     found, largest = xxh3_64(), len(staging) - 2 * ALIGNMENT
+    file.expect(offset, offset + n_bytes)
     for start in range(offset, offset + n_bytes, largest):
         found.update(file.read(start, min(largest, offset + n_bytes - start), staging))
     return found.intdigest()
@@ -297,13 +336,6 @@ def checksum_of_file(file: FileReader, offset: int, n_bytes: int, staging: memor
 def address_of(buffer: memoryview) -> int:
     """Return where a buffer lies in memory."""
     return int(np.frombuffer(buffer, np.uint8).__array_interface__["data"][0])
-
-
-@contextmanager
-def peeking(path: Path) -> Iterator[Callable[[int], bytes]]:
-    """Open a file only to look at its first bytes; nothing is counted."""
-    with FileReader(path, Tally()) as file:
-        yield file.peek
 
 
 def write_fully(fd: int, offset: int, buffer: memoryview) -> None:
@@ -375,6 +407,21 @@ class Publisher:
             finally:
                 system.calls.close(fd)
         return path
+
+    def writer(
+        self,
+        name: str,
+        tally: Tally,
+        *,
+        header: bytes = b"",
+        n_bytes: int | None = None,
+        reserve: bool = True,
+    ) -> FileWriter:
+        """Visit a file in the making, which is begun if it is new.
+
+        Without a size it becomes as long as what is written. Otherwise as `begin`.
+        """
+        return FileWriter(self.begin(name, header, n_bytes or 0, reserve=reserve), tally)
 
     def _make_folder(self, folder: Path) -> None:
         """Make a directory in that of all files, with those between, if it is not there."""
@@ -490,9 +537,3 @@ def write_whole(path: Path, content: bytes) -> None:
     except StorageError:
         publisher.abandon()
         raise
-
-
-def read_whole(path: Path, longest: int) -> bytes:
-    """Read a small file, or as much of it as `longest` says and one byte."""
-    with FileReader(path, Tally()) as file:
-        return file.peek(min(longest, file.size) + 1)

@@ -11,9 +11,8 @@ from dask_io.stores.files import storage_errors
 from dask_io.stores.naming import printable
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from dask_io.stores.format import Format
+    from dask_io.stores.location import Location
 
     AnyFormat: TypeAlias = Format | Container
 
@@ -76,7 +75,7 @@ def format_of(name: str) -> AnyFormat | None:
     return None
 
 
-def choose_format(path: Path, name: str | None) -> Format:
+def choose_format(path: Location, name: str | None) -> Format:
     """Return the format of block files, by its name if one is given, else by the suffix."""
     by_suffix = format_of(path.name)
     if name is None:
@@ -116,7 +115,7 @@ def of_blocks(format: AnyFormat) -> Format:  # noqa: A002 - the word that users 
     return format
 
 
-def find_container(path: Path, name: str | None) -> Container | None:
+def find_container(path: Location, name: str | None) -> Container | None:
     """Return the container that a path is, by a format's name, its suffix, or its content."""
     found = load_format(name) if name is not None else format_of(path.name)
     if found is not None:

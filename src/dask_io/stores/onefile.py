@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from abc import abstractmethod
 from typing import TYPE_CHECKING
 
@@ -11,13 +10,14 @@ from dask_io.stores.journal import is_unfinished
 from dask_io.stores.journalled import JournalledTarget
 from dask_io.stores.ledger import line_of
 from dask_io.stores.listing import look_at
+from dask_io.stores.location import is_taken
 from dask_io.stores.naming import printable
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
-    from pathlib import Path
 
     from dask_io.stores.ledger import Written
+    from dask_io.stores.location import Location
 
 
 class OneFileTarget(JournalledTarget):
@@ -51,9 +51,9 @@ class OneFileTarget(JournalledTarget):
     def _file_of(self, index: tuple[int, ...]) -> tuple[str, int | None]:  # noqa: ARG002 - one for all
         return self._name, None
 
-    def _find_old(self) -> list[Path]:
+    def _find_old(self) -> list[Location]:
         path = self._target
-        is_there = os.path.lexists(path) or is_unfinished(self._journal_place)
+        is_there = is_taken(path) or is_unfinished(self._journal_place)
         if is_there and not self._overwrite:
             self._refuse()
         if path.is_dir():
@@ -66,7 +66,7 @@ class OneFileTarget(JournalledTarget):
     def _old_names(self) -> list[str]:
         return []
 
-    def _find_left(self, words: Sequence[str]) -> list[Path]:  # noqa: ARG002 - nothing is removed
+    def _find_left(self, words: Sequence[str]) -> list[Location]:  # noqa: ARG002 - nothing is removed
         return []
 
     def _find_files(self) -> dict[str, int]:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dask_io.geometry import Layout
-    from dask_io.stores.files import FileReader, FileWriter
+    from dask_io.stores.medium import Reader, Writer
     from dask_io.stores.store import Extent
 
 
@@ -121,7 +121,7 @@ def plain(dtype: np.dtype[Any]) -> np.dtype[Any]:
 class PaddedReader(_Padded):
     """One visit to a padded block whose runs can be read one by one."""
 
-    file: FileReader
+    file: Reader
 
     def read_into(self, region: Region, buffer: memoryview) -> NDArray[Any]:
         """Read a region's runs one after another, each with its padding through a scratch array."""
@@ -143,7 +143,7 @@ class PaddedReader(_Padded):
 class PaddedWriter(_Padded):
     """One visit to a padded block whose runs can be written one by one; the padding is `fill`."""
 
-    file: FileWriter
+    file: Writer
     fill: NDArray[Any]
     _written: xxh3_64 = field(default_factory=xxh3_64, init=False)
 

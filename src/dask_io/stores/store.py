@@ -137,6 +137,14 @@ class BlockReader(Checkable, Protocol):
         """
 
 
+@runtime_checkable
+class Expecting(Protocol):
+    """A reader that gains from knowing beforehand what it will be asked for."""
+
+    def expect(self, region: Region) -> None:
+        """Be told of a region, counted from the block's start, that will be read part by part."""
+
+
 class Source(Store, Protocol):
     """A store that is read."""
 

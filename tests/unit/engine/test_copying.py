@@ -33,3 +33,36 @@ def test_a_copy_is_an_assignment(layout: Layout, data: st.DataObject) -> None:
     copy(source, arrays[1][box], layout)
 
     assert arrays[1].tobytes() == arrays[0].tobytes()
+
+
+NUMBERS = ["?", "u1", "<i2", ">i8", "<f2", ">f4", "<f8", "<c8", ">c16"]
+
+
+@given(
+    types=st.tuples(*[st.sampled_from(NUMBERS)] * 2),
+    layouts=st.tuples(*[st.sampled_from([each for each in LAYOUTS if len(each.axes) == 2])] * 2),
+    shape=st.tuples(st.integers(0, 9), st.integers(0, 9)),
+)
+def test_values_become_what_numpy_makes_of_them(
+    types: tuple[str, str], layouts: tuple[Layout, Layout], shape: tuple[int, int]
+) -> None:
+    """Of any type of numbers, without a warning; of complex ones the real part is what is left."""
+    values = np.random.default_rng(0).integers(0, 100, shape) * 2.5
+    one, two = (np.dtype(kind) for kind in types)
+    buffers = [memoryview(bytearray(prod(shape) * kind.itemsize)) for kind in (one, two)]
+    source, target = map(view_as_array, buffers, [shape, shape], (one, two), layouts)
+    source[...] = values.astype(one)
+
+    copy(source, target, layouts[1])
+
+    real = source.real if two.kind != "c" else source
+    assert np.array_equal(target, real.astype(two))
+
+
+def test_what_does_not_fit_is_no_warning() -> None:
+    """Whoever allowed the conversion knows: NaN and large values become what they become."""
+    source = np.array([np.nan, np.inf, 1e300, 7.9])
+    for kind in ("i2", "f4", "u1"):
+        target = np.zeros(4, kind)
+        copy(source, target, Layout.c(1))
+        assert target[3] == np.array(7.9).astype(kind)

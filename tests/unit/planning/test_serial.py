@@ -66,6 +66,7 @@ def test_every_key_of_the_contract_is_there() -> None:
     assert plan_to_json(PLAN) == {
         "shape": [10, 6],
         "dtype": "<i2",
+        "converted": None,
         "strategy": "naive",
         "order": [0, 1],
         "hold": "blocks",
@@ -115,6 +116,7 @@ def test_every_key_of_the_contract_is_there() -> None:
             "staging": 0,
             "staging_rule": {"minimum": 0, "preferred": 0, "part": 0, "most": 0},
             "for_lower_bound": 72,
+            "copy_rule": None,
         },
         "disk": {"peak": 120, "lag": None},
     }

@@ -12,6 +12,7 @@ import os
 from base64 import b64decode, b64encode
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +24,7 @@ from dask_io.errors import DaskIOError, UsageError
 from dask_io.stores import system
 from dask_io.stores.addressable import AddressableWriter, view_as_array
 from dask_io.stores.atomic import pad
-from dask_io.stores.files import ALIGNMENT, FileWriter, Traffic, allocate, storage_errors
+from dask_io.stores.files import ALIGNMENT, FileWriter, Tally, Traffic, allocate, storage_errors
 from dask_io.stores.filled import holds_only
 from dask_io.stores.hdf5.create import DEFAULT_NAME, make_template, touch
 from dask_io.stores.hdf5.dataset import understand
@@ -39,7 +40,6 @@ from dask_io.stores.store import Access, Extent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
-    from pathlib import Path
 
     from numpy.typing import NDArray
 
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from dask_io.stores.container import Wanted
     from dask_io.stores.files import Durability
     from dask_io.stores.hdf5.places import Places
+    from dask_io.stores.location import Location
     from dask_io.stores.store import BlockWriter
 
 # Blocks from this size on begin at a multiple of `ALIGNMENT`, to be written past the page cache.
@@ -187,9 +188,13 @@ class Hdf5Target(Hdf5Store, OneFileTarget):
             else:
                 yield AddressableWriter(file, extent, array.dtype, array.layout)
 
+    @property
+    def _partial(self) -> Path:
+        return Path(self._publisher.partial(self._name))
+
     def _lay_out(self) -> tuple[Path, Places]:
         """Have HDF5 make the file and give every block its place, once."""
-        path = self._publisher.partial(self._name)
+        path = self._partial
         with self._lock:
             if self._places is None:
                 self._begin()
@@ -200,7 +205,11 @@ class Hdf5Target(Hdf5Store, OneFileTarget):
             return path, self._places
 
     def _begin(self) -> Path:
-        return self._publisher.begin(self._name, self._template, len(self._template), reserve=False)
+        template = self._template
+        with self._publisher.writer(
+            self._name, Tally(), header=template, n_bytes=len(template), reserve=False
+        ):
+            return self._partial
 
     def store(self, index: tuple[int, ...], encoded: NDArray[np.uint8], mask: int) -> None:
         """Hand a chunk to HDF5, which takes one at a time."""
@@ -234,7 +243,7 @@ class Hdf5Target(Hdf5Store, OneFileTarget):
             self._file = None
 
     def _open_again(self) -> bool:
-        path = self._publisher.partial(self._name)
+        path = self._partial
         try:
             with reading(path) as file:
                 dataset = file[self.inside]
@@ -253,7 +262,7 @@ class Hdf5Target(Hdf5Store, OneFileTarget):
             self._file = None
         return super().abandon(keep=keep)
 
-    def _find_old(self) -> list[Path]:
+    def _find_old(self) -> list[Location]:
         found = super()._find_old()
         if self._overwrite and self.path.is_file():
             self._refuse_neighbours()

@@ -16,10 +16,11 @@ from dask_io.errors import DataError, UsageError
 from dask_io.geometry import Grid, Layout
 from dask_io.stores.addressable import AddressableReader
 from dask_io.stores.container import INSIDE
-from dask_io.stores.files import FileReader, Tally, peeking, storage_errors
+from dask_io.stores.files import FileReader, Tally, storage_errors
 from dask_io.stores.hdf5.dataset import kept_attributes, refuse_others
 from dask_io.stores.hdf5.file import find_dataset, reading
 from dask_io.stores.hdf5.source import Hdf5Source, read_description
+from dask_io.stores.medium import peeking
 from dask_io.stores.naming import printable
 from dask_io.stores.netcdf.classic import read_header
 from dask_io.stores.netcdf.surroundings import Surroundings, gather

@@ -22,10 +22,10 @@ from dask_io.stores.npy_stack.stack import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from collections.abc import Set as AbstractSet
-    from pathlib import Path
 
     from dask_io.stores.container import Wanted
     from dask_io.stores.files import Durability
+    from dask_io.stores.location import Location
     from dask_io.stores.store import Readback, Source, Target
 
 
@@ -36,18 +36,18 @@ class NpyStackFormat:
     name: str = FORMAT_NAME
     suffixes: tuple[str, ...] = (".npystack",)
 
-    def recognises(self, path: Path) -> bool:
+    def recognises(self, path: Location) -> bool:
         """Look for the file that describes a stack."""
         return (path / INFO).is_file() and (path / "0.npy").is_file()
 
-    def open(self, path: Path, inside: str, *, strict: bool) -> Source:  # noqa: ARG002 - all are there
+    def open(self, path: Location, inside: str, *, strict: bool) -> Source:  # noqa: ARG002 - all are there
         """Open a stack."""
         _refuse_inside(path, inside)
         return StackSource(read_stack(path))
 
     def make(
         self,
-        path: Path,
+        path: Location,
         inside: str,
         wanted: Wanted,
         *,
@@ -77,25 +77,25 @@ class NpyStackFormat:
     def reopen(
         self,
         described: Mapping[str, Any],
-        at: Path | None,
+        at: Location | None,
         absent: AbstractSet[tuple[int, ...]],
     ) -> Source:
         """Open a source again."""
         return StackSource(read_description(described, at), absent=absent)
 
-    def read_back(self, described: Mapping[str, Any], at: Path) -> Readback:
+    def read_back(self, described: Mapping[str, Any], at: Location) -> Readback:
         """Open what was a target."""
         return StackSource(read_description(described, at))
 
     def remake(
-        self, described: Mapping[str, Any], at: Path, *, durability: Durability, reserve: bool
+        self, described: Mapping[str, Any], at: Location, *, durability: Durability, reserve: bool
     ) -> Target:
         """Describe a target again."""
         blocks = read_description(described, at)
         return StackTarget(blocks, durability=durability, reserve=reserve)
 
 
-def _refuse_inside(path: Path, inside: str) -> None:
+def _refuse_inside(path: Location, inside: str) -> None:
     if inside:
         raise UsageError(f"{printable(str(path))} is a stack, so nothing can be named inside it")
 

@@ -16,12 +16,13 @@ import numpy as np
 from dask_io.errors import DataError
 from dask_io.geometry import Axis, Grid
 from dask_io.stores.dtypes import check_dtype
-from dask_io.stores.files import read_whole
+from dask_io.stores.medium import read_whole
 from dask_io.stores.naming import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from pathlib import Path
+
+    from dask_io.stores.location import Location
 
 NAME = "info"
 _LONGEST = 16 * 2**20
@@ -37,7 +38,7 @@ class Info:
     dtype: np.dtype[Any]
 
 
-def read_info(folder: Path) -> Info:
+def read_info(folder: Location) -> Info:
     """Read what a stack says about itself.
 
     Raises

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dask_io.errors import DataError, StorageError
-from dask_io.stores import system
 from dask_io.stores.blockfiles import BlockFiles, Blocks
 from dask_io.stores.blocktarget import BlockFilesTarget
 from dask_io.stores.description import parse_order
 from dask_io.stores.dtypes import dtype_from_json, dtype_to_json
-from dask_io.stores.files import peeking, storage_errors, write_whole
-from dask_io.stores.journal import remove_folder
+from dask_io.stores.files import storage_errors
 from dask_io.stores.listing import scan
+from dask_io.stores.location import locate
+from dask_io.stores.medium import peeking, write_whole
 from dask_io.stores.naming import OneName, StackNames, printable
 from dask_io.stores.npy import FORMAT as NPY
 from dask_io.stores.npy_stack.info import NAME as INFO
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
 
     from dask_io.geometry import Grid, Layout
     from dask_io.stores.format import Header
+    from dask_io.stores.location import Location
     from dask_io.stores.naming import Names
 
 FORMAT_NAME = "npy-stack"
@@ -68,11 +68,9 @@ class StackSource(BlockFiles):
         """Remove what describes the stack, and the directory if nothing else is in it."""
         folder = self._blocks.folder
         with storage_errors(folder):
-            remove_folder(self._blocks.journal)
-            with suppress(FileNotFoundError):
-                system.calls.unlink(folder / INFO)
-                if not any(folder.iterdir()):
-                    system.calls.rmdir(folder)
+            self._medium.logs.remove(self._blocks.journal)
+            self._medium.remove([folder / INFO])
+            self._medium.remove_folders([folder])
 
 
 class StackTarget(BlockFilesTarget):
@@ -90,7 +88,7 @@ class StackTarget(BlockFilesTarget):
         n_axes = len(self.grid.axes)
         return [self._blocks.names, OneName(INFO, n_axes)] if is_stack else []
 
-    def _find_old(self) -> list[Path]:
+    def _find_old(self) -> list[Location]:
         return sorted(super()._find_old(), key=lambda path: path.name != INFO)
 
     def _own_names(self) -> list[str]:
@@ -99,12 +97,12 @@ class StackTarget(BlockFilesTarget):
     def _old_names(self) -> list[str]:
         return []
 
-    def _find_left(self, words: Sequence[str]) -> list[Path]:  # noqa: ARG002 - there are none
+    def _find_left(self, words: Sequence[str]) -> list[Location]:  # noqa: ARG002 - there are none
         ours = [self._blocks.names, OneName(INFO, len(self.grid.axes))]
         return [
-            path
-            for path in self._folder.iterdir()
-            if any(names.parse(path.name) is not None for names in ours)
+            self._folder / name
+            for name in scan(self._folder)
+            if any(names.parse(name) is not None for names in ours)
         ]
 
     def _complete(self) -> None:
@@ -116,7 +114,9 @@ class StackTarget(BlockFilesTarget):
         write_whole(self._folder / INFO, write_info(names.axis, grid, self.dtype))
 
 
-def stack_blocks(path: Path, axis: int, grid: Grid, dtype: np.dtype[Any], layout: Layout) -> Blocks:
+def stack_blocks(
+    path: Location, axis: int, grid: Grid, dtype: np.dtype[Any], layout: Layout
+) -> Blocks:
     """Return which files hold which blocks of a stack."""
     return Blocks(path, StackNames(axis, len(grid.axes)), _StackedNpy(), grid, dtype, layout)
 
@@ -134,7 +134,7 @@ def _describe(blocks: Blocks) -> dict[str, Any]:
     }
 
 
-def read_description(described: Mapping[str, Any], at: Path | None) -> Blocks:
+def read_description(described: Mapping[str, Any], at: Location | None) -> Blocks:
     """Return the files of a stack that was described, where it is now.
 
     Raises
@@ -147,10 +147,10 @@ def read_description(described: Mapping[str, Any], at: Path | None) -> Blocks:
         raise ValueError("is not that of a stack")  # noqa: TRY004 - wrong data
     axis, grid = understand_chunks(described.get("chunks"), described.get("axis"))
     dtype = dtype_from_json(described.get("dtype"))
-    return stack_blocks(at or Path(folder), axis, grid, dtype, parse_order(order, len(grid.axes)))
+    return stack_blocks(at or locate(folder), axis, grid, dtype, parse_order(order, len(grid.axes)))
 
 
-def read_stack(folder: Path) -> Blocks:
+def read_stack(folder: Location) -> Blocks:
     """Read what a directory says about itself, and how its first file lies.
 
     Raises

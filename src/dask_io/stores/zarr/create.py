@@ -53,7 +53,7 @@ def describe_new(wanted: Wanted) -> dict[str, bytes]:
         "shape": wanted.grid.shape,
         "dtype": wanted.dtype,
         "chunks": chunks,
-        "fill_value": wanted.fill_value,
+        "fill_value": _fill_value(wanted, version),
         "zarr_format": version,
     }
     make = _for_v3 if version == _NEWEST else _for_v2
@@ -94,6 +94,12 @@ def _codecs(wanted: Wanted) -> list[Config]:
                 "again; choose a codec, such as zstd:3 or none"
             )
     return list(kept)
+
+
+def _fill_value(wanted: Wanted, version: int) -> Any:
+    given = wanted.wishes.fill_value, wanted.metadata.get("fill_value", 0)
+    # Of version 2 there are arrays without one: to some readers 0 would mean "missing".
+    return None if given == (None, None) and version == _NEWEST - 1 else wanted.fill_value
 
 
 def _for_v2(wanted: Wanted, codecs: Sequence[Config], chunks: tuple[int, ...]) -> dict[str, Any]:

@@ -11,15 +11,16 @@ import numpy as np
 
 from dask_io.errors import DataError
 from dask_io.geometry import Region
-from dask_io.stores.files import FileReader, Tally
+from dask_io.stores.files import Tally
+from dask_io.stores.medium import open_reader
 from dask_io.stores.naming import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from numpy.typing import NDArray
 
+    from dask_io.stores.location import Location
     from dask_io.stores.zarr.metadata import Metadata
 
 _ABSENT = 2**64 - 1
@@ -33,7 +34,7 @@ class Shards:
     def __init__(self, metadata: Metadata) -> None:
         assert metadata.index is not None, "only for arrays in shards"
         self._metadata, self._index = metadata, metadata.index
-        self._kept: OrderedDict[Path, NDArray[np.uint64]] = OrderedDict()
+        self._kept: OrderedDict[Location, NDArray[np.uint64]] = OrderedDict()
         self._most = max(1, _MOST_KEPT // self._index.chain.n_bytes)
         self._lock = Lock()
 
@@ -41,7 +42,7 @@ class Shards:
         # Locks do not travel to other processes.
         return Shards, (self._metadata,)
 
-    def find(self, index: tuple[int, ...], path: Path, size: int) -> tuple[int, int] | None:
+    def find(self, index: tuple[int, ...], path: Location, size: int) -> tuple[int, int] | None:
         """Return offset and bytes of a chunk in its shard, None if it is not stored.
 
         Raises
@@ -60,7 +61,7 @@ class Shards:
             raise DataError(printable(str(path)), [problem], "the file is truncated or damaged")
         return offset, n_bytes
 
-    def sizes(self, path: Path, size: int) -> Iterator[int]:
+    def sizes(self, path: Location, size: int) -> Iterator[int]:
         """Yield the bytes of every chunk that a shard holds."""
         # As many as the index has entries, not as many as metadata may speak of.
         *counts, _ = self._entries(path, size).shape
@@ -69,7 +70,7 @@ class Shards:
             if found is not None:
                 yield found[1]
 
-    def _entries(self, path: Path, size: int) -> NDArray[np.uint64]:
+    def _entries(self, path: Location, size: int) -> NDArray[np.uint64]:
         with self._lock:
             if path in self._kept:
                 self._kept.move_to_end(path)
@@ -79,7 +80,7 @@ class Shards:
                 self._kept.popitem(last=False)
             return entries
 
-    def _read(self, path: Path, size: int) -> NDArray[np.uint64]:
+    def _read(self, path: Location, size: int) -> NDArray[np.uint64]:
         chain, counts = self._index.chain, self._index.counts
         n_encoded = chain.longest
         if size < n_encoded:
@@ -88,7 +89,7 @@ class Shards:
         encoded, decoded = np.empty(n_encoded, np.uint8), np.empty(chain.n_bytes, np.uint8)
         offset = size - n_encoded if self._index.at_end else 0
         # As a header it is not counted.
-        with FileReader(path, Tally()) as file:
+        with open_reader(path, Tally()) as file:
             file.read(offset, n_encoded, encoded.data)
         try:
             chain.decode(encoded, decoded)
