@@ -183,11 +183,11 @@ class Container(Protocol):
 
 @runtime_checkable
 class OneFile(Container, Protocol):
-    """A container that is one file, of a format that has files of single blocks too."""
+    """A container that is one file."""
 
     @property
-    def blocks(self) -> Format:
-        """What files are that hold one block each."""
+    def blocks(self) -> Format | None:
+        """What files of the format are that hold one block each, if there are such."""
 
 
 @contextmanager

@@ -521,7 +521,7 @@ def _target_container(path: Location, format: str | None, *, is_folder: bool) ->
     if not isinstance(found, Container):
         return None
     is_pattern = bool(_HAS_FIELD.search(str(path))) and not is_taken(path)
-    if isinstance(found, OneFile) and (is_pattern or is_folder):
+    if (is_pattern or is_folder) and isinstance(found, OneFile) and found.blocks is not None:
         return None
     if is_pattern:
         raise UsageError(f"{_show(path)} is a pattern, but {found.name} has no files of blocks")
