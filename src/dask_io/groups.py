@@ -30,7 +30,13 @@ from dask_io.stores.files import Durability
 from dask_io.stores.journal import VERSION, is_sealed, read_job
 from dask_io.stores.location import is_url, locate
 from dask_io.stores.naming import printable
-from dask_io.stores.registry import check_places, journal_at, open_source, refuse_unfinished
+from dask_io.stores.registry import (
+    check_places,
+    journal_at,
+    open_source,
+    refuse_unfinished,
+    targets_in,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -444,26 +450,22 @@ def verify_groups(a: Path, b: Path, compare: Callable[[Path, Path], Verification
         raise DataError(printable(str(b)), [problem])
     found = Verification(0)
     for name in one.arrays:
-        each = compare(a / name, b / name)
-        found = Verification(
-            found.n_elements + each.n_elements,
-            (found.n_differing or 0) + (each.n_differing or 0),
-            found.first_difference or each.first_difference,
-        )
+        found = found.followed_by(compare(a / name, b / name), printable(str(b / name)))
     return found
 
 
 def verify_alone(place: Location, memory: int, workers: int) -> Verification:
-    """Compare an array, or every array of a group, with the checksums that its journal holds."""
+    """Compare with the checksums of journals an array, or all in a group or in a folder."""
     journal = group_journal_at(place)
-    if journal is None:
+    if journal is not None:
+        targets = [place / name for name in GroupRecord.read(journal).arrays]
+    else:
+        targets = targets_in(place) or [place]
+    if targets == [place]:
         return verify_sealed(place, memory, workers)
     found = Verification(0)
-    for name in GroupRecord.read(journal).arrays:
-        each = verify_sealed(place / name, memory, workers)
-        n_elements = found.n_elements + each.n_elements
-        first = found.first_difference or each.first_difference
-        found = Verification(n_elements, None if first else 0, first)
+    for target in targets:
+        found = found.followed_by(verify_sealed(target, memory, workers), printable(str(target)))
     return found
 
 
