@@ -193,6 +193,39 @@ def test_two_runs_do_not_write_one_target(local: Path, bucket: str) -> None:
     assert np.array_equal(read(f"{bucket}/x"), ARRAY)
 
 
+@pytest.mark.parametrize("target", ["x", "x.zarr", "x.npy"])
+def test_a_run_that_was_taken_over_stops(
+    local: Path, bucket: str, monkeypatch: pytest.MonkeyPatch, target: str
+) -> None:
+    """It adds nothing to the journal, and takes nothing away that is another's now."""
+    chunks, place = (-1 if target == "x.npy" else (10, 20)), f"{bucket}/{target}"
+    others: list[dask_io.RunResult] = []
+
+    def take_over(_: object) -> None:
+        if not others:
+            monkeypatch.setattr("dask_io.stores.objects.lease._has_ended", lambda _: True)
+            others.append(dask_io.resume(place, verify=True))
+
+    with pytest.raises(StorageError, match="another run"):
+        dask_io.resplit(local / "whole.npy", place, chunks=chunks, on_progress=take_over)
+    assert others[0].verified
+    assert np.array_equal(read(place), ARRAY)
+    assert dask_io.verify(place)
+
+
+def test_large_objects_are_put_in_parts(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some at once; they appear as one."""
+    monkeypatch.setattr("dask_io.stores.objects.transport.LARGE", 2**20)
+    monkeypatch.setattr("dask_io.stores.objects.transport.PART", 5 * 2**20)
+    array = np.arange(3 * 2**20, dtype="<i4").reshape(3, 1024, 1024)
+    np.save(tmp_path / "large.npy", array)
+    place = f"s3://{server.bucket}/{uuid4()}/large.npy"
+    dask_io.merge(tmp_path / "large.npy", place, verify=True)
+    assert np.array_equal(dask_io.open(place)[1:, 5:], array[1:, 5:])
+
+
 def test_source_and_target_are_not_one_place(local: Path, bucket: str) -> None:
     """Nor is one in the other; what only begins alike is."""
     dask_io.split(local / "whole.npy", f"{bucket}/x", chunks=(10, 20))
