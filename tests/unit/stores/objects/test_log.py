@@ -123,6 +123,16 @@ def test_a_journal_is_taken_away_from_its_end(folder: ObjectPath) -> None:
             assert names(folder) == []
 
 
+def test_who_was_taken_over_adds_nothing(folder: ObjectPath) -> None:
+    """From the moment on when another one goes on, though that one has added nothing yet."""
+    late = LOGS.begin(folder, b"job\n", durable=True)
+    other = LOGS.resume(folder, durable=True)
+    with pytest.raises(StorageError, match="another run has taken over"):
+        late.append(b"late\n")
+    other.append(b"more\n")
+    assert list(LOGS.lines(folder)) == [b"job\n", b"more\n"]
+
+
 def test_what_a_journal_holds_is_checked(folder: ObjectPath) -> None:
     """A flipped bit shows."""
     LOGS.begin(folder, b"job\n", durable=True).close()
