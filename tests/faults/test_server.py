@@ -57,6 +57,20 @@ def resplit(place: str, target: str) -> None:
     dask_io.resplit(f"{place}/in", target, chunks=(2, 4), **PLAIN)
 
 
+def test_the_server_sees_what_is_counted(proxy: Proxy, bucket: str, tmp_path: Path) -> None:
+    """For each seek there is one request of data, for rows of blocks too."""
+    dask_io.resplit(tmp_path / "whole.npy", f"{bucket}/raw", chunks=(3, 4), format="raw")
+    options: Any = {**PLAIN, "region": "1:6,1:3"}
+    job = dask_io.plan(f"{bucket}/raw", f"{bucket}/columns", chunks=(6, 1), **options)
+    proxy.begin()
+    result = job.run()
+    read = [each for each in proxy.log if each.startswith("GET") and "/raw/b_" in each]
+    put = [each for each in proxy.log if each.startswith("PUT") and "/columns/b_" in each]
+    assert (len(read), len(put)) == (result.seeks.read, result.seeks.write)
+    assert result.seeks == job.plan.seeks
+    assert result.seeks.read >= 5, "rows are read one by one"
+
+
 def test_what_goes_wrong_once_is_done_again(
     proxy: Proxy, bucket: str, record_property: Callable[[str, object], None]
 ) -> None:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from contextlib import ExitStack
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
@@ -191,6 +194,66 @@ def test_two_runs_do_not_write_one_target(local: Path, bucket: str) -> None:
     assert said
     assert all("another run is writing it (process" in each for each in said)
     assert np.array_equal(read(f"{bucket}/x"), ARRAY)
+
+
+@pytest.mark.parametrize("target", ["x", "x.zarr", "x.npy"])
+def test_a_run_that_was_taken_over_stops(
+    local: Path, bucket: str, monkeypatch: pytest.MonkeyPatch, target: str
+) -> None:
+    """It adds nothing to the journal, and takes nothing away that is another's now."""
+    chunks, place = (-1 if target == "x.npy" else (10, 20)), f"{bucket}/{target}"
+    others: list[dask_io.RunResult] = []
+
+    def take_over(_: object) -> None:
+        if not others:
+            monkeypatch.setattr("dask_io.stores.objects.lease._has_ended", lambda _: True)
+            others.append(dask_io.resume(place, verify=True))
+
+    with pytest.raises(StorageError, match="another run"):
+        dask_io.resplit(local / "whole.npy", place, chunks=chunks, on_progress=take_over)
+    assert others[0].verified
+    assert np.array_equal(read(place), ARRAY)
+    assert dask_io.verify(place)
+
+
+def test_large_objects_are_put_in_parts(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some at once; they appear as one."""
+    monkeypatch.setattr("dask_io.stores.objects.transport.LARGE", 2**20)
+    monkeypatch.setattr("dask_io.stores.objects.transport.PART", 5 * 2**20)
+    array = np.arange(3 * 2**20, dtype="<i4").reshape(3, 1024, 1024)
+    np.save(tmp_path / "large.npy", array)
+    place = f"s3://{server.bucket}/{uuid4()}/large.npy"
+    dask_io.merge(tmp_path / "large.npy", place, verify=True)
+    assert np.array_equal(dask_io.open(place)[1:, 5:], array[1:, 5:])
+
+
+WITHIN = """
+import json, sys
+import dask_io
+
+source, target = sys.argv[1:]
+dask_io.info(source)
+job = dask_io.plan(source, target, chunks=(16, 512, 64), memory="20MiB", workers=4)
+result = job.run()
+assert result.held == job.plan.held_bytes
+print(json.dumps([job.plan.peak_bytes, result.peak_memory]))
+"""
+
+
+@pytest.mark.linux
+def test_the_budget_holds_for_objects(server: Server, tmp_path: Path) -> None:
+    """What requests hold is counted too: the process grows by no more, and a constant."""
+    np.save(tmp_path / "x.npy", np.random.default_rng(0).random((48, 512, 512), np.float32))
+    place = f"s3://{server.bucket}/{uuid4()}"
+    dask_io.split(tmp_path / "x.npy", f"{place}/in", chunks=(8, 128, 512), memory="64MiB")
+    command = [sys.executable, "-c", WITHIN, f"{place}/in", f"{place}/out"]
+    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "2"}
+    done = subprocess.run(command, check=True, capture_output=True, text=True, env=environment)
+    predicted, grown = json.loads(done.stdout)
+    assert predicted <= 20 * 2**20
+    assert grown <= predicted + 24 * 2**20, f"{grown / 2**20:.1f} MiB"
 
 
 def test_source_and_target_are_not_one_place(local: Path, bucket: str) -> None:

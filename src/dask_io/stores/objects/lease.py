@@ -123,12 +123,16 @@ class Lease:
     def renew(self) -> None:
         """Show that the process lives."""
         with self._renewing:
-            if self._ended.is_set():
+            if self._ended.is_set() or self._is_lost:
                 return
             try:
                 self._put({"e_tag": self._version})
             except ConflictError:
-                self._is_lost = True
+                self.lose()
+
+    def lose(self) -> None:
+        """Know that another process holds the lock."""
+        self._is_lost = True
 
     def check(self) -> None:
         """Refuse to go on if another process may hold the lock by now.
