@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -53,12 +52,14 @@ def start(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.mark.parametrize(("one", "two"), product(KINDS, KINDS), ids=" to ".join)
+@pytest.mark.parametrize("two", KINDS)
+@pytest.mark.parametrize("one", KINDS)
 def test_every_format_to_every_other(one: str, two: str, start: Path, tmp_path: Path) -> None:
     """The same bytes, verified within a small budget, and the same metadata if both hold some."""
     places = [f"{tmp_path}/{KINDS[kind][0].format(n)}" for n, kind in enumerate((one, two))]
     first, second = ({"chunks": (6, 5, 4), **KINDS[kind][1]} for kind in (one, two))
-    dask_io.resplit(start, places[0], memory="4MiB", verify=True, **first)
+    dask_io.resplit(start, places[0], **first)
+
     done = dask_io.resplit(*places, memory="4MiB", verify=True, **second)
 
     assert np.asarray(dask_io.open(places[1])).tobytes() == ARRAY.tobytes()
