@@ -189,20 +189,24 @@ def _with_room_to_write(problem: Problem, found: AnyPlan, device: Device) -> Any
     seeks = found.seeks.total
     if seeks > problem.lower_bound:
         seeks += _FEW_SEEKS
-    strategies = dict.fromkeys([found.strategy, "sweep"])
     while found.staging_bytes < min(problem.staging.preferred, found.held_bytes):
         budget = budget * 3 // 4
-        candidates = [_candidate(name, problem.within(budget)).plan for name in strategies]
-        plans = [
-            replace(plan, problem=problem)
-            for plan in candidates
-            if plan is not None
-            and plan.seeks.total <= seeks
-            and predict_seconds(plan, device) <= longest
-        ]
-        if not plans:
+        # The strategy that was chosen is mostly the quicker one to plan with.
+        names = dict.fromkeys([found.strategy, "sweep"])
+        plans = (_candidate(name, problem.within(budget)).plan for name in names)
+        smaller = next(
+            (
+                plan
+                for plan in plans
+                if plan is not None
+                and plan.seeks.total <= seeks
+                and predict_seconds(plan, device) <= longest
+            ),
+            None,
+        )
+        if smaller is None:
             break
-        found = _fastest(plans, device)
+        found = replace(smaller, problem=problem)
     return found
 
 
