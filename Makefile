@@ -2,11 +2,16 @@
 # The two commands of the README, `make demo` and `make test`, set up what they need.
 
 PYTHON ?= python3
-# Environments: one for users, as light as the tool itself, and one with the tools of development.
+# Environments: one for users, as light as the tool itself, one with the tools of development, and
+# one with the oldest Dask that is supported.
 VENV ?= .venv
 DEV ?= .venv-dev
+OLDEST ?= .venv-oldest
 PYTEST_ARGS ?= -n auto --maxprocesses=4
 DEMO_ARGS ?=
+# The kind of file that is fuzzed, and for how long.
+SUBJECT ?= zarr-3
+SECONDS ?= 60
 # The benchmark of the engine: bytes of each array, budgets, workloads and rounds; more in BENCH_ARGS.
 SIZE ?= 2.5GiB
 BUDGETS ?= 256MiB,1GiB,4GiB
@@ -17,7 +22,7 @@ BENCH_ARGS ?=
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo test lint types contracts tests slow bench-engine bench-zarr format docs lock env dev clean
+.PHONY: help demo test lint types contracts tests slow fuzz bench-engine bench-graph bench-zarr format docs lock env dev clean
 
 help: ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -37,14 +42,21 @@ types: dev ## Check types
 contracts: dev ## Check which module may import which
 	$(DEV)/bin/lint-imports
 
-tests: dev ## Run the tests
+tests: dev $(OLDEST)/linked ## Run the tests, those of graphs also on the oldest Dask
 	$(DEV)/bin/pytest $(PYTEST_ARGS)
+	$(OLDEST)/bin/pytest $(PYTEST_ARGS) tests/graph
 
 slow: dev ## Run the long versions of the tests
 	HYPOTHESIS_PROFILE=thorough $(DEV)/bin/pytest -m slow $(PYTEST_ARGS)
 
+fuzz: dev ## Look for files that break their readers: SUBJECT (see tests/fuzz), for SECONDS
+	$(DEV)/bin/python -m tests.fuzz $(SUBJECT) -max_total_time=$(SECONDS)
+
 bench-engine: dev ## Measure the engine beside `cp -r`, in a few minutes for each workload
 	$(DEV)/bin/python -m benchmarks.engine --size $(SIZE) --budgets $(BUDGETS) --workloads $(WORKLOADS) --repeats $(REPEATS) $(BENCH_ARGS)
+
+bench-graph: dev ## Measure a Dask program with and without our plans, in a few minutes
+	$(DEV)/bin/python -m benchmarks.graph --repeats $(REPEATS) $(BENCH_ARGS)
 
 bench-zarr: dev ## Measure Zarr to Zarr beside its codec alone, and beside `cp -r`
 	$(DEV)/bin/python -m benchmarks.zarr --repeats $(REPEATS) $(BENCH_ARGS)
@@ -64,7 +76,8 @@ dev: $(DEV)/linked ## Set up the environment of development
 # A changed lock makes the environment anew, so that nothing dropped from it stays behind.
 $(VENV)/locked: requirements.lock
 $(DEV)/locked: requirements-dev.lock
-$(VENV)/locked $(DEV)/locked:
+$(OLDEST)/locked: requirements-oldest.lock
+$(VENV)/locked $(DEV)/locked $(OLDEST)/locked:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
 	  echo "Dask IO needs Python 3.11 or newer, but $(PYTHON) is $$($(PYTHON) --version 2>/dev/null || echo not found); name another one: make PYTHON=python3.12" >&2; \
 	  exit 1; }
@@ -77,20 +90,21 @@ $(VENV)/locked $(DEV)/locked:
 	@touch $@
 
 # A changed pyproject.toml may have changed commands and entry points.
-$(VENV)/linked $(DEV)/linked: %/linked: %/locked pyproject.toml
+$(VENV)/linked $(DEV)/linked $(OLDEST)/linked: %/linked: %/locked pyproject.toml
 	@$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --no-index --no-deps --no-build-isolation --editable .
 	@touch $@
 
-COMPILE = .venv-lock/bin/uv pip compile pyproject.toml --quiet --no-config --universal --upgrade --extra all \
+COMPILE = .venv-lock/bin/uv pip compile pyproject.toml --quiet --no-config --universal --upgrade \
   --generate-hashes --no-header --no-annotate --no-emit-index-url --no-emit-find-links
 
 lock: ## Lock the newest versions of all dependencies
 	@$(PYTHON) -m venv --clear .venv-lock
 	@.venv-lock/bin/python -m pip install --quiet --disable-pip-version-check uv
-	$(COMPILE) --group build --output-file requirements.lock
-	$(COMPILE) --group dev --output-file requirements-dev.lock
+	$(COMPILE) --extra all --group build --output-file requirements.lock
+	$(COMPILE) --extra all --group dev --output-file requirements-dev.lock
+	$(COMPILE) --extra hdf5 --extra zarr --group oldest --output-file requirements-oldest.lock
 	@rm -rf .venv-lock
 
 clean: ## Remove the environments and everything built
-	rm -rf $(VENV) $(DEV) .venv-lock dist docs/_build .benchmarks .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(DEV) $(OLDEST) .venv-lock dist docs/_build .benchmarks .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find benchmarks src tests -name __pycache__ -type d -prune -exec rm -rf {} +

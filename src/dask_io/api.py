@@ -11,10 +11,9 @@ if reason := why_not_here():
 from dataclasses import dataclass, field
 from functools import reduce
 from os import fspath
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from dask_io.comparing import plan_comparison, verify_sealed
+from dask_io.comparing import plan_comparison
 from dask_io.engine.measure import find_device
 from dask_io.engine.problem import make_problem
 from dask_io.engine.run import Progress, RunResult
@@ -25,9 +24,8 @@ from dask_io.geometry.chunks import normalize_chunks
 from dask_io.groups import (
     GroupJob,
     find_group,
-    is_group_target,
     plan_resumes,
-    verify_group_sealed,
+    verify_alone,
     verify_groups,
 )
 from dask_io.groups import plan_group as plan_found_group
@@ -48,6 +46,7 @@ from dask_io.planning import (
 from dask_io.prepare import Wanted, make_plan, plan_one, plan_several
 from dask_io.stores.array import BlockArray
 from dask_io.stores.description import parse_dtype, parse_order
+from dask_io.stores.location import locate
 from dask_io.stores.naming import printable
 from dask_io.stores.registry import names_one_file, open_source
 from dask_io.stores.several import region_places
@@ -134,6 +133,7 @@ def open(  # noqa: A001  # the public name, as in `h5py` or `zarr`
     chunks: Chunks | None = None,
     order: str | None = None,
     strict: bool = False,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> BlockArray:
     """Open an array in blocks for reading; nothing but headers is read yet.
 
@@ -141,11 +141,13 @@ def open(  # noqa: A001  # the public name, as in `h5py` or `zarr`
     ----------
     path
         One file, a directory of blocks, a pattern such as ``"blocks/b_{0}_{1}.npy"``, or an array
-        in a container such as ``"scan.zarr::/day/1"``.
+        in a container such as ``"scan.zarr::/day/1"``; or a URL, ``"s3://bucket/scan.zarr"``.
     format, shape, dtype, chunks, order
         What raw files do not say about themselves.
     strict
         Whether blocks must be there whose absence could mean the fill value.
+    storage_options
+        How to reach an object store; see `Options`.
 
     Returns
     -------
@@ -162,11 +164,12 @@ def open(  # noqa: A001  # the public name, as in `h5py` or `zarr`
             chunks=chunks,
             order=order,
             strict=strict,
+            storage_options=storage_options,
         )
     )
 
 
-def open_one_file(source: Place) -> BlockArray:
+def open_one_file(source: Place, storage_options: Mapping[str, Any] | None = None) -> BlockArray:
     """Open what `split` takes: an array that is one block.
 
     Raises
@@ -174,7 +177,7 @@ def open_one_file(source: Place) -> BlockArray:
     UsageError
         If it is in several.
     """
-    array = BlockArray(_source(source))
+    array = BlockArray(_source(source, Options(storage_options=storage_options)))
     n_blocks = array.source.grid.n_blocks
     if n_blocks > 1:
         place = array.source.place
@@ -183,9 +186,9 @@ def open_one_file(source: Place) -> BlockArray:
     return array
 
 
-def info(source: Place) -> Info:
+def info(source: Place, *, storage_options: Mapping[str, Any] | None = None) -> Info:
     """Tell what a store says about itself."""
-    store = _source(source)
+    store = _source(source, Options(storage_options=storage_options))
     return Info(
         place=store.place,
         format=store.format,
@@ -276,7 +279,7 @@ def plan(
         If no plan fits the memory; it names the smallest budget that would do.
     """
     check_options(options)
-    store = _source(source)
+    store = _source(source, options)
     if options.get("check", False):
         store.check()
     if (region := options.get("region")) is not None:
@@ -364,16 +367,16 @@ def resplit(
     """
     if isinstance(target, (list, tuple)):
         several = _plan_layouts(source, target, chunks, **options)
-        return _start(several, compute=compute, verify=verify, on_progress=on_progress)
+        return start(several, compute=compute, verify=verify, on_progress=on_progress)
     root = find_group(source)
     if root is not None:
         group = plan_found_group(root, cast("str", target), cast("Chunks", chunks), **options)
-        return _start(group, compute=compute, verify=verify, on_progress=on_progress)
+        return start(group, compute=compute, verify=verify, on_progress=on_progress)
     job = plan(source, cast("str", target), chunks=cast("Chunks", chunks), **options)
-    return _start(job, compute=compute, verify=verify, on_progress=on_progress)
+    return start(job, compute=compute, verify=verify, on_progress=on_progress)
 
 
-def _start(
+def start(
     job: Job | JointJob | GroupJob,
     *,
     compute: bool,
@@ -401,7 +404,7 @@ def split(
 ) -> RunResult | Delayed:
     """Cut one file into blocks; otherwise as `resplit`."""
     return resplit(
-        open_one_file(source),
+        open_one_file(source, options.get("storage_options")),
         target,
         chunks=chunks,
         compute=compute,
@@ -422,7 +425,7 @@ def merge(
 ) -> RunResult | Delayed:
     """Put all blocks into one file; otherwise as `resplit`."""
     job = plan_merge(source, target, **options)
-    return _start(job, compute=compute, verify=verify, on_progress=on_progress)
+    return start(job, compute=compute, verify=verify, on_progress=on_progress)
 
 
 def plan_merge(source: Place, target: str | PathLike[str], **options: Unpack[Options]) -> Job:
@@ -433,7 +436,7 @@ def plan_merge(source: Place, target: str | PathLike[str], **options: Unpack[Opt
     UsageError
         If the target's name is not that of one file.
     """
-    if not names_one_file(target, options.get("format")):
+    if not names_one_file(target, options.get("format"), options.get("storage_options")):
         name = printable(fspath(target))
         raise UsageError(f"merge writes one file, but {name} names none; call it {name}.npy, say")
     return plan(source, target, chunks=-1, **options)
@@ -470,7 +473,7 @@ def extract(
         As in `resplit`.
     """
     job = plan_extract(source, target, regions=regions, chunks=chunks, **options)
-    return _start(job, compute=compute, verify=verify, on_progress=on_progress)
+    return start(job, compute=compute, verify=verify, on_progress=on_progress)
 
 
 def plan_extract(
@@ -487,7 +490,7 @@ def plan_extract(
         raise UsageError("regions are given, so there can be no region besides")
     if not regions:
         raise UsageError("no region is given; name at least one, as in 0:100,:,5:")
-    store = _source(source)
+    store = _source(source, options)
     boxes = [parse_region(region, store.grid.shape) for region in regions]
     if len(boxes) == 1:
         options["region"] = boxes[0]
@@ -498,6 +501,7 @@ def plan_extract(
         format=options.get("format") or store.format,
         one_file=chunks == -1,
         overwrite=options.get("overwrite", False),
+        storage_options=options.get("storage_options"),
     )
     orders = orders_of(options, len(boxes))
     wanted = [Wanted(*each) for each in zip(names, [chunks] * len(boxes), orders, strict=True)]
@@ -516,7 +520,7 @@ def _plan_layouts(
         raise UsageError(
             f"there are {len(targets)} targets; give as many chunks, as in [(100, 100), -1]"
         )
-    store = _source(source)
+    store = _source(source, options)
     window = store
     if (region := options.get("region")) is not None:
         window = Window(store, parse_region(region, store.grid.shape))
@@ -563,6 +567,7 @@ def verify(
     *,
     memory: int | str | None = None,
     workers: int | None = None,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> Verification:
     """Compare two arrays, whatever blocks they are in, or one with its own checksums.
 
@@ -581,20 +586,23 @@ def verify(
     """
     budget, threads = parse_memory(memory), parse_workers(workers)
     if b is None:
-        place = Path(a.source.place if isinstance(a, BlockArray) else a)
-        verify_alone = verify_group_sealed if is_group_target(place) else verify_sealed
+        place = locate(a.source.place if isinstance(a, BlockArray) else a, storage_options)
         return verify_alone(place, budget, threads)
     roots = find_group(a), find_group(b)
     if roots[0] is not None and roots[1] is not None:
         return verify_groups(
             roots[0], roots[1], lambda a, b: verify(a, b, memory=budget, workers=threads)
         )
-    one, other = _source(a), _source(b)
+    options = Options(storage_options=storage_options)
+    one, other = _source(a, options), _source(b, options)
     if one.grid.shape != other.grid.shape:
         shapes = f"has shape {other.grid.shape}, but {one.place} has {one.grid.shape}"
         raise DataError(other.place, [shapes])
-    return plan_comparison(one, other, budget, threads).run(one, other)
+    at = locate(other.place, storage_options)
+    return plan_comparison(one, other, budget, threads, at=at).run(one, other)
 
 
-def _source(place: Place) -> Source:
-    return place.source if isinstance(place, BlockArray) else open_source(place)
+def _source(place: Place, options: Options) -> Source:
+    if isinstance(place, BlockArray):
+        return place.source
+    return open_source(place, storage_options=options.get("storage_options"))

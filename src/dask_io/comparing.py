@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dask_io.engine.checksums import verify_checksums
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
 
     from dask_io.engine.verify import Verification
     from dask_io.planning import Plan
+    from dask_io.stores.location import Location
     from dask_io.stores.pace import Pace
     from dask_io.stores.store import Source, Store
 
@@ -40,35 +40,36 @@ class Comparison:
         return verify_plan(self.plan, a, b, workers=self.workers, slab=self.slab)
 
 
-def plan_comparison(a: Store, b: Store, memory: int, workers: int) -> Comparison:
+def plan_comparison(a: Store, b: Store, memory: int, workers: int, *, at: Location) -> Comparison:
     """Plan within a budget, with one thread if there is too little for several.
 
-    If the second was made by converting elements of the first one's type, that is done again.
+    If the second, which is `at` a place, was made by converting elements of the first one's type,
+    that is done again.
     """
     slab = comparison_slab(memory, b.dtype.itemsize, workers)
     left = max(1, memory - workers * slab)
     try:
-        dtype = b.dtype if _is_made_of(a.dtype, b) else a.dtype
+        dtype = b.dtype if _is_made_of(a.dtype, at) else a.dtype
         problem = make_problem(
             side_of(a), side_of(b), dtype, memory=left, workers=workers, stored=a.dtype
         )
         return Comparison(plan_sweep(problem), workers, slab)
     except BudgetTooSmallError as error:
         if workers > 1:
-            return plan_comparison(a, b, memory, 1)
+            return plan_comparison(a, b, memory, 1, at=at)
         raise BudgetTooSmallError(error.required + slab, memory, error.unit) from None
 
 
-def _is_made_of(dtype: np.dtype[Any], store: Store) -> bool:
-    """Whether a store's journal says that its elements were converted from those of a type."""
-    journal = journal_at(Path(store.place))
+def _is_made_of(dtype: np.dtype[Any], place: Location) -> bool:
+    """Whether a journal says that a target's elements were converted from those of a type."""
+    journal = journal_at(place)
     stored = JobRecord.read(journal).converted if journal else None
     # To NumPy, None is a type too.
     return stored is not None and stored == dtype
 
 
 def check_again(
-    places: Iterable[str | Path], memory: int, workers: int, *, pace: Pace | None = None
+    places: Iterable[Location], memory: int, workers: int, *, pace: Pace | None = None
 ) -> None:
     """Compare targets that are complete with their checksums.
 
@@ -78,14 +79,16 @@ def check_again(
         If one differs.
     """
     for place in places:
-        found = verify_sealed(Path(place), memory, workers, pace=pace)
+        found = verify_sealed(place, memory, workers, pace=pace)
         if found.first_difference is not None:
             differs = f"is not what was written, first in region {found.first_difference}"
-            raise DataError(str(place), [differs], "the disk or the memory may be faulty")
+            raise DataError(
+                printable(str(place)), [differs], "the disk or the memory may be faulty"
+            )
 
 
 def verify_sealed(
-    place: Path, memory: int, workers: int, *, pace: Pace | None = None
+    place: Location, memory: int, workers: int, *, pace: Pace | None = None
 ) -> Verification:
     """Compare a target with the checksums that its journal holds.
 

@@ -13,7 +13,7 @@ from dask_io.comparing import check_again, verify_sealed
 from dask_io.engine.job import JobRecord
 from dask_io.engine.run import Progress, RunResult
 from dask_io.engine.verify import Verification
-from dask_io.errors import DaskIOError, DataError, UsageError
+from dask_io.errors import DataError, UsageError
 from dask_io.jobs import Complete, Job, resumable
 from dask_io.options import (
     Options,
@@ -25,11 +25,18 @@ from dask_io.options import (
 from dask_io.planning import Series
 from dask_io.prepare import Wanted, plan_one, plan_recorded
 from dask_io.prepare import plan_resumes as plan_array_resumes
-from dask_io.stores.container import needs, split_place
+from dask_io.stores.container import needs, on_disk, split_place
 from dask_io.stores.files import Durability
 from dask_io.stores.journal import VERSION, is_sealed, read_job
+from dask_io.stores.location import is_url, locate
 from dask_io.stores.naming import printable
-from dask_io.stores.registry import check_places, journal_at, open_source, refuse_unfinished
+from dask_io.stores.registry import (
+    check_places,
+    journal_at,
+    open_source,
+    refuse_unfinished,
+    targets_in,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -39,6 +46,7 @@ if TYPE_CHECKING:
     from dask_io.geometry.chunks import AxisChunks, Chunks
     from dask_io.options import ResumeOptions
     from dask_io.planning import Device
+    from dask_io.stores.location import Location
     from dask_io.stores.store import Source
     from dask_io.stores.zarr.group import Group, GroupTarget
 
@@ -227,6 +235,8 @@ def find_group(place: object) -> Path | None:
     if not isinstance(place, str | Path):
         return None
     path = Path(place)
+    if is_url(place):
+        return None
     if not path.exists():
         container, inside = split_place(str(place))
         path = Path(container) / inside
@@ -278,7 +288,7 @@ def plan_group(
         raise UsageError(f"{printable(str(root))} is a group; name a target to plan for all of it")
     group = read_group(root)
     made = GroupTarget(
-        Path(target),
+        on_disk(locate(target), "a Zarr group"),
         overwrite=options.get("overwrite", False),
         durability=parse_durability(options.get("durability", Durability.FSYNC)),
     )
@@ -291,7 +301,7 @@ def plan_group(
     for name in group.arrays:
         try:
             source = open_source(root / name, format="zarr")
-        except DaskIOError as error:
+        except (DataError, UsageError) as error:
             if wanted[name] is not None and len(_dimensions(group.arrays[name])) > 1:
                 raise UsageError(f"array {printable(name)} cannot be re-split: {error}") from error
             copies.append(name)
@@ -391,9 +401,9 @@ def plan_resumes(
     target: str | PathLike[str], **options: Unpack[ResumeOptions]
 ) -> Iterator[Job | Complete]:
     """Plan what `resume` does, one array after another: each has run when the next is planned."""
-    place = Path(target)
-    journal = journal_at(place)
-    if journal is None or "group" not in read_job(journal):
+    place = locate(target, options.get("storage_options"))
+    journal = group_journal_at(place)
+    if journal is None or not isinstance(place, Path):
         yield from plan_array_resumes(target, **options)
         return
     if not is_sealed(journal):
@@ -440,29 +450,29 @@ def verify_groups(a: Path, b: Path, compare: Callable[[Path, Path], Verification
         raise DataError(printable(str(b)), [problem])
     found = Verification(0)
     for name in one.arrays:
-        each = compare(a / name, b / name)
-        found = Verification(
-            found.n_elements + each.n_elements,
-            (found.n_differing or 0) + (each.n_differing or 0),
-            found.first_difference or each.first_difference,
-        )
+        found = found.followed_by(compare(a / name, b / name), printable(str(b / name)))
     return found
 
 
-def verify_group_sealed(place: Path, memory: int, workers: int) -> Verification:
-    """Compare every array of a group that Dask IO has written with its checksums."""
-    journal = journal_at(place)
-    assert journal is not None, "asked for a group with a journal"
+def verify_alone(place: Location, memory: int, workers: int) -> Verification:
+    """Compare with the checksums of journals an array, or all in a group or in a folder."""
+    journal = group_journal_at(place)
+    if journal is not None:
+        targets = [place / name for name in GroupRecord.read(journal).arrays]
+    else:
+        targets = targets_in(place) or [place]
+    if targets == [place]:
+        return verify_sealed(place, memory, workers)
     found = Verification(0)
-    for name in GroupRecord.read(journal).arrays:
-        each = verify_sealed(place / name, memory, workers)
-        n_elements = found.n_elements + each.n_elements
-        first = found.first_difference or each.first_difference
-        found = Verification(n_elements, None if first else 0, first)
+    for target in targets:
+        found = found.followed_by(verify_sealed(target, memory, workers), printable(str(target)))
     return found
 
 
-def is_group_target(place: Path) -> bool:
-    """Whether a place has the journal of a group."""
+def group_journal_at(place: Location) -> Path | None:
+    """Return the journal of a group that Dask IO has written, if a place has one."""
     journal = journal_at(place)
-    return journal is not None and "group" in read_job(journal)
+    # Groups are written on local disk only.
+    if not isinstance(journal, Path) or "group" not in read_job(journal):
+        return None
+    return journal

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from html import escape
 from os.path import commonpath
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dask_io.comparing import check_again
 from dask_io.engine.commit import Consumption, Outlet
@@ -20,16 +20,18 @@ from dask_io.engine.spill import run_spill
 from dask_io.errors import InterruptedRunError, StorageError, UsageError
 from dask_io.planning import CopyPlan, SpillPlan
 from dask_io.report.svg import job_svg
+from dask_io.stores.location import locate
 from dask_io.stores.naming import printable
 from dask_io.stores.pace import Pace
 from dask_io.stores.window import Window
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from os import PathLike
 
     from dask_io.engine.run import Progress
     from dask_io.planning import AnyPlan, Device, Sweeps
+    from dask_io.stores.location import Location
     from dask_io.stores.store import Source, Store, Target
 
 
@@ -40,7 +42,8 @@ class Job:
     `plan` is the pure plan: what it will cost in seeks, bytes and memory. `run` carries it out.
     `device` is what time is predicted for, `max_rate` the bytes moved a second at the most. With
     `consume` source blocks are removed as soon as everything that they feed is durable. A job
-    that goes on with what another run left has an `outlet` already.
+    that goes on with what another run left has an `outlet` already. `storage_options` say how to
+    reach the target if that is in an object store.
     """
 
     plan: AnyPlan
@@ -51,6 +54,7 @@ class Job:
     consume: bool = False
     max_rate: int | None = None
     outlet: Outlet | None = None
+    storage_options: Mapping[str, Any] | None = field(default=None, repr=False)
 
     def run(
         self, *, verify: bool = False, on_progress: Callable[[Progress], None] | None = None
@@ -81,7 +85,8 @@ class Job:
             result = self.carry_out(outlet, on_progress)
         if verify:
             pace = target.tally.pace
-            check_again([target.place], self.plan.problem.budget, self.workers, pace=pace)
+            places = [locate(target.place, self.storage_options)]
+            check_again(places, self.plan.problem.budget, self.workers, pace=pace)
         return replace(result, verified=True if verify else None)
 
     @property
@@ -141,7 +146,7 @@ class Complete:
     One that holds several, such as a group, has `parts`.
     """
 
-    place: Path
+    place: Location
     n_blocks: int
     memory: int
     workers: int
@@ -183,6 +188,7 @@ class JointJob:
     workers: int
     device: Device
     max_rate: int | None = None
+    storage_options: Mapping[str, Any] | None = field(default=None, repr=False)
 
     def run(
         self, *, verify: bool = False, on_progress: Callable[[Progress], None] | None = None
@@ -200,7 +206,7 @@ class JointJob:
         """
         check_before_run(self.targets, workers=self.workers)
         first, *others = map(JobRecord.of, self.windows, self.targets)
-        names = [Path(target.place).name for target in self.targets[1:]]
+        names = [locate(target.place).name for target in self.targets[1:]]
         first = replace(first, others=dict(zip(names, others, strict=True)))
         outlets = [
             Outlet(target, record.to_bytes())
@@ -214,7 +220,8 @@ class JointJob:
         with resumable(lambda: _left_by(outlets), self.targets[0].place):
             result = run_sweeps(sweeps, workers=self.workers, on_progress=on_progress)
         if verify:
-            places, pace = [target.place for target in self.targets], self.source.tally.pace
+            pace = self.source.tally.pace
+            places = [locate(target.place, self.storage_options) for target in self.targets]
             check_again(places, self.plan.budget, self.workers, pace=pace)
         not_kept = _not_kept(self.source, self.targets[0])
         return replace(result, verified=True if verify else None, not_kept=not_kept)
@@ -271,7 +278,10 @@ def _left_by(outlets: Sequence[Outlet]) -> str:
     if not any(outlet.is_resumable for outlet in outlets):
         return ""
     places = [outlet.target.place for outlet in outlets]
-    return quote(places[0] if len(places) == 1 else commonpath(places))
+    if len(places) == 1:
+        return quote(places[0])
+    parents = {str(locate(place).parent) for place in places}
+    return quote(parents.pop() if len(parents) == 1 else commonpath(places))
 
 
 def set_pace(max_rate: int | None, stores: Sequence[Store]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypedDict
 
+from dask_io.config import configured
 from dask_io.engine.machine import available_memory, usable_cores
 from dask_io.engine.measure import check_device_name
 from dask_io.errors import UsageError
@@ -16,7 +17,7 @@ from dask_io.stores.files import Durability
 from dask_io.units import parse_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     import numpy as np
     from numpy.typing import DTypeLike
@@ -81,6 +82,11 @@ class Options(TypedDict, total=False):
         ``"rename"``, the end of the process; ``"none"``: they may be found half written.
     consume
         Remove each source block as soon as everything that it feeds is durable.
+    storage_options
+        How to reach source and target if they are in an object store, in obstore's words, such as
+        ``{"endpoint": "https://...", "region": "eu-1"}``. What is not said here is taken from the
+        environment: ``AWS_ACCESS_KEY_ID``, ``AWS_ENDPOINT_URL`` and the like. They are neither
+        shown nor kept.
     """
 
     memory: int | str | None
@@ -103,6 +109,7 @@ class Options(TypedDict, total=False):
     check: bool
     durability: str
     consume: bool
+    storage_options: Mapping[str, Any] | None
 
 
 class ResumeOptions(TypedDict, total=False):
@@ -116,6 +123,7 @@ class ResumeOptions(TypedDict, total=False):
     max_rate: int | str | None
     source: str | None
     """Where the source is now, if it has been moved."""
+    storage_options: Mapping[str, Any] | None
 
 
 def check_options(options: Options) -> None:
@@ -236,6 +244,7 @@ def parse_durability(durability: str) -> Durability:
 
 def parse_memory(memory: int | str | None) -> int:
     """Read a budget; by default half of what is available."""
+    memory = configured("memory") if memory is None else memory
     if memory is None:
         return max(1, available_memory() // 2)
     try:
@@ -246,6 +255,7 @@ def parse_memory(memory: int | str | None) -> int:
 
 def parse_workers(workers: int | None) -> int:
     """Check a number of threads; by default what suits the machine."""
+    workers = configured("workers") if workers is None else workers
     if workers is None:
         return min(max(_FEWEST_WORKERS, usable_cores()), _MOST_WORKERS)
     if workers < 1:

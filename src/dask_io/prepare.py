@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import astuple, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from dask_io.engine.commit import Consumption, Outlet
@@ -45,6 +44,7 @@ from dask_io.stores.files import Durability
 from dask_io.stores.formats import load_format
 from dask_io.stores.journal import is_sealed, refuse_locked
 from dask_io.stores.ledger import Ledger
+from dask_io.stores.location import locate
 from dask_io.stores.naming import printable
 from dask_io.stores.registry import (
     check_places,
@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     from dask_io.geometry.chunks import Chunks
     from dask_io.options import ResumeOptions
     from dask_io.planning import Device
+    from dask_io.stores.location import Location
     from dask_io.stores.store import Source, Target
 
 
@@ -100,6 +101,7 @@ def _lay_out(
         reserve=not options.get("consume", False),
         wishes=wishes_of(options),
         metadata=metadata,
+        storage_options=options.get("storage_options"),
     )
     check_places(store, made)
     return made, side_of(made)
@@ -110,6 +112,8 @@ def plan_one(store: Source, wanted: Wanted, **options: Unpack[Options]) -> Job:
     made, side = _lay_out(store, wanted, **options)
     workers, memory = parse_workers(options.get("workers")), parse_memory(options.get("memory"))
     consume = options.get("consume", False)
+    if consume:
+        _refuse_consuming(side_of(store), side)
     problem = make_problem(
         side_of(store),
         side,
@@ -125,7 +129,22 @@ def plan_one(store: Source, wanted: Wanted, **options: Unpack[Options]) -> Job:
     scratch = free_space(made) if made else None
     planned = make_plan(problem, device, scratch=scratch, **options)
     max_rate = parse_rate(options.get("max_rate"))
-    return Job(planned, store, made, workers, device, consume, max_rate)
+    reach = options.get("storage_options")
+    return Job(planned, store, made, workers, device, consume, max_rate, storage_options=reach)
+
+
+def _refuse_consuming(source: Side, target: Side) -> None:
+    """Refuse to remove blocks that cannot be removed, or whose data would not be safe yet."""
+    if source.grain == "container":
+        raise UsageError(
+            f"consume removes source blocks one by one, but of {source.format} nothing can be "
+            "removed alone; leave it out"
+        )
+    if target.grain == "container":
+        raise UsageError(
+            f"consume removes source blocks as soon as they are safe, but what goes to this "
+            f"{target.format} target is safe only when all of it is there; leave it out"
+        )
 
 
 def plan_several(
@@ -168,7 +187,8 @@ def plan_several(
     if strategy != "auto":
         sweeps = replace(sweeps, strategy=strategy)
     max_rate = parse_rate(options.get("max_rate"))
-    return JointJob(sweeps, store, tuple(windows), tuple(targets), workers, device, max_rate)
+    reach = options.get("storage_options")
+    return JointJob(sweeps, store, tuple(windows), tuple(targets), workers, device, max_rate, reach)
 
 
 def plan_resumes(
@@ -176,12 +196,12 @@ def plan_resumes(
 ) -> Iterator[Job | Complete]:
     """Plan what `resume` does, one target after another: each has run when the next is planned."""
     check_options(cast("Options", options))
-    for place, record in _find_resumable(Path(target)).items():
+    for place, record in _find_resumable(locate(target, options.get("storage_options"))).items():
         yield plan_recorded(place, record, **options)
 
 
 def plan_recorded(
-    place: Path, record: JobRecord, **options: Unpack[ResumeOptions]
+    place: Location, record: JobRecord, **options: Unpack[ResumeOptions]
 ) -> Job | Complete:
     """Plan how to complete a target of which a journal, its own or another's, says what it is."""
     journal = journal_at(place)
@@ -190,7 +210,7 @@ def plan_recorded(
     return _plan_resume(place, journal, record, **options)
 
 
-def _find_resumable(place: Path) -> dict[Path, JobRecord]:
+def _find_resumable(place: Location) -> dict[Location, JobRecord]:
     """Return the targets that a path names, those too that were to be written beside them.
 
     Raises
@@ -200,7 +220,7 @@ def _find_resumable(place: Path) -> dict[Path, JobRecord]:
     UsageError
         If nothing there has a journal.
     """
-    found: dict[Path, JobRecord] = {}
+    found: dict[Location, JobRecord] = {}
     for target in targets_in(place):
         journal = journal_at(target)
         if journal is not None:
@@ -219,20 +239,26 @@ def _find_resumable(place: Path) -> dict[Path, JobRecord]:
     )
 
 
-def _moved_to(options: ResumeOptions) -> Path | None:
-    moved = options.get("source")
-    return None if moved is None else Path(moved)
+def _open_again(
+    record: JobRecord, journal: Location | None, options: ResumeOptions
+) -> tuple[Source, frozenset[tuple[int, ...]]]:
+    """Open a source where it was, or where it has been moved to."""
+    moved, reach = options.get("source"), options.get("storage_options")
+    at = None if moved is None else locate(moved, reach)
+    return record.open_source(journal, at=at, storage_options=reach)
 
 
-def _plan_begun_by_others(place: Path, record: JobRecord, **options: Unpack[ResumeOptions]) -> Job:
+def _plan_begun_by_others(
+    place: Location, record: JobRecord, **options: Unpack[ResumeOptions]
+) -> Job:
     """Plan a target that was to be written beside others, but had not come to that."""
-    source, _ = record.open_source(None, at=_moved_to(options))
+    source, _ = _open_again(record, None, options)
     target = remake_target(record.target, at=place, durability=record.durability, reserve=True)
     return _plan_rest(source, target, Ledger(target.grid), record.consume, options)
 
 
 def _plan_resume(
-    place: Path, journal: Path, record: JobRecord, **options: Unpack[ResumeOptions]
+    place: Location, journal: Location, record: JobRecord, **options: Unpack[ResumeOptions]
 ) -> Job | Complete:
     """Plan how to complete one target, which is locked until the job has run."""
     reserve = not record.consume
@@ -244,7 +270,7 @@ def _plan_resume(
     # Before the source is looked at, of which the other run may be removing blocks.
     refuse_locked(journal)
     target = remake_target(record.target, at=place, durability=record.durability, reserve=reserve)
-    source, gone = record.open_source(journal, at=_moved_to(options))
+    source, gone = _open_again(record, journal, options)
     ledger = target.resume()
     try:
         remove_scratch(target)
@@ -287,7 +313,8 @@ def _plan_rest(
     # What has been written before must be whole write cells.
     planned = planned.flushed_at(ledger.cuts)
     max_rate = parse_rate(options.get("max_rate"))
-    return Job(planned, source, target, workers, device, consume, max_rate)
+    reach = options.get("storage_options")
+    return Job(planned, source, target, workers, device, consume, max_rate, storage_options=reach)
 
 
 def make_plan(

@@ -1,5 +1,6 @@
 """The commands, run as users run them: exit codes, one line per error, interrupts."""
 
+import json
 import re
 import signal
 import subprocess
@@ -7,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -117,18 +119,42 @@ def test_a_difference_is_named_by_its_region(source: Path, tmp_path: Path) -> No
 def test_a_difference_in_json_is_still_an_object(source: Path, tmp_path: Path) -> None:
     """The object goes to stdout, the line to stderr."""
     np.save(tmp_path / "other.npy", VALUES + 1)
-    arguments = ["verify", str(source), str(tmp_path / "other.npy"), "--json"]
 
+    found, line = fail_in_json("verify", source, tmp_path / "other.npy", code=1)
+
+    assert (found["equal"], found["n_differing"]) == (False, VALUES.size)
+    assert line.startswith("dask-io: ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["verify", "SRC", "SRC/b_0_0.npy"], 1),
+        (["resplit", "SRC", "out", "--chunks", "x"], 2),
+        (["resplit", "SRC", "--chunks", "3"], 2),
+        (["info", "nowhere"], 3),
+    ],
+)
+def test_errors_in_json_are_objects_too(arguments: list[str], code: int, source: Path) -> None:
+    """They hold the line and the exit code."""
+    given = [word.replace("SRC", str(source)) for word in arguments]
+
+    found, line = fail_in_json(*given, code=code)
+
+    assert found == {"error": {"message": line.removeprefix("dask-io: "), "exit_code": code}}
+
+
+def fail_in_json(*arguments: str | Path, code: int) -> tuple[dict[str, Any], str]:
+    """Run a command that fails, and return the one object on stdout and the line on stderr."""
     done = subprocess.run(
-        [sys.executable, "-m", "dask_io.cli", *arguments],
+        [sys.executable, "-m", "dask_io.cli", *map(str, arguments), "--json"],
         capture_output=True,
         text=True,
         check=False,
     )
-
-    assert done.returncode == 1
-    assert '"equal": false' in done.stdout
-    assert done.stderr.startswith("dask-io: ")
+    assert done.returncode == code
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found, done.stderr.rstrip("\n")
 
 
 def test_other_shapes_are_other_data(source: Path, tmp_path: Path) -> None:

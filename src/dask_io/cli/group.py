@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sys
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 DEBUG = "dask_io.debug"
 """Where a command notes that ``--debug`` was given."""
+JSON = "dask_io.json"
+"""Where a command notes that ``--json`` was given, until an object has been shown."""
 
 _USAGE, _ENVIRONMENT, _INTERRUPTED = 2, 3, 4
 
@@ -57,9 +60,9 @@ def one_line_errors(ctx: click.Context | None = None) -> Iterator[None]:
         raise
     except click.UsageError as error:
         path = error.ctx.command_path if error.ctx else "dask-io"
-        _end(f"{_clause(error.format_message())}; try {path} --help", _USAGE)
+        _end(f"{_clause(error.format_message())}; try {path} --help", _USAGE, ctx)
     except click.ClickException as error:
-        _end(_clause(error.format_message()), _USAGE)
+        _end(_clause(error.format_message()), _USAGE, ctx)
     except DaskIOError as error:
         _end(str(error), error.exit_code, ctx)
     except (KeyboardInterrupt, click.Abort):
@@ -80,6 +83,8 @@ def _end(message: str, code: int, ctx: click.Context | None = None) -> NoReturn:
     if ctx is not None and ctx.meta.get(DEBUG):
         say(traceback.format_exc().rstrip())
     say(f"dask-io: {one_line(message)}")
+    if ctx is not None and ctx.meta.get(JSON):
+        show_json({"error": {"message": one_line(message), "exit_code": code}})
     raise click.exceptions.Exit(code)
 
 
@@ -106,6 +111,14 @@ def show(text: str) -> None:
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, sys.stdout.fileno())
         os.close(nowhere)
+
+
+def show_json(found: object) -> None:
+    """Write the one object of a command to stdout."""
+    ctx = click.get_current_context(silent=True)
+    if ctx is not None:
+        ctx.meta[JSON] = False
+    show(json.dumps(found))
 
 
 def _encodable(text: str, stream: TextIO) -> str:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import click
 
-from dask_io.cli.group import DEBUG
+from dask_io.cli.group import DEBUG, JSON
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,6 +27,11 @@ class Decorator(Protocol):
 def _note_debug(ctx: click.Context, _: click.Parameter, given: bool) -> None:  # noqa: FBT001
     if given:
         ctx.meta[DEBUG] = True
+
+
+def _note_json(ctx: click.Context, _: click.Parameter, given: bool) -> bool:  # noqa: FBT001
+    ctx.meta[JSON] = given
+    return given
 
 
 ORDER = click.Choice(["C", "F"], case_sensitive=False)
@@ -88,7 +93,14 @@ casting = click.option(
     type=click.Choice(["no", "equiv", "safe", "same_kind", "unsafe"]),
     help="What --dtype may do to values, in NumPy's words.  [default: safe, nothing]",
 )
-as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+as_json = click.option(
+    "--json",
+    "as_json",
+    is_flag=True,
+    is_eager=True,
+    callback=_note_json,
+    help="Print one JSON object, of an error too.",
+)
 quiet = click.option("--quiet", is_flag=True, help="Print errors only.")
 debug = click.option(
     "--debug",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -10,7 +9,7 @@ import click
 
 import dask_io
 from dask_io.cli import options
-from dask_io.cli.group import Verbs, one_line, show
+from dask_io.cli.group import Verbs, one_line, show, show_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -60,10 +59,14 @@ def info(src: str, *, as_json: bool, **given: Any) -> None:
     source = options.open_source(src, given)
     group = api.info_group(source)
     if group is not None:
-        show(json.dumps(jsonable.group_to_json(group)) if as_json else text.group_text(group))
-        return
-    found = api.info(source)
-    show(json.dumps(jsonable.info_to_json(found)) if as_json else text.info_text(found))
+        told, told_as_text = jsonable.group_to_json(group), text.group_text(group)
+    else:
+        found = api.info(source)
+        told, told_as_text = jsonable.info_to_json(found), text.info_text(found)
+    if as_json:
+        show_json(told)
+    else:
+        show(told_as_text)
 
 
 @commands.command()
@@ -241,7 +244,7 @@ def verify(src: str, dst: str | None, *, as_json: bool, quiet: bool, **given: An
     chosen = {name: given[name] for name in ("memory", "workers")}
     found = api.verify(options.open_source(src, given), dst, **chosen)
     if as_json:
-        show(json.dumps(jsonable.verification_to_json(found)))
+        show_json(jsonable.verification_to_json(found))
     elif found and not quiet:
         show(text.verification_text(found))
     if not found:
@@ -377,7 +380,7 @@ def _show_results(
 
     if as_json:
         found = [jsonable.run_to_json(job.plan, result, job.device) for job, result in told]
-        show(json.dumps(found[0] if len(found) == 1 else {"targets": found}))
+        show_json(found[0] if len(found) == 1 else {"targets": found})
     elif not quiet:
         for job, result in told:
             done = "is complete; there is nothing left to do"
@@ -389,7 +392,10 @@ def _show_plan(plan: AnyPlan | Sweeps | Series, device: Device, *, as_json: bool
     from dask_io.report.jsonable import any_plan_to_json  # noqa: PLC0415  # loaded on use
     from dask_io.report.text import plan_text  # noqa: PLC0415  # loaded on use
 
-    show(json.dumps(any_plan_to_json(plan, device)) if as_json else plan_text(plan, device))
+    if as_json:
+        show_json(any_plan_to_json(plan, device))
+    else:
+        show(plan_text(plan, device))
 
 
 def _show_explanation(
@@ -402,7 +408,7 @@ def _show_explanation(
     objective = parse_objective(given["objective"])
     told = explain(plan, device=device, objective=objective, asked=given["strategy"])
     if as_json:
-        show(json.dumps(jsonable.explained_to_json(told)))
+        show_json(jsonable.explained_to_json(told))
     else:
         show(f"{text.plan_text(plan, device)}\n\n{text.explained_text(told)}")
 

@@ -15,14 +15,15 @@ from dask_io.stores.ledger import Ledger, cells_in
 from dask_io.stores.naming import printable
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from dask_io.geometry import Region
     from dask_io.stores.ledger import Written
+    from dask_io.stores.location import Location
     from dask_io.stores.store import Readback
 
 
-def verify_checksums(written: Readback, journal: Path, *, workers: int, slab: int) -> Verification:
+def verify_checksums(
+    written: Readback, journal: Location, *, workers: int, slab: int
+) -> Verification:
     """Read every cell that a journal tells of, and compare its checksum.
 
     Each thread needs `slab` bytes.

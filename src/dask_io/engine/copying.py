@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,13 +25,19 @@ def copy(source: NDArray[Any], target: NDArray[Any], layout: Layout) -> None:
     if source.dtype != target.dtype:
         _convert(source, target)
         return
-    row = target.shape[layout.axes[-1]] * target.itemsize
-    if row <= _LONGEST_ITEM:
-        a, b = source.transpose(layout.axes), target.transpose(layout.axes)
-        if a.strides[-1] == b.strides[-1] == target.itemsize:
-            items = np.dtype((np.void, row))
-            source, target = a.view(items), b.view(items)
+    fastest, itemsize = layout.axes[-1], target.itemsize
+    row = target.shape[fastest] * itemsize
+    if row <= _LONGEST_ITEM and source.strides[fastest] == target.strides[fastest] == itemsize:
+        if fastest != target.ndim - 1:
+            source, target = source.transpose(layout.axes), target.transpose(layout.axes)
+        items = _item_of(row)
+        source, target = source.view(items), target.view(items)
     target[...] = source
+
+
+@lru_cache(maxsize=1024)
+def _item_of(n_bytes: int) -> np.dtype[np.void]:
+    return np.dtype((np.void, n_bytes))
 
 
 def _convert(source: NDArray[Any], target: NDArray[Any]) -> None:

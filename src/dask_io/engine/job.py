@@ -19,10 +19,10 @@ from dask_io.stores.window import Window
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
     import numpy as np
 
+    from dask_io.stores.location import Location
     from dask_io.stores.store import Source, Target
 
 _BITS = 2**64
@@ -76,7 +76,7 @@ class JobRecord:
         }
 
     @classmethod
-    def read(cls, journal: Path) -> JobRecord:
+    def read(cls, journal: Location) -> JobRecord:
         """Read what a journal says.
 
         Raises
@@ -106,11 +106,16 @@ class JobRecord:
         return cls(source, identity, region, job["target"], durability, consume, stored, others)
 
     def open_source(
-        self, journal: Path | None, *, at: Path | None = None
+        self,
+        journal: Location | None,
+        *,
+        at: Location | None = None,
+        storage_options: Mapping[str, Any] | None = None,
     ) -> tuple[Source, frozenset[tuple[int, ...]]]:
         """Open the source again, and tell which of its blocks a journal says to be used up.
 
-        `at` is where it is now, if it has been moved.
+        `at` is where it is now, if it has been moved; `storage_options` say how to reach it
+        where it was.
 
         Raises
         ------
@@ -121,7 +126,9 @@ class JobRecord:
             freed = freed_in(read_lines(journal) if journal else ())
         except ValueError as error:
             raise DataError(printable(str(journal)), [str(error)]) from error
-        whole = reopen_source(self.source, at=at, absent=frozenset(freed))
+        whole = reopen_source(
+            self.source, at=at, absent=frozenset(freed), storage_options=storage_options
+        )
         source = whole if self.region is None else Window(whole, self.region)
         left = (index for index in source.grid.indices() if index not in freed)
         if (sum(freed.values()) + sum(map(source.fingerprint, left))) % _BITS != self.identity:

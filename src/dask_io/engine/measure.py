@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from dask_io.errors import UsageError
 from dask_io.planning.device import DEVICES, HDD, NFS, NVME, S3, SSD, Device
 from dask_io.stores.files import storage_errors, write_fully
+from dask_io.stores.location import is_url
+from dask_io.stores.naming import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,22 +46,27 @@ def device_of(path: str | os.PathLike[str], *, system: Path = Path("/")) -> Devi
     Parameters
     ----------
     path
-        A file or folder, which need not exist yet.
+        A file or folder, which need not exist yet; or a URL, which is that of an object store.
     system
         Where the tables of the kernel are found.
     """
+    if is_url(path):
+        return S3
     with suppress(OSError, ValueError):
         mount = _mount_of(existing_folder(path), system / "proc" / "mounts")
         if mount is None:
             return SSD
-        if _NETWORK.fullmatch(mount.kind):
-            return NFS
-        if _OBJECTS.fullmatch(mount.kind):
-            return S3
-        if _MEMORY.fullmatch(mount.kind):
-            return NVME
-        return _disk(mount.device, system)
+        return _kind(mount.kind) or _disk(mount.device, system)
     return SSD
+
+
+def _kind(filesystem: str) -> Device | None:
+    """Return what a kind of filesystem says about its device, None if it says nothing."""
+    if _NETWORK.fullmatch(filesystem):
+        return NFS
+    if _OBJECTS.fullmatch(filesystem):
+        return S3
+    return NVME if _MEMORY.fullmatch(filesystem) else None
 
 
 def find_device(name: str | None, *places: str | os.PathLike[str]) -> Device:
@@ -163,7 +170,14 @@ def measure_device(folder: str | os.PathLike[str]) -> Device:
     ------
     StorageError
         If nothing can be written there.
+    UsageError
+        If it is in an object store.
     """
+    if is_url(folder):
+        raise UsageError(
+            f"device {MEASURED!r} is measured in a folder, and {printable(str(folder))} is none; "
+            f"choose one of {', '.join(DEVICES)}"
+        )
     place = existing_folder(folder)
     with (
         storage_errors(place),

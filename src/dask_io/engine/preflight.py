@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import resource
+import shutil
+import tempfile
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from dask_io.errors import StorageError
 from dask_io.stores.files import ALIGNMENT, storage_errors
+from dask_io.stores.location import is_url
 from dask_io.units import format_bytes
 
 if TYPE_CHECKING:
@@ -24,7 +27,12 @@ _MORE_FILES = 8
 
 
 def free_space(target: Target) -> int:
-    """Return the bytes that are left on a target's disk once its array is there; at least 0."""
+    """Return the bytes that are left on a target's disk once its array is there; at least 0.
+
+    What is spilled on the way to an object store goes to the folder for temporary files.
+    """
+    if is_url(target.place):
+        return shutil.disk_usage(tempfile.gettempdir()).free
     disk = _disk_of(target)
     free = disk.f_bavail * disk.f_frsize + _replaced(target).n_bytes
     return max(0, free - target.grid.size * target.dtype.itemsize)
@@ -32,6 +40,8 @@ def free_space(target: Target) -> int:
 
 def share_disk(source: Store, target: Store) -> bool:
     """Whether two stores lie on one disk."""
+    if is_url(source.place) or is_url(target.place):
+        return False
     return _folder_of(source).stat().st_dev == _folder_of(target).stat().st_dev
 
 
@@ -55,7 +65,8 @@ def check_before_run(
     """
     check_open_files(targets[0], workers)
     by_disk: dict[int, list[Target]] = {}
-    for target in targets:
+    # Object stores take whatever comes.
+    for target in (each for each in targets if not is_url(each.place)):
         by_disk.setdefault(_folder_of(target).stat().st_dev, []).append(target)
     for sharing in by_disk.values():
         check_inodes(sharing)

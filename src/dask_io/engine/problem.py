@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from dask_io.engine.commit import MOST_BYTES, MOST_CELLS
 from dask_io.engine.staging import staging_for, staging_to_copy
 from dask_io.planning import Lag, Problem, Side
-from dask_io.stores.store import Access
+from dask_io.stores.store import Access, Indivisible
 from dask_io.stores.window import Window
 
 if TYPE_CHECKING:
@@ -22,7 +22,9 @@ def side_of(store: Store) -> Side:
     if isinstance(store, Window):
         whole, region = store.whole, store.region
     atomic = store.access is Access.ATOMIC
-    return Side(whole.grid, store.layout, store.format, region, atomic, store.codec_bytes)
+    indivisible = isinstance(whole, Indivisible) and whole.is_indivisible
+    described = (whole.grid, store.layout, store.format, region, atomic, store.codec_bytes)
+    return Side(*described, indivisible)
 
 
 def make_problem(

@@ -11,14 +11,14 @@ from dask_io.planning.choose import (
     plan_with,
 )
 from dask_io.planning.copy import CopyPlan, plan_copy
-from dask_io.planning.cost import naive_seeks
+from dask_io.planning.cost import naive_seeks, read_cost
 from dask_io.planning.describe import describe_plan
 from dask_io.planning.describe_sweeps import sweeps_to_json
 from dask_io.planning.device import DEVICES, Device, predict_seconds
 from dask_io.planning.keep import plan_keep
 from dask_io.planning.naive import plan_naive
 from dask_io.planning.plan import Plan, Seeks, Step
-from dask_io.planning.previous import plan_clustered, plan_multiple
+from dask_io.planning.previous import plan_clustered, plan_multiple, stretch
 from dask_io.planning.problem import Lag, Problem, Side, Staging
 from dask_io.planning.reads import AxisPlan, Hold, ReadRun
 from dask_io.planning.reread import plan_reread
@@ -73,6 +73,8 @@ __all__ = [
     "plan_together",
     "plan_with",
     "predict_seconds",
+    "read_cost",
     "series_to_json",
+    "stretch",
     "sweeps_to_json",
 ]

@@ -23,7 +23,8 @@ class Side:
     With a `window`, only that region of what is stored takes part. Blocks that reach out of it
     are moved in part, and cost the runs of that part. Blocks that are `atomic` cannot be moved
     in part: reading some of one costs all of it, and it is written whole or not at all. Moving
-    one takes `codec_bytes` besides its elements.
+    one takes `codec_bytes` besides its elements. Of what is `indivisible`, nothing can be removed,
+    or kept of a run that was cut short, but all of it.
 
     Examples
     --------
@@ -38,6 +39,7 @@ class Side:
     window: Region | None = None
     atomic: bool = False
     codec_bytes: int = 0
+    indivisible: bool = False
 
     def __post_init__(self) -> None:
         if len(self.layout.axes) != len(self.stored.axes):
@@ -54,7 +56,9 @@ class Side:
 
     @property
     def grain(self) -> str:
-        """What is kept of a target when a run is cut short: write cells, or only whole blocks."""
+        """What is kept of a target when a run is cut short: cells, blocks, or all or nothing."""
+        if self.indivisible:
+            return "container"
         return "block" if self.atomic else "cell"
 
     @cached_property

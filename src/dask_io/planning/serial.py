@@ -266,7 +266,9 @@ def _side_from_json(side: _Node) -> Side:
     layout = Layout(tuple(axis.number() for axis in side["layout"].items()))
     window = _window_from_json(side["window"])
     atomic, codec_bytes = side["atomic"].truth(), side["codec_bytes"].number()
-    return Side(grid, layout, side["format"].text(), window, atomic, codec_bytes)
+    indivisible = side["grain"].text() == "container"
+    described = (grid, layout, side["format"].text(), window, atomic, codec_bytes)
+    return Side(*described, indivisible)
 
 
 def _window_from_json(window: _Node) -> Region | None:

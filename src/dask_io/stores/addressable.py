@@ -12,12 +12,12 @@ from xxhash import xxh3_64
 from dask_io.stores.files import ALIGNMENT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from numpy.typing import NDArray
 
     from dask_io.geometry import Layout, Region
-    from dask_io.stores.files import FileReader, FileWriter
+    from dask_io.stores.medium import Reader, Writer
     from dask_io.stores.store import Extent
 
 
@@ -66,28 +66,39 @@ def checksum_of(
 class AddressableReader:
     """One visit to a block whose runs can be read one by one."""
 
-    file: FileReader
+    file: Reader
     extent: Extent
     dtype: np.dtype[Any]
     layout: Layout
 
     def read_into(self, region: Region, buffer: memoryview) -> NDArray[Any]:
         """Read a region's runs one after another; a single run may go past the page cache."""
-        itemsize, n_bytes = self.dtype.itemsize, region.size * self.dtype.itemsize
-        raw, filled = buffer[:n_bytes], 0
-        for start, length in self.layout.runs(region, self.extent.shape):
-            offset, n_run = self.extent.offset + start * itemsize, length * itemsize
-            if n_run == n_bytes:
-                raw = self.file.read(offset, n_bytes, buffer)
-            else:
-                self.file.read(offset, n_run, raw[filled : filled + n_run])
-            filled += n_run
+        n_bytes = region.size * self.dtype.itemsize
+        if self._is_one_run(region):
+            ((offset, _),) = self._runs(region)
+            return self.view(self.file.read(offset, n_bytes, buffer), region)
+        raw = buffer[:n_bytes]
+        self.file.read_runs(self._runs(region), raw)
         return self.view(raw, region)
+
+    def expect(self, region: Region) -> None:
+        """Be told what will be read part by part: if it is one run, it can be asked for at once."""
+        if self._is_one_run(region):
+            ((offset, n_bytes),) = self._runs(region)
+            self.file.expect(offset, offset + n_bytes)
 
     def is_first_run(self, region: Region) -> bool:
         """Tell whether a region is one run with which the block begins."""
-        is_one = self.layout.run_length(region, self.extent.shape) == region.size
-        return is_one and not any(region.start)
+        return self._is_one_run(region) and not any(region.start)
+
+    def _is_one_run(self, region: Region) -> bool:
+        return self.layout.run_length(region, self.extent.shape) == region.size > 0
+
+    def _runs(self, region: Region) -> Iterator[tuple[int, int]]:
+        """Yield offset and bytes of every run."""
+        itemsize = self.dtype.itemsize
+        for start, length in self.layout.runs(region, self.extent.shape):
+            yield self.extent.offset + start * itemsize, length * itemsize
 
     def view(self, raw: memoryview, region: Region) -> NDArray[Any]:
         """Look at a region's bytes as an array."""
@@ -95,6 +106,7 @@ class AddressableReader:
 
     def checksum(self, region: Region, staging: memoryview) -> int:
         """Return the checksum of a region's bytes, in storage order."""
+        self.expect(region)
         return checksum_of(self.read_into, region, staging, self.dtype, self.layout)
 
 
@@ -102,7 +114,7 @@ class AddressableReader:
 class AddressableWriter:
     """One visit to a block whose runs can be written one by one."""
 
-    file: FileWriter
+    file: Writer
     extent: Extent
     dtype: np.dtype[Any]
     layout: Layout

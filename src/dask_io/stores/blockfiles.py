@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from math import prod
 from types import MappingProxyType
@@ -10,27 +10,29 @@ from typing import TYPE_CHECKING, Any
 
 from xxhash import xxh3_64_intdigest
 
-from dask_io.errors import DataError
-from dask_io.stores import manifest, system
+from dask_io.errors import DataError, StorageError
+from dask_io.stores import manifest
 from dask_io.stores.addressable import AddressableReader, checksum_of
-from dask_io.stores.files import ALIGNMENT, FileReader, Tally, peeking, storage_errors
-from dask_io.stores.journal import journal_of, remove_folder
+from dask_io.stores.files import ALIGNMENT, Tally, storage_errors
+from dask_io.stores.journal import journal_of
 from dask_io.stores.listing import Checked, Expected, Problems, check_blocks, match_names
 from dask_io.stores.manifest import Manifest
-from dask_io.stores.naming import OneName, printable
+from dask_io.stores.medium import medium_of
+from dask_io.stores.naming import OneName, StackNames, printable
 from dask_io.stores.store import Access, Extent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
     from collections.abc import Set as AbstractSet
-    from pathlib import Path
 
     import numpy as np
     from numpy.typing import NDArray
 
     from dask_io.geometry import Grid, Layout, Region
     from dask_io.stores.format import Format, Header
-    from dask_io.stores.naming import BlockNames
+    from dask_io.stores.location import Location
+    from dask_io.stores.medium import Reader
+    from dask_io.stores.naming import Names
     from dask_io.stores.store import BlockReader
 
 
@@ -38,15 +40,15 @@ if TYPE_CHECKING:
 class Blocks:
     """Which files hold which blocks of an array, and how."""
 
-    folder: Path
-    names: BlockNames | OneName
+    folder: Location
+    names: Names
     format: Format
     grid: Grid
     dtype: np.dtype[Any]
     layout: Layout
 
     @property
-    def path(self) -> Path:
+    def path(self) -> Location:
         """The directory, or the file if there is only one."""
         return self.folder / self.names.pattern if self.is_one_file else self.folder
 
@@ -56,13 +58,14 @@ class Blocks:
         return isinstance(self.names, OneName)
 
     @property
-    def journal(self) -> Path:
+    def journal(self) -> Location:
         """Where the journal is of the run that writes or wrote them."""
         return journal_of(self.path, is_one_file=self.is_one_file)
 
     @property
     def manifest(self) -> Manifest:
         """What they say about themselves."""
+        assert not isinstance(self.names, StackNames), "a stack describes itself in its own way"
         return Manifest(self.format.name, self.grid, self.dtype, self.layout, self.names)
 
     def problem_with(self, header: Header | None, shape: tuple[int, ...], size: int) -> str:
@@ -101,10 +104,11 @@ class BlockStore:
 
     def __init__(self, blocks: Blocks) -> None:
         self._blocks = blocks
+        self._medium = medium_of(blocks.folder)
         self.tally = Tally()
 
     @property
-    def path(self) -> Path:
+    def path(self) -> Location:
         """The directory, or the file if there is only one."""
         return self._blocks.path
 
@@ -134,16 +138,6 @@ class BlockStore:
         return self._blocks.layout
 
     @property
-    def access(self) -> Access:
-        """A part of a block costs its runs."""
-        return Access.ADDRESSABLE
-
-    @property
-    def codec_bytes(self) -> int:
-        """Values are moved as they are."""
-        return 0
-
-    @property
     def metadata(self) -> Mapping[str, Any]:
         """Block files say nothing else."""
         return MappingProxyType({})
@@ -168,7 +162,7 @@ class BlockFiles(BlockStore):
     offsets
         Where data begins in blocks whose headers have been read already.
     only_blocks
-        Whether files that are no blocks are out of place.
+        Whether other files of the format are out of place; those of no format never are.
     absent
         Blocks that need not be there: they have been used up.
     problems
@@ -202,9 +196,10 @@ class BlockFiles(BlockStore):
         self._odd_names = checked.odd_names
         if only_blocks:
             for name in matches.others:
-                if not name.startswith(".") and name != manifest.NAME:
+                if not name.startswith(".") and name.endswith(blocks.format.suffixes):
                     problems.add(name, "is extra: it is no block")
         self.n_bytes_on_disk = sum(files[name] for name in matches.by_numbers.values())
+        self._find = self._medium.finder(blocks.folder)
         # Most headers are as long as the first: one byte per block remembers those.
         self._known = bytearray(0 if problems.n_found else blocks.grid.n_blocks)
         self._usual_offset = -1
@@ -214,6 +209,16 @@ class BlockFiles(BlockStore):
         # A file that lost fewer bytes than its header has still room for its data.
         self._check_headers(checked.unusual, problems)
         problems.raise_if_any()
+
+    @property
+    def access(self) -> Access:
+        """A part of a block costs its runs."""
+        return Access.ADDRESSABLE
+
+    @property
+    def codec_bytes(self) -> int:
+        """What a visit holds besides the values that it reads."""
+        return self._medium.bytes_to_read
 
     @contextmanager
     def reader(
@@ -228,7 +233,7 @@ class BlockFiles(BlockStore):
         """
         blocks, region, flat = self._blocks, self.grid.block(index), self.grid.flat(index)
         path = self._path_of(index, region)
-        with FileReader(path, self.tally) as file:
+        with self._medium.reader(path, self.tally) as file:
 
             def begin(offset: int) -> AddressableReader:
                 extent = Extent(path.name, offset, region.shape)
@@ -268,33 +273,32 @@ class BlockFiles(BlockStore):
         """Return a number that changes when a block does."""
         path = self._path_of(index, self.grid.block(index))
         with storage_errors(path):
-            found = path.stat()
-        return xxh3_64_intdigest(f"{path.name}\0{found.st_size}\0{found.st_mtime_ns}".encode())
+            found = self._medium.find(path) if self._blocks.is_one_file else self._find(path.name)
+        if found is None:
+            raise StorageError(printable(str(path)), "no such file or directory", "check the path")
+        return xxh3_64_intdigest(f"{path.name}\0{found.size}\0{found.mark}".encode())
 
     def discard(self, index: tuple[int, ...]) -> None:
         """Remove a block's file, if it is still there."""
         path = self._path_of(index, self.grid.block(index))
-        with storage_errors(path), suppress(FileNotFoundError):
-            system.calls.unlink(path)
+        self._medium.remove([path])
 
     def discard_rest(self) -> None:
         """Remove manifest and journal, and the directory if nothing else is in it."""
         blocks = self._blocks
         with storage_errors(blocks.path):
             if blocks.is_one_file:
-                remove_folder(blocks.journal)
+                self._medium.logs.remove(blocks.journal)
                 return
             # Others may have described themselves there.
             if self._is_described():
-                remove_folder(blocks.journal)
-                system.calls.unlink(blocks.folder / manifest.NAME)
-            with suppress(FileNotFoundError):
-                if not any(blocks.folder.iterdir()):
-                    system.calls.rmdir(blocks.folder)
+                self._medium.logs.remove(blocks.journal)
+                self._medium.remove([blocks.folder / manifest.NAME])
+            self._medium.remove_folders([blocks.folder])
 
     def _is_described(self) -> bool:
         """Tell whether the directory's manifest is about these blocks."""
-        if not (self._blocks.folder / manifest.NAME).exists():
+        if not (self._blocks.folder / manifest.NAME).is_file():
             return False
         try:
             return Manifest.read(self._blocks.folder).names == self._blocks.names
@@ -307,8 +311,8 @@ class BlockFiles(BlockStore):
             if any(self._known[flat : flat + 1]):
                 continue
             path = self._path_of(index, region)
-            with storage_errors(path), peeking(path) as peek:
-                problem, offset = self._look(region.shape, peek, path.stat().st_size)
+            with self._medium.reader(path, Tally()) as file:
+                problem, offset = self._look(region.shape, file.peek, file.size)
             if problem:
                 problems.add(path.name, problem)
             else:
@@ -326,7 +330,7 @@ class BlockFiles(BlockStore):
                 return str(error), 0
         return self._blocks.problem_with(header, shape, size), header.offset if header else 0
 
-    def _path_of(self, index: tuple[int, ...], region: Region) -> Path:
+    def _path_of(self, index: tuple[int, ...], region: Region) -> Location:
         name = self._odd_names.get(index) or self._name_of(index, region)
         return self._blocks.folder / name
 
@@ -347,7 +351,7 @@ class _FirstReader:
     is used only when the header has been found right.
     """
 
-    file: FileReader
+    file: Reader
     reader: AddressableReader
     begin: Callable[[int], AddressableReader]
     look: Callable[[Callable[[int], bytes]], int]
@@ -373,6 +377,15 @@ class _FirstReader:
             return reader.view(read[offset:], region)
         return self.reader.read_into(region, buffer)
 
+    def expect(self, region: Region) -> None:
+        # The header comes along, if it is as long as others are.
+        if self.reader.is_first_run(region):
+            n_bytes = region.size * self.reader.dtype.itemsize
+            self.file.expect(0, self.reader.extent.offset + n_bytes)
+        else:
+            self.reader.expect(region)
+
     def checksum(self, region: Region, staging: memoryview) -> int:
+        self.expect(region)
         reader = self.reader
         return checksum_of(self.read_into, region, staging, reader.dtype, reader.layout)

@@ -3,28 +3,30 @@
 from __future__ import annotations
 
 import json
-import os
 from contextlib import contextmanager, suppress
-from pathlib import Path
+from math import prod
 from typing import TYPE_CHECKING
 
 from dask_io.errors import DataError, StorageError, UsageError
 from dask_io.stores import manifest
 from dask_io.stores.addressable import AddressableWriter
 from dask_io.stores.blockfiles import BlockStore
-from dask_io.stores.files import Durability, FileWriter, write_whole
-from dask_io.stores.journal import NAME as JOURNAL
+from dask_io.stores.files import Durability
 from dask_io.stores.journal import is_unfinished
-from dask_io.stores.journalled import JournalledTarget, is_journal_in_the_making
+from dask_io.stores.journalled import JournalledTarget
 from dask_io.stores.listing import Problems, look_at, scan
+from dask_io.stores.location import is_taken
+from dask_io.stores.logs import NAME as JOURNAL
+from dask_io.stores.medium import write_whole
 from dask_io.stores.naming import BlockNames, printable
-from dask_io.stores.store import Extent
+from dask_io.stores.store import Access, Extent
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
     from dask_io.stores.blockfiles import Blocks
-    from dask_io.stores.naming import OneName
+    from dask_io.stores.location import Location
+    from dask_io.stores.naming import Names
 
 
 class BlockFilesTarget(BlockStore, JournalledTarget):
@@ -61,14 +63,27 @@ class BlockFilesTarget(BlockStore, JournalledTarget):
         self._reserve = reserve
         self._headers: dict[tuple[int, ...], bytes] = {}
 
+    @property
+    def access(self) -> Access:
+        """A part of a block costs its runs, unless files can only be written whole."""
+        return Access.ATOMIC if self._medium.writes_whole else Access.ADDRESSABLE
+
+    @property
+    def codec_bytes(self) -> int:
+        """What a visit holds besides what it is given."""
+        longest = tuple(axis.longest for axis in self.grid.axes)
+        n_bytes = len(self._header(longest)) + prod(longest) * self.dtype.itemsize
+        return self._medium.bytes_to_write(n_bytes)
+
     @contextmanager
     def writer(self, index: tuple[int, ...]) -> Iterator[AddressableWriter]:
         """Visit a block in the making."""
         blocks, shape = self._blocks, self.grid.block(index).shape
         header = self._header(shape)
         name, n_bytes = self._file_of(index)
-        path = self._publisher.begin(name, header, n_bytes, reserve=self._reserve)
-        with FileWriter(path, self.tally) as file:
+        with self._write_file(
+            name, self.tally, header=header, n_bytes=n_bytes, reserve=self._reserve
+        ) as file:
             extent = Extent(name, len(header), shape)
             yield AddressableWriter(file, extent, blocks.dtype, blocks.layout)
 
@@ -86,25 +101,25 @@ class BlockFilesTarget(BlockStore, JournalledTarget):
         header = self._header(region.shape)
         return self._name_of(index, region), len(header) + region.size * self.dtype.itemsize
 
-    def _find_old(self) -> list[Path]:
+    def _find_old(self) -> list[Location]:
         if self._blocks.is_one_file:
             self._refuse_file()
             return []
         folder = self._blocks.folder
-        if not os.path.lexists(folder):
+        if not is_taken(folder):
             return []
         if not folder.is_dir():
             if not self._overwrite:
                 self._refuse()
             raise UsageError(f"{printable(str(folder))} is a file, not a directory to overwrite")
-        entries = [entry for entry in os.scandir(folder) if not is_journal_in_the_making(entry)]
-        if entries and not self._overwrite:
+        old = self._medium.names(folder)
+        if old and not self._overwrite:
             self._refuse()
+        old.pop(JOURNAL, None)
         patterns, foreign = self._patterns(), Problems(str(folder))
-        old = [entry for entry in entries if entry.name != JOURNAL]
-        for entry in old:
-            if entry.is_dir(follow_symlinks=False) or not _is_ours(entry.name, patterns):
-                foreign.add(entry.name, "")
+        for name, is_folder in old.items():
+            if is_folder or not _is_ours(name, patterns):
+                foreign.add(name, "")
         if foreign.n_found:
             rest = foreign.n_found - len(foreign.shown)
             listed = ", ".join(sorted(name.rstrip() for name in foreign.shown)) + (
@@ -114,21 +129,19 @@ class BlockFilesTarget(BlockStore, JournalledTarget):
                 f"{printable(str(folder))} holds what is not part of a target: {listed}; "
                 "move it away, or choose another target"
             )
-        return [
-            Path(each.path) for each in sorted(old, key=lambda each: each.name != manifest.NAME)
-        ]
+        return [folder / name for name in sorted(old, key=lambda name: name != manifest.NAME)]
 
     def _refuse_file(self) -> None:
         path = self.path
-        is_there = os.path.lexists(path) or is_unfinished(self._journal_place)
+        is_there = is_taken(path) or is_unfinished(self._journal_place)
         if is_there and not self._overwrite:
             self._refuse()
         if path.is_dir():
             raise UsageError(f"{printable(str(path))} is a directory, not a file to overwrite")
 
-    def _patterns(self) -> list[BlockNames | OneName]:
+    def _patterns(self) -> list[Names]:
         """Return how the blocks are named that the manifest or the journal tells of."""
-        found: list[BlockNames | OneName] = list(map(_parse_word, self._names_in_journal()))
+        found: list[Names] = list(map(_parse_word, self._names_in_journal()))
         with suppress(DataError, StorageError):
             found.append(manifest.Manifest.read(self._folder).names)
         return found
@@ -139,14 +152,14 @@ class BlockFilesTarget(BlockStore, JournalledTarget):
     def _old_names(self) -> list[str]:
         return [_to_word(names.pattern) for names in self._patterns()]
 
-    def _find_left(self, words: Sequence[str]) -> list[Path]:
+    def _find_left(self, words: Sequence[str]) -> list[Location]:
         patterns = [*map(_parse_word, words), *self._patterns()]
-        return [path for path in self._folder.iterdir() if _is_ours(path.name, patterns)]
+        return [self._folder / name for name in scan(self._folder) if _is_ours(name, patterns)]
 
     def _find_files(self) -> dict[str, int]:
         if not self._blocks.is_one_file:
             return scan(self._blocks.folder)
-        paths = [self.path, self._publisher.partial(self.path.name)]
+        paths = {self.path, self._publisher.partial(self.path.name)}
         return {path.name: look_at(path)[path.name] for path in paths if path.exists()}
 
     def _complete(self) -> None:
@@ -167,7 +180,7 @@ def _parse_word(word: str) -> BlockNames:
     return BlockNames(json.loads(word))
 
 
-def _is_ours(name: str, patterns: Collection[BlockNames | OneName]) -> bool:
+def _is_ours(name: str, patterns: Collection[Names]) -> bool:
     if name.startswith(".") and name.endswith(".part"):
         name = name[1:].removesuffix(".part")
     return name == manifest.NAME or any(names.parse(name) is not None for names in patterns)

@@ -14,13 +14,12 @@ from dask_io.stores.dtypes import check_dtype
 from dask_io.stores.naming import printable
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from numpy.typing import DTypeLike
 
     from dask_io.geometry import Grid
     from dask_io.geometry.chunks import Chunks
     from dask_io.stores.format import Format
+    from dask_io.stores.location import Location
     from dask_io.stores.store import Source
 
 
@@ -33,7 +32,7 @@ class Description:
     chunks: Chunks
     order: str | None
 
-    def needed_by(self, path: Path, format: Format) -> tuple[Grid, np.dtype[Any], Layout]:  # noqa: A002
+    def needed_by(self, path: Location, format: Format) -> tuple[Grid, np.dtype[Any], Layout]:  # noqa: A002
         """Return grid, dtype and layout for files that do not describe themselves."""
         if self.shape is None or self.dtype is None:
             missing = " and ".join(

@@ -8,20 +8,21 @@ from typing import TYPE_CHECKING
 from dask_io.errors import DataError
 from dask_io.geometry import Axis, Grid
 from dask_io.stores.blockfiles import BlockFiles, Blocks, order_of
-from dask_io.stores.files import peeking
-from dask_io.stores.listing import NOT_A_FILE, Problems, locator, match_names
+from dask_io.stores.files import NOT_A_FILE
+from dask_io.stores.listing import Problems, locator, match_names
+from dask_io.stores.medium import peeking
 from dask_io.stores.naming import BlockNames, OneName, printable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
     from dask_io.geometry import Layout
     from dask_io.stores.format import Format, Header
+    from dask_io.stores.location import Location
 
 
 def open_by_headers(
-    folder: Path,
+    folder: Location,
     files: Mapping[str, int],
     format: Format,  # noqa: A002 - the word that users know
     names: BlockNames | OneName,
@@ -44,7 +45,7 @@ def open_by_headers(
 class _Search:
     """Block files whose headers are read as they are needed, each once."""
 
-    folder: Path
+    folder: Location
     files: Mapping[str, int]
     format: Format
     names: Mapping[tuple[int, ...], str]

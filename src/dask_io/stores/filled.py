@@ -10,6 +10,7 @@ from xxhash import xxh3_64
 
 from dask_io.stores.addressable import staged, view_as_array, view_as_bytes
 from dask_io.stores.ledger import NOTHING
+from dask_io.stores.store import Expecting
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -53,9 +54,15 @@ class UnfilledReader:
         """Read a region."""
         return self.reader.read_into(region, buffer)
 
+    def expect(self, region: Region) -> None:
+        """Be told what will be read part by part."""
+        if isinstance(self.reader, Expecting):
+            self.reader.expect(region)
+
     def checksum(self, region: Region, staging: memoryview) -> int:
         """Return the checksum of a region's bytes; if all of it is the fill value, of nothing."""
         found, is_filled = xxh3_64(), True
+        self.expect(region)
         for slab in self.layout.slabs(region, staged(staging, self.fill.dtype)):
             raw = view_as_bytes(self.read_into(slab, staging), self.layout)
             found.update(raw)

@@ -1,16 +1,13 @@
-"""Targets on a local disk: blocks are files, a journal says which of them are durable."""
+"""Targets whose blocks are files, or objects; a journal says which of them are durable."""
 
 from __future__ import annotations
 
-import os
 from abc import ABC, abstractmethod
 from contextlib import suppress
 from typing import TYPE_CHECKING, NoReturn
 
-from dask_io.errors import DataError, TargetExistsError, UsageError
-from dask_io.stores import system
-from dask_io.stores.files import Durability, Publisher, storage_errors, sync
-from dask_io.stores.journal import NAME as JOURNAL
+from dask_io.errors import DataError, StorageError, TargetExistsError, UsageError
+from dask_io.stores.files import Durability, storage_errors
 from dask_io.stores.journal import (
     Journal,
     is_sealed,
@@ -18,17 +15,21 @@ from dask_io.stores.journal import (
     journal_of,
     read_lines,
     refuse_locked,
-    remove_stale,
 )
 from dask_io.stores.ledger import Ledger, dropped_line_of, freed_in, line_of
+from dask_io.stores.location import is_taken
+from dask_io.stores.medium import medium_of
 from dask_io.stores.naming import printable
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
-    from pathlib import Path
+    from contextlib import AbstractContextManager
 
     from dask_io.geometry import Grid
+    from dask_io.stores.files import Tally
     from dask_io.stores.ledger import Written
+    from dask_io.stores.location import Location
+    from dask_io.stores.medium import Writer
 
 # Lines of the journal: how blocks are named; what is to be removed, and that it is gone; the one
 # file that will be replaced when the new one is whole.
@@ -54,10 +55,11 @@ class JournalledTarget(ABC):
     """
 
     def __init__(
-        self, path: Path, *, is_one_file: bool, overwrite: bool, durability: Durability
+        self, path: Location, *, is_one_file: bool, overwrite: bool, durability: Durability
     ) -> None:
         self.durability = durability
         self._target, self._is_one_file, self._overwrite = path, is_one_file, overwrite
+        self._medium = medium_of(path)
         self._folder = path.parent if is_one_file else path
         self._journal_place = journal_of(path, is_one_file=is_one_file)
         self._forget_run()
@@ -76,7 +78,7 @@ class JournalledTarget(ABC):
         return b""
 
     @abstractmethod
-    def _find_old(self) -> list[Path]:
+    def _find_old(self) -> list[Location]:
         """Return the files that will be replaced: what makes an array of them comes first.
 
         Raises
@@ -96,7 +98,7 @@ class JournalledTarget(ABC):
         """Return such words for the files that are to be replaced, for `_find_left`."""
 
     @abstractmethod
-    def _find_left(self, words: Sequence[str]) -> list[Path]:
+    def _find_left(self, words: Sequence[str]) -> list[Location]:
         """Return what an earlier run did not come to remove."""
 
     @abstractmethod
@@ -120,12 +122,12 @@ class JournalledTarget(ABC):
 
     def _forget_run(self) -> None:
         """Be as new: what is there now belongs to whoever made it, not to the next run."""
-        self._publisher = Publisher(self._folder, self.durability)
+        self._publisher = self._medium.publisher(self._folder, self.durability)
         self._journal: Journal | None = None
         self._any_committed = False
         # Files of which a part is durable.
         self._begun: set[str] = set()
-        self._made: list[Path] = []
+        self._made: list[Location] = []
 
     def create(self, job: bytes = b"{}") -> None:
         """Make the place, with its parents; what exists is refused or, if asked, replaced.
@@ -147,7 +149,7 @@ class JournalledTarget(ABC):
                 self._make_place(job)
         except BaseException:
             self._let_go()
-            self._remove_made()
+            self._medium.remove_folders(self._made)
             raise
 
     def check(self) -> None:
@@ -177,15 +179,15 @@ class JournalledTarget(ABC):
     def _make_place(self, job: bytes) -> None:
         self.check()
         old, place = self._find_old(), self._journal_place
-        self._make_folders()
-        remove_stale(self._aside)
+        self._medium.make_folders(self._folder, self._made, durable=self._is_durable)
+        self._medium.logs.remove_stale(place)
         lines = [f"{_NAMES} {word}" for word in self._own_names()]
         lines += [f"{_REPLACES} {word}" for word in self._old_names()] if old else [_CLEARED]
-        if self._is_one_file and os.path.lexists(self._target):
-            lines.append(f"{_OLD} {_identity(self._target)}")
+        if self._is_one_file and is_taken(self._target):
+            lines.append(f"{_OLD} {self._medium.identity(self._target)}")
         # What is left of the old target, if this run is killed, must not look complete: the new
         # journal comes first, then what makes an array of the old blocks goes, then they do.
-        if place.exists() and (self._overwrite or is_sealed(place)):
+        if self._medium.logs.exists(place) and (self._overwrite or is_sealed(place)):
             self._journal = Journal.resume(place, durable=self._is_durable)
             self._journal.begin_again(job, lines)
         else:
@@ -193,47 +195,25 @@ class JournalledTarget(ABC):
         if old:
             self._clear(old)
 
-    def _make_folders(self) -> None:
-        """Make the directory with its parents; their names are durable, if they are meant to be."""
-        missing = [p for p in (self._folder, *self._folder.parents) if not p.exists()]
-        for folder in reversed(missing):
-            with suppress(FileExistsError):
-                system.calls.mkdir(folder)
-                self._made.append(folder)
-            if self._is_durable:
-                sync(folder.parent)
-
     @property
     def _is_durable(self) -> bool:
         return self.durability is Durability.FSYNC
 
     def _begin_journal(self, job: bytes, lines: list[str]) -> None:
-        place, aside = self._journal_place, self._aside
+        place = self._journal_place
         try:
-            self._journal = Journal.begin(place, job, lines, aside=aside, durable=self._is_durable)
+            self._journal = Journal.begin(place, job, lines, durable=self._is_durable)
         except FileExistsError:
             # Of two runs that find the place free, one gets it.
             raise TargetExistsError(printable(str(self._target)), unfinished=True) from None
 
-    @property
-    def _aside(self) -> Path:
-        """How the names begin of journals in the making: outside, so that they do not show."""
-        path, folder = self._target.absolute(), self._folder
-        outside = path.parent
-        if not self._is_one_file and (
-            outside.stat().st_dev != folder.stat().st_dev or not os.access(outside, os.W_OK)
-        ):
-            return folder / JOURNAL
-        return outside / f".{path.name}{JOURNAL}"
-
-    def _clear(self, old: list[Path]) -> None:
+    def _clear(self, old: list[Location]) -> None:
         """Remove what the target replaces; nothing is written before that is done."""
         assert self._journal is not None
-        for path in old:
-            system.calls.unlink(path)
-        remove_empty_folders(self._folder)
+        self._medium.remove(old)
+        self._medium.tidy(self._folder)
         if self._is_durable:
-            sync(self._folder)
+            self._medium.sync_names([self._folder])
         self._journal.append([_CLEARED])
 
     def resume(self) -> Ledger:
@@ -267,7 +247,8 @@ class JournalledTarget(ABC):
 
     def _names_in_journal(self) -> list[str]:
         """Return how the blocks are named of the run whose journal is there now."""
-        return self._words_of(_NAMES) if self._journal_place.exists() else []
+        is_there = self._medium.logs.exists(self._journal_place)
+        return self._words_of(_NAMES) if is_there else []
 
     def _find_durable(self, journal: Journal) -> Ledger:
         """Read what the journal says to be durable, and leave out what is not there any more."""
@@ -294,7 +275,7 @@ class JournalledTarget(ABC):
         name, n_bytes = self._file_of(index)
         part = self._publisher.partial(name)
         if files.get(str(part.relative_to(self._folder))) != n_bytes:
-            if files.get(name) != n_bytes or _identity(self._folder / name) in self._words_of(_OLD):
+            if files.get(name) != n_bytes or self._is_old(name):
                 return False
             # Its last cells were not noted before the run ended: they are written again.
             self._publisher.take_back(name)
@@ -302,9 +283,27 @@ class JournalledTarget(ABC):
         self._begun.add(name)
         return True
 
+    def _is_old(self, name: str) -> bool:
+        """Tell whether a file is the one that is to be replaced."""
+        return self._medium.identity(self._folder / name) in self._words_of(_OLD)
+
     def _is_there(self, index: tuple[int, ...], files: Mapping[str, int]) -> bool:
         name, n_bytes = self._file_of(index)
         return name in files and files[name] == (files[name] if n_bytes is None else n_bytes)
+
+    def _write_file(
+        self,
+        name: str,
+        tally: Tally,
+        *,
+        header: bytes = b"",
+        n_bytes: int | None = None,
+        reserve: bool = True,
+    ) -> AbstractContextManager[Writer]:
+        """Visit a block's file in the making, as long as the target is this run's."""
+        if self._journal is not None:
+            self._journal.check_held()
+        return self._publisher.writer(name, tally, header=header, n_bytes=n_bytes, reserve=reserve)
 
     def commit(self, cells: Collection[Written]) -> None:
         """Sync cells that have been written, name the blocks that are whole, and note it."""
@@ -329,12 +328,11 @@ class JournalledTarget(ABC):
     def finish(self) -> None:
         """Make the target complete, and seal the journal."""
         assert self._journal is not None, "nothing has been created"
+        self._journal.check_held()
         self._complete()
-        for folder in {self._folder, *(made.parent for made in self._made)}:
-            with storage_errors(folder):
-                sync(folder)
+        self._medium.sync_names({self._folder, *(made.parent for made in self._made)})
         with storage_errors(self._target):
-            remove_stale(self._aside)
+            self._medium.logs.remove_stale(self._journal_place)
         self._journal.seal()
         self._forget_run()
 
@@ -346,13 +344,16 @@ class JournalledTarget(ABC):
         """
         if self._journal is None:
             return False
-        is_begun = self._any_committed or keep
-        self._publisher.abandon(keep=self._begun)
+        # What another run has taken over, or may have, is not this one's to remove.
+        is_held = self._journal.is_held()
+        is_begun = self._any_committed or keep or not is_held
+        if is_held:
+            self._publisher.abandon(keep=self._begun)
         if not is_begun:
-            with suppress(OSError):
-                self._journal.remove(self._aside)
+            with suppress(OSError, StorageError):
+                self._journal.remove()
         self._let_go()
-        self._remove_made()
+        self._medium.remove_folders(self._made)
         return is_begun
 
     def _let_go(self) -> None:
@@ -360,28 +361,3 @@ class JournalledTarget(ABC):
         if self._journal is not None:
             self._journal.close()
             self._journal = None
-
-    def _remove_made(self) -> None:
-        """Remove the directories that were made, unless something is in them."""
-        while self._made:
-            with suppress(OSError):
-                system.calls.rmdir(self._made.pop())
-
-
-def remove_empty_folders(root: Path) -> None:
-    """Remove the directories below one that hold nothing, innermost first."""
-    for folder, _, _ in os.walk(root, topdown=False):
-        if folder != str(root) and not os.listdir(folder):  # noqa: PTH208 - names are not needed
-            system.calls.rmdir(folder)
-
-
-def is_journal_in_the_making(entry: os.DirEntry[str]) -> bool:
-    """Tell whether an entry of a target's directory is a journal that a killed run left."""
-    name = entry.name
-    return name.startswith(f"{JOURNAL}.") and name.endswith(".part") and entry.is_dir()
-
-
-def _identity(path: Path) -> str:
-    """Return what tells a file from another that comes to have its name."""
-    found = path.lstat()
-    return f"{found.st_ino}-{found.st_mtime_ns}"

@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
+import errno
 import os
-import stat
 from dataclasses import dataclass, field
 from functools import cache
 from math import prod
 from typing import TYPE_CHECKING
 
 from dask_io.errors import DataError
-from dask_io.stores.files import storage_errors
+from dask_io.stores.files import NOT_A_FILE, storage_errors
+from dask_io.stores.medium import medium_of
 from dask_io.stores.naming import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
     from collections.abc import Set as AbstractSet
-    from pathlib import Path
 
     from dask_io.geometry import Axis, Grid
-    from dask_io.stores.naming import BlockNames, OneName
+    from dask_io.stores.location import Location
+    from dask_io.stores.naming import Names
 
 # More than this are hardly read; and a hostile description may speak of any number of blocks.
 _MOST_SHOWN = 1000
-NOT_A_FILE = -1
 
 
 class Problems:
@@ -58,28 +58,21 @@ class Problems:
             raise DataError(printable(self.place), listed)
 
 
-def scan(folder: Path) -> dict[str, int]:
+def scan(folder: Location) -> dict[str, int]:
     """Return the size of every file in a directory by name, links followed, without opening any.
 
     What is no regular file gets `NOT_A_FILE`.
     """
-    with storage_errors(folder), os.scandir(folder) as entries:
-        return {entry.name: _size(entry) for entry in entries}
+    return medium_of(folder).sizes(folder)
 
 
-def _size(entry: os.DirEntry[str] | Path) -> int:
-    try:
-        found = entry.stat()
-    except FileNotFoundError:
-        return NOT_A_FILE
-    return found.st_size if stat.S_ISREG(found.st_mode) else NOT_A_FILE
-
-
-def look_at(path: Path) -> dict[str, int]:
+def look_at(path: Location) -> dict[str, int]:
     """Return the size of one file as a listing of its own."""
     with storage_errors(path):
-        path.stat()
-        return {path.name: _size(path)}
+        found = medium_of(path).find(path)
+        if found is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+        return {path.name: found.size}
 
 
 @dataclass(slots=True)
@@ -91,7 +84,7 @@ class Matches:
     doubles: list[tuple[str, str]] = field(default_factory=list)
 
 
-def match_names(files: Iterable[str], names: BlockNames | OneName) -> Matches:
+def match_names(files: Iterable[str], names: Names) -> Matches:
     """Sort out which files are blocks."""
     found = Matches()
     for name in sorted(files):
@@ -108,7 +101,7 @@ class Expected:
     """What a directory of blocks should hold."""
 
     grid: Grid
-    names: BlockNames | OneName
+    names: Names
     itemsize: int
     longest_header: int
     absent: AbstractSet[tuple[int, ...]] = frozenset()

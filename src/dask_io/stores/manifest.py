@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 from dask_io.errors import DataError
 from dask_io.geometry import Axis, Grid, Layout
 from dask_io.stores.dtypes import dtype_from_json, dtype_to_json
-from dask_io.stores.files import read_whole, write_whole
+from dask_io.stores.medium import read_whole, write_whole
 from dask_io.stores.naming import BlockNames, OneName, printable
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     import numpy as np
+
+    from dask_io.stores.location import Location
 
 NAME = "dask-io.json"
 VERSION = 1
@@ -90,7 +90,7 @@ class Manifest:
         return cls(value["format"], grid, dtype, _layout(value["order"], len(grid.axes)), names)
 
     @classmethod
-    def read(cls, folder: Path) -> Manifest:
+    def read(cls, folder: Location) -> Manifest:
         """Read the manifest of a directory.
 
         Raises
@@ -112,7 +112,7 @@ class Manifest:
             advice = "repair or remove it, or name the blocks by a pattern"
             raise DataError(printable(str(path)), [printable(str(error))], advice) from error
 
-    def write(self, folder: Path) -> None:
+    def write(self, folder: Location) -> None:
         """Write the manifest to a directory, whole or not at all."""
         write_whole(folder / NAME, self.to_bytes())
 

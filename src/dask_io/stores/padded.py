@@ -14,7 +14,7 @@ import numpy as np
 from xxhash import xxh3_64
 
 from dask_io.geometry import Region
-from dask_io.stores.addressable import staged, view_as_array, view_as_bytes
+from dask_io.stores.addressable import checksum_of, staged, view_as_array, view_as_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dask_io.geometry import Layout
-    from dask_io.stores.files import FileReader, FileWriter
+    from dask_io.stores.medium import Reader, Writer
     from dask_io.stores.store import Extent
 
 
@@ -121,7 +121,7 @@ def plain(dtype: np.dtype[Any]) -> np.dtype[Any]:
 class PaddedReader(_Padded):
     """One visit to a padded block whose runs can be read one by one."""
 
-    file: FileReader
+    file: Reader
 
     def read_into(self, region: Region, buffer: memoryview) -> NDArray[Any]:
         """Read a region's runs one after another, each with its padding through a scratch array."""
@@ -134,12 +134,16 @@ class PaddedReader(_Padded):
             values.view(plain(self.dtype))[part] = self.among_padding(scratch, each.box)
         return values
 
+    def checksum(self, region: Region, staging: memoryview) -> int:
+        """Return the checksum of a region's elements, in storage order."""
+        return checksum_of(self.read_into, region, staging, self.dtype, self.layout)
+
 
 @dataclass(frozen=True, slots=True)
 class PaddedWriter(_Padded):
     """One visit to a padded block whose runs can be written one by one; the padding is `fill`."""
 
-    file: FileWriter
+    file: Writer
     fill: NDArray[Any]
     _written: xxh3_64 = field(default_factory=xxh3_64, init=False)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -13,25 +12,37 @@ from dask_io.errors import DataError, SamePlaceError, StorageError, UsageError
 from dask_io.stores import manifest
 from dask_io.stores.blockfiles import BlockFiles, Blocks
 from dask_io.stores.blocktarget import BlockFilesTarget
-from dask_io.stores.container import Container, Wanted, Wishes, split_place
+from dask_io.stores.container import (
+    INSIDE,
+    Container,
+    OneFile,
+    Wanted,
+    Wishes,
+    beside,
+    split_place,
+)
 from dask_io.stores.description import Description, parse_dtype
 from dask_io.stores.discovery import open_by_headers
 from dask_io.stores.dtypes import check_dtype
-from dask_io.stores.files import Durability, peeking, storage_errors
+from dask_io.stores.files import NOT_A_FILE, Durability, storage_errors
 from dask_io.stores.formats import (
     choose_format,
     find_container,
     format_names,
     format_of,
+    has_blocks,
     load_format,
     of_blocks,
 )
-from dask_io.stores.journal import NAME as JOURNAL
 from dask_io.stores.journal import find_journal, is_unfinished, refuse_locked
-from dask_io.stores.listing import NOT_A_FILE, look_at, scan
+from dask_io.stores.listing import look_at, scan
+from dask_io.stores.location import is_taken, is_url, locate
+from dask_io.stores.logs import NAME as JOURNAL
+from dask_io.stores.medium import medium_of, peeking
 from dask_io.stores.naming import BlockNames, OneName, printable
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Iterator, Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
@@ -41,6 +52,7 @@ if TYPE_CHECKING:
     from dask_io.geometry import Grid, Layout
     from dask_io.geometry.chunks import Chunks
     from dask_io.stores.format import Format
+    from dask_io.stores.location import Location
     from dask_io.stores.store import Readback, Source, Target
 
 _NO_WISHES = Wishes()
@@ -48,12 +60,12 @@ _NO_METADATA: Mapping[str, Any] = MappingProxyType({})
 _HAS_FIELD = re.compile(r"(?<!\{)(?:\{\{)*\{[^{}]*\}")
 
 
-def _show(path: Path) -> str:
+def _show(path: Location) -> str:
     return printable(str(path))
 
 
 def open_source(
-    path: str | os.PathLike[str],
+    path: str | os.PathLike[str] | Location,
     *,
     format: str | None = None,  # noqa: A002 - the word that users know
     shape: Sequence[int] | None = None,
@@ -61,6 +73,7 @@ def open_source(
     chunks: Chunks = None,
     order: str | None = None,
     strict: bool = False,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> Source:
     """Open what a path names, after looking at the names and sizes of all block files.
 
@@ -68,13 +81,16 @@ def open_source(
     ----------
     path
         A directory of blocks, one file, a pattern of block files such as
-        ``blocks/b_{0}_{1}.npy``, or an array in a container such as ``scan.zarr::/day/1``.
+        ``blocks/b_{0}_{1}.npy``, or an array in a container such as ``scan.zarr::/day/1``; or
+        the URL of any of these, such as ``s3://bucket/scan.zarr``.
     format
         Name of the format; by default the suffix says it.
     shape, dtype, chunks, order
         Description of data that does not describe itself.
     strict
         Whether blocks must be there whose absence could mean the fill value.
+    storage_options
+        How to reach an object store; see `locate`.
 
     Raises
     ------
@@ -85,7 +101,7 @@ def open_source(
     DataError
         If blocks are missing, extra, truncated or do not match.
     """
-    place = Path(path)
+    place = locate(path, storage_options)
     said = Description(
         tuple(int(n) for n in shape) if shape is not None else None,
         parse_dtype(dtype),
@@ -95,7 +111,7 @@ def open_source(
     refuse_unfinished(place)
     if place.is_dir():
         with storage_errors(place):
-            is_described = (place / manifest.NAME).exists()
+            is_described = (place / manifest.NAME).is_file()
         if is_described:
             return _open_manifest(place, format, said)
     source = _open_container(place, format, strict=strict)
@@ -104,7 +120,7 @@ def open_source(
         return source
     if place.is_dir():
         return _open_directory(place, format, said)
-    if not os.path.lexists(place) and _HAS_FIELD.search(str(place)):
+    if _HAS_FIELD.search(str(place)) and not is_taken(place):
         names = _pattern(place)
         chosen = choose_format(place, format)
         if _describes(place.parent, names):
@@ -115,7 +131,7 @@ def open_source(
     return _open_file(place, choose_format(place, format), said)
 
 
-def _open_container(place: Path, format: str | None, *, strict: bool) -> Source | None:  # noqa: A002
+def _open_container(place: Location, format: str | None, *, strict: bool) -> Source | None:  # noqa: A002
     """Open an array in a container, None if the place is none."""
     path, inside = _split(place)
     container = find_container(path, format)
@@ -125,32 +141,38 @@ def _open_container(place: Path, format: str | None, *, strict: bool) -> Source 
     return None
 
 
-def _split(place: Path) -> tuple[Path, str]:
+def _split(place: Location) -> tuple[Location, str]:
     """Split a place into a container and the path inside it; what exists is a plain path."""
-    if os.path.lexists(place):
+    if INSIDE not in str(place) or is_taken(place):
         return place, ""
     path, inside = split_place(str(place))
-    return Path(path), inside
+    return (locate(path) if isinstance(place, Path) else place.again(path)), inside
 
 
-def _refuse_inside(path: Path, inside: str) -> None:
+def _refuse_inside(path: Location, inside: str) -> None:
     if inside:
         raise UsageError(f"{_show(path)} is no container, so nothing can be named inside it")
 
 
-def journal_at(path: Path) -> Path | None:
+def journal_at(path: Location) -> Location | None:
     """Return the journal of the target that a path names, if there is one."""
-    is_pattern = not os.path.lexists(path) and bool(_HAS_FIELD.search(path.name))
-    return find_journal(path.parent if is_pattern else _locate(path))
+    if _HAS_FIELD.search(path.name) and not is_taken(path):
+        return find_journal(path.parent)
+    container, inside = _split(path)
+    found = find_journal(_locate(path))
+    if found is None and inside and isinstance(container, Path):
+        return find_journal(beside(container, inside))
+    return found
 
 
-def _locate(place: Path) -> Path:
+def _locate(place: Location) -> Location:
     """Return the file or directory that a place names, in a container too."""
     path, inside = _split(place)
-    return path / inside
+    is_one_file = path.is_file() or isinstance(format_of(path.name), OneFile)
+    return path if is_one_file else path / inside
 
 
-def targets_in(path: Path) -> list[Path]:
+def targets_in(path: Location) -> list[Location]:
     """Return the targets with a journal that a path names: itself, or those that lie in it."""
     if journal_at(path) is not None:
         return [path]
@@ -158,11 +180,11 @@ def targets_in(path: Path) -> list[Path]:
         return []
     with storage_errors(path):
         # What lies beside the journal of one file may not be there yet.
-        names = {name.removesuffix(JOURNAL) for name in os.listdir(path)}  # noqa: PTH208
+        names = {name.removesuffix(JOURNAL) for name in medium_of(path).names(path)}
     return [path / name for name in sorted(names) if name and journal_at(path / name) is not None]
 
 
-def refuse_unfinished(path: Path) -> None:
+def refuse_unfinished(path: Location) -> None:
     """Refuse blocks that could be taken for a smaller array, or for whole ones.
 
     Raises
@@ -184,7 +206,7 @@ def refuse_unfinished(path: Path) -> None:
         )
 
 
-def _pattern(path: Path) -> BlockNames:
+def _pattern(path: Location) -> BlockNames:
     if _HAS_FIELD.search(str(path.parent)) and not path.parent.is_dir():
         raise UsageError(f"{_show(path)} has fields outside the file name; put all of them there")
     try:
@@ -193,14 +215,14 @@ def _pattern(path: Path) -> BlockNames:
         raise UsageError(f"{_show(path)} is no pattern of block files: {error}") from error
 
 
-def _describes(folder: Path, names: BlockNames) -> bool:
+def _describes(folder: Location, names: BlockNames) -> bool:
     """Whether a directory has a good manifest about files of these names."""
     with suppress(DataError, StorageError):
         return manifest.Manifest.read(folder).names == names
     return False
 
 
-def _open_manifest(folder: Path, format: str | None, said: Description) -> BlockFiles:  # noqa: A002
+def _open_manifest(folder: Location, format: str | None, said: Description) -> BlockFiles:  # noqa: A002
     found = manifest.Manifest.read(folder)
     if format is not None and format != found.format:
         raise UsageError(f"{_show(folder)} holds {found.format} blocks, but {format} is asked for")
@@ -214,7 +236,7 @@ def _open_manifest(folder: Path, format: str | None, said: Description) -> Block
     return source
 
 
-def _open_directory(folder: Path, format: str | None, said: Description) -> BlockFiles:  # noqa: A002
+def _open_directory(folder: Location, format: str | None, said: Description) -> BlockFiles:  # noqa: A002
     files = {name: n for name, n in scan(folder).items() if not name.startswith(".")}
     by_format: dict[str, list[str]] = {}
     by_pattern: dict[str, Format | None] = {}
@@ -241,11 +263,11 @@ def _open_directory(folder: Path, format: str | None, said: Description) -> Bloc
 
 def _block_format_of(name: str) -> Format | None:
     found = format_of(name)
-    return None if isinstance(found, Container) else found
+    return None if found is None or not has_blocks(found) else of_blocks(found)
 
 
 def _guess_names(
-    folder: Path, block_names: list[str], chosen: Format, said: Description
+    folder: Location, block_names: list[str], chosen: Format, said: Description
 ) -> BlockNames:
     suffixes = {suffix for suffix in chosen.suffixes if block_names[0].endswith(suffix)}
     suffix = max(suffixes, key=len)
@@ -257,7 +279,7 @@ def _guess_names(
     return BlockNames.guess(str(folder), block_names, suffix=suffix, first_shape=first_shape)
 
 
-def _first_shape(folder: Path, block_names: list[str], chosen: Format) -> tuple[int, ...]:
+def _first_shape(folder: Location, block_names: list[str], chosen: Format) -> tuple[int, ...]:
     """Return the shape of the first block that has a good header."""
     reason = ""
     for name in sorted(block_names, key=lambda name: [int(n) for n in re.findall("[0-9]+", name)]):
@@ -270,7 +292,7 @@ def _first_shape(folder: Path, block_names: list[str], chosen: Format) -> tuple[
 
 
 def _open_blocks(
-    folder: Path,
+    folder: Location,
     files: Mapping[str, int],
     chosen: Format,
     names: BlockNames | OneName,
@@ -292,8 +314,9 @@ def _open_blocks(
 def reopen_source(
     described: Mapping[str, Any],
     *,
-    at: Path | None = None,
+    at: Location | None = None,
     absent: AbstractSet[tuple[int, ...]] = frozenset(),
+    storage_options: Mapping[str, Any] | None = None,
 ) -> Source:
     """Open a store again, by what its `describe` returned.
 
@@ -305,12 +328,18 @@ def reopen_source(
         Where it is now; by default where it was then.
     absent
         Blocks that need not be there.
+    storage_options
+        How to reach it, if it is in an object store; see `locate`.
 
     Raises
     ------
     DataError
         If that is not what is there, or no description.
     """
+    if at is None and is_url(folder := str(described.get("folder"))):
+        at = locate(folder, storage_options)
+        if "file" in described:
+            at = at / str(described["file"])
     container = _container_of(described)
     if container is not None:
         with _description_errors(described, at):
@@ -323,7 +352,7 @@ def reopen_source(
     return BlockFiles(blocks, files, absent=absent)
 
 
-def read_back(described: Mapping[str, Any], *, at: Path) -> Readback:
+def read_back(described: Mapping[str, Any], *, at: Location) -> Readback:
     """Open what was a target, to compare its blocks with what was written.
 
     Raises
@@ -339,7 +368,7 @@ def read_back(described: Mapping[str, Any], *, at: Path) -> Readback:
 
 
 def remake_target(
-    described: Mapping[str, Any], *, at: Path, durability: Durability, reserve: bool
+    described: Mapping[str, Any], *, at: Location, durability: Durability, reserve: bool
 ) -> Target:
     """Describe a target again, by what its `describe` returned, at the place where it is now."""
     container = _container_of(described)
@@ -354,22 +383,24 @@ def _container_of(described: Mapping[str, Any]) -> Container | None:
     """Return the container that a store was which describes itself so."""
     with suppress(UsageError):
         found = load_format(str(described.get("format")))
+        if isinstance(found, OneFile) and "pattern" in described:
+            return None
         return found if isinstance(found, Container) else None
     return None
 
 
 @contextmanager
-def _description_errors(described: Mapping[str, Any], at: Path | None) -> Iterator[None]:
+def _description_errors(described: Mapping[str, Any], at: Location | None) -> Iterator[None]:
     """Say what is wrong with a description."""
     try:
         yield
     except ValueError as error:
-        place = at or Path(str(described.get("folder")))
+        place = at or locate(str(described.get("folder")))
         raise DataError(_show(place), [f"its description {printable(str(error))}"]) from error
 
 
-def _described(described: Mapping[str, Any], at: Path | None) -> Blocks:
-    place = at or Path(str(described.get("folder")))
+def _described(described: Mapping[str, Any], at: Location | None) -> Blocks:
+    place = at or locate(str(described.get("folder")))
     try:
         found = manifest.Manifest.from_json(dict(described))
         chosen = of_blocks(load_format(found.format))
@@ -383,7 +414,7 @@ def _described(described: Mapping[str, Any], at: Path | None) -> Blocks:
     return Blocks(folder, names, chosen, found.grid, found.dtype, found.layout)
 
 
-def _open_file(path: Path, chosen: Format, said: Description) -> BlockFiles:
+def _open_file(path: Location, chosen: Format, said: Description) -> BlockFiles:
     files = look_at(path)
     if files[path.name] == NOT_A_FILE:
         raise StorageError(_show(path), "is neither a file nor a directory", "check the path")
@@ -401,7 +432,7 @@ def _open_file(path: Path, chosen: Format, said: Description) -> BlockFiles:
 
 
 def make_target(
-    path: str | os.PathLike[str],
+    path: str | os.PathLike[str] | Location,
     *,
     grid: Grid,
     dtype: np.dtype[Any],
@@ -413,6 +444,7 @@ def make_target(
     reserve: bool = True,
     wishes: Wishes = _NO_WISHES,
     metadata: Mapping[str, Any] = _NO_METADATA,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> Target:
     """Describe a target; nothing is touched until its `create`.
 
@@ -437,15 +469,18 @@ def make_target(
         What is asked for besides.
     metadata
         What the source says about the array, which the target keeps as far as it can.
+    storage_options
+        How to reach an object store; see `locate`.
 
     Raises
     ------
     UsageError
         If the format cannot hold that.
     """
-    place, n_axes = Path(path), len(grid.axes)
+    place, n_axes = locate(path, storage_options), len(grid.axes)
     root, inside = _split(place)
-    container = _target_container(root, format)
+    is_folder = not inside and _is_directory(path, place, format)
+    container = _target_container(root, format, is_folder=is_folder)
     if container is not None:
         wanted = Wanted(grid, dtype, layout, wishes, metadata)
         return container.make(
@@ -453,11 +488,11 @@ def make_target(
         )
     _refuse_inside(root, inside)
     names: BlockNames | OneName
-    if _HAS_FIELD.search(str(place)) and not os.path.lexists(place):
+    if _HAS_FIELD.search(str(place)) and not is_taken(place):
         names, folder, chosen = _pattern(place), place.parent, choose_format(place, format)
         if names.n_axes != n_axes:
             raise UsageError(f"{_show(place)} has {names.n_axes} fields for {n_axes} axes")
-    elif _is_directory(path, place, format):
+    elif is_folder:
         chosen = of_blocks(load_format(format or _block_format(like) or "npy"))
         names, folder = BlockNames.default(n_axes, chosen.suffixes[0]), place
     else:
@@ -480,32 +515,45 @@ def make_target(
     return BlockFilesTarget(blocks, overwrite=overwrite, durability=durability, reserve=reserve)
 
 
-def _target_container(path: Path, format: str | None) -> Container | None:  # noqa: A002
+def _target_container(path: Location, format: str | None, *, is_folder: bool) -> Container | None:  # noqa: A002
     """Return the container that a target is by a format's name or by its suffix."""
     found = load_format(format) if format is not None else format_of(path.name)
     if not isinstance(found, Container):
         return None
-    if _HAS_FIELD.search(str(path)) and not os.path.lexists(path):
+    is_pattern = bool(_HAS_FIELD.search(str(path))) and not is_taken(path)
+    if (is_pattern or is_folder) and isinstance(found, OneFile) and found.blocks is not None:
+        return None
+    if is_pattern:
         raise UsageError(f"{_show(path)} is a pattern, but {found.name} has no files of blocks")
     return found
 
 
 def _block_format(name: str | None) -> str | None:
     """Return a name if it is that of a format of block files."""
-    if name not in format_names():
+    if name not in format_names() or not has_blocks(load_format(name)):
         return None
-    return None if isinstance(load_format(name), Container) else name
+    return name
 
 
-def names_one_file(path: str | os.PathLike[str], format: str | None) -> bool:  # noqa: A002
-    """Tell whether a target of this name is one file, not a directory or a pattern of blocks."""
-    place = Path(path)
-    is_pattern = bool(_HAS_FIELD.search(str(place))) and not os.path.lexists(place)
+def names_one_file(
+    path: str | os.PathLike[str],
+    format: str | None,  # noqa: A002 - the word that users know
+    storage_options: Mapping[str, Any] | None = None,
+) -> bool:
+    """Tell whether a target of this name is one place, not a directory or a pattern of blocks."""
+    place = locate(path, storage_options)
+    if _split(place)[1]:
+        return True
+    is_pattern = bool(_HAS_FIELD.search(str(place))) and not is_taken(place)
     return not is_pattern and not _is_directory(path, place, format)
 
 
-def _is_directory(path: str | os.PathLike[str], place: Path, format: str | None) -> bool:  # noqa: A002
-    if os.fspath(path).endswith("/") or place.is_dir() or not place.suffix:
+def _is_directory(
+    path: str | os.PathLike[str] | Location,
+    place: Location,
+    format: str | None,  # noqa: A002 - the word that users know
+) -> bool:
+    if str(path).endswith("/") or not place.suffix or place.is_dir():
         return True
     return format is not None and format_of(place.name) is None
 
@@ -526,14 +574,14 @@ def check_places(source: Placed, target: Placed) -> None:
     SamePlaceError
         If so.
     """
-    a, b = Path(source.place).resolve(), Path(target.place).resolve()
+    a, b = locate(source.place).resolve(), locate(target.place).resolve()
     if _lies_in(a, b) or _lies_in(b, a):
         raise SamePlaceError(printable(source.place), printable(target.place))
 
 
-def _lies_in(inner: Path, outer: Path) -> bool:
+def _lies_in(inner: Location, outer: Location) -> bool:
     if inner == outer or outer in inner.parents:
         return True
-    if not outer.exists():
+    if not (isinstance(inner, Path) and isinstance(outer, Path) and outer.exists()):
         return False
     return any(path.exists() and path.samefile(outer) for path in (inner, *inner.parents))

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dask_io.errors import TargetExistsError, UsageError
 from dask_io.stores.container import Container
 from dask_io.stores.formats import format_of, load_format
+from dask_io.stores.location import is_taken, locate
+from dask_io.stores.logs import NAME as JOURNAL
+from dask_io.stores.medium import medium_of
 from dask_io.stores.naming import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    import os
+    from collections.abc import Mapping, Sequence
 
+    from dask_io.stores.location import Location
     from dask_io.stores.store import Target
 
 _FEWEST_DIGITS = 3
@@ -26,6 +29,7 @@ def region_places(
     format: str,  # noqa: A002 - the word that users know
     one_file: bool,
     overwrite: bool,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> list[str]:
     """Name the places of several regions in a folder.
 
@@ -44,13 +48,13 @@ def region_places(
     >>> region_places("rois", 2, format="npy", one_file=True, overwrite=False)
     ['rois/region_000.npy', 'rois/region_001.npy']
     """
-    place = Path(folder)
+    place = locate(folder, storage_options)
     if format_of(place.name) is not None and not place.is_dir():
         raise UsageError(
             f"{printable(str(place))} is one file, but there are {n_regions} regions; "
             "name a directory"
         )
-    if os.path.lexists(place) and not overwrite and not (place.is_dir() and _is_empty(place)):
+    if is_taken(place) and not overwrite and not (place.is_dir() and _is_empty(place)):
         raise TargetExistsError(printable(str(place)))
     chosen = load_format(format)
     is_one_place = isinstance(chosen, Container) or (one_file and chosen.longest_header)
@@ -62,11 +66,10 @@ def region_places(
     return [str(place / name) for name in names]
 
 
-def _refuse_others(folder: Path, names: Sequence[str]) -> None:
+def _refuse_others(folder: Location, names: Sequence[str]) -> None:
     """Refuse a folder with regions of another run, which would be mixed up with the new ones."""
-    left = {path.name.removesuffix(".dask-io") for path in folder.glob("region_*")}.difference(
-        names
-    )
+    found = [name for name in medium_of(folder).names(folder) if name.startswith("region_")]
+    left = {name.removesuffix(JOURNAL) for name in found}.difference(names)
     if left:
         raise UsageError(
             f"{printable(str(folder))} holds {printable(min(left))} of another run; move it away, "
@@ -74,10 +77,10 @@ def _refuse_others(folder: Path, names: Sequence[str]) -> None:
         )
 
 
-def _is_empty(folder: Path) -> bool:
+def _is_empty(folder: Location) -> bool:
     """Tell whether a folder holds nothing but what a killed run left of journals in the making."""
-    with os.scandir(folder) as entries:
-        return all(entry.name.startswith(".") and entry.name.endswith(".part") for entry in entries)
+    names = medium_of(folder).names(folder)
+    return all(name.startswith(".") and name.endswith(".part") for name in names)
 
 
 def check_apart(targets: Sequence[Target]) -> None:
@@ -88,7 +91,7 @@ def check_apart(targets: Sequence[Target]) -> None:
     UsageError
         If so.
     """
-    places = [Path(target.place).resolve() for target in targets]
+    places = [locate(target.place).resolve() for target in targets]
     by_place = dict(zip(places, targets, strict=True))
     for place, target in zip(places, targets, strict=True):
         around = [by_place[path] for path in (place, *place.parents) if path in by_place]

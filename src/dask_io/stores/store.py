@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
@@ -91,6 +91,15 @@ class Store(Protocol):
         """Return what it takes to open or make the store again, as plain values."""
 
 
+@runtime_checkable
+class Indivisible(Protocol):
+    """A store of which nothing can be removed, or kept of a run that was cut short, but all."""
+
+    @property
+    def is_indivisible(self) -> bool:
+        """Whether it is so."""
+
+
 class Checkable(Protocol):
     """One visit to a block whose checksum is known."""
 
@@ -126,6 +135,14 @@ class BlockReader(Checkable, Protocol):
         The array is a view of `buffer`, which has room for `ALIGNMENT` bytes more than the
         region at each end.
         """
+
+
+@runtime_checkable
+class Expecting(Protocol):
+    """A reader that gains from knowing beforehand what it will be asked for."""
+
+    def expect(self, region: Region) -> None:
+        """Be told of a region, counted from the block's start, that will be read part by part."""
 
 
 class Source(Store, Protocol):

@@ -5,9 +5,11 @@ from __future__ import annotations
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from dask_io.errors import UsageError
+from dask_io.stores.store import Expecting
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -67,8 +69,8 @@ class Window:
 
     @property
     def metadata(self) -> Mapping[str, Any]:
-        """What the whole source says about the array."""
-        return self.whole.metadata
+        """What the whole source says about the array, and which region of it this is."""
+        return MappingProxyType({**self.whole.metadata, "region": self.region})
 
     @property
     def tally(self) -> Tally:
@@ -128,6 +130,10 @@ class _ShiftedReader:
 
     def read_into(self, region: Region, buffer: memoryview) -> NDArray[Any]:
         return self.reader.read_into(region.relative_to(self.shift), buffer)
+
+    def expect(self, region: Region) -> None:
+        if isinstance(self.reader, Expecting):
+            self.reader.expect(region.relative_to(self.shift))
 
     def checksum(self, region: Region, staging: memoryview) -> int:
         return self.reader.checksum(region.relative_to(self.shift), staging)

@@ -152,7 +152,7 @@ def test_headers_may_differ_in_length(tmp_path: Path) -> None:
 
 
 def test_all_wrong_blocks_are_in_one_error(tmp_path: Path) -> None:
-    """Missing, extra, truncated and overlong blocks and strangers are named together."""
+    """Missing, extra, truncated and overlong blocks and strangers like them are named together."""
     save(tmp_path)
     describe(tmp_path)
     (tmp_path / "b_1_1.npy").unlink()
@@ -163,15 +163,17 @@ def test_all_wrong_blocks_are_in_one_error(tmp_path: Path) -> None:
     (tmp_path / "b_0_0.npy").write_bytes(b"")
     np.save(tmp_path / "b_3_0.npy", ARRAY)
     np.save(tmp_path / "b_01_0.npy", ARRAY[4:8, :3])
-    (tmp_path / "b\x1b[2J.txt").write_bytes(b"")
+    (tmp_path / "b\x1b[2J.npy").write_bytes(b"")
     (tmp_path / ".hidden").write_bytes(b"")
+    (tmp_path / "notes.txt").write_bytes(b"")
     with pytest.raises(DataError) as caught:
         open_source(tmp_path)
     found = set(re.findall(r"(b[^ ]*) is (?:missing|extra|truncated|too long)", str(caught.value)))
     blocks = {"b_1_1", "b_0_2", "b_2_0", "b_2_1", "b_1_2", "b_0_0", "b_3_0"}
-    assert found == {f"{name}.npy" for name in [*blocks, "b_1_0"]} | {r"b\x1b[2J.txt"}
+    assert found == {f"{name}.npy" for name in [*blocks, "b_1_0"]} | {r"b\x1b[2J.npy"}
     assert str(caught.value).isprintable()
     assert "hidden" not in str(caught.value)
+    assert "notes" not in str(caught.value)
 
 
 def test_wrong_blocks_without_a_manifest(tmp_path: Path) -> None:

@@ -12,9 +12,9 @@ import pytest
 
 from dask_io.errors import DataError, StorageError, TargetExistsError, UsageError
 from dask_io.geometry import Grid, Layout, Region
-from dask_io.stores import journal, make_target, open_source, system
-from dask_io.stores.journal import NAME as JOURNAL
+from dask_io.stores import filelog, make_target, open_source, system
 from dask_io.stores.ledger import Written
+from dask_io.stores.logs import NAME as JOURNAL
 from dask_io.stores.manifest import NAME
 
 if TYPE_CHECKING:
@@ -270,7 +270,7 @@ def test_a_mark_that_cannot_be_written_changes_nothing(
     def fail(*_: object) -> None:
         raise StorageError("x", "no space left on device")
 
-    monkeypatch.setattr(journal, "write_whole", fail)
+    monkeypatch.setattr(filelog, "write_whole", fail)
     with pytest.raises(StorageError, match="no space"):
         target_at(tmp_path / "x", overwrite=True).create()
     assert names_in(tmp_path) == before

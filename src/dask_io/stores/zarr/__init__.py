@@ -1,4 +1,4 @@
-"""Zarr arrays, versions 2 and 3, on local disk.
+"""Zarr arrays, versions 2 and 3.
 
 zarr-python reads and makes the metadata; chunks are read, decoded, encoded and written here.
 """
@@ -13,10 +13,10 @@ from dask_io.stores.container import needs
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from collections.abc import Set as AbstractSet
-    from pathlib import Path
 
     from dask_io.stores.container import Wanted
     from dask_io.stores.files import Durability
+    from dask_io.stores.location import Location
     from dask_io.stores.store import Readback, Source, Target
 
 _MARKS = ("zarr.json", ".zarray", ".zgroup")
@@ -29,11 +29,11 @@ class ZarrFormat:
     name: str = "zarr"
     suffixes: tuple[str, ...] = (".zarr",)
 
-    def recognises(self, path: Path) -> bool:
+    def recognises(self, path: Location) -> bool:
         """Look for the metadata of an array or of a group."""
         return any((path / mark).is_file() for mark in _MARKS)
 
-    def open(self, path: Path, inside: str, *, strict: bool) -> Source:
+    def open(self, path: Location, inside: str, *, strict: bool) -> Source:
         """Open an array; only its metadata is read yet."""
         with needs(self.name, "zarr"):
             from dask_io.stores.zarr.source import open_zarr  # noqa: PLC0415 - a second, if needed
@@ -41,7 +41,7 @@ class ZarrFormat:
 
     def make(
         self,
-        path: Path,
+        path: Location,
         inside: str,
         wanted: Wanted,
         *,
@@ -59,7 +59,7 @@ class ZarrFormat:
     def reopen(
         self,
         described: Mapping[str, Any],
-        at: Path | None,
+        at: Location | None,
         absent: AbstractSet[tuple[int, ...]],
     ) -> Source:
         """Open a source again."""
@@ -67,14 +67,14 @@ class ZarrFormat:
             from dask_io.stores.zarr.source import reopen_zarr  # noqa: PLC0415 - as above
         return reopen_zarr(described, at, absent)
 
-    def read_back(self, described: Mapping[str, Any], at: Path) -> Readback:
+    def read_back(self, described: Mapping[str, Any], at: Location) -> Readback:
         """Open what was a target."""
         with needs(self.name, "zarr"):
             from dask_io.stores.zarr.source import reopen_written  # noqa: PLC0415 - as above
         return reopen_written(described, at)
 
     def remake(
-        self, described: Mapping[str, Any], at: Path, *, durability: Durability, reserve: bool
+        self, described: Mapping[str, Any], at: Location, *, durability: Durability, reserve: bool
     ) -> Target:
         """Describe a target again."""
         with needs(self.name, "zarr"):

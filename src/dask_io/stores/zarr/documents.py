@@ -10,21 +10,24 @@ import json
 import os
 import warnings
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import zarr
 from zarr.buffer.cpu import Buffer
-from zarr.storage import MemoryStore
+from zarr.storage import MemoryStore, ObjectStore
 
 from dask_io.errors import DataError
 from dask_io.stores.files import storage_errors
+from dask_io.stores.medium import read_whole
 from dask_io.stores.naming import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
-    from pathlib import Path
 
     from zarr.abc.buffer import Buffer as AnyBuffer
+
+    from dask_io.stores.location import Location
 
 V3, V2, V2_ATTRIBUTES, V2_GROUP = "zarr.json", ".zarray", ".zattrs", ".zgroup"
 # Consolidated metadata of large groups takes some MiB; an array alone far less.
@@ -41,7 +44,7 @@ def quiet() -> Iterator[None]:
         yield
 
 
-def read_documents(root: Path) -> dict[str, bytes]:
+def read_documents(root: Location) -> dict[str, bytes]:
     """Return what describes the array or group in a directory, newest version first, by name."""
     with storage_errors(root):
         for names in ((V3,), (V2, V2_ATTRIBUTES), (V2_GROUP,)):
@@ -51,13 +54,13 @@ def read_documents(root: Path) -> dict[str, bytes]:
     return {}
 
 
-def leads_into(path: Path, folder: Path) -> bool:
+def leads_into(path: Location, folder: Location) -> bool:
     """Tell whether a path, links followed, lies in a directory, which is given without links."""
-    real = os.path.realpath(path)
+    real = os.path.realpath(path) if isinstance(path, Path) else str(path)
     return real == str(folder) or real.startswith(str(folder).rstrip("/") + "/")
 
 
-def read_document(root: Path, name: str) -> bytes:
+def read_document(root: Location, name: str) -> bytes:
     """Read one of the files that describe what is in a directory.
 
     Raises
@@ -68,8 +71,7 @@ def read_document(root: Path, name: str) -> bytes:
     path = root / name
     if not leads_into(path, root.resolve()):
         raise DataError(printable(str(path)), [f"leads out of {printable(str(root))}"])
-    with path.open("rb") as file:
-        content = file.read(LONGEST + 1)
+    content = read_whole(path, LONGEST)
     if len(content) > LONGEST:
         raise DataError(printable(str(path)), [f"is longer than {LONGEST} bytes"])
     return content
@@ -172,13 +174,16 @@ def _made(make: Callable[[MemoryStore], object]) -> dict[str, bytes]:
     return {name: each.to_bytes() for name, each in content.items()}
 
 
-def consolidate(root: Path) -> None:
+def consolidate(root: Location) -> None:
     """Have zarr-python gather the metadata of a group's members in the group's own anew."""
     with quiet(), storage_errors(root):
-        zarr.consolidate_metadata(str(root))
+        if isinstance(root, Path):
+            zarr.consolidate_metadata(str(root))
+        else:
+            zarr.consolidate_metadata(ObjectStore(root.store), path=root.key)
 
 
-def is_consolidated(root: Path) -> bool:
+def is_consolidated(root: Location) -> bool:
     """Tell whether a group has the metadata of its members in its own."""
     if (root / ".zmetadata").is_file():
         return True

@@ -20,10 +20,11 @@ from zarr.storage import MemoryStore
 
 from dask_io.errors import DataError, TargetExistsError, UsageError
 from dask_io.stores import system
+from dask_io.stores.disk import DISK
 from dask_io.stores.files import Durability, Publisher, storage_errors, sync, write_fully
 from dask_io.stores.files import write_whole as write_document
-from dask_io.stores.journal import NAME as JOURNAL
-from dask_io.stores.journal import Journal, is_unfinished, journal_of, refuse_locked, remove_stale
+from dask_io.stores.journal import Journal, is_unfinished, refuse_locked
+from dask_io.stores.logs import NAME as JOURNAL
 from dask_io.stores.naming import printable
 from dask_io.stores.zarr.documents import (
     V2,
@@ -263,7 +264,7 @@ class GroupTarget:
 
     @property
     def _journal_place(self) -> Path:
-        return journal_of(self.root, is_one_file=False)
+        return self.root / JOURNAL
 
     def check(self) -> None:
         """Refuse a place where something is that is not to be, or cannot be, overwritten.
@@ -313,7 +314,7 @@ class GroupTarget:
         _make_folder(self.root)
         try:
             with storage_errors(self.root):
-                remove_stale(self._aside)
+                DISK.logs.remove_stale(self._journal_place)
                 self._begin_journal(job)
                 self._clear()
         except BaseException:
@@ -329,16 +330,10 @@ class GroupTarget:
             self._journal.begin_again(job, [])
             return
         try:
-            self._journal = Journal.begin(place, job, [], aside=self._aside, durable=durable)
+            self._journal = Journal.begin(place, job, [], durable=durable)
         except FileExistsError:
             # Of two runs that find the place free, one gets it.
             raise TargetExistsError(printable(self.place), unfinished=True) from None
-
-    @property
-    def _aside(self) -> Path:
-        """How the names begin of journals in the making: outside, so that they do not show."""
-        root = self.root.absolute()
-        return root.with_name(f".{root.name}{JOURNAL}")
 
     def _clear(self) -> None:
         """Remove what is replaced: what makes a group of it first."""
@@ -379,7 +374,7 @@ class GroupTarget:
                 write_document(folder / name, made[path][name])
         check(self.root, like)
         with storage_errors(self.root):
-            remove_stale(self._aside)
+            DISK.logs.remove_stale(self._journal_place)
         self._journal.seal()
         self._journal = None
 
@@ -413,7 +408,7 @@ class GroupTarget:
         """Remove the journal, and the directory if nothing else is in it."""
         if self._journal is not None:
             with suppress(OSError):
-                self._journal.remove(self._aside)
+                self._journal.remove()
             self.abandon()
         with suppress(OSError):
             system.calls.rmdir(self.root)

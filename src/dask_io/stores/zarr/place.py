@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import os
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from dask_io.errors import DataError, UsageError
-from dask_io.stores import system
-from dask_io.stores.files import storage_errors, write_whole
-from dask_io.stores.journal import NAME as JOURNAL
-from dask_io.stores.journal import remove_folder
-from dask_io.stores.journalled import is_journal_in_the_making, remove_empty_folders
+from dask_io.stores.files import storage_errors
+from dask_io.stores.location import is_taken
+from dask_io.stores.logs import NAME as JOURNAL
+from dask_io.stores.medium import medium_of, write_whole
 from dask_io.stores.naming import printable
 from dask_io.stores.zarr.documents import (
     V2,
@@ -31,6 +29,9 @@ from dask_io.stores.zarr.keys import Keys
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from dask_io.stores.location import Location
+    from dask_io.stores.medium import Medium
+
 _KEYS = (Keys("c", "/"), Keys("c", "."), Keys("", "/"), Keys("", "."))
 # What makes an array of chunks comes first.
 METADATA = (V3, V2, V2_ATTRIBUTES)
@@ -41,26 +42,31 @@ _MOST_NAMED = 20
 class Place:
     """Where an array is: a directory, or one in the groups of a container."""
 
-    path: Path
+    path: Location
     inside: str = ""
 
     @classmethod
-    def again(cls, root: Path, inside: str) -> Place:
+    def again(cls, root: Location, inside: str) -> Place:
         """Return the place of an array that was in such groups, if it still is."""
-        names = Path(inside).parts
+        names = PurePosixPath(inside).parts
         is_inside = bool(names) and root.parts[-len(names) :] == names
         return cls(root.parents[len(names) - 1], inside) if is_inside else cls(root)
 
     @property
-    def root(self) -> Path:
+    def root(self) -> Location:
         """The array's directory."""
         return self.path / self.inside
 
     @property
-    def groups(self) -> list[Path]:
+    def groups(self) -> list[Location]:
         """The directories of the groups around it, outermost first."""
-        names = Path(self.inside).parts
+        names = PurePosixPath(self.inside).parts
         return [self.path.joinpath(*names[:n]) for n in range(len(names))]
+
+    @property
+    def medium(self) -> Medium:
+        """What holds it."""
+        return medium_of(self.path)
 
     def refuse_neighbours(self) -> None:
         """Refuse a place in an array, and one that links lead out of the container to.
@@ -81,11 +87,10 @@ class Place:
     def holds_anything(self) -> bool:
         """Tell whether something is there, be it a file in place of the directory."""
         if not self.root.is_dir():
-            return os.path.lexists(self.root)
-        with os.scandir(self.root) as entries:
-            return not all(map(is_journal_in_the_making, entries))
+            return is_taken(self.root)
+        return bool(self.medium.names(self.root))
 
-    def old_files(self) -> list[Path]:
+    def old_files(self) -> list[Location]:
         """Return the files of an array that may be overwritten, metadata first.
 
         Raises
@@ -99,7 +104,7 @@ class Place:
         with suppress(ValueError, DataError):
             if is_group(read_documents(self.root)):
                 raise UsageError(f"{shown} is a group, not an array to overwrite")
-        files = list(_walk(self.root))
+        files = [name for name, _ in self.medium.files(self.root)]
         foreign = sorted(name for name in files if not _is_ours(name))
         if foreign:
             listed = ", ".join(map(printable, foreign[:_MOST_NAMED]))
@@ -110,15 +115,14 @@ class Place:
             )
         return [self.root / name for name in sorted(files, key=lambda name: name not in METADATA)]
 
-    def files_left(self) -> list[Path]:
+    def files_left(self) -> list[Location]:
         """Return what can be part of an array, and nothing else that may be there."""
-        return [self.root / name for name in _walk(self.root) if _is_ours(name)]
+        return [self.root / name for name, _ in self.medium.files(self.root) if _is_ours(name)]
 
     def files(self) -> Iterator[tuple[str, int]]:
         """Yield path and size of every file of the array; links are not followed."""
-        with storage_errors(self.root):
-            for name in _walk(self.root):
-                yield name, os.lstat(os.path.join(self.root, name)).st_size  # noqa: PTH118 - may be many
+        for name, found in self.medium.files(self.root):
+            yield name, found.size
 
     def describe(self, documents: Mapping[str, bytes]) -> None:
         """Make the directory an array, in groups that are some; the main document comes last."""
@@ -134,14 +138,10 @@ class Place:
     def clear(self) -> None:
         """Remove what is left of an array without chunks, unless others put something there."""
         with storage_errors(self.root):
-            for name in METADATA:
-                with suppress(FileNotFoundError):
-                    system.calls.unlink(self.root / name)
-            remove_folder(self.root / JOURNAL)
-            remove_empty_folders(self.root)
-            with suppress(FileNotFoundError):
-                if not any(self.root.iterdir()):
-                    system.calls.rmdir(self.root)
+            self.medium.remove(self.root / name for name in METADATA)
+            self.medium.logs.remove(self.root / JOURNAL)
+            self.medium.tidy(self.root)
+            self.medium.remove_folders([self.root])
         self._tell_groups()
 
     def _tell_groups(self) -> None:
@@ -149,22 +149,6 @@ class Place:
         for folder in self.groups:
             if is_consolidated(folder):
                 consolidate(folder)
-
-
-def _walk(root: Path) -> Iterator[str]:
-    """Yield the paths within a directory of all that is no directory, the journal left out."""
-    for folder, folders, names in os.walk(root, onerror=_raise):
-        inside = os.path.relpath(folder, root)
-        if inside == ".":
-            folders[:] = [name for name in folders if not name.startswith(JOURNAL)]
-        # Links are not followed.
-        links = [name for name in folders if os.path.islink(os.path.join(folder, name))]  # noqa: PTH114, PTH118 - may be many
-        for name in (*names, *links):
-            yield name if inside == "." else f"{inside}/{name}"
-
-
-def _raise(error: OSError) -> None:
-    raise error
 
 
 def _is_ours(name: str) -> bool:

@@ -5,22 +5,27 @@ from __future__ import annotations
 from collections import OrderedDict
 from itertools import product
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from dask_io.errors import DataError
 from dask_io.geometry import Region
-from dask_io.stores.files import FileReader, Tally
+from dask_io.stores.files import Tally
+from dask_io.stores.medium import open_reader
 from dask_io.stores.naming import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
+    from contextlib import AbstractContextManager
 
     from numpy.typing import NDArray
 
+    from dask_io.stores.location import Location
+    from dask_io.stores.medium import Reader
     from dask_io.stores.zarr.metadata import Metadata
+
+    Visit: TypeAlias = Callable[[Location, Tally], AbstractContextManager[Reader]]
 
 _ABSENT = 2**64 - 1
 # Indices that are kept, so that each is read once unless chunks are visited wildly.
@@ -28,20 +33,24 @@ _MOST_KEPT = 16 * 2**20
 
 
 class Shards:
-    """The indices of an array's shards, read as they are needed; safe to share between threads."""
+    """The indices of an array's shards, read as they are needed; safe to share between threads.
 
-    def __init__(self, metadata: Metadata) -> None:
+    `visit` opens a shard, if it is no file.
+    """
+
+    def __init__(self, metadata: Metadata, visit: Visit = open_reader) -> None:
         assert metadata.index is not None, "only for arrays in shards"
         self._metadata, self._index = metadata, metadata.index
-        self._kept: OrderedDict[Path, NDArray[np.uint64]] = OrderedDict()
+        self._visit = visit
+        self._kept: OrderedDict[Location, NDArray[np.uint64]] = OrderedDict()
         self._most = max(1, _MOST_KEPT // self._index.chain.n_bytes)
         self._lock = Lock()
 
-    def __reduce__(self) -> tuple[type[Shards], tuple[Metadata]]:
+    def __reduce__(self) -> tuple[type[Shards], tuple[Metadata, Visit]]:
         # Locks do not travel to other processes.
-        return Shards, (self._metadata,)
+        return Shards, (self._metadata, self._visit)
 
-    def find(self, index: tuple[int, ...], path: Path, size: int) -> tuple[int, int] | None:
+    def find(self, index: tuple[int, ...], path: Location, size: int) -> tuple[int, int] | None:
         """Return offset and bytes of a chunk in its shard, None if it is not stored.
 
         Raises
@@ -60,7 +69,7 @@ class Shards:
             raise DataError(printable(str(path)), [problem], "the file is truncated or damaged")
         return offset, n_bytes
 
-    def sizes(self, path: Path, size: int) -> Iterator[int]:
+    def sizes(self, path: Location, size: int) -> Iterator[int]:
         """Yield the bytes of every chunk that a shard holds."""
         # As many as the index has entries, not as many as metadata may speak of.
         *counts, _ = self._entries(path, size).shape
@@ -69,7 +78,7 @@ class Shards:
             if found is not None:
                 yield found[1]
 
-    def _entries(self, path: Path, size: int) -> NDArray[np.uint64]:
+    def _entries(self, path: Location, size: int) -> NDArray[np.uint64]:
         with self._lock:
             if path in self._kept:
                 self._kept.move_to_end(path)
@@ -79,17 +88,17 @@ class Shards:
                 self._kept.popitem(last=False)
             return entries
 
-    def _read(self, path: Path, size: int) -> NDArray[np.uint64]:
+    def _read(self, path: Location, size: int) -> NDArray[np.uint64]:
         chain, counts = self._index.chain, self._index.counts
         n_encoded = chain.longest
         if size < n_encoded:
             problem = f"is truncated: it has {size} bytes, but its index alone {n_encoded}"
             raise DataError(printable(str(path)), [problem])
-        encoded, decoded = np.empty(n_encoded, np.uint8), np.empty(chain.n_bytes, np.uint8)
+        buffer, decoded = np.empty(n_encoded, np.uint8), np.empty(chain.n_bytes, np.uint8)
         offset = size - n_encoded if self._index.at_end else 0
         # As a header it is not counted.
-        with FileReader(path, Tally()) as file:
-            file.read(offset, n_encoded, encoded.data)
+        with self._visit(path, Tally()) as file:
+            encoded = np.frombuffer(file.read(offset, n_encoded, buffer.data), np.uint8)
         try:
             chain.decode(encoded, decoded)
         except ValueError as error:

@@ -2,32 +2,29 @@
 
 from __future__ import annotations
 
-import os
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cached_property
 from math import prod
-from stat import S_ISREG
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from xxhash import xxh3_64_intdigest
 
 from dask_io.errors import DataError, StorageError, UsageError
-from dask_io.stores import system
-from dask_io.stores.addressable import AddressableReader, view_as_array
+from dask_io.stores.addressable import AddressableReader
+from dask_io.stores.atomic import AtomicReader, Encoding
 from dask_io.stores.files import (
     ALIGNMENT,
-    FileReader,
-    address_of,
+    NOT_A_FILE,
     checksum_of_file,
     storage_errors,
 )
 from dask_io.stores.filled import FilledReader, UnfilledReader
 from dask_io.stores.listing import Problems
+from dask_io.stores.medium import medium_of
 from dask_io.stores.naming import printable
-from dask_io.stores.padded import PaddedReader, is_padded, plain, stretches
+from dask_io.stores.padded import PaddedReader, is_padded, stretches
 from dask_io.stores.store import Access, Extent
 from dask_io.stores.zarr.documents import V2, V3, is_group, leads_into, read_documents
 from dask_io.stores.zarr.metadata import understand
@@ -38,19 +35,18 @@ from dask_io.stores.zarr.store import ZarrStore, read_description
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from collections.abc import Set as AbstractSet
-    from pathlib import Path
-
-    from numpy.typing import NDArray
 
     from dask_io.geometry import Grid, Region
     from dask_io.stores.encoded import EncodedReader
+    from dask_io.stores.location import Location
+    from dask_io.stores.medium import Reader
     from dask_io.stores.store import BlockReader, Checkable
     from dask_io.stores.zarr.metadata import Metadata
 
 _MOST_NAMED = 20
 
 
-def open_zarr(path: Path, inside: str, *, strict: bool) -> ZarrSource:
+def open_zarr(path: Location, inside: str, *, strict: bool) -> ZarrSource:
     """Open an array in a directory, or in a group there.
 
     Raises
@@ -62,10 +58,10 @@ def open_zarr(path: Path, inside: str, *, strict: bool) -> ZarrSource:
     """
     site = Place(path, inside)
     root = site.root
-    if not root.is_dir():
-        raise StorageError(printable(str(root)), "no such directory", "check the path")
     _refuse_way_out(site)
     documents = read_documents(root)
+    if not documents and not root.is_dir():
+        raise StorageError(printable(str(root)), "no such directory", "check the path")
     name = V3 if V3 in documents else V2
     try:
         if is_group(documents):
@@ -79,7 +75,7 @@ def open_zarr(path: Path, inside: str, *, strict: bool) -> ZarrSource:
 
 
 def reopen_zarr(
-    described: Mapping[str, Any], at: Path | None, absent: AbstractSet[tuple[int, ...]]
+    described: Mapping[str, Any], at: Location | None, absent: AbstractSet[tuple[int, ...]]
 ) -> ZarrSource:
     """Open an array again that was described, of which chunks may have been used up.
 
@@ -106,10 +102,11 @@ def reopen_zarr(
     return source
 
 
-def reopen_written(described: Mapping[str, Any], at: Path | None) -> ZarrSource | ShardFiles:
+def reopen_written(described: Mapping[str, Any], at: Location | None) -> ZarrSource | WholeFiles:
     """Open an array that was a target, to compare what is in its files with what was written."""
     source = reopen_zarr(described, at, frozenset())
-    return ShardFiles(source) if source.array.index else source
+    is_whole = source.array.index is not None or source.site.medium.writes_whole
+    return WholeFiles(source) if is_whole else source
 
 
 def _refuse_way_out(site: Place) -> None:
@@ -117,17 +114,13 @@ def _refuse_way_out(site: Place) -> None:
         raise DataError(printable(str(site.root)), [f"leads out of {printable(str(site.path))}"])
 
 
-def _which_array(root: Path, path: Path, inside: str) -> str:
+def _which_array(root: Location, path: Location, inside: str) -> str:
     names = []
-    with storage_errors(root), os.scandir(root) as entries:
-        for entry in entries:
-            if entry.is_dir(follow_symlinks=False) and any(
-                os.path.isfile(os.path.join(entry.path, mark))  # noqa: PTH113, PTH118 - may be many
-                for mark in (V3, V2, ".zgroup")
-            ):
-                names.append(entry.name)
-            if len(names) > _MOST_NAMED:
-                break
+    for name, is_folder in medium_of(root).names(root).items():
+        if is_folder and any((root / name / mark).is_file() for mark in (V3, V2, ".zgroup")):
+            names.append(name)
+        if len(names) > _MOST_NAMED:
+            break
     above = f"{path}::/{inside}".rstrip("/")
     if not names:
         return f"{printable(str(root))} is a group that holds no array"
@@ -148,8 +141,12 @@ class ZarrSource(ZarrStore):
         super().__init__(site, documents)
         self._strict = strict
         self._folder = self.root.resolve()
+        self._medium = site.medium
+        self._find_file = self._medium.finder(self.root)
         self._shards = Shards(self.array) if self.array.index else None
         self._left = _Left(self.array)
+        array = self.array
+        self._encoding = Encoding(array.chunks, array.dtype, array.layout, array.chain.decode)
 
     def describe(self) -> dict[str, Any]:
         """Return what it takes to open the array again."""
@@ -170,8 +167,8 @@ class ZarrSource(ZarrStore):
         """What a visit holds at most besides the region asked for."""
         array = self.array
         if array.access is Access.ADDRESSABLE:
-            return array.chunk_bytes if array.has_padding else 0
-        room = array.chain.longest + 3 * ALIGNMENT
+            return self._medium.bytes_to_read + (array.chunk_bytes if array.has_padding else 0)
+        room = self._medium.bytes_to_read + array.chain.longest + 3 * ALIGNMENT
         return room + array.chain.decoding_bytes + array.chunk_bytes
 
     @cached_property
@@ -196,11 +193,11 @@ class ZarrSource(ZarrStore):
             yield FilledReader(array.fill, array.layout)
             return
         path, extent, n_bytes = stored
-        with FileReader(path, self.tally) as file:
+        with self._medium.reader(path, self.tally) as file:
             if array.access is Access.ATOMIC:
                 if after is not None:
                     file.go_on_from(extent.offset)
-                yield _AtomicReader(file, path, extent, n_bytes, block.shape, array)
+                yield AtomicReader(file, path, extent, n_bytes, block.shape, self._encoding)
                 return
             padded = is_padded(block.shape, extent.shape, array.layout)
             if after is not None:
@@ -224,8 +221,8 @@ class ZarrSource(ZarrStore):
         DataError
             If it is longer than a chunk can be, or is missing and may not be.
         """
-        path = self.root / self.array.keys.name_of(index)
-        n_bytes = self.size_of(path)
+        name = self.array.keys.name_of(index)
+        path, n_bytes = self.root / name, self.size_of(name)
         if n_bytes is None:
             self._refuse_missing(index, path)
             yield None
@@ -233,24 +230,23 @@ class ZarrSource(ZarrStore):
         problem = "" if self.array.index else self._wrong_size(n_bytes)
         if problem:
             raise DataError(printable(str(path)), [problem])
-        with FileReader(path, self.tally) as file:
+        with self._medium.reader(path, self.tally) as file:
             yield _WholeFile(file, n_bytes)
 
     def fingerprint(self, index: tuple[int, ...]) -> int:
         """Return a number that changes when a chunk does; those of a shard change together."""
-        path = self.root / self._name_of(index)
-        with storage_errors(path), suppress(FileNotFoundError, NotADirectoryError):
-            found = path.stat()
-            told = f"{index}\0{path.name}\0{found.st_size}\0{found.st_mtime_ns}"
-            return xxh3_64_intdigest(told.encode())
-        return xxh3_64_intdigest(f"{index}\0is not stored".encode())
+        name = self._name_of(index)
+        with storage_errors(self.root / name):
+            found = self._find_file(name)
+        if found is None:
+            return xxh3_64_intdigest(f"{index}\0is not stored".encode())
+        last = name.rpartition("/")[2]
+        return xxh3_64_intdigest(f"{index}\0{last}\0{found.size}\0{found.mark}".encode())
 
     def discard(self, index: tuple[int, ...]) -> None:
         """Remove a chunk's file, if it is there and holds no chunk that is still needed."""
         if self._left.is_last(index):
-            path = self.root / self._name_of(index)
-            with storage_errors(path), suppress(FileNotFoundError, NotADirectoryError):
-                system.calls.unlink(path)
+            self._medium.remove([self.root / self._name_of(index)])
 
     def discard_rest(self) -> None:
         """Remove metadata and journal, and the directory if nothing else is in it."""
@@ -261,12 +257,12 @@ class ZarrSource(ZarrStore):
             self.array.index.shard_of(index) if self.array.index else index
         )
 
-    def _find(self, index: tuple[int, ...]) -> tuple[Path, Extent, int] | None:
+    def _find(self, index: tuple[int, ...]) -> tuple[Location, Extent, int] | None:
         """Return where a chunk is and the bytes that it takes there; None if it is not stored."""
         array, shards = self.array, self._shards
         name = self._name_of(index)
         path = self.root / name
-        size = self.size_of(path)
+        size = self.size_of(name)
         if size is None:
             place = None
         elif shards is None:
@@ -282,23 +278,23 @@ class ZarrSource(ZarrStore):
             raise DataError(printable(str(path)), [problem])
         return path, Extent(name, offset, array.chunks), n_bytes
 
-    def _refuse_missing(self, index: tuple[int, ...], path: Path) -> None:
+    def _refuse_missing(self, index: tuple[int, ...], path: Location) -> None:
         if self._strict:
             missing = f"chunk {','.join(map(str, index))} is missing"
             raise DataError(printable(str(path)), [missing], "leave out --strict to fill it in")
 
-    def size_of(self, path: Path) -> int | None:
+    def size_of(self, name: str) -> int | None:
         """Return the bytes of a file in the array's directory, None if there is none."""
+        path = self.root / name
         with storage_errors(path):
-            try:
-                found = path.stat()
-            except (FileNotFoundError, NotADirectoryError):
-                return None
+            found = self._find_file(name)
+        if found is None:
+            return None
         if not leads_into(path, self._folder):
             raise DataError(printable(str(path)), [f"leads out of {printable(self.place)}"])
-        if not S_ISREG(found.st_mode):
+        if found.size == NOT_A_FILE:
             raise DataError(printable(str(path)), ["is not a file"])
-        return found.st_size
+        return found.size
 
     def _wrong_size(self, n_bytes: int) -> str:
         """Say why a chunk cannot have so many bytes; empty if it can."""
@@ -322,7 +318,7 @@ class ZarrSource(ZarrStore):
         for name, size in self.site.files():
             if self._is_chunk(name):
                 n_found += 1
-                for problem in self._problems_with(self.root / name, size):
+                for problem in self._problems_with(name, size):
                     problems.add(name, problem)
         if self._strict and n_found < grid.n_blocks:
             missing = f"{grid.n_blocks - n_found} of {grid.n_blocks} files of chunks are missing"
@@ -335,54 +331,14 @@ class ZarrSource(ZarrStore):
             return False
         return all(i < n for i, n in zip(index, counts, strict=True))
 
-    def _problems_with(self, path: Path, size: int) -> Iterator[str]:
+    def _problems_with(self, name: str, size: int) -> Iterator[str]:
         try:
-            self.size_of(path)
-            sizes = self._shards.sizes(path, size) if self._shards else iter([size])
+            self.size_of(name)
+            shards = self._shards
+            sizes = shards.sizes(self.root / name, size) if shards else iter([size])
             yield from filter(None, map(self._wrong_size, sizes))
         except DataError as error:
             yield "; ".join(error.problems)
-
-
-@dataclass(slots=True)
-class _AtomicReader:
-    """One visit to a chunk that is decoded as a whole, once."""
-
-    file: FileReader
-    path: Path
-    extent: Extent
-    n_bytes: int
-    shape: tuple[int, ...]
-    array: Metadata
-    _decoded: NDArray[np.uint8] | None = field(default=None, init=False)
-
-    def read_into(self, region: Region, buffer: memoryview) -> NDArray[Any]:
-        """Decode the chunk straight into the buffer if all of it is asked for, else aside."""
-        array = self.array
-        raw = np.frombuffer(buffer, np.uint8, region.size * array.dtype.itemsize)
-        values = view_as_array(raw.data, region.shape, array.dtype, array.layout)
-        if region.shape == array.chunks and self._decoded is None:
-            self._decode(raw)
-            return values
-        if self._decoded is None:
-            self._decoded = np.empty(array.chunk_bytes, np.uint8)
-            self._decode(self._decoded)
-        whole = view_as_array(self._decoded.data, array.chunks, array.dtype, array.layout)
-        as_is = plain(array.dtype)
-        values.view(as_is)[...] = whole.view(as_is)[region.slices]
-        return values
-
-    def checksum(self, region: Region, staging: memoryview) -> int:
-        """Return the checksum of the chunk as it lies in its file."""
-        assert region.shape == self.shape, "a chunk was written whole"
-        return checksum_of_file(self.file, self.extent.offset, self.n_bytes, staging)
-
-    def _decode(self, out: NDArray[np.uint8]) -> None:
-        encoded = self.file.read(self.extent.offset, self.n_bytes, _aligned(self.n_bytes))
-        try:
-            self.array.chain.decode(np.frombuffer(encoded, np.uint8), out)
-        except ValueError as error:
-            raise DataError(printable(str(self.path)), [printable(str(error))]) from error
 
 
 class _Left:
@@ -414,8 +370,8 @@ class _Left:
         return prod(-(-length // chunk) for length, chunk in lengths)
 
 
-class ShardFiles:
-    """The files of an array in shards, to compare them with what was written."""
+class WholeFiles:
+    """The files of an array that were written whole, to compare them with what was written."""
 
     def __init__(self, source: ZarrSource) -> None:
         self._source = source
@@ -424,22 +380,21 @@ class ShardFiles:
 
     @contextmanager
     def reader(self, index: tuple[int, ...]) -> Iterator[Checkable]:
-        """Visit a shard."""
-        path = self._source.root / self._source.array.keys.name_of(index)
-        n_bytes = self._source.size_of(path)
-        with FileReader(path, self.tally) as file:
-            yield (
-                FilledReader(self._source.array.fill, self._source.layout)
-                if (n_bytes is None)
-                else _WholeFile(file, n_bytes)
-            )
+        """Visit a shard, or a chunk if there are none."""
+        name = self._source.array.keys.name_of(index)
+        path, n_bytes = self._source.root / name, self._source.size_of(name)
+        if n_bytes is None:
+            yield FilledReader(self._source.array.fill, self._source.layout)
+            return
+        with medium_of(path).reader(path, self.tally) as file:
+            yield _WholeFile(file, n_bytes)
 
 
 @dataclass(frozen=True, slots=True)
 class _WholeFile:
     """One visit to a file that was written at once."""
 
-    file: FileReader
+    file: Reader
     n_bytes: int
 
     def read(self, offset: int, n_bytes: int, buffer: memoryview) -> memoryview:
@@ -449,10 +404,3 @@ class _WholeFile:
     def checksum(self, region: Region, staging: memoryview) -> int:  # noqa: ARG002 - all of it
         """Return the checksum of all that is in the file."""
         return checksum_of_file(self.file, 0, self.n_bytes, staging)
-
-
-def _aligned(n_bytes: int) -> memoryview:
-    """Return a buffer with room for alignment, so that large reads go past the page cache."""
-    buffer = memoryview(np.empty(n_bytes + 3 * ALIGNMENT, np.uint8).data)
-    start = -address_of(buffer) % ALIGNMENT
-    return buffer[start : start + n_bytes + 2 * ALIGNMENT]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from dask_io.stores.files import Tally
+from dask_io.stores.location import locate
 from dask_io.stores.store import Access
 from dask_io.stores.zarr.metadata import understand
 from dask_io.stores.zarr.place import METADATA, Place
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from dask_io.geometry import Layout
+    from dask_io.stores.location import Location
     from dask_io.stores.zarr.metadata import Metadata
 
 
@@ -35,7 +36,7 @@ class ZarrStore:
         self.tally = Tally()
 
     @property
-    def root(self) -> Path:
+    def root(self) -> Location:
         """The array's directory."""
         return self.site.root
 
@@ -85,7 +86,7 @@ class ZarrStore:
 
 
 def read_description(
-    described: Mapping[str, Any], at: Path | None
+    described: Mapping[str, Any], at: Location | None
 ) -> tuple[Place, dict[str, bytes]]:
     """Return place and documents of an array that was described, where it is now.
 
@@ -102,4 +103,4 @@ def read_description(
         if name not in METADATA or not isinstance(text, str):
             raise ValueError("is not that of a Zarr array")
     encoded = {name: text.encode() for name, text in documents.items()}
-    return Place.again(at or Path(folder), inside), encoded
+    return Place.again(at or locate(folder), inside), encoded

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dask_io.stores.addressable import AddressableWriter, view_as_array, view_as_bytes
-from dask_io.stores.files import FileWriter
+from dask_io.stores.atomic import pad
 from dask_io.stores.filled import holds_only
 from dask_io.stores.journalled import JournalledTarget
 from dask_io.stores.ledger import NOTHING
-from dask_io.stores.padded import PaddedWriter, is_padded, plain
+from dask_io.stores.padded import PaddedWriter, is_padded
 from dask_io.stores.store import Access, Extent
 from dask_io.stores.zarr.create import describe_new
 from dask_io.stores.zarr.shards import pack
@@ -25,7 +25,6 @@ from dask_io.stores.zarr.store import ZarrStore, read_description
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
-    from pathlib import Path
 
     from numpy.typing import NDArray
 
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
     from dask_io.stores.container import Wanted
     from dask_io.stores.files import Durability
     from dask_io.stores.ledger import Ledger
+    from dask_io.stores.location import Location
     from dask_io.stores.store import BlockWriter
     from dask_io.stores.zarr.place import Place
 
@@ -63,7 +63,7 @@ def make_zarr(
 
 
 def remake_zarr(
-    described: Mapping[str, Any], at: Path, *, durability: Durability, reserve: bool
+    described: Mapping[str, Any], at: Location, *, durability: Durability, reserve: bool
 ) -> ZarrTarget:
     """Describe a target again that was described before.
 
@@ -117,8 +117,9 @@ class ZarrTarget(ZarrStore, JournalledTarget):
 
     @property
     def access(self) -> Access:
-        """Shards, and chunks with a codec, are written whole."""
-        return Access.ATOMIC if self.array.index else self.array.access
+        """Shards, chunks with a codec, and objects are written whole."""
+        is_whole = self.array.index is not None or self._medium.writes_whole
+        return Access.ATOMIC if is_whole else self.array.access
 
     @property
     def codec_bytes(self) -> int:
@@ -129,7 +130,10 @@ class ZarrTarget(ZarrStore, JournalledTarget):
         index = array.index.chain if array.index else None
         assembled = prod(array.shards or array.chunks) * array.dtype.itemsize
         of_index = index.n_bytes + index.encoding_bytes if index else 0
-        return assembled + array.chunk_bytes + array.chain.encoding_bytes + of_index
+        coding = assembled + array.chunk_bytes + array.chain.encoding_bytes + of_index
+        n_chunks = prod(array.index.counts) if array.index else 1
+        longest = n_chunks * array.chain.longest + of_index
+        return coding + self._medium.bytes_to_write(longest)
 
     @property
     def encoding(self) -> object | None:
@@ -156,8 +160,9 @@ class ZarrTarget(ZarrStore, JournalledTarget):
         if self.access is Access.ATOMIC:
             yield _WholeWriter(self, name, shape)
             return
-        path = self._publisher.begin(name, b"", array.chunk_bytes, reserve=self._reserve)
-        with FileWriter(path, self.tally) as file:
+        with self._write_file(
+            name, self.tally, n_bytes=array.chunk_bytes, reserve=self._reserve
+        ) as file:
             extent = Extent(name, 0, array.chunks)
             writer: AddressableWriter | PaddedWriter
             if is_padded(shape, array.chunks, array.layout):
@@ -169,13 +174,7 @@ class ZarrTarget(ZarrStore, JournalledTarget):
     def encode(self, values: NDArray[Any]) -> NDArray[np.uint8] | None:
         """Encode a chunk, padded if it is at a far end; None if it is to be left out."""
         array = self.array
-        stored = values.transpose(array.layout.axes)
-        if values.shape == array.chunks and stored.flags.c_contiguous:
-            raw = np.frombuffer(view_as_bytes(values, array.layout), np.uint8)
-        else:
-            raw = np.full(prod(array.chunks), array.fill, array.dtype).view(np.uint8)
-            whole = view_as_array(raw.data, array.chunks, plain(array.dtype), array.layout)
-            whole[tuple(map(slice, values.shape))] = values.view(plain(array.dtype))
+        raw = pad(values.view(array.dtype), array.chunks, array.fill, array.layout)
         return array.chain.encode(raw) if self._contents.has_any(raw) else None
 
     def has_any(self, name: str, raw: NDArray[np.uint8]) -> bool:
@@ -191,8 +190,8 @@ class ZarrTarget(ZarrStore, JournalledTarget):
         if first is None:
             return NOTHING
         self._contents.keep(name)
-        path, offset = self._publisher.begin(name, b"", 0), 0
-        with FileWriter(path, self.tally) as file:
+        offset = 0
+        with self._write_file(name, self.tally) as file:
             for piece in chain([first], pieces):
                 file.write(offset, piece.data)
                 offset += piece.nbytes
@@ -204,8 +203,8 @@ class ZarrTarget(ZarrStore, JournalledTarget):
         """Write a file that is stored elsewhere as it is to be stored here."""
         name = self.array.keys.name_of(index)
         self._contents.keep(name)
-        path, offset = self._publisher.begin(name, b"", n_bytes, reserve=self._reserve), 0
-        with FileWriter(path, self.tally) as file:
+        offset = 0
+        with self._write_file(name, self.tally, n_bytes=n_bytes, reserve=self._reserve) as file:
             for piece in pieces:
                 file.write(offset, piece)
                 offset += len(piece)
@@ -218,7 +217,7 @@ class ZarrTarget(ZarrStore, JournalledTarget):
     def _is_left_out(self, name: str) -> bool:
         return not self._contents.forget(name)
 
-    def _find_old(self) -> list[Path]:
+    def _find_old(self) -> list[Location]:
         self.site.refuse_neighbours()
         if not self.site.holds_anything():
             return []
@@ -233,7 +232,7 @@ class ZarrTarget(ZarrStore, JournalledTarget):
         # Whatever can be part of an array is known by its name.
         return []
 
-    def _find_left(self, words: Sequence[str]) -> list[Path]:  # noqa: ARG002 - there are none
+    def _find_left(self, words: Sequence[str]) -> list[Location]:  # noqa: ARG002 - there are none
         return self.site.files_left()
 
     def _find_files(self) -> dict[str, int]:

@@ -1,0 +1,154 @@
+"""The local disk as a medium."""
+
+from __future__ import annotations
+
+import os
+import stat
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING
+
+from dask_io.stores import system
+from dask_io.stores.filelog import FileLogs, is_in_the_making
+from dask_io.stores.files import (
+    NOT_A_FILE,
+    FileReader,
+    Found,
+    Publisher,
+    storage_errors,
+    sync,
+    write_whole,
+)
+from dask_io.stores.logs import NAME as JOURNAL
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from pathlib import Path
+
+    from dask_io.stores.files import Durability, Tally
+
+
+class Disk:
+    """Local files; what may be begun and left half done is written aside and renamed."""
+
+    logs = FileLogs()
+    writes_whole = False
+    bytes_to_read = 0
+
+    def bytes_to_write(self, n_bytes: int) -> int:  # noqa: ARG002 - of any size
+        """Return nothing: values are written from where they are."""
+        return 0
+
+    def reader(self, path: Path, tally: Tally) -> FileReader:
+        """Visit a file."""
+        return FileReader(path, tally)
+
+    def publisher(self, folder: Path, durability: Durability) -> Publisher:
+        """Return what writes the files of a directory."""
+        return Publisher(folder, durability)
+
+    def write_whole(self, path: Path, content: bytes) -> None:
+        """Write a small file aside and give it its name when it is whole and durable."""
+        write_whole(path, content)
+
+    def find(self, path: Path) -> Found | None:
+        """Return size and time of a file, links followed."""
+        try:
+            found = path.stat()
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        return Found(_size(found), str(found.st_mtime_ns))
+
+    def finder(self, root: Path) -> Callable[[str], Found | None]:
+        """Return what finds files in a directory, as they are then."""
+        return partial(self._find_in, root)
+
+    def _find_in(self, root: Path, name: str) -> Found | None:
+        return self.find(root / name)
+
+    def sizes(self, folder: Path) -> dict[str, int]:
+        """Return the size of all in a directory, links followed, without opening any."""
+        with storage_errors(folder), os.scandir(folder) as entries:
+            return {entry.name: _size_of(entry) for entry in entries}
+
+    def names(self, folder: Path) -> dict[str, bool]:
+        """Return all names in a directory, and whether each is that of one, links left out."""
+        with storage_errors(folder), os.scandir(folder) as entries:
+            shown = (entry for entry in entries if not is_in_the_making(entry))
+            return {entry.name: entry.is_dir(follow_symlinks=False) for entry in shown}
+
+    def files(self, root: Path) -> Iterator[tuple[str, Found]]:
+        """Yield all that is in a directory and below and is none; links are not followed."""
+        with storage_errors(root):
+            for name in _walk(root):
+                found = os.lstat(os.path.join(root, name))  # noqa: PTH118 - may be many
+                yield name, Found(found.st_size, str(found.st_mtime_ns))
+
+    def identity(self, path: Path) -> str:
+        """Return the number of a file, and its time: numbers are used again."""
+        found = path.lstat()
+        return f"{found.st_ino}-{found.st_mtime_ns}"
+
+    def remove(self, paths: Iterable[Path]) -> None:
+        """Remove files; what is not there is none."""
+        for path in paths:
+            with storage_errors(path), suppress(FileNotFoundError, NotADirectoryError):
+                system.calls.unlink(path)
+
+    def make_folders(self, folder: Path, made: list[Path], *, durable: bool) -> None:
+        """Make a directory and those around it; their names are durable, if they are to be."""
+        missing = [each for each in (folder, *folder.parents) if not each.exists()]
+        for each in reversed(missing):
+            with suppress(FileExistsError):
+                system.calls.mkdir(each)
+                made.append(each)
+            if durable:
+                sync(each.parent)
+
+    def remove_folders(self, folders: list[Path]) -> None:
+        """Remove directories that hold nothing, the last first; the list is empty afterwards."""
+        while folders:
+            with suppress(OSError):
+                system.calls.rmdir(folders.pop())
+
+    def tidy(self, root: Path) -> None:
+        """Remove the directories below one that hold nothing, innermost first."""
+        for folder, _, _ in os.walk(root, topdown=False):
+            if folder != str(root) and not os.listdir(folder):  # noqa: PTH208 - names are not needed
+                system.calls.rmdir(folder)
+
+    def sync_names(self, folders: Iterable[Path]) -> None:
+        """Make the names in directories durable."""
+        for folder in folders:
+            with storage_errors(folder):
+                sync(folder)
+
+
+def _size_of(entry: os.DirEntry[str]) -> int:
+    try:
+        return _size(entry.stat())
+    except FileNotFoundError:
+        return NOT_A_FILE
+
+
+def _size(found: os.stat_result) -> int:
+    return found.st_size if stat.S_ISREG(found.st_mode) else NOT_A_FILE
+
+
+def _walk(root: Path) -> Iterator[str]:
+    """Yield the paths within a directory of all that is no directory, the journal left out."""
+    for folder, folders, names in os.walk(root, onerror=_raise):
+        inside = os.path.relpath(folder, root)
+        if inside == ".":
+            folders[:] = [name for name in folders if not name.startswith(JOURNAL)]
+        # Links are not followed.
+        links = [name for name in folders if os.path.islink(os.path.join(folder, name))]  # noqa: PTH114, PTH118 - may be many
+        for name in (*names, *links):
+            yield name if inside == "." else f"{inside}/{name}"
+
+
+def _raise(error: OSError) -> None:
+    raise error
+
+
+DISK = Disk()

@@ -1,0 +1,217 @@
+"""Journals on local disk: a folder with a file that grows, and one that is locked.
+
+The folder is built aside and renamed into place. Whoever writes holds a lock on its file ``lock``,
+which the system releases when the process ends, however it ends.
+"""
+
+from __future__ import annotations
+
+import errno
+import glob
+import os
+import secrets
+from contextlib import suppress
+from threading import Lock
+from typing import TYPE_CHECKING
+
+from dask_io.errors import StorageError
+from dask_io.stores import system
+from dask_io.stores.files import storage_errors, sync, write_fully, write_whole
+from dask_io.stores.logs import LONGEST_LINE, NAME
+from dask_io.stores.naming import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+_FILE, _LOCK = "journal", "lock"
+
+
+class FileLog:
+    """A journal that is written, in the folder whose lock this process holds."""
+
+    def __init__(self, folder: Path, lock: int, *, durable: bool) -> None:
+        self.folder = folder
+        self._durable = durable
+        self._lock: int | None = lock
+        self._appending = Lock()
+        self._size = (folder / _FILE).stat().st_size
+
+    def append(self, content: bytes) -> None:
+        """Add lines."""
+        path = self.folder / _FILE
+        with self._appending, storage_errors(path):
+            fd = system.calls.open(path, os.O_WRONLY | os.O_CLOEXEC)
+            try:
+                write_fully(fd, self._size, memoryview(content))
+                if self._durable:
+                    system.calls.fdatasync(fd)
+            finally:
+                system.calls.close(fd)
+            self._size += len(content)
+
+    def replace(self, content: bytes) -> None:
+        """Have other lines in place of all that there are."""
+        write_whole(self.folder / _FILE, content)
+        self._size = len(content)
+
+    def check_held(self) -> None:
+        """The system keeps the lock as long as the process lives."""
+
+    def is_held(self) -> bool:
+        """Tell whether it has not been let go of."""
+        return self._lock is not None
+
+    def close(self) -> None:
+        """Let another process go on with it."""
+        lock, self._lock = self._lock, None
+        if lock is not None:
+            with suppress(OSError):
+                system.calls.close(lock)
+
+    def remove(self) -> None:
+        """Take the journal away, all at once."""
+        gone = _new_name(_aside(self.folder))
+        system.calls.rename(self.folder, gone)
+        self.close()
+        remove_folder(gone)
+
+
+class FileLogs:
+    """The journals on local disk."""
+
+    def exists(self, folder: Path) -> bool:
+        """Tell whether there is a journal."""
+        return (folder / _FILE).exists()
+
+    def lines(self, folder: Path) -> Iterator[bytes]:
+        """Yield all lines."""
+        path = folder / _FILE
+        with storage_errors(path), path.open("rb") as file:
+            yield file.readline(LONGEST_LINE)
+            yield from file
+
+    def tail(self, folder: Path, n_bytes: int) -> bytes:
+        """Return the last bytes."""
+        path = folder / _FILE
+        with storage_errors(path), path.open("rb") as file:
+            file.seek(max(0, path.stat().st_size - n_bytes))
+            return file.read()
+
+    def begin(self, folder: Path, content: bytes, *, durable: bool) -> FileLog:
+        """Build a journal aside, and put it where it belongs."""
+        made, lock = _new_name(_aside(folder)), -1
+        system.calls.mkdir(made)
+        try:
+            lock = _lock(made)
+            write_whole(made / _FILE, content)
+            _move(made, folder)
+            if durable:
+                sync(folder.parent)
+            return FileLog(folder, lock, durable=durable)
+        except BaseException:
+            with suppress(OSError):
+                remove_folder(made)
+            if lock >= 0:
+                system.calls.close(lock)
+            raise
+
+    def resume(self, folder: Path, *, durable: bool) -> FileLog:
+        """Go on with a journal that is there."""
+        with storage_errors(folder):
+            lock = _lock(folder)
+            try:
+                log = FileLog(folder, lock, durable=durable)
+                # What was cut short must not spoil the next line.
+                log.append(b"\n")
+            except BaseException:
+                system.calls.close(lock)
+                raise
+        return log
+
+    def refuse_locked(self, folder: Path) -> None:
+        """Refuse a journal that another process has."""
+        system.calls.close(_lock(folder))
+
+    def remove(self, folder: Path) -> None:
+        """Remove a journal, if it is there."""
+        remove_folder(folder)
+
+    def remove_stale(self, folder: Path) -> None:
+        """Remove what killed runs left of journals that they were building or taking away."""
+        aside = _aside(folder)
+        for left in aside.parent.glob(f"{glob.escape(aside.name)}.*.part"):
+            # One that another run is building is locked, or just gone.
+            with suppress(OSError, StorageError):
+                lock = _lock(left)
+                try:
+                    remove_folder(left)
+                finally:
+                    system.calls.close(lock)
+
+
+def is_in_the_making(entry: os.DirEntry[str]) -> bool:
+    """Tell whether an entry of a target's directory is a journal that a killed run left."""
+    name = entry.name
+    return name.startswith(f"{NAME}.") and name.endswith(".part") and entry.is_dir()
+
+
+def remove_folder(folder: Path) -> None:
+    """Remove a folder with the files in it, if it is there."""
+    with suppress(FileNotFoundError):
+        for path in list(folder.iterdir()):
+            system.calls.unlink(path)
+        system.calls.rmdir(folder)
+
+
+def _aside(folder: Path) -> Path:
+    """Return how the paths start of what is not yet, or no longer, a target's journal.
+
+    They lie outside of the target, so that they do not show, if that is on the same disk.
+    """
+    if folder.name != NAME:
+        return folder.with_name(f".{folder.name}").absolute()
+    target = folder.parent.absolute()
+    outside = target.parent
+    if outside.stat().st_dev != target.stat().st_dev or not os.access(outside, os.W_OK):
+        return folder
+    return outside / f".{target.name}{NAME}"
+
+
+def _new_name(aside: Path) -> Path:
+    return aside.with_name(f"{aside.name}.{secrets.token_hex(4)}.part")
+
+
+def _move(made: Path, folder: Path) -> None:
+    try:
+        system.calls.rename(made, folder)
+    except OSError as error:
+        # Which of the two it is depends on the system.
+        if error.errno == errno.ENOTEMPTY:
+            raise FileExistsError(*error.args) from error
+        raise
+
+
+def _lock(folder: Path) -> int:
+    """Lock a journal, or say who has it."""
+    path = folder / _LOCK
+    fd = system.calls.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    try:
+        system.calls.lock(fd)
+        _check_still_there(fd, path)
+        write_fully(fd, 0, memoryview(f"{os.getpid():<20}\n".encode()))
+    except BaseException as error:
+        system.calls.close(fd)
+        if not isinstance(error, BlockingIOError):
+            raise
+        holder = path.read_text(encoding="ascii", errors="replace").strip()
+        place = folder.parent if folder.name == NAME else folder
+        reason = f"another run is writing it (process {holder})"
+        raise StorageError(printable(str(place)), reason, "wait for it, or stop it") from None
+    return fd
+
+
+def _check_still_there(fd: int, path: Path) -> None:
+    """Raise an error if whoever had a lock has removed it meanwhile."""
+    if not os.path.samestat(os.fstat(fd), path.stat()):
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))

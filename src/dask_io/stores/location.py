@@ -1,0 +1,63 @@
+"""Where things are: on local disk, or in an object store by its URL."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+from urllib.parse import unquote, urlsplit
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from dask_io.stores.objects.path import ObjectPath
+
+    Location: TypeAlias = Path | ObjectPath
+
+_URL = re.compile(r"[a-z][a-z0-9+.-]+://", re.IGNORECASE)
+
+
+def is_url(place: str | os.PathLike[str] | ObjectPath) -> bool:
+    """Tell whether a place is in an object store, not on local disk.
+
+    Examples
+    --------
+    >>> is_url("s3://bucket/scan.zarr"), is_url("blocks/b_{0}.npy"), is_url("file:///data")
+    (True, False, False)
+    """
+    found = _URL.match(str(place))
+    return found is not None and found[0].lower() != "file://"
+
+
+def locate(
+    place: str | os.PathLike[str] | ObjectPath, storage_options: Mapping[str, Any] | None = None
+) -> Location:
+    """Return where a place is; nothing is asked yet.
+
+    Parameters
+    ----------
+    place
+        A local path, a ``file://`` URL, or that of an object store: ``s3://bucket/scan.zarr``.
+    storage_options
+        How to reach an object store, in obstore's words; what is not said is taken from the
+        environment.
+
+    Raises
+    ------
+    UsageError
+        If it is a URL that is not understood, or one with a password or a signature in it.
+    """
+    if not isinstance(place, (str, os.PathLike)):
+        return place
+    text = os.fspath(place)
+    if is_url(text):
+        from dask_io.stores.objects.connect import parse_url  # noqa: PLC0415 - only if needed
+
+        return parse_url(text, storage_options)
+    return Path(unquote(urlsplit(text).path) if _URL.match(text) else text)
+
+
+def is_taken(place: Location) -> bool:
+    """Tell whether something is at a place, be it a link that leads nowhere."""
+    return os.path.lexists(place) if isinstance(place, Path) else place.exists()

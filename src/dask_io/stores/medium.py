@@ -1,0 +1,186 @@
+"""What holds files: a local disk, or an object store, where a file is an object.
+
+Formats say which files there are and what is in them; a medium moves, finds, publishes and
+removes them. So a format says the same for all media.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from dask_io.stores.disk import DISK
+from dask_io.stores.files import Tally
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Iterator
+    from contextlib import AbstractContextManager
+
+    from dask_io.stores.files import Durability, Found
+    from dask_io.stores.location import Location
+    from dask_io.stores.logs import Logs
+
+
+class Reader(Protocol):
+    """One visit to a file that is read."""
+
+    @property
+    def size(self) -> int:
+        """Bytes in the file."""
+
+    def count(self, offset: int, n_bytes: int) -> None:
+        """Count bytes as moved: a seek, unless they begin where the last ones ended."""
+
+    def go_on_from(self, offset: int) -> None:
+        """Count as part of a visit that another thread has begun and that has come to `offset`."""
+
+    def expect(self, start: int, stop: int) -> None:
+        """Be told what will be read next, from offset to offset, piece by piece."""
+
+    def peek(self, n_bytes: int) -> bytes:
+        """Return the file's first bytes, or all of it if it is shorter, without counting."""
+
+    def peek_into(self, buffer: memoryview, n_bytes: int) -> memoryview:
+        """Read the file's first bytes, or all of it if it is shorter, without counting."""
+
+    def read(self, offset: int, n_bytes: int, buffer: memoryview) -> memoryview:
+        """Read bytes from an offset on, and return the part of the buffer that holds them."""
+
+    def read_runs(self, runs: Iterable[tuple[int, int]], buffer: memoryview) -> None:
+        """Read runs, each an offset and a number of bytes, one behind the other."""
+
+
+class Writer(Protocol):
+    """One visit to a file that is written."""
+
+    @property
+    def checksum(self) -> int:
+        """Checksum of all that has been written, in that order."""
+
+    def write(self, offset: int, buffer: memoryview) -> None:
+        """Write all of the buffer at an offset."""
+
+
+class Publisher(Protocol):
+    """Files of one directory, which appear under their names when they are whole."""
+
+    def partial(self, name: str) -> Any:
+        """Return where a file is until it is published."""
+
+    def writer(
+        self,
+        name: str,
+        tally: Tally,
+        *,
+        header: bytes = b"",
+        n_bytes: int | None = None,
+        reserve: bool = True,
+    ) -> AbstractContextManager[Writer]:
+        """Visit a file in the making; without a size it becomes as long as what is written."""
+
+    def go_on(self, name: str, header: bytes) -> None:
+        """Take over a file in the making that another run has begun."""
+
+    def take_back(self, name: str) -> None:
+        """Let a file that has got its name already be one in the making."""
+
+    def commit(
+        self, names: Collection[str], whole: Collection[str], left_out: Collection[str] = ()
+    ) -> None:
+        """Make what has been written durable, and name what is whole."""
+
+    def abandon(self, keep: Collection[str] = ()) -> None:
+        """Remove files in the making, except some, and begin no more."""
+
+
+class Medium(Protocol):
+    """What holds files; paths are of its own kind."""
+
+    @property
+    def logs(self) -> Logs:
+        """How journals are kept."""
+
+    @property
+    def writes_whole(self) -> bool:
+        """Whether a file can only be written as a whole, in one go."""
+
+    @property
+    def bytes_to_read(self) -> int:
+        """Bytes that a visit holds at most besides what it reads into."""
+
+    def bytes_to_write(self, n_bytes: int) -> int:
+        """Return what a visit to a file of this size holds at most besides what it is given."""
+
+    def reader(self, path: Any, tally: Tally) -> AbstractContextManager[Reader]:
+        """Visit a file."""
+
+    def publisher(self, folder: Any, durability: Durability) -> Publisher:
+        """Return what writes the files of a directory."""
+
+    def write_whole(self, path: Any, content: bytes) -> None:
+        """Write a small file; it appears when it is whole and durable."""
+
+    def find(self, path: Any) -> Found | None:
+        """Return what is known of a file, None if there is none."""
+
+    def finder(self, root: Any) -> Callable[[str], Found | None]:
+        """Return what finds many files by their paths in a directory, maybe as of one moment."""
+
+    def sizes(self, folder: Any) -> dict[str, int]:
+        """Return the size of all in a directory by name, `NOT_A_FILE` for what is none."""
+
+    def names(self, folder: Any) -> dict[str, bool]:
+        """Return all names in a directory, and whether each is that of one, links left out.
+
+        What killed runs left of journals in the making is left out too.
+        """
+
+    def files(self, root: Any) -> Iterator[tuple[str, Found]]:
+        """Yield all that is in a directory and below, by its path in there, journals left out."""
+
+    def identity(self, path: Any) -> str:
+        """Return what tells a file from another that comes to have its name."""
+
+    def remove(self, paths: Iterable[Any]) -> None:
+        """Remove files; what is not there is none."""
+
+    def make_folders(self, folder: Any, made: list[Any], *, durable: bool) -> None:
+        """Make a directory and those around it that are not there, and add them to a list."""
+
+    def remove_folders(self, folders: list[Any]) -> None:
+        """Remove directories that hold nothing, the last first; the list is empty afterwards."""
+
+    def tidy(self, root: Any) -> None:
+        """Remove the directories below one that hold nothing."""
+
+    def sync_names(self, folders: Iterable[Any]) -> None:
+        """Make the names in directories durable."""
+
+
+def medium_of(path: Location) -> Medium:
+    """Return what holds a path."""
+    return DISK if isinstance(path, Path) else path.medium
+
+
+def open_reader(path: Location, tally: Tally) -> AbstractContextManager[Reader]:
+    """Visit a file."""
+    return medium_of(path).reader(path, tally)
+
+
+@contextmanager
+def peeking(path: Location) -> Iterator[Callable[[int], bytes]]:
+    """Open a file only to look at its first bytes; nothing is counted."""
+    with open_reader(path, Tally()) as file:
+        yield file.peek
+
+
+def read_whole(path: Location, longest: int) -> bytes:
+    """Read a small file, or as much of it as `longest` says and one byte."""
+    with open_reader(path, Tally()) as file:
+        return file.peek(min(longest, file.size) + 1)
+
+
+def write_whole(path: Location, content: bytes) -> None:
+    """Write a small file; it appears when it is whole and durable."""
+    medium_of(path).write_whole(path, content)

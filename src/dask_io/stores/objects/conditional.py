@@ -1,0 +1,67 @@
+"""Puts that succeed only if nobody else has put there: all that locks and journals stand on."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
+
+from dask_io.stores.files import storage_errors
+from dask_io.stores.objects import requests
+from dask_io.stores.objects.failures import object_errors, to_storage_error
+
+if TYPE_CHECKING:
+    from obstore import PutMode
+
+    from dask_io.stores.objects.path import ObjectPath
+
+# obstore does not repeat what might have been done; here that shows.
+_MOST_TIMES, _FIRST_WAIT = 4, 0.2
+
+
+class ConflictError(Exception):
+    """Another one has put there."""
+
+
+def put_if(path: ObjectPath, content: bytes, mode: PutMode) -> str | None:
+    """Put an object on a condition, and return its version.
+
+    The content must be like no other, so that one's own is known again: a request whose
+    answer was lost may have been carried out.
+
+    Raises
+    ------
+    ConflictError
+        If there is something else.
+    """
+    n_failed = 0
+    while True:
+        try:
+            return requests.calls.put(path.store, path.key, content, mode=mode)["e_tag"]
+        except (AlreadyExistsError, PreconditionError):
+            found = look(path)
+            if found is None or found[0] != content:
+                raise ConflictError from None
+            return found[1]
+        except BaseError as error:
+            n_failed += 1
+            if n_failed == _MOST_TIMES:
+                raise to_storage_error(path, error) from None
+            time.sleep(_FIRST_WAIT * 2**n_failed)
+
+
+def look(path: ObjectPath) -> tuple[bytes, str | None] | None:
+    """Return what a small object holds, and its version; None if there is none."""
+    try:
+        with object_errors(path):
+            found = requests.calls.get(path.store, path.key)
+            return bytes(found.bytes()), found.meta["e_tag"]
+    except FileNotFoundError:
+        return None
+
+
+def remove(path: ObjectPath) -> None:
+    """Remove an object, if it is there."""
+    with storage_errors(path), object_errors(path):
+        requests.calls.delete(path.store, path.key)

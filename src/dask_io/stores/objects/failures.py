@@ -1,0 +1,78 @@
+"""What goes wrong with requests, in our words.
+
+What an object store answers may quote keys and signatures, and so may what obstore says about it.
+So nothing of that is passed on but what is known to be harmless.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from obstore.exceptions import (
+    BaseError,
+    NotSupportedError,
+    PermissionDeniedError,
+    UnauthenticatedError,
+)
+
+from dask_io.errors import StorageError
+from dask_io.stores.naming import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from dask_io.stores.objects.path import ObjectPath
+
+_STATUS = re.compile(r"status code: ([1-5][0-9]{2} [A-Z][A-Za-z -]{1,40})")
+_CODE = re.compile(r"<Code>([A-Za-z]{1,60})</Code>")
+# What obstore says when it has asked again and again, or when there is no use in that.
+_OF_REQUEST = "Error performing"
+
+
+@contextmanager
+def object_errors(path: ObjectPath) -> Iterator[None]:
+    """Turn what requests raise into our errors; what is not there is a `FileNotFoundError`."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        if error.errno is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT)) from None
+        raise
+    except BaseError as error:
+        raise to_storage_error(path, error) from None
+
+
+def to_storage_error(path: ObjectPath, error: BaseError) -> StorageError:
+    """Say what went wrong with a request, and what to do."""
+    text = str(error)
+    found = [pattern.search(text) for pattern in (_STATUS, _CODE)]
+    said = " ".join(each[1].strip() for each in found if each)
+    denied = (PermissionDeniedError, UnauthenticatedError)
+    if isinstance(error, denied) or said.startswith(("401", "403")):
+        reason = f"access is denied ({said or 'no reason is given'})"
+        advice = "check the credentials, in the environment or in storage_options"
+    elif isinstance(error, NotSupportedError):
+        reason, advice = "the store cannot do that", "choose another one"
+    elif "BadScheme" in text:
+        reason = "the endpoint is not https"
+        advice = "allow it with AWS_ALLOW_HTTP=true, or storage_options of {'allow_http': True}"
+    elif "NoSuchBucket" in said:
+        reason, advice = "there is no such bucket", "check the URL"
+    elif said:
+        reason, advice = f"the store answered {said}", "try again later"
+    elif "TimedOut" in text or "timed out" in text:
+        reason, advice = "the store did not answer in time", "try again later"
+    elif "kind: Connect" in text or "error sending request" in text:
+        reason, advice = "the store cannot be reached", "check the endpoint and the network"
+    else:
+        reason, advice = "a request failed", "try again later"
+    return StorageError(printable(str(path)), reason, advice)
+
+
+def is_of_answer(error: BaseError) -> bool:
+    """Tell whether a request went well, but its answer broke off: nobody has asked again yet."""
+    return _OF_REQUEST not in str(error)

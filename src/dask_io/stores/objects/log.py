@@ -1,0 +1,220 @@
+"""Journals in an object store: numbered objects, and one that is the lock.
+
+Every addition is an object of its own, ``journal.000001`` and so on, which is made by a conditional
+put: it cannot be another run's. It begins with a line that says by which run it was put, whether
+a journal begins with it or goes on, and the checksum of the rest. What comes before the last one
+that begins counts for nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from threading import Lock
+from typing import TYPE_CHECKING, NamedTuple
+
+from xxhash import xxh3_64_hexdigest
+
+from dask_io.errors import DataError, StorageError
+from dask_io.stores.files import storage_errors
+from dask_io.stores.naming import printable
+from dask_io.stores.objects import requests
+from dask_io.stores.objects.conditional import ConflictError, look, put_if, remove
+from dask_io.stores.objects.failures import object_errors
+from dask_io.stores.objects.lease import Lease, refuse_held
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from dask_io.stores.objects.path import ObjectPath
+
+_LOCK = "lock"
+_NAME = re.compile(r"journal\.([0-9]{6,})")
+_BEGINS, _GOES_ON = b"begins", b"goes-on"
+# Objects that are asked for at once.
+_AT_ONCE = 8
+
+
+class ObjectLog:
+    """A journal that is written, whose lock this process holds."""
+
+    def __init__(self, folder: ObjectPath, lease: Lease, last: int) -> None:
+        self.folder = folder
+        self._lease, self._last = lease, last
+        self._appending = Lock()
+
+    def append(self, content: bytes) -> None:
+        """Add lines."""
+        self._add(_GOES_ON, content)
+
+    def replace(self, content: bytes) -> None:
+        """Have other lines in place of all that there are."""
+        self._add(_BEGINS, content)
+        _remove_below(self.folder, self._last)
+
+    def begin(self, content: bytes) -> None:
+        """Have the first lines.
+
+        Raises
+        ------
+        FileExistsError
+            If there are some.
+        """
+        try:
+            self._put(_BEGINS, content)
+        except ConflictError:
+            raise FileExistsError(str(self.folder)) from None
+
+    def _add(self, kind: bytes, content: bytes) -> None:
+        self._lease.check()
+        try:
+            self._put(kind, content)
+        except ConflictError:
+            self._lease.lose()
+            reason, advice = "another run has taken over", "see whether it goes on"
+            raise StorageError(printable(str(self.folder)), reason, advice) from None
+
+    def _put(self, kind: bytes, content: bytes) -> None:
+        with self._appending:
+            said = b"%s %s\n%s" % (kind, self._lease.token.encode(), content)
+            path = _numbered(self.folder, self._last + 1)
+            put_if(path, b"%s %s" % (_checksum(said), said), "create")
+            self._last += 1
+
+    def check_held(self) -> None:
+        """Refuse to go on if the lock has been lost."""
+        self._lease.check()
+
+    def is_held(self) -> bool:
+        """Ask the store by renewing the lock."""
+        with suppress(StorageError):
+            self._lease.renew()
+            self._lease.check()
+            return True
+        return False
+
+    def close(self) -> None:
+        """Let another process go on with it."""
+        self._lease.release()
+
+    def remove(self) -> None:
+        """Take the journal away, that with which it begins last."""
+        self._lease.check()
+        entries = [number for number, _ in _newest_first(self.folder)]
+        _remove_below(self.folder, entries[-1])
+        for number in entries:
+            remove(_numbered(self.folder, number))
+        self._lease.remove()
+
+
+class ObjectLogs:
+    """The journals in an object store."""
+
+    def exists(self, folder: ObjectPath) -> bool:
+        """Tell whether there is a journal."""
+        return folder.connection.can_list and bool(_numbers(folder))
+
+    def lines(self, folder: ObjectPath) -> Iterator[bytes]:
+        """Yield all lines."""
+        entries = [entry for _, entry in _newest_first(folder)]
+        for entry in reversed(entries):
+            yield from entry.content.splitlines(keepends=True)
+
+    def tail(self, folder: ObjectPath, n_bytes: int) -> bytes:
+        """Return the last bytes."""
+        found = b""
+        for _, entry in _newest_first(folder):
+            found = entry.content + found
+            if len(found) >= n_bytes:
+                break
+        return found[-n_bytes:]
+
+    def begin(self, folder: ObjectPath, content: bytes, *, durable: bool) -> ObjectLog:  # noqa: ARG002 - what is put is durable
+        """Make a journal that holds some lines; until then there is at most a lock."""
+        lease = Lease.take(folder / _LOCK)
+        try:
+            log = ObjectLog(folder, lease, 0)
+            log.begin(content)
+        except BaseException:
+            lease.release()
+            raise
+        return log
+
+    def resume(self, folder: ObjectPath, *, durable: bool) -> ObjectLog:  # noqa: ARG002 - as above
+        """Go on with a journal that is there."""
+        lease = Lease.take(folder / _LOCK)
+        try:
+            log = ObjectLog(folder, lease, max(_numbers(folder), default=0))
+            # Whoever held the lock before, and may not know yet, can add no more.
+            log.append(b"")
+        except BaseException:
+            lease.release()
+            raise
+        return log
+
+    def refuse_locked(self, folder: ObjectPath) -> None:
+        """Refuse a journal that another process has."""
+        refuse_held(folder / _LOCK)
+
+    def remove(self, folder: ObjectPath) -> None:
+        """Remove a journal, if it is there."""
+        numbers = _numbers(folder)
+        for number in reversed(numbers):
+            remove(_numbered(folder, number))
+        remove(folder / _LOCK)
+
+    def remove_stale(self, folder: ObjectPath) -> None:
+        """Nothing is made aside."""
+
+
+class _Entry(NamedTuple):
+    """What an object of a journal says."""
+
+    begins: bool
+    content: bytes
+
+
+def _newest_first(folder: ObjectPath) -> Iterator[tuple[int, _Entry]]:
+    """Yield the entries of a journal with their numbers, back to the one that begins it."""
+    numbers = _numbers(folder)[::-1]
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        for start in range(0, len(numbers), _AT_ONCE):
+            some = numbers[start : start + _AT_ONCE]
+            paths = [_numbered(folder, number) for number in some]
+            for number, entry in zip(some, pool.map(_read, paths), strict=True):
+                yield number, entry
+                if entry.begins:
+                    return
+
+
+def _read(path: ObjectPath) -> _Entry:
+    found = look(path)
+    checksum, _, said = (found[0] if found else b"").partition(b" ")
+    if checksum != _checksum(said):
+        raise DataError(printable(str(path)), ["is damaged: it does not match its checksum"])
+    head, _, content = said.partition(b"\n")
+    return _Entry(head.startswith(_BEGINS), content)
+
+
+def _numbers(folder: ObjectPath) -> list[int]:
+    """Return the numbers of a journal's objects, lowest first."""
+    with storage_errors(folder), object_errors(folder):
+        listed = requests.calls.list_with_delimiter(folder.store, folder.key)
+    names = (each["path"].rpartition("/")[2] for each in listed["objects"])
+    return sorted(int(found[1]) for found in map(_NAME.fullmatch, names) if found)
+
+
+def _numbered(folder: ObjectPath, number: int) -> ObjectPath:
+    return folder / f"journal.{number:06}"
+
+
+def _remove_below(folder: ObjectPath, first: int) -> None:
+    """Remove what an older journal has left."""
+    for number in _numbers(folder):
+        if number < first:
+            remove(_numbered(folder, number))
+
+
+def _checksum(said: bytes) -> bytes:
+    return xxh3_64_hexdigest(said).encode()

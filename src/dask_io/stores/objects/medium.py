@@ -1,0 +1,187 @@
+"""An object store as a medium."""
+
+from __future__ import annotations
+
+from threading import Lock
+from typing import TYPE_CHECKING
+
+from dask_io.errors import StorageError, UsageError
+from dask_io.stores.files import NOT_A_FILE, Found, storage_errors
+from dask_io.stores.logs import NAME as JOURNAL
+from dask_io.stores.naming import printable
+from dask_io.stores.objects import requests
+from dask_io.stores.objects.failures import object_errors
+from dask_io.stores.objects.log import ObjectLogs
+from dask_io.stores.objects.transport import (
+    AT_ONCE,
+    LARGE,
+    PART,
+    PARTS_AT_ONCE,
+    ObjectPublisher,
+    ObjectReader,
+    put_whole,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from obstore import ObjectMeta
+
+    from dask_io.stores.files import Durability, Tally
+    from dask_io.stores.objects.path import ObjectPath
+
+# As many as one request removes.
+_MOST_REMOVED = 1000
+
+
+class Objects:
+    """Objects: read by range, put whole; there are no directories to make or remove."""
+
+    logs = ObjectLogs()
+    writes_whole = True
+    bytes_to_read = AT_ONCE
+
+    def bytes_to_write(self, n_bytes: int) -> int:
+        """Return what it takes to put an object together, and the parts of it under way."""
+        return n_bytes + (PART * (PARTS_AT_ONCE + 1) if n_bytes > LARGE else 0)
+
+    def reader(self, path: ObjectPath, tally: Tally) -> ObjectReader:
+        """Visit an object."""
+        return ObjectReader(path, tally)
+
+    def publisher(self, folder: ObjectPath, durability: Durability) -> ObjectPublisher:  # noqa: ARG002 - what is put is durable
+        """Return what writes objects.
+
+        Raises
+        ------
+        UsageError
+            If they can only be read.
+        """
+        if not folder.connection.can_list:
+            raise UsageError(f"{printable(str(folder))} can only be read; choose another target")
+        return ObjectPublisher(folder)
+
+    def write_whole(self, path: ObjectPath, content: bytes) -> None:
+        """Put a small object."""
+        put_whole(path, content)
+
+    def find(self, path: ObjectPath) -> Found | None:
+        """Return size and version of an object, None if there is none."""
+        try:
+            with object_errors(path):
+                return _found(requests.calls.head(path.store, path.key))
+        except FileNotFoundError:
+            return None
+
+    def is_folder(self, path: ObjectPath) -> bool:
+        """Tell whether there are objects whose names go on from here."""
+        with storage_errors(path), object_errors(path):
+            return any(requests.calls.list(path.store, prefix=path.key))
+
+    def finder(self, root: ObjectPath) -> Callable[[str], Found | None]:
+        """Return what finds objects by one listing, made when it is first needed."""
+        return _Finder(root)
+
+    def sizes(self, folder: ObjectPath) -> dict[str, int]:
+        """Return the size of all that lies right in here.
+
+        Raises
+        ------
+        StorageError
+            If nothing does, as of a directory that is not there.
+        """
+        found = self._look_into(folder)
+        if not found:
+            raise StorageError(printable(str(folder)), "there are no such objects", "check the URL")
+        return found
+
+    def names(self, folder: ObjectPath) -> dict[str, bool]:
+        """Return all names in here, and whether others' names go on from each."""
+        found = {name: size == NOT_A_FILE for name, size in self._look_into(folder).items()}
+        # A lock alone is what is left of a run that was killed.
+        if JOURNAL in found and not self.logs.exists(folder / JOURNAL):
+            del found[JOURNAL]
+        return found
+
+    def _look_into(self, folder: ObjectPath) -> dict[str, int]:
+        _refuse_unlisted(folder)
+        with storage_errors(folder), object_errors(folder):
+            listed = requests.calls.list_with_delimiter(folder.store, folder.key)
+        found = {prefix.rpartition("/")[2]: NOT_A_FILE for prefix in listed["common_prefixes"]}
+        found |= {each["path"].rpartition("/")[2]: each["size"] for each in listed["objects"]}
+        # Some tools put an object there to stand for the directory itself.
+        return {name: size for name, size in found.items() if name}
+
+    def files(self, root: ObjectPath) -> Iterator[tuple[str, Found]]:
+        """Yield all that lies in here, journals left out."""
+        _refuse_unlisted(root)
+        with storage_errors(root), object_errors(root):
+            for chunk in requests.calls.list(root.store, prefix=root.key):
+                for each in chunk:
+                    name = each["path"][len(root.key) :].strip("/")
+                    if name and not name.startswith(JOURNAL):
+                        yield name, _found(each)
+
+    def identity(self, path: ObjectPath) -> str:
+        """Return an object's version."""
+        found = self.find(path)
+        return found.mark if found else ""
+
+    def remove(self, paths: Iterable[ObjectPath]) -> None:
+        """Remove objects; what is not there is none."""
+        left = list(paths)
+        while left:
+            some, left = left[:_MOST_REMOVED], left[_MOST_REMOVED:]
+            keys = [path.key for path in some]
+            with object_errors(some[0]):
+                requests.calls.delete(some[0].store, keys if len(keys) > 1 else keys[0])
+
+    def make_folders(self, folder: ObjectPath, made: list[ObjectPath], *, durable: bool) -> None:
+        """There are no directories."""
+
+    def remove_folders(self, folders: list[ObjectPath]) -> None:
+        """There are no directories."""
+        folders.clear()
+
+    def tidy(self, root: ObjectPath) -> None:
+        """There are no directories."""
+
+    def sync_names(self, folders: Iterable[ObjectPath]) -> None:
+        """What is put is durable."""
+
+
+def _found(meta: ObjectMeta) -> Found:
+    return Found(meta["size"], meta["e_tag"] or meta["last_modified"].isoformat())
+
+
+def _refuse_unlisted(folder: ObjectPath) -> None:
+    if not folder.connection.can_list:
+        raise StorageError(
+            printable(str(folder)),
+            "what lies there cannot be listed over HTTP",
+            "name one file, or an array in a container",
+        )
+
+
+class _Finder:
+    """What lies in a place, listed when it is first asked for; safe to share between threads."""
+
+    def __init__(self, root: ObjectPath) -> None:
+        self._root = root
+        self._found: dict[str, Found] | None = None
+        self._lock = Lock()
+
+    def __reduce__(self) -> tuple[type[_Finder], tuple[ObjectPath]]:
+        # Locks do not travel to other processes.
+        return _Finder, (self._root,)
+
+    def __call__(self, name: str) -> Found | None:
+        if not self._root.connection.can_list:
+            return OBJECTS.find(self._root / name)
+        with self._lock:
+            if self._found is None:
+                self._found = dict(OBJECTS.files(self._root))
+        return self._found.get(name)
+
+
+OBJECTS = Objects()

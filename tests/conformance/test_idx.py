@@ -1,0 +1,92 @@
+"""The format that CONTRIBUTING.md shows is one: it keeps the laws, and a package can add it."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from importlib.metadata import EntryPoint
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+import dask_io
+from dask_io.errors import DataError, UsageError
+from dask_io.stores import make_target, open_source
+from dask_io.stores.formats import ENTRY_POINTS
+from dask_io.testing.conformance import Case, StoreConformance
+
+if TYPE_CHECKING:
+    from dask_io.stores import Source, Target
+
+PAGE = (Path(__file__).parents[2] / "CONTRIBUTING.md").read_text()
+EXAMPLES = re.findall(r"^```python\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+(EXAMPLE,) = [example for example in EXAMPLES if "IdxFormat" in example]
+
+
+@pytest.fixture(autouse=True)
+def registered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have a package that adds the format."""
+    module = ModuleType("idx_of_another_package")
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    exec(compile(EXAMPLE, "CONTRIBUTING.md", "exec"), module.__dict__)  # noqa: S102 - our own text
+    entries = [EntryPoint("idx", f"{module.__name__}:FORMAT", ENTRY_POINTS)]
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: entries)  # noqa: ARG005
+
+
+class TestIdx(StoreConformance):
+    """A directory of IDX blocks."""
+
+    layouts = "C"
+    dtypes = ("u1", "i1", ">i2", ">i4", ">f4", ">f8")
+
+    def make_target(self, folder: Path, case: Case, *, overwrite: bool = False) -> Target:
+        """Make a directory of blocks."""
+        kind: Any = {"grid": case.grid, "dtype": case.dtype, "layout": case.layout}
+        return make_target(folder / "blocks", format="idx", overwrite=overwrite, **kind)
+
+    def open_source(self, folder: Path, case: Case) -> Source:  # noqa: ARG002 - it has a manifest
+        """Open it."""
+        return open_source(folder / "blocks")
+
+
+def test_its_limits_are_told_in_one_line(tmp_path: Path) -> None:
+    """What it cannot hold, and what is no such file."""
+    np.save(tmp_path / "x.npy", np.zeros(3, "c8"))
+    with pytest.raises(UsageError, match="has no elements of type complex64, only u1"):
+        dask_io.resplit(tmp_path / "x.npy", tmp_path / "out", format="idx", chunks=2)
+    for content in (b"", b"\0\0", b"abcdefgh", b"\0\0\x08\x02\0\0"):
+        (tmp_path / "y.idx").write_bytes(content)
+        with pytest.raises(DataError, match=r"IDX file|truncated"):
+            open_source(tmp_path / "y.idx")
+
+
+def test_a_package_adds_it(tmp_path: Path) -> None:
+    """An entry point and one module are all that it takes."""
+    (tmp_path / "dask_io_idx.py").write_text(EXAMPLE)
+    described = tmp_path / "dask_io_idx-1.0.dist-info"
+    described.mkdir()
+    (described / "METADATA").write_text("Metadata-Version: 2.1\nName: dask-io-idx\nVersion: 1.0\n")
+    (described / "entry_points.txt").write_text(f"[{ENTRY_POINTS}]\nidx = dask_io_idx:FORMAT\n")
+    array = np.arange(60, dtype=">i2").reshape(10, 6)
+    np.save(tmp_path / "x.npy", array)
+
+    paths = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
+    for arguments in (
+        ["split", "x.npy", "out", "--format", "idx", "--chunks", "4,3"],
+        ["merge", "out", "y.idx"],
+        ["verify", "x.npy", "y.idx"],
+    ):
+        subprocess.run(
+            [sys.executable, "-m", "dask_io.cli", *arguments],
+            cwd=tmp_path,
+            env=os.environ | {"PYTHONPATH": paths},
+            check=True,
+        )
+    assert (
+        tmp_path / "y.idx"
+    ).read_bytes() == b"\0\0\x0b\x02\0\0\0\x0a\0\0\0\x06" + array.tobytes()

@@ -1,0 +1,90 @@
+"""Files that may come from anywhere, and what reads them: `SUBJECTS`, each to be broken.
+
+A subject is an array as Dask IO or its format's own library writes it. One of its files is
+replaced by anything. Whatever that is, it is read, or refused by an error of ours: nothing else
+may be raised, and time and memory stay bounded.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import zarr
+
+import dask_io
+from dask_io.errors import DaskIOError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+ARRAY = np.arange(30, dtype="<i2").reshape(6, 5)
+# What is read of an array that claims to be larger: the claim itself is no fault.
+_MOST = 2**16
+
+
+@dataclass(frozen=True)
+class Subject:
+    """How an array is made, which of its files is broken, and how it is used."""
+
+    make: Callable[[Path], None]
+    file: str
+    use: Callable[[Path], None]
+
+    def try_with(self, folder: Path, content: bytes) -> None:
+        """Put something else in place of the file, and use the array."""
+        (folder / self.file).write_bytes(content)
+        with suppress(DaskIOError):
+            self.use(folder)
+
+
+def _read(name: str) -> Callable[[Path], None]:
+    def read(folder: Path) -> None:
+        array = dask_io.open(folder / name)
+        dask_io.info(array)
+        if array.source.grid.size * array.dtype.itemsize <= _MOST:
+            _ = array[...]
+
+    return read
+
+
+def _resume(folder: Path) -> None:
+    dask_io.resume(folder / "out", memory="1MiB", workers=1)
+
+
+def _verify(folder: Path) -> None:
+    dask_io.verify(folder / "out", memory="1MiB", workers=1)
+
+
+def _make_npy(folder: Path) -> None:
+    np.save(folder / "x.npy", ARRAY)
+
+
+def _make_blocks(folder: Path) -> None:
+    _make_npy(folder)
+    dask_io.resplit(folder / "x.npy", folder / "out", chunks=3, memory="1MiB", durability="none")
+
+
+def _make_zarr(**options: Any) -> Callable[[Path], None]:
+    def make(folder: Path) -> None:
+        made = zarr.create_array(
+            folder / "x.zarr", shape=ARRAY.shape, dtype=ARRAY.dtype, chunks=(3, 5), **options
+        )
+        made[...] = ARRAY
+
+    return make
+
+
+SUBJECTS = {
+    "npy": Subject(_make_npy, "x.npy", _read("x.npy")),
+    "manifest": Subject(_make_blocks, "out/dask-io.json", _read("out")),
+    "resume": Subject(_make_blocks, "out/.dask-io/journal", _resume),
+    "verify": Subject(_make_blocks, "out/.dask-io/journal", _verify),
+    "zarr-2": Subject(_make_zarr(zarr_format=2), "x.zarr/.zarray", _read("x.zarr")),
+    "zarr-3": Subject(_make_zarr(), "x.zarr/zarr.json", _read("x.zarr")),
+    "zarr-chunk": Subject(_make_zarr(), "x.zarr/c/0/0", _read("x.zarr")),
+    "zarr-shard": Subject(_make_zarr(shards=(6, 5)), "x.zarr/c/0/0", _read("x.zarr")),
+}
