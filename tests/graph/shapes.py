@@ -40,6 +40,9 @@ class Shape:
         """The program's name."""
         return self.run.__name__
 
+    def __str__(self) -> str:
+        return f"{'declined' if self.reason else 'matched'}-{self.name}"
+
 
 SHAPES: list[Shape] = []
 

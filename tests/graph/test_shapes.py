@@ -67,7 +67,7 @@ def assert_same(shape: Shape, inputs: Path, folder: Path, caplog: pytest.LogCapt
 
 
 @pytest.mark.parametrize(
-    "shape", [shape for shape in SHAPES if not shape.cluster_only], ids=lambda shape: shape.name
+    "shape", [shape for shape in SHAPES if not shape.cluster_only], ids=str
 )
 def test_by_threads(
     shape: Shape, inputs: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
@@ -77,7 +77,7 @@ def test_by_threads(
 
 
 @pytest.mark.parametrize(
-    "shape", [shape for shape in SHAPES if not shape.threads_only], ids=lambda shape: shape.name
+    "shape", [shape for shape in SHAPES if not shape.threads_only], ids=str
 )
 @pytest.mark.usefixtures("client")
 def test_on_a_cluster(
