@@ -159,7 +159,7 @@ def parse_url(url: str, storage_options: Mapping[str, Any] | None = None) -> Obj
     --------
     >>> path = parse_url("s3://bucket/scan.zarr/c/0")
     >>> path.name, str(path.parent)
-    ('0', 's3://bucket/scan.zarr')
+    ('0', 's3://bucket/scan.zarr/c')
     """
     found = _URL.fullmatch(url)
     if found is None:
