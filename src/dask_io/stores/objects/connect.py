@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import cache, cached_property
@@ -19,7 +20,7 @@ from dask_io.stores.naming import printable
 from dask_io.stores.objects.path import ObjectPath
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from obstore.store import ObjectStore
 
@@ -125,18 +126,16 @@ class Connection:
         self.__dict__.update(state)
 
 
-class _needs_obstore:  # noqa: N801 - a context, used as a function is
+@contextmanager
+def _needs_obstore() -> Iterator[None]:
     """Turn a library that is not installed into the command that installs it."""
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, ImportError):
-            raise UsageError(
-                f"object stores need obstore, which cannot be imported ({error}); "
-                "install it with: pip install 'dask-io[objects]'"
-            ) from error
+    try:
+        yield
+    except ImportError as error:
+        raise UsageError(
+            f"object stores need obstore, which cannot be imported ({error}); "
+            "install it with: pip install 'dask-io[objects]'"
+        ) from error
 
 
 @cache
