@@ -109,7 +109,7 @@ class _Bench:
         target = dask_io.plan(place, self._folder / "t.zarr", chunks=self._target_chunks).target
         assert target is not None
         encoded = [
-            np.fromfile(str(source.root / source.array.keys.name_of(index)), np.uint8)
+            np.fromfile(place / source.array.keys.name_of(index), np.uint8)
             for index in source.grid.indices()
         ]
         made = ZarrSource(Place(self._folder / "t.zarr"), target.documents, strict=False)  # type: ignore[attr-defined]
