@@ -22,7 +22,7 @@ BENCH_ARGS ?=
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo test lint types contracts tests slow fuzz bench-engine bench-climate bench-graph format docs lock env dev clean
+.PHONY: help demo test lint types contracts tests slow fuzz bench-engine bench-graph bench-zarr bench-climate format docs lock env dev clean
 
 help: ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -44,7 +44,7 @@ contracts: dev ## Check which module may import which
 
 tests: dev $(OLDEST)/linked ## Run the tests, those of graphs also on the oldest Dask
 	$(DEV)/bin/pytest $(PYTEST_ARGS)
-	$(OLDEST)/bin/pytest $(PYTEST_ARGS) tests/graph
+	$(OLDEST)/bin/pytest $(PYTEST_ARGS) tests/graph -k "not (on_a_cluster and declined)"
 
 slow: dev ## Run the long versions of the tests
 	HYPOTHESIS_PROFILE=thorough $(DEV)/bin/pytest -m slow $(PYTEST_ARGS)
@@ -57,6 +57,9 @@ bench-engine: dev ## Measure the engine beside `cp -r`, in a few minutes for eac
 
 bench-graph: dev ## Measure a Dask program with and without our plans, in a few minutes
 	$(DEV)/bin/python -m benchmarks.graph --repeats $(REPEATS) $(BENCH_ARGS)
+
+bench-zarr: dev ## Measure Zarr to Zarr beside its codec alone, and beside `cp -r`
+	$(DEV)/bin/python -m benchmarks.zarr --repeats $(REPEATS) $(BENCH_ARGS)
 
 bench-climate: dev ## Turn hourly maps into time series, beside Dask and, with BENCH_ARGS, rechunker
 	$(DEV)/bin/python -m benchmarks.climate $(BENCH_ARGS)

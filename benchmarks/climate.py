@@ -110,9 +110,11 @@ def _compare(folder: Path, options: argparse.Namespace) -> None:
         if not options.warm:
             _drop_caches()
         job = json.dumps({"chunks": example.after, "budget": budget})
+        places = (str(source.resolve()), str(target.resolve()))
         python = options.rechunker if name == "rechunker" else sys.executable
         done = subprocess.run(
-            [python, str(Path(__file__)), "--contestant", name, str(source), str(target), job],
+            [python, "-m", "benchmarks.climate", "--contestant", name, *places, job],
+            cwd=Path(__file__).parents[1],
             stdout=subprocess.PIPE,
             text=True,
             check=True,

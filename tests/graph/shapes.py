@@ -33,11 +33,15 @@ class Shape:
     run: Callable[[Path, Path], Any]
     reason: str = ""
     threads_only: bool = False
+    cluster_only: bool = False
 
     @property
     def name(self) -> str:
         """The program's name."""
         return self.run.__name__
+
+    def __str__(self) -> str:
+        return f"{'declined' if self.reason else 'matched'}-{self.name}"
 
 
 SHAPES: list[Shape] = []
@@ -52,6 +56,12 @@ def matched(run: Callable[[Path, Path], Any]) -> Callable[[Path, Path], Any]:
 def matched_by_threads(run: Callable[[Path, Path], Any]) -> Callable[[Path, Path], Any]:
     """Have a program in the table that goes by plan; what it opens stays in this process."""
     SHAPES.append(Shape(run, threads_only=True))
+    return run
+
+
+def matched_on_a_cluster(run: Callable[[Path, Path], Any]) -> Callable[[Path, Path], Any]:
+    """Have a program in the table that goes by plan, and without one only on a cluster."""
+    SHAPES.append(Shape(run, cluster_only=True))
     return run
 
 
@@ -198,6 +208,18 @@ def one_lock_for_both(inputs: Path, out: Path) -> None:
 def rechunk_in_steps(inputs: Path, out: Path) -> None:
     array = source(inputs).rechunk((60, 1)).rechunk((1, 44), method="tasks", threshold=1)
     array.rechunk((7, 5)).store(target(out / "x.zarr", (7, 5)))
+
+
+@matched_on_a_cluster
+def rechunk_p2p(inputs: Path, out: Path) -> None:
+    array = source(inputs).rechunk((25, 44), method="p2p")
+    array.store(target(out / "x.zarr", (25, 44)))
+
+
+@matched_on_a_cluster
+def rechunk_p2p_after_tasks(inputs: Path, out: Path) -> None:
+    array = (source(inputs) + 1).rechunk((60, 4), method="tasks")
+    array.rechunk((4, 44), method="p2p").to_zarr(str(out / "x.zarr"))
 
 
 @matched

@@ -21,7 +21,7 @@ from dask_io.stores.netcdf.classic import read_header
 
 VERSIONS = ["NETCDF3_CLASSIC", "NETCDF3_64BIT_OFFSET", "NETCDF3_64BIT_DATA"]
 TYPES = ["i1", "S1", "i2", "i4", "f4", "f8"]
-_REAL = sorted(Path("/usr/share/ferret-vis/data").glob("*.cdf"))
+_REAL = sorted(Path("/usr/share/ferret-vis/data").glob("*.[cn]*"))
 
 
 def make(path: Path, version: Any, kinds: list[str], n_records: int) -> None:
