@@ -103,3 +103,21 @@ def test_zarr_benchmark_measures_both_kinds(tmp_path: Path) -> None:
     assert "codec zstd:3: " in done.stdout
     assert "codec none: " in done.stdout
     assert not any((tmp_path / "work").iterdir())
+
+
+def test_climate_benchmark_compares_results(tmp_path: Path) -> None:
+    """Both contestants yield the same array, and what they took is told."""
+    tiny = ("--scale", "0.05", "--memory", "4000000", "--warm", "--dir", str(tmp_path))
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.climate", *tiny],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stderr
+    lines = [line for line in done.stdout.splitlines() if line.startswith(("ours", "dask"))]
+    assert len(lines) == 2
+    assert all(line.endswith("equal") and "chunk reads" in line for line in lines)
+    assert not any(tmp_path.iterdir())
