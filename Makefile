@@ -2,9 +2,11 @@
 # The two commands of the README, `make demo` and `make test`, set up what they need.
 
 PYTHON ?= python3
-# Environments: one for users, as light as the tool itself, and one with the tools of development.
+# Environments: one for users, as light as the tool itself, one with the tools of development, and
+# one with the oldest Dask that is supported.
 VENV ?= .venv
 DEV ?= .venv-dev
+OLDEST ?= .venv-oldest
 PYTEST_ARGS ?= -n auto --maxprocesses=4
 DEMO_ARGS ?=
 # The kind of file that is fuzzed, and for how long.
@@ -20,7 +22,7 @@ BENCH_ARGS ?=
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo test lint types contracts tests slow fuzz bench-engine format docs lock env dev clean
+.PHONY: help demo test lint types contracts tests slow fuzz bench-engine bench-graph bench-zarr format docs lock env dev clean
 
 help: ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -40,8 +42,9 @@ types: dev ## Check types
 contracts: dev ## Check which module may import which
 	$(DEV)/bin/lint-imports
 
-tests: dev ## Run the tests
+tests: dev $(OLDEST)/linked ## Run the tests, those of graphs also on the oldest Dask
 	$(DEV)/bin/pytest $(PYTEST_ARGS)
+	$(OLDEST)/bin/pytest $(PYTEST_ARGS) tests/graph -k "not (on_a_cluster and declined)"
 
 slow: dev ## Run the long versions of the tests
 	HYPOTHESIS_PROFILE=thorough $(DEV)/bin/pytest -m slow $(PYTEST_ARGS)
@@ -51,6 +54,12 @@ fuzz: dev ## Look for files that break their readers: SUBJECT (see tests/fuzz), 
 
 bench-engine: dev ## Measure the engine beside `cp -r`, in a few minutes for each workload
 	$(DEV)/bin/python -m benchmarks.engine --size $(SIZE) --budgets $(BUDGETS) --workloads $(WORKLOADS) --repeats $(REPEATS) $(BENCH_ARGS)
+
+bench-graph: dev ## Measure a Dask program with and without our plans, in a few minutes
+	$(DEV)/bin/python -m benchmarks.graph --repeats $(REPEATS) $(BENCH_ARGS)
+
+bench-zarr: dev ## Measure Zarr to Zarr beside its codec alone, and beside `cp -r`
+	$(DEV)/bin/python -m benchmarks.zarr --repeats $(REPEATS) $(BENCH_ARGS)
 
 format: dev ## Format the code and repair what ruff can
 	$(DEV)/bin/ruff check --fix-only .
@@ -67,7 +76,8 @@ dev: $(DEV)/linked ## Set up the environment of development
 # A changed lock makes the environment anew, so that nothing dropped from it stays behind.
 $(VENV)/locked: requirements.lock
 $(DEV)/locked: requirements-dev.lock
-$(VENV)/locked $(DEV)/locked:
+$(OLDEST)/locked: requirements-oldest.lock
+$(VENV)/locked $(DEV)/locked $(OLDEST)/locked:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
 	  echo "Dask IO needs Python 3.11 or newer, but $(PYTHON) is $$($(PYTHON) --version 2>/dev/null || echo not found); name another one: make PYTHON=python3.12" >&2; \
 	  exit 1; }
@@ -80,20 +90,21 @@ $(VENV)/locked $(DEV)/locked:
 	@touch $@
 
 # A changed pyproject.toml may have changed commands and entry points.
-$(VENV)/linked $(DEV)/linked: %/linked: %/locked pyproject.toml
+$(VENV)/linked $(DEV)/linked $(OLDEST)/linked: %/linked: %/locked pyproject.toml
 	@$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --no-index --no-deps --no-build-isolation --editable .
 	@touch $@
 
-COMPILE = .venv-lock/bin/uv pip compile pyproject.toml --quiet --no-config --universal --upgrade --extra all \
+COMPILE = .venv-lock/bin/uv pip compile pyproject.toml --quiet --no-config --universal --upgrade \
   --generate-hashes --no-header --no-annotate --no-emit-index-url --no-emit-find-links
 
 lock: ## Lock the newest versions of all dependencies
 	@$(PYTHON) -m venv --clear .venv-lock
 	@.venv-lock/bin/python -m pip install --quiet --disable-pip-version-check uv
-	$(COMPILE) --group build --output-file requirements.lock
-	$(COMPILE) --group dev --output-file requirements-dev.lock
+	$(COMPILE) --extra all --group build --output-file requirements.lock
+	$(COMPILE) --extra all --group dev --output-file requirements-dev.lock
+	$(COMPILE) --extra hdf5 --extra zarr --group oldest --output-file requirements-oldest.lock
 	@rm -rf .venv-lock
 
 clean: ## Remove the environments and everything built
-	rm -rf $(VENV) $(DEV) .venv-lock dist docs/_build .benchmarks .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(DEV) $(OLDEST) .venv-lock dist docs/_build .benchmarks .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find benchmarks src tests -name __pycache__ -type d -prune -exec rm -rf {} +

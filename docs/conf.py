@@ -7,10 +7,13 @@ author = "Dask IO contributors"
 copyright = "2026, Dask IO contributors"
 version = release = dask_io.__version__
 
-extensions = ["myst_parser", "numpydoc", "sphinx.ext.autodoc"]
+extensions = ["myst_nb", "numpydoc", "sphinx.ext.autodoc"]
 exclude_patterns = ["_build"]
 nitpicky = True
 
+# Notebooks are kept without what they print, and run when they are shown.
+nb_execution_mode = "force"
+nb_execution_raise_on_error = True
 myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
 numpydoc_show_class_members = False
 

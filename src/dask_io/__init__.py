@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import sys
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dask_io.api import (
         BlockArray,
+        GroupInfo,
+        GroupJob,
         Info,
         Job,
         JointJob,
@@ -16,39 +19,67 @@ if TYPE_CHECKING:
         Verification,
         extract,
         info,
+        info_group,
         merge,
         open,  # noqa: A004  # the public name, as in `h5py` or `zarr`
         plan,
         plan_extract,
+        plan_group,
         plan_shape,
         resplit,
         resume,
         split,
         verify,
     )
+    from dask_io.graph.arrays import from_blocks, store
+    from dask_io.graph.explaining import Explanation, explain
+    from dask_io.graph.optimizer import MismatchWarning, disable, enable, optimize
 
 __version__ = "0.1.0"
 
 __all__ = [
     "BlockArray",
+    "Explanation",
+    "GroupInfo",
+    "GroupJob",
     "Info",
     "Job",
     "JointJob",
+    "MismatchWarning",
     "Progress",
     "RunResult",
     "Verification",
+    "disable",
+    "enable",
+    "explain",
     "extract",
+    "from_blocks",
     "info",
+    "info_group",
     "merge",
     "open",
+    "optimize",
     "plan",
     "plan_extract",
+    "plan_group",
     "plan_shape",
     "resplit",
     "resume",
     "split",
+    "store",
     "verify",
 ]
+# Names that are not those of verbs: they need Dask.
+_HOMES = {
+    "Explanation": "graph.explaining",
+    "MismatchWarning": "graph.optimizer",
+    "disable": "graph.optimizer",
+    "enable": "graph.optimizer",
+    "explain": "graph.explaining",
+    "from_blocks": "graph.arrays",
+    "optimize": "graph.optimizer",
+    "store": "graph.arrays",
+}
 
 
 def why_not_here() -> str:
@@ -63,9 +94,7 @@ def __getattr__(name: str) -> Any:
     if name not in __all__:
         message = f"module {__name__!r} has no attribute {name!r}"
         raise AttributeError(message)
-    from dask_io import api  # noqa: PLC0415  # on first use
-
-    return getattr(api, name)
+    return getattr(import_module(f"dask_io.{_HOMES.get(name, 'api')}"), name)
 
 
 def __dir__() -> list[str]:

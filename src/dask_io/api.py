@@ -13,7 +13,7 @@ from functools import reduce
 from os import fspath
 from typing import TYPE_CHECKING, Any, cast
 
-from dask_io.comparing import plan_comparison, verify_sealed
+from dask_io.comparing import plan_comparison
 from dask_io.engine.measure import find_device
 from dask_io.engine.problem import make_problem
 from dask_io.engine.run import Progress, RunResult
@@ -21,6 +21,14 @@ from dask_io.engine.verify import Verification
 from dask_io.errors import DataError, UsageError
 from dask_io.geometry import Grid, Layout, Region
 from dask_io.geometry.chunks import normalize_chunks
+from dask_io.groups import (
+    GroupJob,
+    find_group,
+    plan_resumes,
+    verify_alone,
+    verify_groups,
+)
+from dask_io.groups import plan_group as plan_found_group
 from dask_io.jobs import Complete, Job, JointJob
 from dask_io.options import (
     Options,
@@ -35,7 +43,7 @@ from dask_io.planning import (
     Device,
     Side,
 )
-from dask_io.prepare import Wanted, make_plan, plan_one, plan_resumes, plan_several
+from dask_io.prepare import Wanted, make_plan, plan_one, plan_several
 from dask_io.stores.array import BlockArray
 from dask_io.stores.description import parse_dtype, parse_order
 from dask_io.stores.location import locate
@@ -53,7 +61,7 @@ if TYPE_CHECKING:
     from dask.delayed import Delayed
     from numpy.typing import DTypeLike
 
-    from dask_io.geometry.chunks import Chunks
+    from dask_io.geometry.chunks import AxisChunks, Chunks
     from dask_io.options import ResumeOptions
     from dask_io.stores.store import Source
 
@@ -62,6 +70,8 @@ if TYPE_CHECKING:
 __all__ = [
     "BlockArray",
     "Complete",
+    "GroupInfo",
+    "GroupJob",
     "Info",
     "Job",
     "JointJob",
@@ -70,10 +80,12 @@ __all__ = [
     "Verification",
     "extract",
     "info",
+    "info_group",
     "merge",
     "open",
     "plan",
     "plan_extract",
+    "plan_group",
     "plan_resumes",
     "plan_shape",
     "resplit",
@@ -96,6 +108,20 @@ class Info:
     n_bytes: int
     n_bytes_on_disk: int
     metadata: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupInfo:
+    """What a group says about itself, and what every array in it does, by its path.
+
+    `others` are arrays that Dask IO does not understand, with what is wrong with them.
+    """
+
+    place: str
+    format: str
+    arrays: Mapping[str, Info]
+    others: Mapping[str, str]
+    attributes: Mapping[str, Any] = field(default_factory=dict)
 
 
 def open(  # noqa: A001  # the public name, as in `h5py` or `zarr`
@@ -174,6 +200,57 @@ def info(source: Place, *, storage_options: Mapping[str, Any] | None = None) -> 
         n_bytes_on_disk=store.n_bytes_on_disk,
         metadata=store.metadata,
     )
+
+
+def info_group(source: Place) -> GroupInfo | None:
+    """Tell what a group says about itself, None if the source is no group."""
+    root = find_group(source)
+    if root is None:
+        return None
+    from dask_io.stores.zarr.group import read_group  # noqa: PLC0415  # a second, if needed
+    from dask_io.stores.zarr.ome import image_groups  # noqa: PLC0415  # as above
+
+    group = read_group(root)
+    arrays, others = dict[str, Info](), dict[str, str]()
+    for name in group.arrays:
+        try:
+            arrays[name] = info(BlockArray(open_source(root / name, format="zarr")))
+        except DataError as error:
+            others[name] = "; ".join(error.problems)
+    kind = "ome-zarr" if image_groups(group) else "zarr"
+    return GroupInfo(group.place, kind, arrays, others, group.attributes)
+
+
+def plan_group(
+    source: str | PathLike[str],
+    target: str | PathLike[str],
+    *,
+    chunks: Mapping[str, AxisChunks],
+    **options: Unpack[Options],
+) -> GroupJob:
+    """Plan how to re-split all arrays of a group, one after another, and what that will cost.
+
+    Parameters
+    ----------
+    source
+        A group of Zarr arrays.
+    target
+        Where the other group goes.
+    chunks
+        Chunks by names of dimensions. Arrays that have none of them are copied with the chunks that
+        they have, and so are coordinates: arrays of one axis that have its name.
+    **options
+        See `Options`; those that are about one array are refused.
+
+    Raises
+    ------
+    UsageError
+        If the source is no group, or a name is that of no array's dimension.
+    """
+    root = find_group(source)
+    if root is None:
+        raise UsageError(f"{printable(fspath(source))} is no group of Zarr arrays")
+    return plan_found_group(root, target, dict(chunks), **options)
 
 
 def plan(
@@ -270,7 +347,8 @@ def resplit(
     Parameters
     ----------
     source
-        A path, or what `open` returned.
+        A path, or what `open` returned. Of a group of Zarr arrays all are
+        re-split, see `plan_group`.
     target
         Where the blocks go. A list of targets is written from one read.
     chunks
@@ -289,13 +367,17 @@ def resplit(
     """
     if isinstance(target, (list, tuple)):
         several = _plan_layouts(source, target, chunks, **options)
-        return _start(several, compute=compute, verify=verify, on_progress=on_progress)
+        return start(several, compute=compute, verify=verify, on_progress=on_progress)
+    root = find_group(source)
+    if root is not None:
+        group = plan_found_group(root, cast("str", target), cast("Chunks", chunks), **options)
+        return start(group, compute=compute, verify=verify, on_progress=on_progress)
     job = plan(source, cast("str", target), chunks=cast("Chunks", chunks), **options)
-    return _start(job, compute=compute, verify=verify, on_progress=on_progress)
+    return start(job, compute=compute, verify=verify, on_progress=on_progress)
 
 
-def _start(
-    job: Job | JointJob,
+def start(
+    job: Job | JointJob | GroupJob,
     *,
     compute: bool,
     verify: bool,
@@ -343,7 +425,7 @@ def merge(
 ) -> RunResult | Delayed:
     """Put all blocks into one file; otherwise as `resplit`."""
     job = plan_merge(source, target, **options)
-    return _start(job, compute=compute, verify=verify, on_progress=on_progress)
+    return start(job, compute=compute, verify=verify, on_progress=on_progress)
 
 
 def plan_merge(source: Place, target: str | PathLike[str], **options: Unpack[Options]) -> Job:
@@ -391,7 +473,7 @@ def extract(
         As in `resplit`.
     """
     job = plan_extract(source, target, regions=regions, chunks=chunks, **options)
-    return _start(job, compute=compute, verify=verify, on_progress=on_progress)
+    return start(job, compute=compute, verify=verify, on_progress=on_progress)
 
 
 def plan_extract(
@@ -504,8 +586,13 @@ def verify(
     """
     budget, threads = parse_memory(memory), parse_workers(workers)
     if b is None:
-        place = a.source.place if isinstance(a, BlockArray) else a
-        return verify_sealed(locate(place, storage_options), budget, threads)
+        place = locate(a.source.place if isinstance(a, BlockArray) else a, storage_options)
+        return verify_alone(place, budget, threads)
+    roots = find_group(a), find_group(b)
+    if roots[0] is not None and roots[1] is not None:
+        return verify_groups(
+            roots[0], roots[1], lambda a, b: verify(a, b, memory=budget, workers=threads)
+        )
     options = Options(storage_options=storage_options)
     one, other = _source(a, options), _source(b, options)
     if one.grid.shape != other.grid.shape:

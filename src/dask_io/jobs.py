@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 from dask_io.comparing import check_again
 from dask_io.engine.commit import Consumption, Outlet
+from dask_io.engine.copy import Copying
 from dask_io.engine.job import JobRecord
 from dask_io.engine.preflight import check_before_run, share_disk
 from dask_io.engine.run import RunResult, Sweep, run_plan, run_sweeps
 from dask_io.engine.spill import run_spill
 from dask_io.errors import InterruptedRunError, StorageError, UsageError
-from dask_io.planning import SpillPlan
+from dask_io.planning import CopyPlan, SpillPlan
 from dask_io.report.svg import job_svg
 from dask_io.stores.location import locate
 from dask_io.stores.naming import printable
@@ -78,23 +79,40 @@ class Job:
         InterruptedRunError
             If the run is stopped from outside.
         """
-        target = self.target
-        if target is None:
-            message = "this job has no target: name one when planning it"
-            raise UsageError(message)
-        outlet = self.outlet or self._open_outlet(target)
-        set_pace(self.max_rate, [self.source, target])
-        with _resumable([outlet]):
-            result = _carry_out(self.plan, self.source, outlet, self.workers, on_progress)
+        target = self._named_target
+        outlet = self.open_outlet()
+        with resumable(lambda: _left_by([outlet]), target.place):
+            result = self.carry_out(outlet, on_progress)
         if verify:
             pace = target.tally.pace
             places = [locate(target.place, self.storage_options)]
             check_again(places, self.plan.problem.budget, self.workers, pace=pace)
-        not_kept = _not_kept(self.source, target)
-        return replace(result, verified=True if verify else None, not_kept=not_kept)
+        return replace(result, verified=True if verify else None)
 
-    def _open_outlet(self, target: Target) -> Outlet:
-        """Begin anew, after checking what can be known to fail before anything is written."""
+    @property
+    def _named_target(self) -> Target:
+        if self.target is None:
+            message = "this job has no target: name one when planning it"
+            raise UsageError(message)
+        return self.target
+
+    def carry_out(
+        self, outlet: Outlet, on_progress: Callable[[Progress], None] | None
+    ) -> RunResult:
+        """Carry the plan out; what an error leaves behind can be gone on with."""
+        target = outlet.target
+        set_pace(self.max_rate, [self.source, target])
+        result = _carry_out(self.plan, self.source, outlet, self.workers, on_progress)
+        return replace(result, not_kept=_not_kept(self.source, target))
+
+    def open_outlet(self, record: JobRecord | None = None) -> Outlet:
+        """Go on where another run ended or begin anew, after checking what can be beforehand.
+
+        `record` describes the job, if that has been done already.
+        """
+        if self.outlet is not None:
+            return self.outlet
+        target = self._named_target
         # What is used up frees space only on its own disk.
         frees = self.consume and share_disk(self.source, target)
         needed = self.plan.disk_bytes if frees else None
@@ -102,7 +120,7 @@ class Job:
         check_before_run(
             [target], workers=self.workers, scratch_bytes=scratch_bytes, disk_bytes=needed
         )
-        record = JobRecord.of(self.source, target, consume=self.consume)
+        record = record or JobRecord.of(self.source, target, consume=self.consume)
         consumption = Consumption(self.source, target) if self.consume else None
         return Outlet(target, record.to_bytes(), consumption=consumption)
 
@@ -123,12 +141,16 @@ class Job:
 
 @dataclass(frozen=True)
 class Complete:
-    """A target that a run has completed: there is nothing left to do."""
+    """A target that a run has completed: there is nothing left to do.
+
+    One that holds several, such as a group, has `parts`.
+    """
 
     place: Location
     n_blocks: int
     memory: int
     workers: int
+    parts: tuple[Path, ...] = ()
     plan: None = None
     device: None = None
 
@@ -146,7 +168,7 @@ class Complete:
             If it differs from them.
         """
         if verify:
-            check_again([self.place], self.memory, self.workers)
+            check_again(self.parts or [self.place], self.memory, self.workers)
         return replace(RunResult.of_nothing(self.n_blocks), verified=True if verify else None)
 
 
@@ -195,7 +217,7 @@ class JointJob:
             Sweep(bundle, Window(self.source, bundle.box), tuple(outlets[n] for n in group))
             for bundle, group in zip(self.plan.bundles, self.plan.groups, strict=True)
         ]
-        with _resumable(outlets):
+        with resumable(lambda: _left_by(outlets), self.targets[0].place):
             result = run_sweeps(sweeps, workers=self.workers, on_progress=on_progress)
         if verify:
             pace = self.source.tally.pace
@@ -219,6 +241,9 @@ def _carry_out(
 ) -> RunResult:
     if isinstance(plan, SpillPlan):
         return run_spill(plan, source, outlet, workers=workers, on_progress=on_progress)
+    if isinstance(plan, CopyPlan):
+        copying = Copying(plan, source, (outlet,))
+        return run_sweeps([copying], workers=workers, on_progress=on_progress)
     return run_plan(plan, source, outlet, workers=workers, on_progress=on_progress)
 
 
@@ -232,15 +257,15 @@ def _not_kept(source: Source, target: Target) -> tuple[str, ...]:
 
 
 @contextmanager
-def _resumable(outlets: Sequence[Outlet]) -> Iterator[None]:
-    """Say how to go on with a run that was cut short."""
+def resumable(find_left: Callable[[], str], place: str) -> Iterator[None]:
+    """Say how to go on with a run that was cut short, if something is left that can be."""
     try:
         yield
     except KeyboardInterrupt:
-        left = _left_by(outlets)
-        raise InterruptedRunError(left or outlets[0].target.place, bool(left)) from None
+        left = find_left()
+        raise InterruptedRunError(left or place, bool(left)) from None
     except StorageError as error:
-        left = _left_by(outlets)
+        left = find_left()
         if not left:
             raise
         advice = f"{error.advice}; then" if error.advice else "then"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypedDict
 
+from dask_io.config import configured
 from dask_io.engine.machine import available_memory, usable_cores
 from dask_io.engine.measure import check_device_name
 from dask_io.errors import UsageError
@@ -44,8 +45,8 @@ class Options(TypedDict, total=False):
         What time is predicted for: ``"hdd"``, ``"ssd"``, ``"nvme"``, ``"nfs"``, ``"s3"``,
         ``"measured"`` to measure the target's folder; by default the kind of filesystem says it.
     format
-        Format of the target, ``"npy"``, ``"raw"`` or ``"zarr"``; by default what the target's
-        name says, else that of the source's blocks.
+        Format of the target, such as ``"npy"``, ``"zarr"`` or ``"hdf5"``; by default what the
+        target's name says, else that of the source's blocks.
     dtype
         Type of the target's elements, such as ``"float32"``; by default the source's.
     casting
@@ -243,6 +244,7 @@ def parse_durability(durability: str) -> Durability:
 
 def parse_memory(memory: int | str | None) -> int:
     """Read a budget; by default half of what is available."""
+    memory = configured("memory") if memory is None else memory
     if memory is None:
         return max(1, available_memory() // 2)
     try:
@@ -253,6 +255,7 @@ def parse_memory(memory: int | str | None) -> int:
 
 def parse_workers(workers: int | None) -> int:
     """Check a number of threads; by default what suits the machine."""
+    workers = configured("workers") if workers is None else workers
     if workers is None:
         return min(max(_FEWEST_WORKERS, usable_cores()), _MOST_WORKERS)
     if workers < 1:

@@ -13,7 +13,7 @@ from dask_io.engine.problem import converted, make_problem, side_of
 from dask_io.engine.spill import remove_scratch
 from dask_io.engine.staging import staging_for
 from dask_io.errors import StorageError, UsageError
-from dask_io.geometry.chunks import normalize_chunks
+from dask_io.geometry.chunks import by_number, normalize_chunks
 from dask_io.jobs import Complete, Job, JointJob
 from dask_io.options import (
     Options,
@@ -39,6 +39,7 @@ from dask_io.planning import (
 )
 from dask_io.stores.description import parse_order
 from dask_io.stores.dtypes import with_cast_fill
+from dask_io.stores.encoded import can_copy
 from dask_io.stores.files import Durability
 from dask_io.stores.formats import load_format
 from dask_io.stores.journal import is_sealed, refuse_locked
@@ -80,7 +81,8 @@ def _lay_out(
 ) -> tuple[Target | None, Side]:
     """Describe a target, if one is named, and its side of the problem."""
     shape, dtype = store.grid.shape, dtype_of(options, store.dtype)
-    grid = normalize_chunks(wanted.chunks, shape, dtype.itemsize, like=store.grid)
+    chunks = by_number(wanted.chunks, store.metadata.get("dimension_names"))
+    grid = normalize_chunks(chunks, shape, dtype.itemsize, like=store.grid)
     layout = store.layout if wanted.order is None else parse_order(wanted.order, len(shape))
     if wanted.target is None:
         return None, Side(grid, layout, load_format(options.get("format") or store.format).name)
@@ -110,6 +112,8 @@ def plan_one(store: Source, wanted: Wanted, **options: Unpack[Options]) -> Job:
     made, side = _lay_out(store, wanted, **options)
     workers, memory = parse_workers(options.get("workers")), parse_memory(options.get("memory"))
     consume = options.get("consume", False)
+    if consume:
+        _refuse_consuming(side_of(store), side)
     problem = make_problem(
         side_of(store),
         side,
@@ -118,6 +122,7 @@ def plan_one(store: Source, wanted: Wanted, **options: Unpack[Options]) -> Job:
         workers=workers,
         consume=consume,
         stored=store.dtype,
+        copied=can_copy(store, made),
     )
     places = [store.place, *([made.place] if made else [])]
     device = find_device(options.get("device"), *places)
@@ -126,6 +131,20 @@ def plan_one(store: Source, wanted: Wanted, **options: Unpack[Options]) -> Job:
     max_rate = parse_rate(options.get("max_rate"))
     reach = options.get("storage_options")
     return Job(planned, store, made, workers, device, consume, max_rate, storage_options=reach)
+
+
+def _refuse_consuming(source: Side, target: Side) -> None:
+    """Refuse to remove blocks that cannot be removed, or whose data would not be safe yet."""
+    if source.grain == "container":
+        raise UsageError(
+            f"consume removes source blocks one by one, but of {source.format} nothing can be "
+            "removed alone; leave it out"
+        )
+    if target.grain == "container":
+        raise UsageError(
+            f"consume removes source blocks as soon as they are safe, but what goes to this "
+            f"{target.format} target is safe only when all of it is there; leave it out"
+        )
 
 
 def plan_several(
@@ -177,13 +196,18 @@ def plan_resumes(
 ) -> Iterator[Job | Complete]:
     """Plan what `resume` does, one target after another: each has run when the next is planned."""
     check_options(cast("Options", options))
-    location = locate(target, options.get("storage_options"))
-    for place, record in _find_resumable(location).items():
-        journal = journal_at(place)
-        if journal is None:
-            yield _plan_begun_by_others(place, record, **options)
-        else:
-            yield _plan_resume(place, journal, record, **options)
+    for place, record in _find_resumable(locate(target, options.get("storage_options"))).items():
+        yield plan_recorded(place, record, **options)
+
+
+def plan_recorded(
+    place: Location, record: JobRecord, **options: Unpack[ResumeOptions]
+) -> Job | Complete:
+    """Plan how to complete a target of which a journal, its own or another's, says what it is."""
+    journal = journal_at(place)
+    if journal is None:
+        return _plan_begun_by_others(place, record, **options)
+    return _plan_resume(place, journal, record, **options)
 
 
 def _find_resumable(place: Location) -> dict[Location, JobRecord]:
@@ -274,7 +298,13 @@ def _plan_rest(
     workers, memory = parse_workers(options.get("workers")), parse_memory(options.get("memory"))
     sides = side_of(source), side_of(target)
     problem = make_problem(
-        *sides, target.dtype, memory=memory, workers=workers, stored=source.dtype
+        *sides,
+        target.dtype,
+        memory=memory,
+        workers=workers,
+        stored=source.dtype,
+        # What is there of a block in parts cannot be gone on with by copying.
+        copied=can_copy(source, target) and not ledger.parts,
     )
     device = find_device(options.get("device"), source.place, target.place)
     scratch = 0 if consume else free_space(target)

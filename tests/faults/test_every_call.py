@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import h5py  # type: ignore[import-untyped]
 import numpy as np
 import pytest
 import zarr
@@ -69,6 +70,9 @@ def cases(*, thorough: bool) -> Iterator[Case]:
     # Chunks in directories of their own, with a codec; one that holds only the fill value.
     nested = {"chunks": (3, 2), "codec": "zstd:1", "fill_value": 0}
     yield Case("resplit", "out.zarr", nested)
+    # One file of many blocks, which is gone on with; and one that counts only as a whole.
+    yield Case("resplit", "out.h5", {"chunks": (3, 2), "codec": "none", "consume": True})
+    yield Case("resplit", "out.h5", {"chunks": (3, 2), "codec": "gzip:1"})
     # Every file of the source holds four chunks.
     yield Case("resplit", "out", {"chunks": (3, 4), "consume": True}, source="sharded.zarr")
     if thorough:
@@ -80,6 +84,12 @@ def cases(*, thorough: bool) -> Iterator[Case]:
         yield Case("resplit", "out.zarr", {**one, **little})
         for durability in ("rename", "none"):
             yield Case("resplit", "out.zarr", {**nested, "durability": durability})
+        for codec in ("none", "gzip:1"):
+            hdf5 = {"chunks": (3, 2), "codec": codec}
+            yield Case("resplit", "out.h5", {**hdf5, "overwrite": True}, is_there=True)
+            for durability in ("rename", "none"):
+                yield Case("resplit", "out.h5", {**hdf5, "durability": durability})
+        yield Case("resplit", "out.h5", {"chunks": ARRAY.shape, "codec": "none", **little})
         yield Case("split", "out", {"chunks": (3, 2)}, source="whole.npy")
         yield Case("merge", "out.npy", {"consume": True})
         yield Case("merge", "out.npy", little)
@@ -140,6 +150,11 @@ def check_blocks(place: Path, case: Case) -> None:
         return
     if case.is_zarr:
         check_chunks(place, case)
+        return
+    if place.suffix == ".h5":
+        if place.exists():
+            with h5py.File(place) as file:
+                assert np.array_equal(file["data"][...], ARRAY)
         return
     chunks = case.options.get("chunks", ARRAY.shape)
     for path in [place] if place.is_file() else place.glob("b_*.npy"):

@@ -8,6 +8,7 @@ from hypothesis import assume, given
 from dask_io.errors import BudgetTooSmallError
 from dask_io.planning import (
     AnyPlan,
+    CopyPlan,
     Plan,
     Problem,
     SpillPlan,
@@ -27,6 +28,7 @@ STRATEGIES = [plan_keep, plan_naive, plan_reread, plan_spill]
 
 def passes(plan: AnyPlan) -> tuple[Plan, ...]:
     """Return the plans that are carried out one after another."""
+    assert not isinstance(plan, CopyPlan), "nothing here can be copied as it is stored"
     return plan.passes if isinstance(plan, SpillPlan) else (plan,)
 
 

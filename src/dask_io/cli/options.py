@@ -41,7 +41,7 @@ chunks = click.option(
     required=True,
     metavar="C,C,...",
     help="Blocks of the target: a length per axis, or one for all. -1: whole axis; auto; "
-    "(3,4,3),5: all lengths along an axis; 0=24: only that axis.",
+    "(3,4,3),5: all lengths along an axis; 0=24 or time=24: only that axis.",
 )
 region = click.option(
     "--region", metavar="A:B,...", help="Only this region of SRC: 0:100,:,5: (axes left out: all)."
@@ -150,7 +150,9 @@ running = stack(
     device,
     workers,
     max_rate,
-    click.option("--format", "format_", metavar="F", help="Format of the target: npy, raw, zarr."),
+    click.option(
+        "--format", "format_", metavar="F", help="Format of the target: npy, raw, zarr, hdf5..."
+    ),
     dtype,
     casting,
     click.option("--format-version", type=int, metavar="N", help="Its version: 2 or 3 for zarr."),

@@ -14,10 +14,10 @@ from dask_io.cli.group import Verbs, one_line, show, show_json
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dask_io.api import Complete, Job, JointJob, RunResult
-    from dask_io.planning import AnyPlan, Device, Sweeps
+    from dask_io.api import Complete, GroupJob, Job, JointJob, RunResult
+    from dask_io.planning import AnyPlan, Device, Series, Sweeps
 
-    AnyJob = Job | JointJob | Complete
+    AnyJob = Job | JointJob | GroupJob | Complete
 
 _WIDTH = 100
 
@@ -47,7 +47,7 @@ def commands(ctx: click.Context) -> None:
 @options.as_json
 @options.debug
 def info(src: str, *, as_json: bool, **given: Any) -> None:
-    r"""Show what SRC holds: shape, type, blocks, size.
+    r"""Show what SRC holds: shape, type, blocks, size; of a group, its arrays.
 
     \b
     Example:
@@ -56,11 +56,17 @@ def info(src: str, *, as_json: bool, **given: Any) -> None:
     from dask_io import api  # noqa: PLC0415  # loaded on use
     from dask_io.report import jsonable, text  # noqa: PLC0415  # loaded on use
 
-    found = api.info(options.open_source(src, given))
-    if as_json:
-        show_json(jsonable.info_to_json(found))
+    source = options.open_source(src, given)
+    group = api.info_group(source)
+    if group is not None:
+        told, told_as_text = jsonable.group_to_json(group), text.group_text(group)
     else:
-        show(text.info_text(found))
+        found = api.info(source)
+        told, told_as_text = jsonable.info_to_json(found), text.info_text(found)
+    if as_json:
+        show_json(told)
+    else:
+        show(told_as_text)
 
 
 @commands.command()
@@ -110,9 +116,12 @@ def plan(src: str | None, *, explain: bool, as_json: bool, **given: Any) -> None
 def resplit(src: str, dst: str, **given: Any) -> None:
     r"""Move the array in SRC to blocks of another shape in DST.
 
+    Of a group of Zarr arrays, all are moved, with chunks by the names of their dimensions.
+
     \b
-    Example:
+    Examples:
       dask-io resplit blocks/ out/ --chunks 500,500,500 --memory 4GiB
+      dask-io resplit year.zarr days.zarr --chunks time=24,y=-1,x=-1
     """
     _run("resplit", src, dst, **given)
 
@@ -327,10 +336,14 @@ def _run_options(given: dict[str, Any]) -> dict[str, Any]:
 
 def _run(verb: Literal["resplit", "split", "merge"], src: str, dst: str, **given: Any) -> None:
     """Plan and, unless it is only to be shown, carry the plan out and report."""
-    from dask_io import api  # noqa: PLC0415  # loaded on use
+    from dask_io import api, groups  # noqa: PLC0415  # loaded on use
 
     source, chosen = options.open_source(src, given), _run_options(given)
-    if verb == "merge":
+    job: Job | GroupJob
+    if verb == "resplit" and (root := groups.find_group(source)) is not None:
+        chunks = options.parse_chunks(given["chunks"])
+        job = groups.plan_group(root, dst, chunks, **chosen)
+    elif verb == "merge":
         job = api.plan_merge(source, dst, **chosen)
     else:
         if verb == "split":
@@ -339,7 +352,9 @@ def _run(verb: Literal["resplit", "split", "merge"], src: str, dst: str, **given
     _show_or_run(job, dst, label=verb, given=given)
 
 
-def _show_or_run(job: Job | JointJob, dst: str, *, label: str, given: dict[str, Any]) -> None:
+def _show_or_run(
+    job: Job | JointJob | GroupJob, dst: str, *, label: str, given: dict[str, Any]
+) -> None:
     as_json, quiet = given["as_json"], given["quiet"]
     if given["dry_run"]:
         _show_plan(job.plan, job.device, as_json=as_json)
@@ -373,7 +388,7 @@ def _show_results(
             show(f"{one_line(dst)}: {what}")
 
 
-def _show_plan(plan: AnyPlan | Sweeps, device: Device, *, as_json: bool) -> None:
+def _show_plan(plan: AnyPlan | Sweeps | Series, device: Device, *, as_json: bool) -> None:
     from dask_io.report.jsonable import any_plan_to_json  # noqa: PLC0415  # loaded on use
     from dask_io.report.text import plan_text  # noqa: PLC0415  # loaded on use
 

@@ -86,17 +86,18 @@ class JobRecord:
         """
         job = read_job(journal)
         try:
-            return cls._from_json(job)
+            return cls.from_json(job)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             place, problem = printable(str(journal)), f"is not a job: {error}"
             raise DataError(place, [problem], "start again with --overwrite") from error
 
     @classmethod
-    def _from_json(cls, job: Mapping[str, Any]) -> JobRecord:
+    def from_json(cls, job: Mapping[str, Any]) -> JobRecord:
+        """Read back what `to_json` returned."""
         source = dict(job["source"])
         identity = int(source.pop("identity"), 16)
         region = job["region"] and Region.parse(job["region"], tuple(source["shape"]))
-        others = {name: cls._from_json(other) for name, other in job["others"].items()}
+        others = {name: cls.from_json(other) for name, other in job["others"].items()}
         if any(not name or "/" in name for name in others):
             raise ValueError("another target has no good name")
         durability, consume = Durability(job["durability"]), bool(job["consume"])

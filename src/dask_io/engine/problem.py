@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from dask_io.engine.commit import MOST_BYTES, MOST_CELLS
-from dask_io.engine.staging import staging_for
+from dask_io.engine.staging import staging_for, staging_to_copy
 from dask_io.planning import Lag, Problem, Side
-from dask_io.stores.store import Access
+from dask_io.stores.store import Access, Indivisible
 from dask_io.stores.window import Window
 
 if TYPE_CHECKING:
@@ -22,7 +22,9 @@ def side_of(store: Store) -> Side:
     if isinstance(store, Window):
         whole, region = store.whole, store.region
     atomic = store.access is Access.ATOMIC
-    return Side(whole.grid, store.layout, store.format, region, atomic, store.codec_bytes)
+    indivisible = isinstance(whole, Indivisible) and whole.is_indivisible
+    described = (whole.grid, store.layout, store.format, region, atomic, store.codec_bytes)
+    return Side(*described, indivisible)
 
 
 def make_problem(
@@ -34,16 +36,19 @@ def make_problem(
     workers: int,
     consume: bool = False,
     stored: np.dtype[Any] | None = None,
+    copied: bool = False,
 ) -> Problem:
     """Put a problem together, with the staging that the engine asks for.
 
-    `stored` is the type that elements have in the source, if it may be another one than `dtype`.
+    `stored` is the type that elements have in the source, if it may be another one than `dtype`;
+    with `copied`, the target's blocks can be copied as they are stored.
     """
     # Every thread may be about to commit a batch while another one fills.
     lag = Lag((workers + 1) * MOST_CELLS, (workers + 1) * MOST_BYTES) if consume else None
     codec_bytes = max(source.codec_bytes, target.codec_bytes)
     staging = staging_for(target, dtype, workers, codec_bytes=codec_bytes, stored=stored)
-    return Problem(source, target, dtype, memory, staging, lag, converted(stored, dtype))
+    to_copy = staging_to_copy(workers) if copied else None
+    return Problem(source, target, dtype, memory, staging, lag, converted(stored, dtype), to_copy)
 
 
 def converted(stored: np.dtype[Any] | None, dtype: np.dtype[Any]) -> np.dtype[Any] | None:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from dask_io.engine.commit import Outlet
+    from dask_io.engine.copy import Copying
     from dask_io.geometry import Region
     from dask_io.planning import Plan, SharedStep
     from dask_io.stores.store import Source
@@ -102,6 +103,12 @@ class Sweep(NamedTuple):
     source: Source
     outlets: tuple[Outlet, ...]
 
+    def carry_out(self, workers: int, on_written: Callable[[int, bool], None]) -> int:
+        """Carry the bundle out, and return the most bytes of array data that were held."""
+        run = _Run(self, workers, on_written)
+        run.carry_out()
+        return run.room.held.peak
+
 
 def run_plan(
     plan: Plan,
@@ -117,7 +124,7 @@ def run_plan(
 
 
 def run_sweeps(
-    sweeps: Sequence[Sweep],
+    sweeps: Sequence[Sweep | Copying],
     *,
     workers: int,
     on_progress: Callable[[Progress], None] | None = None,
@@ -142,9 +149,7 @@ def run_sweeps(
         for outlet in outlets:
             outlet.begin()
         for sweep in sweeps:
-            run = _Run(sweep, workers, progress.add)
-            run.carry_out()
-            held = max(held, run.room.held.peak)
+            held = max(held, sweep.carry_out(workers, progress.add))
             for outlet in sweep.outlets:
                 outlet.finish()
                 unfinished.remove(outlet)

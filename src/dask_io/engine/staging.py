@@ -72,6 +72,17 @@ def share_staging(staging_bytes: int, problems: Sequence[Problem], workers: int)
     return Share(n_workers, max(smallest, slab), codec_bytes, max(0, behind))
 
 
+def staging_to_copy(workers: int) -> Staging:
+    """Ask for one slab a thread: blocks that are copied as they are stored need nothing else."""
+    return Staging(_SMALLEST_SLAB, workers * _SLAB)
+
+
+def copying_slabs(staging_bytes: int, workers: int) -> list[int]:
+    """Return the bytes of each thread's slab; with little staging there are fewer threads."""
+    n_workers = max(1, min(workers, staging_bytes // _SMALLEST_SLAB))
+    return [staging_bytes // n_workers] * n_workers
+
+
 def _smallest_slab(itemsize: int) -> int:
     return max(_SMALLEST_SLAB, itemsize + 2 * ALIGNMENT)
 

@@ -16,8 +16,12 @@ AUTO_BYTES = 64 * 2**20
 
 AxisChunks: TypeAlias = int | str | Sequence[int] | None
 """Along one axis: a length, -1 (all of it), "auto", all lengths, or None for the source's."""
-Chunks: TypeAlias = AxisChunks | Sequence[AxisChunks] | Mapping[int, AxisChunks]
-"""For all axes: one of the above for every axis, or a sequence or a mapping of them by axis."""
+ByAxis: TypeAlias = (
+    Mapping[int, AxisChunks] | Mapping[str, AxisChunks] | Mapping[int | str, AxisChunks]
+)
+Chunks: TypeAlias = AxisChunks | Sequence[AxisChunks] | ByAxis
+"""For all axes: one of the above for every axis, or a sequence or a mapping of them by axis, of
+which an array that names its axes has the names, too."""
 
 
 def normalize_chunks(
@@ -71,14 +75,41 @@ def normalize_chunks(
     )
 
 
+def by_number(chunks: Chunks, names: Sequence[str | None] | None) -> Chunks:
+    """Replace names of axes by their numbers.
+
+    Raises
+    ------
+    UsageError
+        If a name is none of them.
+
+    Examples
+    --------
+    >>> by_number({"y": -1, 0: 24}, ["time", "y"]), by_number((3, 4), None)
+    ({1: -1, 0: 24}, (3, 4))
+    """
+    if not isinstance(chunks, Mapping):
+        return chunks
+    known = [name for name in names or () if name is not None]
+    for axis in chunks:
+        if isinstance(axis, str) and axis not in known:
+            found = f"its axes are {', '.join(known)}" if known else "the array names none"
+            raise UsageError(f"chunks name the axis {axis!r}, but {found}")
+    return {
+        list(names or ()).index(axis) if isinstance(axis, str) else axis: entry
+        for axis, entry in chunks.items()
+    }
+
+
 def _per_axis(chunks: Chunks, shape: tuple[int, ...]) -> list[object]:
     """Spread what the user wrote over the axes."""
     if isinstance(chunks, Mapping):
         entries: list[object] = [None] * len(shape)
         for axis, entry in chunks.items():
-            if not _is_int(axis) or not -len(shape) <= axis < len(shape):
+            number = as_int(axis) if _is_int(axis) else len(shape)
+            if not -len(shape) <= number < len(shape):
                 raise UsageError(f"chunks name axis {axis}, but the array has {len(shape)} axes")
-            entries[axis] = entry
+            entries[number] = entry
         return entries
     if isinstance(chunks, str) or chunks is None or not isinstance(chunks, Iterable):
         return [chunks] * len(shape)
@@ -168,13 +199,13 @@ def parse_chunks(text: str) -> Chunks:
     --------
     >>> parse_chunks("500,500,-1"), parse_chunks("auto"), parse_chunks("-1")
     ((500, 500, -1), 'auto', -1)
-    >>> parse_chunks("(3,4,3),5"), parse_chunks("0=24,2=(3,4)")
-    (((3, 4, 3), 5), {0: 24, 2: (3, 4)})
+    >>> parse_chunks("(3,4,3),5"), parse_chunks("0=24,2=(3,4)"), parse_chunks("time=24,y=-1")
+    (((3, 4, 3), 5), {0: 24, 2: (3, 4)}, {'time': 24, 'y': -1})
     """
     entries = _split(text)
     if any("=" in entry for entry in entries):
         pairs = [entry.partition("=") for entry in entries]
-        axes = [_parse_int(axis, text) for axis, _, _ in pairs]
+        axes = [_parse_axis(axis.strip(), text) for axis, _, _ in pairs]
         if len(set(axes)) < len(axes):
             raise UsageError(f"chunks {text!r} name an axis twice")
         return {
@@ -207,11 +238,15 @@ def _parse_entry(entry: str, text: str) -> int | str | tuple[int, ...]:
     return _parse_int(entry, text)
 
 
+def _parse_axis(axis: str, text: str) -> int | str:
+    return axis if axis and not axis.lstrip("+-").isdigit() else _parse_int(axis, text)
+
+
 def _parse_int(entry: str, text: str) -> int:
     try:
         return int(entry)
     except ValueError:
         raise UsageError(
             f"chunks {text!r} cannot be read; write them as 500,500,500 or -1 or auto or "
-            "(3,4,3),5 or 0=24,2=-1"
+            "(3,4,3),5 or 0=24,2=-1 or time=24,y=-1"
         ) from None

@@ -10,18 +10,20 @@ from dask_io.planning.choose import (
     plan_auto,
     plan_with,
 )
-from dask_io.planning.cost import naive_seeks
+from dask_io.planning.copy import CopyPlan, plan_copy
+from dask_io.planning.cost import naive_seeks, read_cost
 from dask_io.planning.describe import describe_plan
 from dask_io.planning.describe_sweeps import sweeps_to_json
 from dask_io.planning.device import DEVICES, Device, predict_seconds
 from dask_io.planning.keep import plan_keep
 from dask_io.planning.naive import plan_naive
 from dask_io.planning.plan import Plan, Seeks, Step
-from dask_io.planning.previous import plan_clustered, plan_multiple
+from dask_io.planning.previous import plan_clustered, plan_multiple, stretch
 from dask_io.planning.problem import Lag, Problem, Side, Staging
 from dask_io.planning.reads import AxisPlan, Hold, ReadRun
 from dask_io.planning.reread import plan_reread
 from dask_io.planning.serial import plan_from_json, plan_to_json
+from dask_io.planning.series import Series, series_to_json
 from dask_io.planning.slabs import Slabs, Stretch
 from dask_io.planning.spill import AnyPlan, SpillPlan, plan_spill
 from dask_io.planning.sweep import memory_for_lower_bound, plan_sweep
@@ -34,6 +36,7 @@ __all__ = [
     "AxisPlan",
     "Bundle",
     "Candidate",
+    "CopyPlan",
     "Device",
     "Hold",
     "Lag",
@@ -42,6 +45,7 @@ __all__ = [
     "Problem",
     "ReadRun",
     "Seeks",
+    "Series",
     "SharedStep",
     "Side",
     "Slabs",
@@ -57,6 +61,7 @@ __all__ = [
     "parse_objective",
     "plan_auto",
     "plan_clustered",
+    "plan_copy",
     "plan_from_json",
     "plan_keep",
     "plan_multiple",
@@ -68,5 +73,8 @@ __all__ = [
     "plan_together",
     "plan_with",
     "predict_seconds",
+    "read_cost",
+    "series_to_json",
+    "stretch",
     "sweeps_to_json",
 ]

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from dask_io.errors import BudgetTooSmallError, UsageError
+from dask_io.planning.copy import CopyPlan, plan_copy
 from dask_io.planning.device import SSD, predict_seconds
 from dask_io.planning.keep import plan_keep
 from dask_io.planning.naive import plan_naive
@@ -32,12 +33,14 @@ STRATEGIES: Mapping[str, Callable[[Problem], AnyPlan]] = MappingProxyType(
         "multiple": plan_multiple,
         "reread": plan_reread,
         "spill": plan_spill,
+        "copy": plan_copy,
     }
 )
 """Every strategy by its name; among plans that cost the same, the first one's is taken."""
 
 _ONLY_FOR: Mapping[str, Callable[[Problem], bool]] = MappingProxyType(
     {
+        "copy": lambda problem: problem.copied is not None,
         "clustered": is_for_previous,
         "multiple": is_for_previous,
         "reread": lambda problem: problem.source.atomic,
@@ -128,6 +131,7 @@ def plan_auto(
 ) -> AnyPlan:
     """Take the best plan of all strategies by an objective.
 
+    Blocks that can be copied as they are stored are, since no plan does less.
     Where the budget allows that every block is touched once, only such plans are considered.
     Among equals by the objective the fewest seeks win, then the least memory held, then the
     fewest steps, then the strategy that comes first in `STRATEGIES`.
@@ -148,6 +152,8 @@ def plan_auto(
     BudgetTooSmallError
         If no strategy finds a plan; it names the smallest budget with which one would.
     """
+    if problem.copied is not None:
+        return plan_copy(problem)
     candidates = find_candidates(problem, scratch=scratch)
     plans = [one.plan for one in candidates if one.plan is not None]
     if not plans:
@@ -217,7 +223,7 @@ def _with_least_memory(
         smaller = problem.within(problem.staging.budget_for(found.held_bytes // 2))
         found_smaller = find_candidates(smaller, scratch=scratch)
         plans = [one.plan for one in found_smaller if one.plan is not None]
-    if isinstance(found, SpillPlan):
+    if isinstance(found, SpillPlan | CopyPlan):
         return found
     # Memory left over would go to staging; a plan that is to be small does without most of it.
     enough = max(problem.staging.needed(problem.budget), _ENOUGH_STAGING, found.held_bytes // 2)

@@ -138,6 +138,12 @@ def fewest_runs(side: Side) -> int:
     return count_runs(side.layout, side.grid.shape, cut_side(side, uncut))
 
 
+def read_cost(side: Side, cells: Sequence[Axis]) -> int:
+    """Count the seeks of reading a side cell by cell: visits, if its blocks are atomic."""
+    cuts = cut_side(side, cells)
+    return count_openings(cuts) if side.atomic else count_runs(side.layout, side.grid.shape, cuts)
+
+
 def naive_seeks(problem: Problem) -> int:
     """Return the seeks of reading block by block, were there memory for one source block."""
     source, target = problem.source, problem.target

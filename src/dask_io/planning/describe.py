@@ -8,8 +8,9 @@ from dask_io.planning.cost import naive_seeks
 from dask_io.units import format_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
+    from dask_io.planning.copy import CopyPlan
     from dask_io.planning.plan import Plan
     from dask_io.planning.problem import Problem, Side
     from dask_io.planning.reads import ReadRun
@@ -37,32 +38,49 @@ def describe_plan(plan: Plan) -> str:
       bytes     120 B read, 120 B written
       memory    24 B held + 0 B staging = 24 B of 1000 B
     """
-    problem = plan.problem
-    shape = " x ".join(map(str, problem.shape))
-    size = format_bytes(problem.n_bytes)
     reads = "; ".join(f"axis {axis}: {_cells(runs)}" for axis, runs in enumerate(plan.reads))
     if plan.slabs is not None:
         reads += f"; {_slabs(plan.slabs)}"
-    excess = "" if plan.fits else ", which it exceeds"
-    lines = {
-        "array": f"{shape} of {_types(problem)}, {size}",
-        "source": _side(problem.source),
-        "target": _side(problem.target),
-        "read": reads,
-        "steps": f"{plan.n_steps:,}",
-        "seeks": f"{plan.seeks.read:,} read + {plan.seeks.write:,} write = {plan.seeks.total:,} "
-        f"(lower bound {problem.lower_bound:,}, naive {naive_seeks(problem):,})",
-        "openings": f"{plan.openings:,}",
-        "bytes": f"{format_bytes(plan.n_bytes_read)} read, {size} written",
-        "memory": f"{format_bytes(plan.held_bytes)} held + "
-        f"{format_bytes(plan.staging_bytes)} staging = {format_bytes(plan.peak_bytes)} of "
-        f"{format_bytes(problem.budget)}{excess}",
-    }
     order = ", ".join(
         f"{axis} backwards" if axis in plan.backwards else f"{axis}" for axis in plan.order
     )
     head = f"{plan.strategy} plan, axes swept {order} (outermost first), held in {plan.hold}"
+    return _listed(head, {**_what(plan.problem), "read": reads, **_costs(plan)})
+
+
+def describe_copy(plan: CopyPlan) -> str:
+    """Say as `describe_plan` does what a plan costs that copies blocks as they are stored."""
+    head = "copy plan: blocks are copied as they are stored, and not decoded"
+    return _listed(head, {**_what(plan.problem), **_costs(plan)})
+
+
+def _listed(head: str, lines: Mapping[str, str]) -> str:
     return "\n".join([head, *(f"  {name:<9} {text}" for name, text in lines.items())])
+
+
+def _what(problem: Problem) -> dict[str, str]:
+    shape = " x ".join(map(str, problem.shape))
+    return {
+        "array": f"{shape} of {_types(problem)}, {format_bytes(problem.n_bytes)}",
+        "source": _side(problem.source),
+        "target": _side(problem.target),
+    }
+
+
+def _costs(plan: Plan | CopyPlan) -> dict[str, str]:
+    problem = plan.problem
+    excess = "" if plan.fits else ", which it exceeds"
+    return {
+        "steps": f"{plan.n_steps:,}",
+        "seeks": f"{plan.seeks.read:,} read + {plan.seeks.write:,} write = {plan.seeks.total:,} "
+        f"(lower bound {problem.lower_bound:,}, naive {naive_seeks(problem):,})",
+        "openings": f"{plan.openings:,}",
+        "bytes": f"{format_bytes(plan.n_bytes_read)} read, "
+        f"{format_bytes(plan.n_bytes_written)} written",
+        "memory": f"{format_bytes(plan.held_bytes)} held + "
+        f"{format_bytes(plan.staging_bytes)} staging = {format_bytes(plan.peak_bytes)} of "
+        f"{format_bytes(problem.budget)}{excess}",
+    }
 
 
 def _types(problem: Problem) -> str:

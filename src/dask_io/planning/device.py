@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from dask_io.planning.plan import Plan
-    from dask_io.planning.spill import SpillPlan
+    from dask_io.planning.series import Series
+    from dask_io.planning.spill import AnyPlan
     from dask_io.planning.together import Sweeps
 
 
@@ -71,7 +71,7 @@ DEVICES: Mapping[str, Device] = MappingProxyType(
 SECONDS_A_RUN, SECONDS_AN_OPENING, SECONDS_A_PLACEMENT = 1e-5, 3e-4, 1e-5
 
 
-def predict_seconds(plan: Plan | SpillPlan | Sweeps, device: Device) -> float:
+def predict_seconds(plan: AnyPlan | Sweeps | Series, device: Device) -> float:
     """Predict how long a plan takes with source and target on one device.
 
     ::

@@ -16,6 +16,8 @@ from dask_io.planning.plan import Plan
 from dask_io.planning.reads import Hold, ReadRun
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from dask_io.geometry import Layout
     from dask_io.planning.problem import Problem
 
@@ -92,17 +94,32 @@ def _plan(
     if problem.holdable < smallest:
         required = problem.staging.budget_for(smallest)
         raise BudgetTooSmallError(required, problem.budget, unit)
+    cells = stretch(units, layout, problem.holdable // problem.itemsize)
+    reads = tuple(tuple(ReadRun(*run, keep=False) for run in axis.runs) for axis in cells)
+    return Plan(problem, layout.axes, reads, Hold.BLOCKS, strategy)
+
+
+def stretch(units: Sequence[Axis], layout: Layout, room: int) -> tuple[Axis, ...]:
+    """Join units to boxes of at most `room` elements, stretched in storage order.
+
+    A box is one unit at the least, whatever room there is.
+
+    Examples
+    --------
+    >>> from dask_io.geometry import Layout
+    >>> [axis.runs for axis in stretch([Axis.regular(8, 2)] * 2, Layout.c(2), 40)]
+    [((4, 2),), ((8, 1),)]
+    """
     cells, box = list(units), [max(1, axis.longest) for axis in units]
-    # An empty array fits any budget.
-    room = max(problem.holdable // problem.itemsize, prod(box))
+    # An empty array fits any room.
+    room = max(room, prod(box))
     for axis in reversed(layout.axes):
         longest = room * box[axis] // prod(box)
         cells[axis] = _grouped(units[axis], longest)
-        if longest < problem.shape[axis]:
+        if longest < units[axis].length:
             break
-        box[axis] = max(1, problem.shape[axis])
-    reads = tuple(tuple(ReadRun(*run, keep=False) for run in axis.runs) for axis in cells)
-    return Plan(problem, layout.axes, reads, Hold.BLOCKS, strategy)
+        box[axis] = max(1, units[axis].length)
+    return tuple(cells)
 
 
 def _grouped(axis: Axis, longest: int) -> Axis:

@@ -23,7 +23,8 @@ class Side:
     With a `window`, only that region of what is stored takes part. Blocks that reach out of it
     are moved in part, and cost the runs of that part. Blocks that are `atomic` cannot be moved
     in part: reading some of one costs all of it, and it is written whole or not at all. Moving
-    one takes `codec_bytes` besides its elements.
+    one takes `codec_bytes` besides its elements. Of what is `indivisible`, nothing can be removed,
+    or kept of a run that was cut short, but all of it.
 
     Examples
     --------
@@ -38,6 +39,7 @@ class Side:
     window: Region | None = None
     atomic: bool = False
     codec_bytes: int = 0
+    indivisible: bool = False
 
     def __post_init__(self) -> None:
         if len(self.layout.axes) != len(self.stored.axes):
@@ -54,7 +56,9 @@ class Side:
 
     @property
     def grain(self) -> str:
-        """What is kept of a target when a run is cut short: write cells, or only whole blocks."""
+        """What is kept of a target when a run is cut short: cells, blocks, or all or nothing."""
+        if self.indivisible:
+            return "container"
         return "block" if self.atomic else "cell"
 
     @cached_property
@@ -128,6 +132,8 @@ class Problem:
     """If source blocks are removed on the way, how far that stays behind."""
     converted: np.dtype[np.generic] | None = None
     """The type that elements have in the source, if it is another one."""
+    copied: Staging | None = None
+    """What it takes to copy blocks as they are stored, if both sides store them alike."""
 
     def __post_init__(self) -> None:
         if self.source.grid.shape != self.target.grid.shape:
@@ -188,6 +194,8 @@ class Problem:
     @property
     def lower_bound(self) -> int:
         """The fewest seeks possible: every block, or its part in a window, touched once."""
+        if self.copied is not None:
+            return 2 * self.target.grid.n_blocks
         return fewest_runs(self.source) + fewest_runs(self.target)
 
     @property

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from numpy.lib.format import descr_to_dtype
 
 from dask_io.geometry import Axis, Grid, Layout, Region, cut_axis
+from dask_io.planning.copy import CopyPlan, plan_copy
 from dask_io.planning.cost import naive_seeks
 from dask_io.planning.describe import describe_plan, mark
 from dask_io.planning.device import predict_seconds
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from dask_io.planning.device import Device
+    from dask_io.planning.spill import AnyPlan
 
 __all__ = ["describe_plan", "plan_from_json", "plan_to_json"]
 
@@ -36,7 +38,7 @@ _STAGING = [field.name for field in fields(Staging)]
 _LONGEST_LIST = 4096
 
 
-def plan_to_json(plan: Plan | SpillPlan, device: Device | None = None) -> dict[str, Any]:
+def plan_to_json(plan: AnyPlan, device: Device | None = None) -> dict[str, Any]:
     """Return a plan as the ``"plan"`` object of the command line; unknown is None.
 
     With a device, the object says how long the plan is predicted to take on it.
@@ -54,6 +56,10 @@ def plan_to_json(plan: Plan | SpillPlan, device: Device | None = None) -> dict[s
     if isinstance(plan, SpillPlan):
         passes = [plan_to_json(each, device) for each in plan.passes]
         return {**passes[0], **_costs_to_json(plan, device), "passes": passes}
+    if isinstance(plan, CopyPlan):
+        chunks = [axis.longest for axis in plan.problem.target.grid.axes]
+        unknown = dict.fromkeys(("order", "hold", "axes", "slabs"))
+        return {**_costs_to_json(plan, device), **unknown, "read_chunks": chunks}
     return {
         **_costs_to_json(plan, device),
         "order": list(plan.order),
@@ -64,7 +70,7 @@ def plan_to_json(plan: Plan | SpillPlan, device: Device | None = None) -> dict[s
     }
 
 
-def _costs_to_json(plan: Plan | SpillPlan, device: Device | None) -> dict[str, Any]:
+def _costs_to_json(plan: AnyPlan, device: Device | None) -> dict[str, Any]:
     problem = plan.problem
     return {
         "shape": list(problem.shape),
@@ -97,6 +103,7 @@ def _costs_to_json(plan: Plan | SpillPlan, device: Device | None) -> dict[str, A
             "staging": plan.staging_bytes,
             "for_lower_bound": memory_for_lower_bound(problem),
             "staging_rule": asdict(problem.staging),
+            "copy_rule": problem.copied and asdict(problem.copied),
         },
         "disk": {"peak": plan.disk_bytes, "lag": problem.consumed and list(problem.consumed)},
     }
@@ -161,7 +168,7 @@ def _listed(descr: Any) -> Any:
     return [_listed(each) for each in descr] if isinstance(descr, (list, tuple)) else descr
 
 
-def plan_from_json(obj: object) -> Plan | SpillPlan:
+def plan_from_json(obj: object) -> AnyPlan:
     """Make the plan again that `plan_to_json` wrote.
 
     Raises
@@ -170,6 +177,8 @@ def plan_from_json(obj: object) -> Plan | SpillPlan:
         If something is missing, of the wrong type or negative, or does not match the rest.
     """
     plan = _Node(obj, "plan")
+    if "copy_rule" in plan["memory"] and plan["strategy"].text() == "copy":
+        return plan_copy(_problem_from_json(plan))
     if "passes" not in plan:
         return _one_pass(plan)
     first, second = map(_one_pass, plan["passes"].items(2))
@@ -184,10 +193,22 @@ def _problem_from_json(plan: _Node) -> Problem:
         target,
         _dtype_from_json(plan["dtype"]),
         memory["budget"].number(),
-        Staging(**{key: memory["staging_rule"][key].number() for key in _STAGING}),
+        _staging_from_json(memory["staging_rule"]),
         _lag_from_json(plan["disk"]),
         _converted_from_json(plan),
+        _copied_from_json(memory),
     )
+
+
+def _staging_from_json(rule: _Node) -> Staging:
+    return Staging(**{key: rule[key].number() for key in _STAGING})
+
+
+def _copied_from_json(memory: _Node) -> Staging | None:
+    # Plans written before blocks could be copied as they are stored do not say so.
+    if "copy_rule" not in memory or memory["copy_rule"].is_null:
+        return None
+    return _staging_from_json(memory["copy_rule"])
 
 
 def _converted_from_json(plan: _Node) -> np.dtype[Any] | None:
@@ -245,7 +266,9 @@ def _side_from_json(side: _Node) -> Side:
     layout = Layout(tuple(axis.number() for axis in side["layout"].items()))
     window = _window_from_json(side["window"])
     atomic, codec_bytes = side["atomic"].truth(), side["codec_bytes"].number()
-    return Side(grid, layout, side["format"].text(), window, atomic, codec_bytes)
+    indivisible = side["grain"].text() == "container"
+    described = (grid, layout, side["format"].text(), window, atomic, codec_bytes)
+    return Side(*described, indivisible)
 
 
 def _window_from_json(window: _Node) -> Region | None:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from dask_io.geometry import Axis
+    from dask_io.planning.copy import CopyPlan
     from dask_io.planning.plan import Plan, Seeks
     from dask_io.planning.problem import Problem
 
@@ -125,7 +126,7 @@ class SpillPlan:
         return all(each.fits for each in self.passes)
 
 
-AnyPlan: TypeAlias = "Plan | SpillPlan"
+AnyPlan: TypeAlias = "Plan | SpillPlan | CopyPlan"
 """What a strategy may return."""
 
 

@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from dask_io.planning import Sweeps, plan_to_json, predict_seconds, sweeps_to_json
+from dask_io.planning import (
+    Series,
+    Sweeps,
+    plan_to_json,
+    predict_seconds,
+    series_to_json,
+    sweeps_to_json,
+)
 from dask_io.stores.dtypes import dtype_to_json
 
 if TYPE_CHECKING:
@@ -60,15 +67,43 @@ class Described(Protocol):
         """What else it says."""
 
 
-def any_plan_to_json(plan: AnyPlan | Sweeps, device: Device | None = None) -> dict[str, Any]:
+class DescribedGroup(Protocol):
+    """What a group says about itself, as `dask_io.info_group` returns it."""
+
+    @property
+    def place(self) -> str:
+        """Where it is."""
+
+    @property
+    def format(self) -> str:
+        """Format of its arrays."""
+
+    @property
+    def arrays(self) -> Mapping[str, Described]:
+        """What its arrays say, by their paths."""
+
+    @property
+    def others(self) -> Mapping[str, str]:
+        """What is wrong with arrays that are not understood."""
+
+    @property
+    def attributes(self) -> Mapping[str, Any]:
+        """What it says besides."""
+
+
+def any_plan_to_json(
+    plan: AnyPlan | Sweeps | Series, device: Device | None = None
+) -> dict[str, Any]:
     """Return a plan for one target or for several, with its time on a device if one is given."""
     if isinstance(plan, Sweeps):
         return sweeps_to_json(plan, device)
+    if isinstance(plan, Series):
+        return series_to_json(plan, device)
     return plan_to_json(plan, device)
 
 
 def run_to_json(
-    plan: AnyPlan | Sweeps | None, result: RunResult, device: Device | None = None
+    plan: AnyPlan | Sweeps | Series | None, result: RunResult, device: Device | None = None
 ) -> dict[str, Any]:
     """Return a plan, with its time on a device if one is given, and what came of it.
 
@@ -107,6 +142,17 @@ def info_to_json(info: Described) -> dict[str, Any]:
     }
 
 
+def group_to_json(group: DescribedGroup) -> dict[str, Any]:
+    """Return what a group says about itself, and its arrays by their paths."""
+    return {
+        "place": group.place,
+        "format": group.format,
+        "arrays": {name: info_to_json(each) for name, each in group.arrays.items()},
+        "others": dict(group.others),
+        "attributes": dict(group.attributes),
+    }
+
+
 def compression_ratio(info: Described) -> float | None:
     """Return how many bytes of the array there are for one on disk, None without a codec."""
     if not info.metadata.get("codecs") or not info.n_bytes_on_disk:
@@ -135,6 +181,7 @@ def verification_to_json(found: Verification) -> dict[str, Any]:
         "n_differing": found.n_differing,
         "first_difference": region
         and [list(bounds) for bounds in zip(region.start, region.stop, strict=True)],
+        "place": found.place,
     }
 
 

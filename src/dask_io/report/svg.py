@@ -11,7 +11,7 @@ from html import escape
 from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
-from dask_io.planning import SpillPlan
+from dask_io.planning import CopyPlan, SpillPlan
 from dask_io.units import format_bytes
 
 if TYPE_CHECKING:
@@ -48,12 +48,17 @@ class _Panel(NamedTuple):
 
 def job_svg(plan: AnyPlan) -> str:
     """Draw a plan, or each pass of one that has several."""
-    passes = plan.passes if isinstance(plan, SpillPlan) else (plan,)
-    return "".join(map(plan_svg, passes))
+    match plan:
+        case SpillPlan():
+            return "".join(map(plan_svg, plan.passes))
+        case CopyPlan():
+            return plan_svg(plan.moves, costs=plan)
+        case _:
+            return plan_svg(plan)
 
 
-def plan_svg(plan: Plan) -> str:
-    """Draw a plan.
+def plan_svg(plan: Plan, *, costs: Plan | CopyPlan | None = None) -> str:
+    """Draw a plan, with its own costs unless others are given.
 
     Blocks of the source and of the target are grids. Between them are the cells that are read
     one after another: an end in green is kept, what is incomplete there is carried on; an end in
@@ -66,6 +71,7 @@ def plan_svg(plan: Plan) -> str:
     >>> plan_svg(plan_keep(problem))[:4]
     '<svg'
     """
+    costs = costs or plan
     rows, columns = _shown_axes(plan)
     height, width = _sides(plan, rows, columns)
     panels = _panels(plan, rows, columns)
@@ -73,12 +79,13 @@ def plan_svg(plan: Plan) -> str:
     size = f'width="{across}" height="{down}" viewBox="0 0 {across} {down}"'
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img" font-family="sans-serif">',
-        f"<title>{escape(f'{plan.strategy} plan: {plan.seeks.total:,} seeks')}</title>",
+        f"<title>{escape(f'{plan.strategy} plan: {costs.seeks.total:,} seeks')}</title>",
         '<rect width="100%" height="100%" fill="white"/>',
     ]
     for number, panel in enumerate(panels):
         parts += _draw_panel(panel, _LEFT + number * (_SIDE + _GAP), width, height)
     parts += _legend(plan, rows, columns, _TOP + height)
+    parts.append(_text(_LEFT, _TOP + height + 56, _costs(costs)))
     return "\n".join([*parts, "</svg>"])
 
 
@@ -192,12 +199,14 @@ def _legend(plan: Plan, rows: int | None, columns: int | None, top: int) -> Iter
     yield _text(_LEFT + 22, top + 36, "kept: what is incomplete is carried on", size=10)
     yield _path(f"M{_LEFT + 240} {top + 32}h16", _FLUSH)
     yield _text(_LEFT + 262, top + 36, "flushed: it is written at once", size=10)
-    costs = (
+
+
+def _costs(plan: Plan | CopyPlan) -> str:
+    return (
         f"{plan.seeks.total:,} seeks (at least {plan.problem.lower_bound:,}), peak memory "
         f"{format_bytes(plan.peak_bytes)} of {format_bytes(plan.problem.budget)}, "
         f"{_shortened(str(plan.problem.dtype))}"
     )
-    yield _text(_LEFT, top + 56, costs)
 
 
 def _most_lines(plan: Plan, axes: Iterable[int | None]) -> int:

@@ -14,15 +14,15 @@ if TYPE_CHECKING:
 
     from dask_io.engine.run import RunResult
     from dask_io.engine.verify import Verification
-    from dask_io.planning import AnyPlan, Device, Sweeps
+    from dask_io.planning import AnyPlan, Device, Series, Sweeps
     from dask_io.report.explain import Explanation
-    from dask_io.report.jsonable import Described
+    from dask_io.report.jsonable import Described, DescribedGroup
 
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
 _NARROWEST, _LONGEST_LINE = 8, 72
 
 
-def plan_text(plan: AnyPlan | Sweeps, device: Device | None = None) -> str:
+def plan_text(plan: AnyPlan | Sweeps | Series, device: Device | None = None) -> str:
     """Write what a plan does and costs and, for a device, how long it is predicted to take."""
     told = str(plan).rstrip()
     if device is None:
@@ -50,11 +50,11 @@ def explained_text(explanation: Explanation) -> str:
     return f"{table(rows)}\n{bound}\n{explanation.reason}"
 
 
-def _predicted(plan: AnyPlan | Sweeps, device: Device) -> str:
+def _predicted(plan: AnyPlan | Sweeps | Series, device: Device) -> str:
     return format_seconds(predict_seconds(plan, device))
 
 
-def run_text(plan: AnyPlan | Sweeps, result: RunResult) -> str:
+def run_text(plan: AnyPlan | Sweeps | Series, result: RunResult) -> str:
     """Write what a run did, as predicted and as counted."""
     peak = "unknown" if result.peak_memory is None else format_bytes(result.peak_memory)
     rows = [
@@ -97,6 +97,22 @@ def info_text(info: Described) -> str:
     return "\n".join(f"{name:<{width}}  {value}" for name, value in rows)
 
 
+def group_text(group: DescribedGroup) -> str:
+    """Write what a group says about itself, and a line for every array."""
+    rows: list[tuple[str, ...]] = [("array", "shape", "dtype", "blocks", "size", "on disk", "")]
+    for name, info in group.arrays.items():
+        sizes = format_bytes(info.n_bytes), format_bytes(info.n_bytes_on_disk)
+        blocks = f"{info.grid.n_blocks:,} of {_by(info.grid.longest)}"
+        names = ", ".join(map(str, info.metadata.get("dimension_names") or ()))
+        dtype = _brief(str(info.dtype))
+        rows.append((printable(name), _by(info.shape), dtype, blocks, *sizes, _brief(names)))
+    for name, problem in group.others.items():
+        rows.append((printable(name), *["-"] * 5, _brief(f"not supported: {problem}")))
+    head = f"{printable(group.place)}: a group of {len(rows) - 1} {group.format} arrays"
+    about = f"\nattributes: {_brief(', '.join(group.attributes))}" if group.attributes else ""
+    return f"{head}\n{table(rows)}{about}"
+
+
 def _compressed(info: Described) -> str:
     ratio = compression_ratio(info)
     return "" if ratio is None else f", compressed {ratio:.2f} to 1"
@@ -114,6 +130,8 @@ def _metadata_rows(metadata: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield "axes", _brief(", ".join(map(str, metadata["dimension_names"])))
     if metadata.get("attributes"):
         yield "attributes", _brief(", ".join(metadata["attributes"]))
+    if metadata.get("snapshot"):
+        yield "snapshot", printable(metadata["snapshot"])
 
 
 def _codec(config: Mapping[str, Any]) -> str:
@@ -131,9 +149,10 @@ def verification_text(found: Verification) -> str:
     elements = f"{found.n_elements:,} element{'s' * (found.n_elements != 1)}"
     if found.equal:
         return f"equal: {elements} compared"
+    where = f"{found.first_difference}{f' of {found.place}' if found.place else ''}"
     if found.n_differing is None:
-        return f"not what was written, first in region {found.first_difference}"
-    return f"{found.n_differing:,} of {elements} differ, first in region {found.first_difference}"
+        return f"not what was written, first in region {where}"
+    return f"{found.n_differing:,} of {elements} differ, first in region {where}"
 
 
 def table(rows: Sequence[tuple[str, ...]]) -> str:

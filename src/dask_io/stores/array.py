@@ -46,6 +46,11 @@ class BlockArray:
         """Lengths of the blocks along each axis, as Dask writes them."""
         return tuple(tuple(axis.lengths()) or (0,) for axis in self.source.grid.axes)
 
+    def __dask_tokenize__(self) -> tuple[object, ...]:
+        """Return what tells the array from others, by its place and description."""
+        region = getattr(self.source, "region", None)
+        return type(self).__name__, self.source.place, str(region), str(self.source.describe())
+
     def __array__(self, dtype: Any = None, *, copy: bool | None = None) -> NDArray[Any]:
         """Read all of it."""
         if copy is False:

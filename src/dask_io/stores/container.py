@@ -12,7 +12,10 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+import numpy as np
 
 from dask_io.errors import UsageError
 
@@ -20,10 +23,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from collections.abc import Set as AbstractSet
 
-    import numpy as np
-
     from dask_io.geometry import Grid, Layout
     from dask_io.stores.files import Durability
+    from dask_io.stores.format import Format
     from dask_io.stores.location import Location
     from dask_io.stores.store import Readback, Source, Target
 
@@ -81,6 +83,36 @@ class Wanted:
     layout: Layout
     wishes: Wishes
     metadata: Mapping[str, Any]
+
+    @property
+    def fill_value(self) -> Any:
+        """The value asked for of what is not stored, or else the source's, or else 0.
+
+        Raises
+        ------
+        UsageError
+            If the type of the elements has no such value.
+        """
+        value = self.wishes.fill_value
+        if value is None:
+            value = self.metadata.get("fill_value")
+        if value is None:
+            return np.zeros((), self.dtype)[()]
+        if isinstance(value, str) and self.dtype.kind == "S":
+            value = value.encode()
+        try:
+            fill = np.array(value).astype(self.dtype)
+        except (TypeError, ValueError, OverflowError) as error:
+            raise UsageError(f"fill value {value!r} is no {self.dtype}") from error
+        # From a command line values come as text, which NumPy reads or refuses.
+        is_text = isinstance(value, str) and self.dtype.kind not in "SU"
+        if fill.shape or not (is_text or _is_same(fill, value)):
+            raise UsageError(f"fill value {value!r} is no {self.dtype}")
+        return fill[()]
+
+
+def _is_same(fill: Any, value: object) -> bool:
+    return bool(fill == value or (fill != fill and value != value))  # noqa: PLR0124 - NaN
 
 
 @runtime_checkable
@@ -149,6 +181,15 @@ class Container(Protocol):
         """Describe a target again, by what its `describe` returned; otherwise as `reopen`."""
 
 
+@runtime_checkable
+class OneFile(Container, Protocol):
+    """A container that is one file."""
+
+    @property
+    def blocks(self) -> Format | None:
+        """What files of the format are that hold one block each, if there are such."""
+
+
 @contextmanager
 def needs(format: str, library: str) -> Iterator[None]:  # noqa: A002 - the word that users know
     """Turn a library that is not installed into the command that installs it.
@@ -167,8 +208,23 @@ def needs(format: str, library: str) -> Iterator[None]:  # noqa: A002 - the word
         ) from error
 
 
+def on_disk(path: Location, format: str) -> Path:  # noqa: A002 - the word that users know
+    """Return a path for a library that knows only files on local disk.
+
+    Raises
+    ------
+    UsageError
+        If it is elsewhere.
+    """
+    if not isinstance(path, Path):
+        raise UsageError(f"{path} cannot be read or written as {format}, only files on local disk")
+    return path
+
+
 def split_place(place: str) -> tuple[str, str]:
     """Split a place into a container and the path of an array inside it.
+
+    Any ``::`` but the first is as good as a ``/``, so that what `beside` returns is a place too.
 
     Raises
     ------
@@ -181,6 +237,7 @@ def split_place(place: str) -> tuple[str, str]:
     (('scan.zarr', 'day/1'), ('scan.zarr', ''))
     """
     container, found, inside = place.partition(INSIDE)
+    inside = inside.replace(INSIDE, "/")
     parts = inside.strip("/").split("/") if inside.strip("/") else []
     for part in parts:
         if part in {"", ".", ".."} or not part.isprintable() or "\\" in part:
@@ -191,3 +248,18 @@ def split_place(place: str) -> tuple[str, str]:
     if found and not container:
         raise UsageError(f"{place!r} names no container; write it as in scan.zarr::/path/in/group")
     return container, "/".join(parts)
+
+
+def beside(container: Path, inside: str) -> Path:
+    """Return what stands for an array that has no file or directory of its own.
+
+    It lies beside the container, which nobody but its library writes to.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> str(beside(Path("data/scan.icechunk"), "day/1"))
+    'data/scan.icechunk::day::1'
+    """
+    parts = inside.split("/") if inside else []
+    return container.with_name(INSIDE.join([container.name, *parts]))

@@ -493,7 +493,7 @@ class Publisher:
                 self._pending.add(name)
             # Others may write to the file already: nothing of theirs is touched.
             try:
-                _allocate(fd, n_bytes or 0, reserve=reserve)
+                allocate(fd, n_bytes or 0, reserve=reserve)
             except BaseException:
                 system.calls.close(fd)
                 raise
@@ -575,7 +575,7 @@ class Publisher:
                     system.calls.rmdir(self._made.pop())
 
 
-def _allocate(fd: int, n_bytes: int, *, reserve: bool) -> None:
+def allocate(fd: int, n_bytes: int, *, reserve: bool) -> None:
     """Give a file its size and reserve its space, so that a full disk shows early."""
     # The size comes first: within it glibc, where it has to imitate what the filesystem
     # cannot do, reads before it writes, and so gives up instead of writing over data.

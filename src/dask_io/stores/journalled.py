@@ -275,14 +275,17 @@ class JournalledTarget(ABC):
         name, n_bytes = self._file_of(index)
         part = self._publisher.partial(name)
         if files.get(str(part.relative_to(self._folder))) != n_bytes:
-            identity = self._medium.identity
-            if files.get(name) != n_bytes or identity(self._folder / name) in self._words_of(_OLD):
+            if files.get(name) != n_bytes or self._is_old(name):
                 return False
             # Its last cells were not noted before the run ended: they are written again.
             self._publisher.take_back(name)
         self._publisher.go_on(name, self._header_of(index))
         self._begun.add(name)
         return True
+
+    def _is_old(self, name: str) -> bool:
+        """Tell whether a file is the one that is to be replaced."""
+        return self._medium.identity(self._folder / name) in self._words_of(_OLD)
 
     def _is_there(self, index: tuple[int, ...], files: Mapping[str, int]) -> bool:
         name, n_bytes = self._file_of(index)
@@ -325,6 +328,7 @@ class JournalledTarget(ABC):
     def finish(self) -> None:
         """Make the target complete, and seal the journal."""
         assert self._journal is not None, "nothing has been created"
+        self._journal.check_held()
         self._complete()
         self._medium.sync_names({self._folder, *(made.parent for made in self._made)})
         with storage_errors(self._target):
@@ -340,8 +344,11 @@ class JournalledTarget(ABC):
         """
         if self._journal is None:
             return False
-        is_begun = self._any_committed or keep
-        self._publisher.abandon(keep=self._begun)
+        # What another run has taken over, or may have, is not this one's to remove.
+        is_held = self._journal.is_held()
+        is_begun = self._any_committed or keep or not is_held
+        if is_held:
+            self._publisher.abandon(keep=self._begun)
         if not is_begun:
             with suppress(OSError, StorageError):
                 self._journal.remove()

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field
 from itertools import starmap
 from string import Formatter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from dask_io.errors import DataError
 
@@ -243,3 +243,38 @@ class OneName:
     def parse(self, name: str) -> tuple[int, ...] | None:
         """Return zeros for the name, None for any other."""
         return (0,) * self.n_axes if name == self.pattern else None
+
+
+@dataclass(frozen=True, slots=True)
+class StackNames:
+    """The names of blocks that are numbered along one axis, and reach to both ends of all others.
+
+    Examples
+    --------
+    >>> names = StackNames(axis=1, n_axes=2)
+    >>> names.name_of((0, 7), (0, 70)), names.parse("7.npy")
+    ('7.npy', (0, 7))
+    """
+
+    axis: int
+    n_axes: int
+    by_offset: bool = False
+
+    @property
+    def pattern(self) -> str:
+        """The names, as a pattern."""
+        return f"{{{self.axis}}}.npy"
+
+    def name_of(self, index: Sequence[int], starts: Sequence[int]) -> str:  # noqa: ARG002 - by number
+        """Return the name of a block with this number."""
+        return f"{index[self.axis]}.npy"
+
+    def parse(self, name: str) -> tuple[int, ...] | None:
+        """Return the numbers that a name means, None if it is no name of a block."""
+        number = name.removesuffix(".npy")
+        if number == name or not re.fullmatch("0|[1-9][0-9]*", number):
+            return None
+        return tuple(int(number) if axis == self.axis else 0 for axis in range(self.n_axes))
+
+
+Names: TypeAlias = BlockNames | OneName | StackNames

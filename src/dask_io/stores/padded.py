@@ -14,7 +14,7 @@ import numpy as np
 from xxhash import xxh3_64
 
 from dask_io.geometry import Region
-from dask_io.stores.addressable import staged, view_as_array, view_as_bytes
+from dask_io.stores.addressable import checksum_of, staged, view_as_array, view_as_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -133,6 +133,10 @@ class PaddedReader(_Padded):
             part = each.box.relative_to(region.start).slices
             values.view(plain(self.dtype))[part] = self.among_padding(scratch, each.box)
         return values
+
+    def checksum(self, region: Region, staging: memoryview) -> int:
+        """Return the checksum of a region's elements, in storage order."""
+        return checksum_of(self.read_into, region, staging, self.dtype, self.layout)
 
 
 @dataclass(frozen=True, slots=True)

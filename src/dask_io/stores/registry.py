@@ -6,13 +6,21 @@ import re
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from dask_io.errors import DataError, SamePlaceError, StorageError, UsageError
 from dask_io.stores import manifest
 from dask_io.stores.blockfiles import BlockFiles, Blocks
 from dask_io.stores.blocktarget import BlockFilesTarget
-from dask_io.stores.container import INSIDE, Container, Wanted, Wishes, split_place
+from dask_io.stores.container import (
+    INSIDE,
+    Container,
+    OneFile,
+    Wanted,
+    Wishes,
+    beside,
+    split_place,
+)
 from dask_io.stores.description import Description, parse_dtype
 from dask_io.stores.discovery import open_by_headers
 from dask_io.stores.dtypes import check_dtype
@@ -22,6 +30,7 @@ from dask_io.stores.formats import (
     find_container,
     format_names,
     format_of,
+    has_blocks,
     load_format,
     of_blocks,
 )
@@ -44,7 +53,7 @@ if TYPE_CHECKING:
     from dask_io.geometry.chunks import Chunks
     from dask_io.stores.format import Format
     from dask_io.stores.location import Location
-    from dask_io.stores.store import Readback, Source, Store, Target
+    from dask_io.stores.store import Readback, Source, Target
 
 _NO_WISHES = Wishes()
 _NO_METADATA: Mapping[str, Any] = MappingProxyType({})
@@ -102,7 +111,7 @@ def open_source(
     refuse_unfinished(place)
     if place.is_dir():
         with storage_errors(place):
-            is_described = (place / manifest.NAME).exists()
+            is_described = (place / manifest.NAME).is_file()
         if is_described:
             return _open_manifest(place, format, said)
     source = _open_container(place, format, strict=strict)
@@ -147,14 +156,20 @@ def _refuse_inside(path: Location, inside: str) -> None:
 
 def journal_at(path: Location) -> Location | None:
     """Return the journal of the target that a path names, if there is one."""
-    is_pattern = bool(_HAS_FIELD.search(path.name)) and not is_taken(path)
-    return find_journal(path.parent if is_pattern else _locate(path))
+    if _HAS_FIELD.search(path.name) and not is_taken(path):
+        return find_journal(path.parent)
+    container, inside = _split(path)
+    found = find_journal(_locate(path))
+    if found is None and inside and isinstance(container, Path):
+        return find_journal(beside(container, inside))
+    return found
 
 
 def _locate(place: Location) -> Location:
     """Return the file or directory that a place names, in a container too."""
     path, inside = _split(place)
-    return path / inside
+    is_one_file = path.is_file() or isinstance(format_of(path.name), OneFile)
+    return path if is_one_file else path / inside
 
 
 def targets_in(path: Location) -> list[Location]:
@@ -248,7 +263,7 @@ def _open_directory(folder: Location, format: str | None, said: Description) -> 
 
 def _block_format_of(name: str) -> Format | None:
     found = format_of(name)
-    return None if isinstance(found, Container) else found
+    return None if found is None or not has_blocks(found) else of_blocks(found)
 
 
 def _guess_names(
@@ -368,6 +383,8 @@ def _container_of(described: Mapping[str, Any]) -> Container | None:
     """Return the container that a store was which describes itself so."""
     with suppress(UsageError):
         found = load_format(str(described.get("format")))
+        if isinstance(found, OneFile) and "pattern" in described:
+            return None
         return found if isinstance(found, Container) else None
     return None
 
@@ -462,7 +479,8 @@ def make_target(
     """
     place, n_axes = locate(path, storage_options), len(grid.axes)
     root, inside = _split(place)
-    container = _target_container(root, format)
+    is_folder = not inside and _is_directory(path, place, format)
+    container = _target_container(root, format, is_folder=is_folder)
     if container is not None:
         wanted = Wanted(grid, dtype, layout, wishes, metadata)
         return container.make(
@@ -474,7 +492,7 @@ def make_target(
         names, folder, chosen = _pattern(place), place.parent, choose_format(place, format)
         if names.n_axes != n_axes:
             raise UsageError(f"{_show(place)} has {names.n_axes} fields for {n_axes} axes")
-    elif _is_directory(path, place, format):
+    elif is_folder:
         chosen = of_blocks(load_format(format or _block_format(like) or "npy"))
         names, folder = BlockNames.default(n_axes, chosen.suffixes[0]), place
     else:
@@ -497,21 +515,24 @@ def make_target(
     return BlockFilesTarget(blocks, overwrite=overwrite, durability=durability, reserve=reserve)
 
 
-def _target_container(path: Location, format: str | None) -> Container | None:  # noqa: A002
+def _target_container(path: Location, format: str | None, *, is_folder: bool) -> Container | None:  # noqa: A002
     """Return the container that a target is by a format's name or by its suffix."""
     found = load_format(format) if format is not None else format_of(path.name)
     if not isinstance(found, Container):
         return None
-    if _HAS_FIELD.search(str(path)) and not is_taken(path):
+    is_pattern = bool(_HAS_FIELD.search(str(path))) and not is_taken(path)
+    if (is_pattern or is_folder) and isinstance(found, OneFile) and found.blocks is not None:
+        return None
+    if is_pattern:
         raise UsageError(f"{_show(path)} is a pattern, but {found.name} has no files of blocks")
     return found
 
 
 def _block_format(name: str | None) -> str | None:
     """Return a name if it is that of a format of block files."""
-    if name not in format_names():
+    if name not in format_names() or not has_blocks(load_format(name)):
         return None
-    return None if isinstance(load_format(name), Container) else name
+    return name
 
 
 def names_one_file(
@@ -519,8 +540,10 @@ def names_one_file(
     format: str | None,  # noqa: A002 - the word that users know
     storage_options: Mapping[str, Any] | None = None,
 ) -> bool:
-    """Tell whether a target of this name is one file, not a directory or a pattern of blocks."""
+    """Tell whether a target of this name is one place, not a directory or a pattern of blocks."""
     place = locate(path, storage_options)
+    if _split(place)[1]:
+        return True
     is_pattern = bool(_HAS_FIELD.search(str(place))) and not is_taken(place)
     return not is_pattern and not _is_directory(path, place, format)
 
@@ -535,7 +558,15 @@ def _is_directory(
     return format is not None and format_of(place.name) is None
 
 
-def check_places(source: Store, target: Store) -> None:
+class Placed(Protocol):
+    """Something that is somewhere."""
+
+    @property
+    def place(self) -> str:
+        """The path or address, as messages name it."""
+
+
+def check_places(source: Placed, target: Placed) -> None:
     """Refuse a target that is the source, or in it, or around it; links are followed.
 
     Raises

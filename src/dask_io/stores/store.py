@@ -91,6 +91,15 @@ class Store(Protocol):
         """Return what it takes to open or make the store again, as plain values."""
 
 
+@runtime_checkable
+class Indivisible(Protocol):
+    """A store of which nothing can be removed, or kept of a run that was cut short, but all."""
+
+    @property
+    def is_indivisible(self) -> bool:
+        """Whether it is so."""
+
+
 class Checkable(Protocol):
     """One visit to a block whose checksum is known."""
 

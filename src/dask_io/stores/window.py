@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from dask_io.errors import UsageError
@@ -68,8 +69,8 @@ class Window:
 
     @property
     def metadata(self) -> Mapping[str, Any]:
-        """What the whole source says about the array."""
-        return self.whole.metadata
+        """What the whole source says about the array, and which region of it this is."""
+        return MappingProxyType({**self.whole.metadata, "region": self.region})
 
     @property
     def tally(self) -> Tally:

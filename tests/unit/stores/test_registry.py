@@ -55,7 +55,9 @@ def test_other_packages_add_formats(monkeypatch: pytest.MonkeyPatch, tmp_path: P
         EntryPoint("npy", "tests_no_such_module:FORMAT", ENTRY_POINTS),
     ]
     monkeypatch.setattr("importlib.metadata.entry_points", lambda group: entries)  # noqa: ARG005
-    assert format_names() == ["npy", "raw", "zarr", "mine"]
+    assert format_names()[:2] == ["npy", "raw"]
+    assert format_names().count("npy") == 1
+    assert format_names()[-1] == "mine"
     assert load_format("npy").name == "npy"
     with pytest.raises(UsageError, match="format mine cannot be loaded from tests_no_such_module"):
         target_at(tmp_path / "x", format="mine")

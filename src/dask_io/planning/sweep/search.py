@@ -72,7 +72,9 @@ def plan_sweep(problem: Problem) -> Plan:
 
 
 def memory_for_lower_bound(problem: Problem) -> int:
-    """Return the smallest budget at which `plan_sweep` touches every block once."""
+    """Return the smallest budget at which a plan touches every block once."""
+    if problem.copied is not None:
+        return problem.copied.minimum
     if not prod(problem.shape):
         return problem.staging.budget_for(0)
     space = space_between(problem.source, problem.target)

@@ -50,7 +50,7 @@ _CLIENT = frozenset(
 # A request may take long if much is moved; what may not is that nothing comes.
 _TIMEOUTS = {"connect_timeout": "10s", "read_timeout": "30s", "timeout": "15min"}
 # Throttling and errors of the server pass, mostly; a run that ends can be resumed.
-RETRIES: Mapping[str, Any] = {
+RETRIES: dict[str, Any] = {
     "max_retries": 8,
     "retry_timeout": timedelta(minutes=2),
     "backoff": {

@@ -5,21 +5,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numcodecs  # type: ignore[import-untyped]
-import numpy as np
 
 from dask_io.errors import UsageError
 from dask_io.stores.blockfiles import order_of
+from dask_io.stores.chain import CHECKSUMS, is_lossless
+from dask_io.stores.chosen import parse_codec
 from dask_io.stores.dtypes import check_dtype
-from dask_io.stores.zarr.chain import CHECKSUMS, is_lossless
-from dask_io.stores.zarr.chosen import parse_codec
 from dask_io.stores.zarr.documents import make_array_documents
 from dask_io.stores.zarr.metadata import SHUFFLES, understand
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    import numpy as np
+
+    from dask_io.stores.chain import Config
     from dask_io.stores.container import Wanted
-    from dask_io.stores.zarr.chain import Config
     from dask_io.stores.zarr.metadata import Metadata
 
 _NEWEST = 3
@@ -52,7 +53,7 @@ def describe_new(wanted: Wanted) -> dict[str, bytes]:
         "shape": wanted.grid.shape,
         "dtype": wanted.dtype,
         "chunks": chunks,
-        "fill_value": _fill_value(wanted),
+        "fill_value": _fill_value(wanted, version),
         "zarr_format": version,
     }
     make = _for_v3 if version == _NEWEST else _for_v2
@@ -95,27 +96,10 @@ def _codecs(wanted: Wanted) -> list[Config]:
     return list(kept)
 
 
-def _fill_value(wanted: Wanted) -> Any:
-    value = wanted.wishes.fill_value
-    if value is None:
-        value = wanted.metadata.get("fill_value")
-    if value is None:
-        return np.zeros((), wanted.dtype)[()]
-    if isinstance(value, str) and wanted.dtype.kind == "S":
-        value = value.encode()
-    try:
-        fill = np.array(value).astype(wanted.dtype)
-    except (TypeError, ValueError, OverflowError) as error:
-        raise UsageError(f"fill value {value!r} is no {wanted.dtype}") from error
-    # From a command line values come as text, which NumPy reads or refuses.
-    is_text = isinstance(value, str) and wanted.dtype.kind not in "SU"
-    if fill.shape or not (is_text or _is_same(fill, value)):
-        raise UsageError(f"fill value {value!r} is no {wanted.dtype}")
-    return fill[()]
-
-
-def _is_same(fill: Any, value: object) -> bool:
-    return bool(fill == value or (fill != fill and value != value))  # noqa: PLR0124 - NaN
+def _fill_value(wanted: Wanted, version: int) -> Any:
+    given = wanted.wishes.fill_value, wanted.metadata.get("fill_value", 0)
+    # Of version 2 there are arrays without one: to some readers 0 would mean "missing".
+    return None if given == (None, None) and version == _NEWEST - 1 else wanted.fill_value
 
 
 def _for_v2(wanted: Wanted, codecs: Sequence[Config], chunks: tuple[int, ...]) -> dict[str, Any]:

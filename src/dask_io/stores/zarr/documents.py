@@ -48,7 +48,7 @@ def read_documents(root: Location) -> dict[str, bytes]:
     """Return what describes the array or group in a directory, newest version first, by name."""
     with storage_errors(root):
         for names in ((V3,), (V2, V2_ATTRIBUTES), (V2_GROUP,)):
-            found = {name: _read(root, name) for name in names if (root / name).is_file()}
+            found = {name: read_document(root, name) for name in names if (root / name).is_file()}
             if names[0] in found:
                 return found
     return {}
@@ -60,7 +60,14 @@ def leads_into(path: Location, folder: Location) -> bool:
     return real == str(folder) or real.startswith(str(folder).rstrip("/") + "/")
 
 
-def _read(root: Location, name: str) -> bytes:
+def read_document(root: Location, name: str) -> bytes:
+    """Read one of the files that describe what is in a directory.
+
+    Raises
+    ------
+    DataError
+        If it lies elsewhere, or is longer than any that is meant well.
+    """
     path = root / name
     if not leads_into(path, root.resolve()):
         raise DataError(printable(str(path)), [f"leads out of {printable(str(root))}"])

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dask_io.geometry import Grid, Layout
+from dask_io.stores.chain import Chain
 from dask_io.stores.dtypes import check_dtype
 from dask_io.stores.padded import is_padded
 from dask_io.stores.store import Access
-from dask_io.stores.zarr.chain import Chain
 from dask_io.stores.zarr.documents import V3, load
 from dask_io.stores.zarr.keys import Keys
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from dask_io.stores.zarr.chain import Config
+    from dask_io.stores.chain import Config
 
 _LONGEST_CHUNK = 2**62
 SHUFFLES = {"noshuffle": 0, "shuffle": 1, "bitshuffle": 2}

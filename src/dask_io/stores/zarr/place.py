@@ -155,4 +155,9 @@ def _is_ours(name: str) -> bool:
     folder, slash, last = name.rpartition("/")
     if last.startswith(".") and last.endswith(".part"):
         name = folder + slash + last[1:].removesuffix(".part")
-    return name in METADATA or any(keys.parse(name) for keys in _KEYS)
+    return name in METADATA or could_be_chunk(name)
+
+
+def could_be_chunk(name: str) -> bool:
+    """Tell whether a path within an array could be that of a chunk."""
+    return any(keys.parse(name) for keys in _KEYS)

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from math import prod
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from xxhash import xxh3_64_intdigest
 
 from dask_io.errors import DataError, StorageError, UsageError
-from dask_io.stores.addressable import AddressableReader, view_as_array
+from dask_io.stores.addressable import AddressableReader
+from dask_io.stores.atomic import AtomicReader, Encoding
 from dask_io.stores.files import (
     ALIGNMENT,
     NOT_A_FILE,
-    address_of,
     checksum_of_file,
     storage_errors,
 )
@@ -25,7 +24,7 @@ from dask_io.stores.filled import FilledReader, UnfilledReader
 from dask_io.stores.listing import Problems
 from dask_io.stores.medium import medium_of
 from dask_io.stores.naming import printable
-from dask_io.stores.padded import PaddedReader, is_padded, plain, stretches
+from dask_io.stores.padded import PaddedReader, is_padded, stretches
 from dask_io.stores.store import Access, Extent
 from dask_io.stores.zarr.documents import V2, V3, is_group, leads_into, read_documents
 from dask_io.stores.zarr.metadata import understand
@@ -37,9 +36,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from collections.abc import Set as AbstractSet
 
-    from numpy.typing import NDArray
-
     from dask_io.geometry import Grid, Region
+    from dask_io.stores.encoded import EncodedReader
     from dask_io.stores.location import Location
     from dask_io.stores.medium import Reader
     from dask_io.stores.store import BlockReader, Checkable
@@ -147,6 +145,8 @@ class ZarrSource(ZarrStore):
         self._find_file = self._medium.finder(self.root)
         self._shards = Shards(self.array) if self.array.index else None
         self._left = _Left(self.array)
+        array = self.array
+        self._encoding = Encoding(array.chunks, array.dtype, array.layout, array.chain.decode)
 
     def describe(self) -> dict[str, Any]:
         """Return what it takes to open the array again."""
@@ -197,7 +197,7 @@ class ZarrSource(ZarrStore):
             if array.access is Access.ATOMIC:
                 if after is not None:
                     file.go_on_from(extent.offset)
-                yield _AtomicReader(file, path, extent, n_bytes, block.shape, array)
+                yield AtomicReader(file, path, extent, n_bytes, block.shape, self._encoding)
                 return
             padded = is_padded(block.shape, extent.shape, array.layout)
             if after is not None:
@@ -211,6 +211,27 @@ class ZarrSource(ZarrStore):
             else:
                 reader = AddressableReader(file, extent, array.dtype, array.layout)
             yield UnfilledReader(reader, array.fill, array.layout)
+
+    @contextmanager
+    def encoded(self, index: tuple[int, ...]) -> Iterator[EncodedReader | None]:
+        """Visit a file, of a chunk or of a shard, as it is stored; None if it is not.
+
+        Raises
+        ------
+        DataError
+            If it is longer than a chunk can be, or is missing and may not be.
+        """
+        name = self.array.keys.name_of(index)
+        path, n_bytes = self.root / name, self.size_of(name)
+        if n_bytes is None:
+            self._refuse_missing(index, path)
+            yield None
+            return
+        problem = "" if self.array.index else self._wrong_size(n_bytes)
+        if problem:
+            raise DataError(printable(str(path)), [problem])
+        with self._medium.reader(path, self.tally) as file:
+            yield _WholeFile(file, n_bytes)
 
     def fingerprint(self, index: tuple[int, ...]) -> int:
         """Return a number that changes when a chunk does; those of a shard change together."""
@@ -249,15 +270,18 @@ class ZarrSource(ZarrStore):
         else:
             place = shards.find(index, path, size)
         if place is None:
-            if self._strict:
-                missing = f"chunk {','.join(map(str, index))} is missing"
-                raise DataError(printable(str(path)), [missing], "leave out --strict to fill it in")
+            self._refuse_missing(index, path)
             return None
         offset, n_bytes = place
         problem = self._wrong_size(n_bytes)
         if problem:
             raise DataError(printable(str(path)), [problem])
         return path, Extent(name, offset, array.chunks), n_bytes
+
+    def _refuse_missing(self, index: tuple[int, ...], path: Location) -> None:
+        if self._strict:
+            missing = f"chunk {','.join(map(str, index))} is missing"
+            raise DataError(printable(str(path)), [missing], "leave out --strict to fill it in")
 
     def size_of(self, name: str) -> int | None:
         """Return the bytes of a file in the array's directory, None if there is none."""
@@ -317,47 +341,6 @@ class ZarrSource(ZarrStore):
             yield "; ".join(error.problems)
 
 
-@dataclass(slots=True)
-class _AtomicReader:
-    """One visit to a chunk that is decoded as a whole, once."""
-
-    file: Reader
-    path: Location
-    extent: Extent
-    n_bytes: int
-    shape: tuple[int, ...]
-    array: Metadata
-    _decoded: NDArray[np.uint8] | None = field(default=None, init=False)
-
-    def read_into(self, region: Region, buffer: memoryview) -> NDArray[Any]:
-        """Decode the chunk straight into the buffer if all of it is asked for, else aside."""
-        array = self.array
-        raw = np.frombuffer(buffer, np.uint8, region.size * array.dtype.itemsize)
-        values = view_as_array(raw.data, region.shape, array.dtype, array.layout)
-        if region.shape == array.chunks and self._decoded is None:
-            self._decode(raw)
-            return values
-        if self._decoded is None:
-            self._decoded = np.empty(array.chunk_bytes, np.uint8)
-            self._decode(self._decoded)
-        whole = view_as_array(self._decoded.data, array.chunks, array.dtype, array.layout)
-        as_is = plain(array.dtype)
-        values.view(as_is)[...] = whole.view(as_is)[region.slices]
-        return values
-
-    def checksum(self, region: Region, staging: memoryview) -> int:
-        """Return the checksum of the chunk as it lies in its file."""
-        assert region.shape == self.shape, "a chunk was written whole"
-        return checksum_of_file(self.file, self.extent.offset, self.n_bytes, staging)
-
-    def _decode(self, out: NDArray[np.uint8]) -> None:
-        encoded = self.file.read(self.extent.offset, self.n_bytes, _aligned(self.n_bytes))
-        try:
-            self.array.chain.decode(np.frombuffer(encoded, np.uint8), out)
-        except ValueError as error:
-            raise DataError(printable(str(self.path)), [printable(str(error))]) from error
-
-
 class _Left:
     """How many chunks of each file are still needed; safe to share between threads."""
 
@@ -414,13 +397,10 @@ class _WholeFile:
     file: Reader
     n_bytes: int
 
+    def read(self, offset: int, n_bytes: int, buffer: memoryview) -> memoryview:
+        """Read some of it."""
+        return self.file.read(offset, n_bytes, buffer)
+
     def checksum(self, region: Region, staging: memoryview) -> int:  # noqa: ARG002 - all of it
         """Return the checksum of all that is in the file."""
         return checksum_of_file(self.file, 0, self.n_bytes, staging)
-
-
-def _aligned(n_bytes: int) -> memoryview:
-    """Return a buffer with room for alignment, so that large reads go past the page cache."""
-    buffer = memoryview(np.empty(n_bytes + 3 * ALIGNMENT, np.uint8).data)
-    start = -address_of(buffer) % ALIGNMENT
-    return buffer[start : start + n_bytes + 2 * ALIGNMENT]

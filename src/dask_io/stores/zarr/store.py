@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from dask_io.stores.files import Tally
 from dask_io.stores.location import locate
+from dask_io.stores.store import Access
 from dask_io.stores.zarr.metadata import understand
 from dask_io.stores.zarr.place import METADATA, Place
 
@@ -63,6 +64,15 @@ class ZarrStore:
     def metadata(self) -> Mapping[str, Any]:
         """Version, chunks, shards, codecs, fill value, names of dimensions, attributes."""
         return MappingProxyType(self.array.described())
+
+    @property
+    def encoding(self) -> object | None:
+        """What the bytes of a file mean; None if parts of it are addressed."""
+        array = self.array
+        if array.index is None and array.access is Access.ADDRESSABLE:
+            return None
+        cut = (array.shape, array.chunks, array.index)
+        return (*cut, array.dtype, array.layout, array.codecs, array.fill.tobytes())
 
     def describe(self) -> dict[str, Any]:
         """Return what it takes to open or make the array again."""

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dask_io.stores.addressable import AddressableWriter, view_as_array, view_as_bytes
+from dask_io.stores.atomic import pad
 from dask_io.stores.filled import holds_only
 from dask_io.stores.journalled import JournalledTarget
 from dask_io.stores.ledger import NOTHING
-from dask_io.stores.padded import PaddedWriter, is_padded, plain
+from dask_io.stores.padded import PaddedWriter, is_padded
 from dask_io.stores.store import Access, Extent
 from dask_io.stores.zarr.create import describe_new
 from dask_io.stores.zarr.shards import pack
@@ -134,6 +135,11 @@ class ZarrTarget(ZarrStore, JournalledTarget):
         longest = n_chunks * array.chain.longest + of_index
         return coding + self._medium.bytes_to_write(longest)
 
+    @property
+    def encoding(self) -> object | None:
+        """What the bytes of a file mean; None if files are to be made that the source lacks."""
+        return None if self._write_empty else super().encoding
+
     def describe(self) -> dict[str, Any]:
         """Return what it takes to make the array again."""
         return {**super().describe(), "write_empty": self._write_empty}
@@ -168,13 +174,7 @@ class ZarrTarget(ZarrStore, JournalledTarget):
     def encode(self, values: NDArray[Any]) -> NDArray[np.uint8] | None:
         """Encode a chunk, padded if it is at a far end; None if it is to be left out."""
         array = self.array
-        stored = values.transpose(array.layout.axes)
-        if values.shape == array.chunks and stored.flags.c_contiguous:
-            raw = np.frombuffer(view_as_bytes(values, array.layout), np.uint8)
-        else:
-            raw = np.full(prod(array.chunks), array.fill, array.dtype).view(np.uint8)
-            whole = view_as_array(raw.data, array.chunks, plain(array.dtype), array.layout)
-            whole[tuple(map(slice, values.shape))] = values.view(plain(array.dtype))
+        raw = pad(values.view(array.dtype), array.chunks, array.fill, array.layout)
         return array.chain.encode(raw) if self._contents.has_any(raw) else None
 
     def has_any(self, name: str, raw: NDArray[np.uint8]) -> bool:
@@ -195,6 +195,19 @@ class ZarrTarget(ZarrStore, JournalledTarget):
             for piece in chain([first], pieces):
                 file.write(offset, piece.data)
                 offset += piece.nbytes
+        return file.checksum
+
+    def write_encoded(
+        self, index: tuple[int, ...], n_bytes: int, pieces: Iterator[memoryview]
+    ) -> int:
+        """Write a file that is stored elsewhere as it is to be stored here."""
+        name = self.array.keys.name_of(index)
+        self._contents.keep(name)
+        offset = 0
+        with self._write_file(name, self.tally, n_bytes=n_bytes, reserve=self._reserve) as file:
+            for piece in pieces:
+                file.write(offset, piece)
+                offset += len(piece)
         return file.checksum
 
     def _file_of(self, index: tuple[int, ...]) -> tuple[str, int | None]:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 import numcodecs  # type: ignore[import-untyped]
 import numpy as np
 
-from dask_io.stores.zarr.bounded import DECODERS, LZMA_MEMORY, expect
+from dask_io.stores.bounded import DECODERS, LZMA_MEMORY, expect
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

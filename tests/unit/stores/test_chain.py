@@ -17,8 +17,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dask_io.stores.zarr.chain import Chain, as_bytes, is_lossless, longest_encoded
-from dask_io.stores.zarr.chosen import parse_codec
+from dask_io.stores.chain import Chain, as_bytes, is_lossless, longest_encoded
+from dask_io.stores.chosen import parse_codec
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dask_io.stores.zarr.chain import Chain
+from dask_io.stores.chain import Chain
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

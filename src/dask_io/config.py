@@ -1,0 +1,60 @@
+"""Options that are said once for all, in Dask's configuration: the only place that reads it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_SECTION = "dask-io"
+_VARIABLES = "DASK_DASK_IO__"
+_SUFFIXES = {".yaml", ".yml", ".json"}
+
+
+def configured(name: str) -> Any:
+    """Return what Dask's configuration says about an option, None if nothing.
+
+    Dask takes a quarter of a second to load, so that it is only asked if it is there already, or
+    has been told something about us.
+    """
+    if "dask" not in sys.modules and not _is_told():
+        return None
+    config = _load()
+    return config.get(f"{_SECTION}.{name}", None)
+
+
+def _is_told() -> bool:
+    """Whether a variable or a file of Dask's configuration is about us."""
+    if any(name.startswith(_VARIABLES) for name in os.environ):
+        return True
+    return any(_SECTION.encode() in path.read_bytes() for path in _find_files())
+
+
+def _find_files() -> Iterator[Path]:
+    """Yield the files that Dask reads, as its documentation says."""
+    places = [
+        Path(os.environ.get("DASK_ROOT_CONFIG", "/etc/dask")),
+        Path(sys.prefix, "etc", "dask"),
+        Path("~/.config/dask").expanduser(),
+        *([Path(os.environ["DASK_CONFIG"])] if "DASK_CONFIG" in os.environ else []),
+    ]
+    for place in places:
+        found = place.iterdir() if place.is_dir() else iter([place])
+        yield from (path for path in found if path.suffix in _SUFFIXES and path.is_file())
+
+
+@cache
+def _load() -> Any:
+    """Return Dask's configuration, with our defaults in it."""
+    import dask.config  # noqa: PLC0415 - see above
+    import yaml  # type: ignore[import-untyped]  # noqa: PLC0415 - comes with Dask
+
+    text = files("dask_io").joinpath("dask-io.yaml").read_text(encoding="utf-8")
+    dask.config.update_defaults(yaml.safe_load(text))
+    return dask.config

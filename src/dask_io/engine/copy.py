@@ -1,0 +1,67 @@
+"""Carry a plan out that copies blocks as they are stored."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from dask_io.engine.crew import Crew
+from dask_io.engine.memory import Buffers
+from dask_io.engine.staging import copying_slabs
+from dask_io.stores.encoded import EncodedSource, EncodedTarget
+from dask_io.stores.files import ALIGNMENT
+from dask_io.stores.ledger import NOTHING, Written
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from dask_io.engine.commit import Outlet
+    from dask_io.planning import CopyPlan
+    from dask_io.stores.encoded import EncodedReader
+    from dask_io.stores.store import Source
+
+
+class Copying(NamedTuple):
+    """A plan that copies blocks, with its source and the outlet of its target."""
+
+    plan: CopyPlan
+    source: Source
+    outlets: tuple[Outlet]
+
+    def carry_out(self, workers: int, on_written: Callable[[int, bool], None]) -> int:
+        """Copy all blocks that are not durable yet; no array data is held meanwhile."""
+        (outlet,) = self.outlets
+        slabs = copying_slabs(self.plan.staging_bytes, workers)
+        buffers = Buffers(self.plan.staging_bytes)
+        stagings = [buffers.lend(n_bytes) for n_bytes in slabs]
+        with Crew(stagings, on_stop=lambda: None) as crew:
+            for index in outlet.target.grid.indices():
+                if outlet.ledger is None or not outlet.ledger.has_block(index):
+                    crew.add(partial(self._copy, index, on_written))
+            crew.finish()
+        return 0
+
+    def _copy(
+        self, index: tuple[int, ...], on_written: Callable[[int, bool], None], staging: memoryview
+    ) -> None:
+        (outlet,) = self.outlets
+        source, target = self.source, outlet.target
+        assert isinstance(source, EncodedSource), "the plan was wrong"
+        assert isinstance(target, EncodedTarget), "the plan was wrong"
+        checksum = NOTHING
+        with source.encoded(index) as stored:
+            if stored is not None:
+                pieces = _pieces(stored, staging)
+                checksum = target.write_encoded(index, stored.n_bytes, pieces)
+        block = outlet.target.grid.block(index)
+        n_bytes = block.size * outlet.target.dtype.itemsize
+        outlet.add(Written(index, block, checksum, is_last=True), n_bytes)
+        on_written(n_bytes, True)  # noqa: FBT003 - a block is whole
+
+
+def _pieces(stored: EncodedReader, staging: memoryview) -> Iterator[memoryview]:
+    """Yield a block's bytes one staging buffer after another."""
+    # In multiples of the alignment, so that they can be written past the page cache.
+    largest = max(ALIGNMENT, (len(staging) - 2 * ALIGNMENT) // ALIGNMENT * ALIGNMENT)
+    for start in range(0, stored.n_bytes, largest):
+        yield stored.read(start, min(largest, stored.n_bytes - start), staging)

@@ -1,0 +1,1 @@
+"""Matchers: one for each kind of graph, all of which find the same `Match`."""

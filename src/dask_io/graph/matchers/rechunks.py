@@ -1,0 +1,113 @@
+"""Layers that only cut blocks and put them together again."""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+from dask._task_spec import Alias, Task
+from dask.array.chunk import getitem
+from dask.array.core import concatenate_shaped
+from dask.highlevelgraph import MaterializedLayer
+
+from dask_io.graph.match import DeclinedError
+from dask_io.graph.matchers.layers import grid_of, refuse_annotations
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from dask.highlevelgraph import HighLevelGraph, Layer
+
+    from dask_io.geometry import Grid
+
+
+def is_rechunk(name: str, layer: Layer) -> bool:
+    """Whether a layer does nothing else."""
+    if _is_p2p(layer):
+        return True
+    if not name.startswith("rechunk-merge-") or not isinstance(layer, MaterializedLayer):
+        return False
+    return all(
+        isinstance(task, Alias)
+        or (isinstance(task, Task) and task.func in (concatenate_shaped, getitem))
+        for task in layer.mapping.values()
+    )
+
+
+def _is_p2p(layer: Layer) -> bool:
+    # Its library is not imported if it has not been.
+    kind = type(layer)
+    return kind.__name__ == "P2PRechunkLayer" and kind.__module__.startswith("distributed.")
+
+
+def find_rechunks(graph: HighLevelGraph, top: str) -> tuple[tuple[str, ...], str]:
+    """Return the layers that rechunk one after another, the first one first, and what they take.
+
+    Raises
+    ------
+    DeclinedError
+        If they do more than that.
+    """
+    names: list[str] = []
+    while is_rechunk(top, layer := graph.layers[top]):
+        refuse_annotations(layer)
+        names.insert(0, top)
+        if len(graph.dependencies[top]) != 1:
+            raise DeclinedError("a rechunk waits for something else")
+        (top,) = graph.dependencies[top]
+    return tuple(names), top
+
+
+def rechunk(graph: HighLevelGraph, names: Iterable[str], chunks: Grid) -> Grid:
+    """Return what layers that rechunk make of chunks.
+
+    Raises
+    ------
+    DeclinedError
+        If it is not what a rechunk makes.
+    """
+    shape = chunks.shape
+    for name in names:
+        layer: Any = graph.layers[name]
+        if _is_p2p(layer):
+            chunks = grid_of(layer.chunks)
+        else:
+            axes = range(len(chunks.axes))
+            chunks = grid_of([_lengths(name, layer.mapping, chunks, axis) for axis in axes])
+        if chunks.shape != shape:
+            raise DeclinedError("a rechunk changes its shape")
+    return chunks
+
+
+def _lengths(name: str, tasks: Mapping[Any, Any], chunks: Grid, axis: int) -> list[int]:
+    """Return the lengths of new blocks along an axis, as their tasks put them together."""
+    lengths: list[int] = []
+    n_axes = len(chunks.axes)
+    for number in count():
+        key = (name, *(number if other == axis else 0 for other in range(n_axes)))
+        if key not in tasks:
+            return lengths
+        pieces = _pieces(tasks[key], axis)
+        lengths.append(sum(_length(piece, tasks, chunks, axis) for piece in pieces))
+    raise AssertionError("there is an end to blocks")
+
+
+def _pieces(task: Any, axis: int) -> list[Any]:
+    """Return the keys of what is put together along one edge of a block."""
+    if isinstance(task, Alias):
+        return [task.target]
+    pieces, counts = task.args
+    # They are listed with the last axis fastest.
+    step = 1
+    for n in counts[axis + 1 :]:
+        step *= n
+    return [pieces.args[step * place].key for place in range(counts[axis])]
+
+
+def _length(key: Any, tasks: Mapping[Any, Any], chunks: Grid, axis: int) -> int:
+    """Return the length of a piece: a part of an old block, or all of it."""
+    if key in tasks:
+        part = tasks[key].args[1][axis]
+        return int(part.stop - part.start)
+    along, number = chunks.axes[axis], key[axis + 1]
+    return along.start_of(number + 1) - along.start_of(number)

@@ -1,0 +1,203 @@
+"""What matches become: a plan with its stores, that a task of the graph carries out."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack, contextmanager
+from dataclasses import astuple, dataclass, replace
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+from dask_io.engine.commit import Outlet
+from dask_io.engine.measure import find_device
+from dask_io.engine.problem import make_problem, side_of
+from dask_io.engine.run import Sweep, run_plan, run_sweeps
+from dask_io.errors import BudgetTooSmallError, DaskIOError
+from dask_io.graph.carried import WorkedSource, WorkedTarget
+from dask_io.graph.match import DeclinedError
+from dask_io.graph.objects import converts_as_numpy
+from dask_io.graph.parts import cut_into_parts
+from dask_io.planning import Plan, Problem, Staging, Sweeps, plan_sweep, plan_together
+from dask_io.prepare import make_plan
+from dask_io.stores.part import Part
+from dask_io.stores.window import Window
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import numpy as np
+
+    from dask_io.geometry import Grid
+    from dask_io.graph.functions import BlockFunction, Trial
+    from dask_io.graph.match import Match, Reading
+    from dask_io.graph.options import GraphOptions
+    from dask_io.stores.store import Source, Target
+
+# The memory of a plan is that of a process, so one plan runs in it at a time.
+_running = Lock()
+
+
+@contextmanager
+def holding(*locks: Any) -> Iterator[None]:
+    """Be the only one in this process that has the memory, and hold what Dask would hold."""
+    # In one order for all, and none twice: two may be the same behind different objects.
+    distinct = {_name_of(lock): lock for lock in locks if lock}
+    with _running, ExitStack() as held:
+        for name in sorted(distinct):
+            held.enter_context(distinct[name])
+        yield
+
+
+def _name_of(lock: Any) -> str:
+    return str(getattr(lock, "token", None) or getattr(lock, "name", None) or id(lock))
+
+
+@dataclass(frozen=True)
+class Work:
+    """A plan with its stores; called, it is carried out.
+
+    Attributes
+    ----------
+    plan
+        The plan, or sweeps that write several targets from one read.
+    source
+        What is read.
+    targets
+        What is written.
+    workers
+        Number of threads at the most.
+    locks
+        What Dask would hold while it reads and writes.
+    """
+
+    plan: Plan | Sweeps
+    source: Source
+    targets: tuple[Target, ...]
+    workers: int
+    locks: tuple[Any, ...] = ()
+
+    def __call__(self) -> None:
+        """Carry the plan out."""
+        outlets = [Outlet(target) for target in self.targets]
+        with holding(*self.locks):
+            if isinstance(self.plan, Plan):
+                run_plan(self.plan, self.source, outlets[0], workers=self.workers)
+                return
+            sweeps = [
+                Sweep(bundle, Window(self.source, bundle.box), tuple(outlets[n] for n in group))
+                for bundle, group in zip(self.plan.bundles, self.plan.groups, strict=True)
+            ]
+            run_sweeps(sweeps, workers=self.workers)
+
+    def __str__(self) -> str:
+        targets = ", ".join(target.place for target in self.targets)
+        return f"{self.source.place} to {targets}\n{self.plan}"
+
+
+def plan_matches(matches: Sequence[Match], options: GraphOptions) -> tuple[Work, ...]:
+    """Plan what matches do that have their reading in common.
+
+    Raises
+    ------
+    DeclinedError
+        If no plan fits the memory, or functions cannot be applied to whole blocks.
+    """
+    source = worked_source(matches[0].reading)
+    targets = [_worked_target(match, source.dtype) for match in matches]
+    locks = tuple(match.lock for match in matches if match.lock)
+    if matches[0].reading.lock:
+        locks = (*locks, matches[0].reading.lock)
+    try:
+        if len(targets) > 1:
+            return (_plan_together(source, targets, locks, options),)
+        regions = cut_into_parts(source.grid, targets[0].grid, options.parts)
+        if len(regions) == 1:
+            return (_plan_alone(source, targets[0], locks, options),)
+        return tuple(
+            _plan_alone(Window(source, region), Part(targets[0], region), locks, options)
+            for region in regions
+        )
+    except DaskIOError as error:
+        raise DeclinedError(str(error)) from error
+
+
+def _plan_alone(
+    source: Source, target: Target, locks: tuple[Any, ...], options: GraphOptions
+) -> Work:
+    plan = _plan(_problem(source, target, options), source, target, options)
+    return Work(plan, source, (target,), options.workers, locks)
+
+
+def _problem(source: Source, target: Target, options: GraphOptions) -> Problem:
+    return make_problem(
+        side_of(source),
+        side_of(target),
+        target.dtype,
+        memory=options.memory,
+        workers=options.workers,
+        stored=source.dtype,
+    )
+
+
+def _plan(problem: Problem, source: Source, target: Target, options: GraphOptions) -> Plan:
+    device = find_device(options.device, source.place, target.place)
+    # A graph has no place for scratch files.
+    plan = make_plan(problem, device, scratch=0, **options.choice)
+    if not isinstance(plan, Plan):
+        raise DeclinedError(f"strategy {options.strategy} needs scratch files")
+    return plan
+
+
+def _plan_together(
+    source: Source, targets: Sequence[Target], locks: tuple[Any, ...], options: GraphOptions
+) -> Work:
+    """Plan several targets that are written from one read."""
+    made = [_problem(source, target, options) for target in targets]
+    staging = Staging(*map(max, zip(*(astuple(each.staging) for each in made), strict=True)))
+    problems = [replace(each, staging=staging) for each in made]
+
+    def plan_alone(problem: Problem) -> Plan:
+        try:
+            return _plan(problem, source, targets[0], options)
+        except BudgetTooSmallError:
+            return plan_sweep(problem)
+
+    sweeps = plan_together(problems, plan_alone, apart=options.strategy != "auto")
+    return Work(sweeps, source, tuple(targets), options.workers, locks)
+
+
+def worked_source(reading: Reading) -> Source:
+    """Return what a reading gives: the source, or what a function makes of its blocks."""
+    source = reading.source
+    if not reading.function:
+        return source
+    trial = _try(reading.function, source.dtype, len(source.grid.axes))
+    return WorkedSource(source, reading.worked, reading.function, trial)
+
+
+def _worked_target(match: Match, dtype: np.dtype[Any]) -> Target:
+    """Return what a plan writes to: the target, or a function whose results it takes."""
+    target = match.target
+    trial = _try(match.function, dtype, len(target.grid.axes))
+    if trial.dtype != target.dtype and not converts_as_numpy(target):
+        raise DeclinedError(f"{target.format} converts elements in a way of its own")
+    if not match.function:
+        return target
+    if not _holds_whole_blocks(match.chunks, target.grid):
+        raise DeclinedError("a function is applied to blocks that cut those of the target")
+    return WorkedTarget(target, match.chunks, match.function, trial)
+
+
+def _try(function: BlockFunction, dtype: np.dtype[Any], n_axes: int) -> Trial:
+    try:
+        return function.tried_on(dtype, n_axes)
+    except Exception as error:  # they are the user's functions
+        raise DeclinedError(f"a function cannot be tried on a few elements: {error}") from error
+
+
+def _holds_whole_blocks(chunks: Grid, blocks: Grid) -> bool:
+    """Whether every chunk is some blocks, none of which it cuts."""
+    return all(
+        inner.floor(outer.start_of(number)) == outer.start_of(number)
+        for outer, inner in zip(chunks.axes, blocks.axes, strict=True)
+        for number in range(outer.n_blocks)
+    )

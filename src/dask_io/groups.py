@@ -1,0 +1,478 @@
+"""Groups of arrays: every array is moved as if it were alone, one after another."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from shlex import quote
+from typing import TYPE_CHECKING, cast
+
+from dask_io.comparing import check_again, verify_sealed
+from dask_io.engine.job import JobRecord
+from dask_io.engine.run import Progress, RunResult
+from dask_io.engine.verify import Verification
+from dask_io.errors import DataError, UsageError
+from dask_io.jobs import Complete, Job, resumable
+from dask_io.options import (
+    Options,
+    check_options,
+    parse_durability,
+    parse_memory,
+    parse_workers,
+)
+from dask_io.planning import Series
+from dask_io.prepare import Wanted, plan_one, plan_recorded
+from dask_io.prepare import plan_resumes as plan_array_resumes
+from dask_io.stores.container import needs, on_disk, split_place
+from dask_io.stores.files import Durability
+from dask_io.stores.journal import VERSION, is_sealed, read_job
+from dask_io.stores.location import is_url, locate
+from dask_io.stores.naming import printable
+from dask_io.stores.registry import (
+    check_places,
+    journal_at,
+    open_source,
+    refuse_unfinished,
+    targets_in,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from os import PathLike
+    from typing import Unpack
+
+    from dask_io.geometry.chunks import AxisChunks, Chunks
+    from dask_io.options import ResumeOptions
+    from dask_io.planning import Device
+    from dask_io.stores.location import Location
+    from dask_io.stores.store import Source
+    from dask_io.stores.zarr.group import Group, GroupTarget
+
+# What can be asked of a group as a whole.
+_FOR_GROUPS = frozenset(
+    {
+        "memory",
+        "strategy",
+        "objective",
+        "device",
+        "format",
+        "codec",
+        "write_empty",
+        "workers",
+        "max_rate",
+        "overwrite",
+        "check",
+        "durability",
+    }
+)
+
+
+@dataclass(frozen=True)
+class GroupJob:
+    """The arrays of a group, each with its job; nothing has been moved yet.
+
+    `copies` are arrays that are copied file by file, because they hold what Dask IO does not
+    understand, such as texts of any length, and have one axis at the most, or are not to be
+    re-split.
+    """
+
+    group: Group
+    target: GroupTarget
+    jobs: Mapping[str, Job]
+    copies: tuple[str, ...]
+    workers: int
+    device: Device
+    memory: int
+
+    @property
+    def plan(self) -> Series:
+        """What it will cost: the plans of all arrays."""
+        return Series({name: job.plan for name, job in self.jobs.items()})
+
+    def run(
+        self, *, verify: bool = False, on_progress: Callable[[Progress], None] | None = None
+    ) -> RunResult:
+        """Move one array after another, and make a group of them in the end; as `Job.run`."""
+        record = GroupRecord(
+            self.group,
+            {name: _record_of(job) for name, job in self.jobs.items()},
+            self.copies,
+            self.target.durability,
+        )
+        self.target.create(record.to_bytes())
+        progress = _Progress(on_progress, self.jobs)
+        result = RunResult.of_nothing(0)
+        with resumable(self._left, self.target.place):
+            try:
+                for name, job in self.jobs.items():
+                    outlet = job.open_outlet(record.arrays[name])
+                    result = result.followed_by(job.carry_out(outlet, progress.of_next(job)))
+                _complete(self.group, self.target, self.copies)
+            except BaseException:
+                self._abandon()
+                raise
+        if verify:
+            places = [self.target.root / name for name in self.jobs]
+            check_again(places, self.memory, self.workers)
+        return replace(result, verified=True if verify else None)
+
+    def _is_begun(self) -> bool:
+        return any(journal_at(self.target.root / name) is not None for name in self.jobs)
+
+    def _abandon(self) -> None:
+        if self._is_begun():
+            self.target.abandon()
+        else:
+            self.target.remove()
+
+    def _left(self) -> str:
+        return quote(self.target.place) if journal_at(self.target.root) is not None else ""
+
+    def __str__(self) -> str:
+        return f"{self.group.place} to {self.target.place}\n{self.plan}"
+
+
+class _Progress:
+    """Progress of several runs as that of one."""
+
+    def __init__(self, report: Callable[[Progress], None] | None, jobs: Mapping[str, Job]) -> None:
+        self._report = report
+        targets = [job.target for job in jobs.values() if job.target is not None]
+        self._n_bytes = sum(each.grid.size * each.dtype.itemsize for each in targets)
+        self._n_blocks = sum(each.grid.n_blocks for each in targets)
+        self._before = (0, 0)
+        self._with_next = (0, 0)
+
+    def of_next(self, job: Job) -> Callable[[Progress], None] | None:
+        """Return what is to be told of the next run."""
+        assert job.target is not None, "arrays of a group have targets"
+        report, grid = self._report, job.target.grid
+        n_bytes, n_blocks = self._before = self._with_next
+        size = grid.size * job.target.dtype.itemsize
+        self._with_next = (n_bytes + size, n_blocks + grid.n_blocks)
+        if report is None:
+            return None
+
+        def tell(progress: Progress) -> None:
+            written = n_bytes + progress.n_bytes_written
+            blocks = n_blocks + progress.n_blocks_written
+            report(Progress(written, self._n_bytes, blocks, self._n_blocks))
+
+        return tell
+
+
+@dataclass(frozen=True)
+class GroupRecord:
+    """What the journal of a group says: what its arrays are to be, and what it is itself."""
+
+    group: Group
+    arrays: Mapping[str, JobRecord]
+    copies: tuple[str, ...]
+    durability: Durability
+
+    def to_bytes(self) -> bytes:
+        """Return it as the job of a journal."""
+        return json.dumps(
+            {
+                "version": VERSION,
+                "group": {"source": str(self.group.root.absolute()), **self.group.to_json()},
+                "arrays": {name: record.to_json() for name, record in self.arrays.items()},
+                "copies": list(self.copies),
+                "durability": self.durability,
+            }
+        ).encode()
+
+    @classmethod
+    def read(cls, journal: Path, source: Path | None = None) -> GroupRecord:
+        """Read what a journal says; `source` is where the other group is, if it has been moved.
+
+        Raises
+        ------
+        DataError
+            If that is no such record.
+        """
+        from dask_io.stores.zarr.group import Group, checked_path  # noqa: PLC0415 - as below
+
+        job = read_job(journal)
+        try:
+            root = source or Path(job["group"]["source"])
+            arrays = {
+                checked_path(name): JobRecord.from_json(each)
+                for name, each in job["arrays"].items()
+            }
+            group = Group.from_json(root, job["group"])
+            copies = tuple(map(checked_path, job["copies"]))
+            return cls(group, arrays, copies, Durability(job["durability"]))
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            place, problem = printable(str(journal)), f"is not about a group: {error}"
+            raise DataError(place, [problem], "start again with --overwrite") from error
+
+
+def _record_of(job: Job) -> JobRecord:
+    assert job.target is not None, "arrays of a group have targets"
+    return JobRecord.of(job.source, job.target)
+
+
+def _complete(group: Group, target: GroupTarget, copies: tuple[str, ...]) -> None:
+    from dask_io.stores.zarr.group import copy_array  # noqa: PLC0415 - a second, if needed
+    from dask_io.stores.zarr.ome import check_images  # noqa: PLC0415 - as above
+
+    for name in copies:
+        copy_array(group.root / name, target.root / name)
+    target.finish(group, check_images)
+
+
+def find_group(place: object) -> Path | None:
+    """Return the directory of the group that a source names, None if it names none.
+
+    Raises
+    ------
+    DataError
+        If it is one that is not complete.
+    """
+    if not isinstance(place, str | Path):
+        return None
+    path = Path(place)
+    if is_url(place):
+        return None
+    if not path.exists():
+        container, inside = split_place(str(place))
+        path = Path(container) / inside
+    if not any((path / mark).is_file() for mark in ("zarr.json", ".zgroup")):
+        return None
+    with needs("zarr", "zarr"):
+        from dask_io.stores.zarr.group import is_group_at  # noqa: PLC0415 - a second, if needed
+    if not is_group_at(path):
+        return None
+    refuse_unfinished(path)
+    return path
+
+
+def plan_group(
+    root: Path,
+    target: str | PathLike[str] | None,
+    chunks: Chunks,
+    **options: Unpack[Options],
+) -> GroupJob:
+    """Plan how to re-split every array of a group, and what that will cost.
+
+    Parameters
+    ----------
+    root
+        The group's directory.
+    target
+        Where the other group goes.
+    chunks
+        Chunks by names of dimensions, for the levels of an image also by position. Arrays that have
+        none of the names are copied with the chunks that they have, and so are coordinates:
+        arrays of one axis that have its name.
+    **options
+        What can be asked of a whole group, see `Options`.
+
+    Raises
+    ------
+    UsageError
+        If a name is that of no array's dimension, or an array cannot be re-split.
+    """
+    from dask_io.stores.zarr.group import (  # noqa: PLC0415 - a second, if needed
+        GroupTarget,
+        read_group,
+    )
+    from dask_io.stores.zarr.ome import check_images  # noqa: PLC0415 - as above
+
+    check_options(options)
+    _check_for_groups(options)
+    if target is None:
+        raise UsageError(f"{printable(str(root))} is a group; name a target to plan for all of it")
+    group = read_group(root)
+    made = GroupTarget(
+        on_disk(locate(target), "a Zarr group"),
+        overwrite=options.get("overwrite", False),
+        durability=parse_durability(options.get("durability", Durability.FSYNC)),
+    )
+    check_places(group, made)
+    made.check()
+    wanted = choose_chunks(group, chunks)
+    check_images(root, group)
+    jobs: dict[str, Job] = {}
+    copies = []
+    for name in group.arrays:
+        try:
+            source = open_source(root / name, format="zarr")
+        except (DataError, UsageError) as error:
+            if wanted[name] is not None and len(_dimensions(group.arrays[name])) > 1:
+                raise UsageError(f"array {printable(name)} cannot be re-split: {error}") from error
+            copies.append(name)
+            continue
+        jobs[name] = _plan_array(source, made.root / name, wanted[name], options)
+    first = next(iter(jobs.values()), None)
+    if first is None:
+        raise UsageError(f"{printable(str(root))} is a group that holds no array to move")
+    memory = parse_memory(options.get("memory"))
+    return GroupJob(group, made, jobs, tuple(copies), first.workers, first.device, memory)
+
+
+def _check_for_groups(options: Options) -> None:
+    for name, value in options.items():
+        if name not in _FOR_GROUPS and value is not None and value is not False:
+            word = name.replace("_", "-")
+            raise UsageError(f"{word} is for one array, but the source is a group; leave it out")
+    if options.get("format") not in {None, "zarr", "ome-zarr"}:
+        raise UsageError(f"a group becomes another group of Zarr, not {options.get('format')}")
+
+
+def choose_chunks(group: Group, chunks: Chunks) -> dict[str, Chunks]:
+    """Return the chunks of every array, None for those that keep theirs.
+
+    Raises
+    ------
+    UsageError
+        If chunks are not given by name, or a name is that of no array's dimension.
+    """
+    from dask_io.stores.zarr.ome import level_axes  # noqa: PLC0415 - a second, if needed
+
+    levels = level_axes(group)
+    dimensions = {
+        name: levels.get(name) or _dimensions(documents) for name, documents in group.arrays.items()
+    }
+    asked = _by_name(group, chunks, list(levels.values()))
+    known = {axis for names in dimensions.values() for axis in names}
+    for axis in asked:
+        if axis not in known:
+            listed = ", ".join(sorted(map(printable, known))) or "none"
+            raise UsageError(f"no array has a dimension {printable(axis)!r}; there are {listed}")
+    return {
+        name: None if _is_coordinate(name, names) else _of_those(asked, names)
+        for name, names in dimensions.items()
+    }
+
+
+def _by_name(
+    group: Group, chunks: Chunks, levels: list[tuple[str, ...]]
+) -> Mapping[str, AxisChunks]:
+    """Return chunks by names of dimensions; those of an image may be given in its axes' order."""
+    if isinstance(chunks, Mapping) and all(isinstance(axis, str) for axis in chunks):
+        return cast("Mapping[str, AxisChunks]", chunks)
+    if levels and isinstance(chunks, int | str):
+        return {axis: chunks for names in levels for axis in names}
+    if levels and isinstance(chunks, list | tuple) and len(chunks) == len(levels[0]):
+        return dict(zip(levels[0], chunks, strict=True))
+    what = f"an image with the axes {','.join(levels[0])}" if levels else "a group"
+    raise UsageError(
+        f"{printable(group.place)} is {what}, whose arrays are re-split by the names of their "
+        "dimensions; write chunks as time=24,y=-1"
+    )
+
+
+def _of_those(asked: Mapping[str, AxisChunks], names: tuple[str, ...]) -> Chunks:
+    found = {names.index(axis): entry for axis, entry in asked.items() if axis in names}
+    return found or None
+
+
+def _is_coordinate(name: str, dimensions: tuple[str, ...]) -> bool:
+    return dimensions == (name.rpartition("/")[2],)
+
+
+def _dimensions(documents: Mapping[str, bytes]) -> tuple[str, ...]:
+    """Return the names of an array's dimensions, as either version says them."""
+    from dask_io.stores.zarr.documents import parse  # noqa: PLC0415 - a second, if needed
+    from dask_io.stores.zarr.group import attributes_of  # noqa: PLC0415 - as above
+
+    try:
+        found = attributes_of(documents).get("_ARRAY_DIMENSIONS")
+        if "zarr.json" in documents:
+            found = parse(documents["zarr.json"]).get("dimension_names")
+    except ValueError:
+        return ()
+    return tuple(name for name in found or () if isinstance(name, str))
+
+
+def _plan_array(source: Source, target: Path, chunks: Chunks, options: Options) -> Job:
+    """Plan one array; one that keeps its chunks keeps its shards and codecs, too."""
+    chosen: Options = {**options, "format": "zarr", "overwrite": False}
+    if chunks is None:
+        chosen = {**chosen, "codec": None, "shards": source.metadata["shards"]}
+    return plan_one(source, Wanted(target, chunks, None), **chosen)
+
+
+def plan_resumes(
+    target: str | PathLike[str], **options: Unpack[ResumeOptions]
+) -> Iterator[Job | Complete]:
+    """Plan what `resume` does, one array after another: each has run when the next is planned."""
+    place = locate(target, options.get("storage_options"))
+    journal = group_journal_at(place)
+    if journal is None or not isinstance(place, Path):
+        yield from plan_array_resumes(target, **options)
+        return
+    if not is_sealed(journal):
+        yield from _plan_rest(place, journal, options)
+    memory, workers = parse_memory(options.get("memory")), parse_workers(options.get("workers"))
+    parts = tuple(place / name for name in GroupRecord.read(journal).arrays)
+    yield Complete(place, 0, memory, workers, parts)
+
+
+def _plan_rest(place: Path, journal: Path, options: ResumeOptions) -> Iterator[Job]:
+    from dask_io.stores.zarr.group import GroupTarget  # noqa: PLC0415 - a second, if needed
+
+    moved = options.get("source")
+    record = GroupRecord.read(journal, None if moved is None else Path(moved))
+    target = GroupTarget(place, overwrite=False, durability=record.durability)
+    target.resume()
+    try:
+        for name, each in record.arrays.items():
+            chosen = options
+            if moved is not None:
+                chosen = {**options, "source": str(Path(moved) / name)}
+            job = plan_recorded(place / name, each, **chosen)
+            if isinstance(job, Job):
+                yield job
+        _complete(record.group, target, record.copies)
+    finally:
+        target.abandon()
+
+
+def verify_groups(a: Path, b: Path, compare: Callable[[Path, Path], Verification]) -> Verification:
+    """Compare the arrays of two groups, each with the one of its name.
+
+    Raises
+    ------
+    DataError
+        If one group has arrays that the other has not.
+    """
+    from dask_io.stores.zarr.group import read_group  # noqa: PLC0415 - a second, if needed
+
+    one, other = read_group(a), read_group(b)
+    differing = sorted(one.arrays.keys() ^ other.arrays.keys())
+    if differing:
+        problem = f"array {printable(differing[0])} is only in one of it and {printable(str(a))}"
+        raise DataError(printable(str(b)), [problem])
+    found = Verification(0)
+    for name in one.arrays:
+        found = found.followed_by(compare(a / name, b / name), printable(str(b / name)))
+    return found
+
+
+def verify_alone(place: Location, memory: int, workers: int) -> Verification:
+    """Compare with the checksums of journals an array, or all in a group or in a folder."""
+    journal = group_journal_at(place)
+    if journal is not None:
+        targets = [place / name for name in GroupRecord.read(journal).arrays]
+    else:
+        targets = targets_in(place) or [place]
+    if targets == [place]:
+        return verify_sealed(place, memory, workers)
+    found = Verification(0)
+    for target in targets:
+        found = found.followed_by(verify_sealed(target, memory, workers), printable(str(target)))
+    return found
+
+
+def group_journal_at(place: Location) -> Path | None:
+    """Return the journal of a group that Dask IO has written, if a place has one."""
+    journal = journal_at(place)
+    # Groups are written on local disk only.
+    if not isinstance(journal, Path) or "group" not in read_job(journal):
+        return None
+    return journal

@@ -1,0 +1,100 @@
+"""Plans that are carried out one after another, each for an array of its own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from dask_io.planning.device import predict_seconds
+from dask_io.planning.plan import Seeks
+from dask_io.planning.serial import plan_to_json
+from dask_io.units import format_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from dask_io.planning.device import Device
+    from dask_io.planning.spill import AnyPlan
+
+
+@dataclass(frozen=True)
+class Series:
+    """The plans of several arrays by name, in order: costs add up, memory is the most of any."""
+
+    plans: Mapping[str, AnyPlan]
+    strategy: str = "series"
+
+    @property
+    def seeks(self) -> Seeks:
+        """Runs that will be touched."""
+        return sum((plan.seeks for plan in self.plans.values()), Seeks(0, 0))
+
+    @property
+    def lower_bound(self) -> int:
+        """The fewest seeks possible."""
+        return sum(plan.problem.lower_bound for plan in self.plans.values())
+
+    @property
+    def openings(self) -> int:
+        """Visits to blocks."""
+        return sum(plan.openings for plan in self.plans.values())
+
+    @property
+    def n_placements(self) -> int:
+        """Number of copies within memory."""
+        return sum(plan.n_placements for plan in self.plans.values())
+
+    @property
+    def n_steps(self) -> int:
+        """Steps of all plans."""
+        return sum(plan.n_steps for plan in self.plans.values())
+
+    @property
+    def n_bytes_read(self) -> int:
+        """Bytes of source blocks that are read, as they are in memory."""
+        return sum(plan.n_bytes_read for plan in self.plans.values())
+
+    @property
+    def n_bytes_written(self) -> int:
+        """Bytes of target blocks that are written, as they are in memory."""
+        return sum(plan.n_bytes_written for plan in self.plans.values())
+
+    @property
+    def held_bytes(self) -> int:
+        """The most bytes of array data held at any moment."""
+        return max((plan.held_bytes for plan in self.plans.values()), default=0)
+
+    @property
+    def peak_bytes(self) -> int:
+        """Everything the run will hold at the most."""
+        return max((plan.peak_bytes for plan in self.plans.values()), default=0)
+
+    def __str__(self) -> str:
+        told = (f"{name}: {plan}" for name, plan in self.plans.items())
+        total = (
+            f"in all {len(self.plans):,} arrays, {self.seeks.total:,} seeks (lower bound "
+            f"{self.lower_bound:,}), {format_bytes(self.n_bytes_read)} read, "
+            f"{format_bytes(self.n_bytes_written)} written, at most "
+            f"{format_bytes(self.peak_bytes)} of memory"
+        )
+        return "\n".join([*told, total])
+
+
+def series_to_json(series: Series, device: Device | None = None) -> dict[str, Any]:
+    """Return a series as the ``"plan"`` object of the command line: totals, and every plan."""
+    return {
+        "strategy": series.strategy,
+        "steps": series.n_steps,
+        "seeks": {
+            "read": series.seeks.read,
+            "write": series.seeks.write,
+            "total": series.seeks.total,
+            "lower_bound": series.lower_bound,
+        },
+        "openings": series.openings,
+        "bytes": {"read": series.n_bytes_read, "written": series.n_bytes_written, "scratch": 0},
+        "seconds": device and predict_seconds(series, device),
+        "device": device and device.name,
+        "memory": {"peak": series.peak_bytes, "held": series.held_bytes},
+        "arrays": {name: plan_to_json(plan, device) for name, plan in series.plans.items()},
+    }

@@ -1,0 +1,102 @@
+"""HDF5: a dataset in a file, in chunks or not, with or without filters.
+
+h5py reads and makes the metadata; values are read, decoded, encoded and, where HDF5 need not find
+room for them first, written here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from dask_io.stores.container import needs, on_disk
+from dask_io.stores.hdf5.blocks import Hdf5Blocks
+from dask_io.stores.medium import peeking
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from collections.abc import Set as AbstractSet
+
+    from dask_io.stores.container import Wanted
+    from dask_io.stores.files import Durability
+    from dask_io.stores.format import Format
+    from dask_io.stores.location import Location
+    from dask_io.stores.store import Readback, Source, Target
+
+_SIGNATURE = b"\x89HDF\r\n\x1a\n"
+# It comes first, or behind what another program has put there.
+_BEGINS_AT = (0, 512, 1024, 2048, 4096)
+
+
+@dataclass(frozen=True, slots=True)
+class Hdf5Format:
+    """Files that hold datasets, one of which is an array."""
+
+    name: str = "hdf5"
+    suffixes: tuple[str, ...] = (".h5", ".hdf5", ".hdf")
+    blocks: Format = field(default_factory=Hdf5Blocks)
+
+    def recognises(self, path: Location) -> bool:
+        """Look for the signature."""
+        if not path.is_file():
+            return False
+        with peeking(path) as peek:
+            head = peek(_BEGINS_AT[-1] + len(_SIGNATURE))
+        return any(head.startswith(_SIGNATURE, start) for start in _BEGINS_AT)
+
+    def open(self, path: Location, inside: str, *, strict: bool) -> Source:
+        """Open a dataset; only metadata is read yet."""
+        with needs(self.name, "h5py"):
+            from dask_io.stores.hdf5.source import open_hdf5  # noqa: PLC0415 - slow, if needed
+        return open_hdf5(on_disk(path, self.name), inside, strict=strict)
+
+    def make(
+        self,
+        path: Location,
+        inside: str,
+        wanted: Wanted,
+        *,
+        overwrite: bool,
+        durability: Durability,
+        reserve: bool,
+    ) -> Target:
+        """Describe a target."""
+        with needs(self.name, "h5py"):
+            from dask_io.stores.hdf5.target import make_hdf5  # noqa: PLC0415 - as above
+        return make_hdf5(
+            on_disk(path, self.name),
+            inside,
+            wanted,
+            overwrite=overwrite,
+            durability=durability,
+            reserve=reserve,
+        )
+
+    def reopen(
+        self,
+        described: Mapping[str, Any],
+        at: Location | None,
+        absent: AbstractSet[tuple[int, ...]],  # noqa: ARG002 - no chunk can be removed alone
+    ) -> Source:
+        """Open a source again."""
+        with needs(self.name, "h5py"):
+            from dask_io.stores.hdf5.source import reopen_hdf5  # noqa: PLC0415 - as above
+        return reopen_hdf5(described, None if at is None else on_disk(at, self.name))
+
+    def read_back(self, described: Mapping[str, Any], at: Location) -> Readback:
+        """Open what was a target."""
+        with needs(self.name, "h5py"):
+            from dask_io.stores.hdf5.source import reopen_written  # noqa: PLC0415 - as above
+        return reopen_written(described, on_disk(at, self.name))
+
+    def remake(
+        self, described: Mapping[str, Any], at: Location, *, durability: Durability, reserve: bool
+    ) -> Target:
+        """Describe a target again."""
+        with needs(self.name, "h5py"):
+            from dask_io.stores.hdf5.target import remake_hdf5  # noqa: PLC0415 - as above
+        path = on_disk(at, self.name)
+        return remake_hdf5(described, path, durability=durability, reserve=reserve)
+
+
+FORMAT = Hdf5Format()

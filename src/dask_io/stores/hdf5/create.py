@@ -1,0 +1,259 @@
+"""A new dataset: what is asked for, and what is kept of the source.
+
+It is made in memory, with all that belongs to it but its values: what a file begins with on disk.
+"""
+
+from __future__ import annotations
+
+import json
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import h5py  # type: ignore[import-untyped]
+import numpy as np
+
+from dask_io.errors import UsageError
+from dask_io.stores.blockfiles import order_of
+from dask_io.stores.dtypes import check_dtype
+from dask_io.stores.hdf5.dataset import kept_attributes, refuse_others
+from dask_io.stores.hdf5.file import brief, find_dataset, image_of, in_memory, reading
+from dask_io.stores.hdf5.filters import (
+    LOSSLESS,
+    Filter,
+    filters_for,
+    filters_of,
+    is_available,
+    parse_filters,
+    to_keep,
+    type_of,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from dask_io.geometry import Region
+    from dask_io.stores.container import Wanted
+    from dask_io.stores.hdf5.source import Original
+
+DEFAULT_NAME = "data"
+_LONGEST_CHUNK = 2**32 - 1
+# Scales lie along one axis each; longer ones are no small part of the array any more.
+_LONGEST_SCALE = 16 * 2**20
+
+
+def make_template(
+    wanted: Wanted, inside: str, *, describe: Callable[[Any, Wanted], None] | None = None
+) -> bytes:
+    """Return a file with a dataset that is to be written, and nothing of its values.
+
+    `describe` adds what belongs to it in another format that is HDF5 inside.
+
+    Raises
+    ------
+    UsageError
+        If HDF5 cannot hold the array, or cannot honour a wish.
+    """
+    _refuse(wanted)
+    in_order = describe is not None
+    with in_memory(in_order=in_order) as file:
+        try:
+            dataset = _make_dataset(file, wanted, inside or DEFAULT_NAME, in_order=in_order)
+            (describe or _describe)(dataset, wanted)
+        except (OSError, RuntimeError, TypeError, ValueError) as error:
+            raise UsageError(f"HDF5 cannot hold the array: {brief(error)}") from error
+        return image_of(file)
+
+
+def _refuse(wanted: Wanted) -> None:
+    """Refuse what HDF5 does not have."""
+    for word in ("shards", "format_version"):
+        if getattr(wanted.wishes, word) is not None:
+            raise UsageError(f"format hdf5 has no {word.replace('_', '-')}; leave it out")
+    problem = check_dtype(wanted.dtype)
+    if problem:
+        raise UsageError(f"a target cannot hold {problem}")
+    longest = wanted.grid.longest
+    if order_of(wanted.layout, longest) != sorted(order_of(wanted.layout, longest)):
+        raise UsageError(
+            f"HDF5 stores elements in C order, not {wanted.layout.name}; give --order C"
+        )
+    if any(axis.chunk is None for axis in wanted.grid.axes):
+        raise UsageError(
+            f"chunks of {wanted.grid} are uneven, which HDF5 cannot hold; "
+            "give one length for each axis, or name a directory of block files"
+        )
+
+
+def _make_dataset(file: Any, wanted: Wanted, inside: str, *, in_order: bool) -> Any:
+    *groups, name = inside.split("/")
+    group = file
+    for each in groups:
+        group = group.create_group(each, track_order=in_order)
+    shape = wanted.grid.shape
+    maxshape, filters = _maxshape(wanted), _filters(wanted)
+    plist = in_one_go()
+    if in_order:
+        plist.set_attr_creation_order(h5py.h5p.CRT_ORDER_TRACKED | h5py.h5p.CRT_ORDER_INDEXED)
+    if filters or maxshape != shape:
+        plist.set_fill_time(h5py.h5d.FILL_TIME_IFSET)
+        plist.set_alloc_time(h5py.h5d.ALLOC_TIME_INCR)
+    if filters or maxshape != shape or wanted.grid.n_blocks > 1:
+        plist.set_chunk(_chunks(wanted))
+    for one in filters:
+        plist.set_filter(*one)
+    if wanted.wishes.fill_value is not None or wanted.metadata.get("fill_value") is not None:
+        fill = np.array(wanted.fill_value, wanted.dtype)
+        is_time = wanted.dtype.kind in "mM"
+        plist.set_fill_value(fill.view(h5py.opaque_dtype(wanted.dtype)) if is_time else fill)
+    space = h5py.h5s.create_simple(
+        shape, tuple(h5py.h5s.UNLIMITED if n is None else n for n in maxshape)
+    )
+    made = h5py.h5d.create(group.id, name.encode(), _type(wanted), space, plist)
+    return h5py.Dataset(made)
+
+
+def _type(wanted: Wanted) -> Any:
+    """Return the type of the elements: the source's, which may have names for values."""
+    original: Original | None = wanted.metadata.get("hdf5")
+    if original is not None:
+        with reading(original.path) as file:
+            found = find_dataset(file, original.path, original.inside)
+            if found.dtype == wanted.dtype:
+                return found.id.get_type().copy()
+    return type_of(wanted.dtype)
+
+
+def in_one_go() -> Any:
+    """Return how a dataset is made that gets its room at once, and is not filled before."""
+    plist = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+    # Equal datasets make equal files.
+    plist.set_obj_track_times(False)
+    plist.set_fill_time(h5py.h5d.FILL_TIME_NEVER)
+    plist.set_alloc_time(h5py.h5d.ALLOC_TIME_LATE)
+    return plist
+
+
+def touch(dataset: Any) -> None:
+    """Write one element, which has HDF5 find room for all of them."""
+    space, n_axes = dataset.id.get_space(), dataset.ndim
+    space.select_hyperslab((0,) * n_axes, (1,) * n_axes)
+    element = np.zeros(dataset.dtype.itemsize, np.uint8)
+    dataset.id.write(h5py.h5s.create_simple((1,)), space, element, dataset.id.get_type())
+
+
+def _chunks(wanted: Wanted) -> tuple[int, ...]:
+    chunks = tuple(axis.chunk or 1 for axis in wanted.grid.axes)
+    if prod(chunks) * wanted.dtype.itemsize > _LONGEST_CHUNK:
+        raise UsageError("a chunk of HDF5 cannot be of 4 GiB or more; use smaller chunks")
+    return chunks
+
+
+def _maxshape(wanted: Wanted) -> tuple[int | None, ...]:
+    """Return what the dataset may grow to: as the source, if that is a dataset too."""
+    shape, kept = wanted.grid.shape, wanted.metadata.get("maxshape")
+    if kept is None:
+        return shape
+    return tuple(most and max(n, most) for n, most in zip(shape, kept, strict=True))
+
+
+def _filters(wanted: Wanted) -> list[Filter]:
+    """Return the filters asked for, or else the source's."""
+    try:
+        if wanted.wishes.codec is not None:
+            found = parse_filters(wanted.wishes.codec, wanted.dtype)
+        elif "hdf5" in wanted.metadata:
+            found = _kept_filters(wanted.metadata["hdf5"])
+        else:
+            found = filters_for(wanted.metadata.get("codecs", ()), wanted.dtype)
+    except ValueError as error:
+        raise UsageError(f"codec {error}") from error
+    for one in found:
+        if not is_available(one.code):
+            raise UsageError(
+                f"{one.name} needs hdf5plugin; install it with: pip install 'dask-io[hdf5]'"
+            )
+    return found
+
+
+def _kept_filters(original: Original) -> list[Filter]:
+    with reading(original.path) as file:
+        dataset = find_dataset(file, original.path, original.inside)
+        found = filters_of(dataset.id.get_create_plist())
+    for one in found:
+        if one.code not in LOSSLESS:
+            raise ValueError(
+                f"{one.name} of the source may change values if they are encoded again; "
+                "choose one, such as gzip:4 or none"
+            )
+    return [to_keep(one) for one in found]
+
+
+def _describe(dataset: Any, wanted: Wanted) -> None:
+    """Write down what the source says about its array: of a dataset, all that belongs to it."""
+    original: Original | None = wanted.metadata.get("hdf5")
+    if original is not None:
+        with reading(original.path) as source:
+            found = find_dataset(source, original.path, original.inside)
+            _copy(found, dataset, wanted.metadata.get("region"))
+        return
+    for name, value in wanted.metadata.get("attributes", {}).items():
+        dataset.attrs[name] = as_attribute(value)
+    for axis, name in zip(dataset.dims, wanted.metadata.get("dimension_names") or (), strict=False):
+        if name:
+            axis.label = name
+
+
+def as_attribute(value: object) -> Any:
+    """Return what an attribute is to HDF5: what it has no type for is written as JSON."""
+    if value is None:
+        return h5py.Empty("f4")
+    if isinstance(value, str | bool | int | float):
+        return value if not isinstance(value, int) or -(2**63) <= value < 2**64 else str(value)
+    if isinstance(value, list):
+        kinds = {type(each) for each in value}
+        if kinds <= {str}:
+            return np.array(value, h5py.string_dtype()) if value else np.zeros(0)
+        if kinds <= {int, float} or kinds == {bool}:
+            return np.array(value)
+    return json.dumps(value, default=str)
+
+
+def _copy(source: Any, dataset: Any, region: Region | None) -> None:
+    """Copy what belongs to a dataset: attributes, and the scales along its axes."""
+    copy_attributes(source, dataset)
+    copy_attributes(source.file, dataset.file)
+    copied: dict[str, Any] = {}
+    for number, axis in enumerate(source.dims):
+        if axis.label:
+            dataset.dims[number].label = axis.label
+        bounds = None if region is None else region.bounds[number]
+        for scale in axis.values() if len(axis) else ():
+            if scale.name not in copied:
+                copied[scale.name] = _copy_scale(scale, dataset.file, bounds)
+            if copied[scale.name] is not None:
+                dataset.dims[number].attach_scale(copied[scale.name])
+
+
+def _copy_scale(scale: Any, file: Any, bounds: tuple[int, int] | None) -> Any:
+    """Copy a scale, or the part of it along the array's part; None if it is too large."""
+    refuse_others(scale)
+    if scale.name in file or scale.nbytes > _LONGEST_SCALE or scale.ndim != 1:
+        return None
+    values = scale[...] if bounds is None else scale[slice(*bounds)]
+    made = file.create_dataset(scale.name, data=values, dtype=scale.dtype)
+    copy_attributes(scale, made)
+    made.make_scale(scale.attrs.get("NAME", b""))
+    return made
+
+
+def copy_attributes(source: Any, target: Any) -> None:
+    """Copy attributes with their types; references, which lead elsewhere, are left out."""
+    for name in kept_attributes(source):
+        attribute = source.attrs.get_id(name)
+        if h5py.check_ref_dtype(attribute.dtype) is not None:
+            continue
+        value = source.attrs[name]
+        if isinstance(value, h5py.Empty):
+            target.attrs[name] = value
+        else:
+            target.attrs.create(name, value, shape=attribute.shape, dtype=attribute.dtype)

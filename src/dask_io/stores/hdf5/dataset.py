@@ -1,0 +1,270 @@
+"""What a dataset says, in the words of stores."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+from typing import TYPE_CHECKING, Any, cast
+
+import h5py  # type: ignore[import-untyped]
+import numpy as np
+from xxhash import xxh3_64_hexdigest
+
+from dask_io.geometry import Grid, Layout
+from dask_io.stores.dtypes import check_dtype, dtype_to_json
+from dask_io.stores.hdf5.filters import describe_filters, filters_of, make_codec, type_of
+from dask_io.stores.padded import is_padded
+from dask_io.stores.store import Access
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from dask_io.stores.hdf5.filters import Codec, Filter
+
+_LONGEST_ATTRIBUTE = 16 * 2**20
+# What HDF5's dimension scales, and NetCDF on top of them, note among the attributes.
+INTERNAL = frozenset(
+    {
+        "CLASS",
+        "NAME",
+        "DIMENSION_LABELS",
+        "DIMENSION_LIST",
+        "REFERENCE_LIST",
+        "_NCProperties",
+        "_Netcdf4Coordinates",
+        "_Netcdf4Dimid",
+        "_nc3_strict",
+    }
+)
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """A dataset: what it holds, how it is cut, and how its chunks are stored.
+
+    Without `chunks` its elements lie one after another.
+    """
+
+    shape: tuple[int, ...]
+    maxshape: tuple[int | None, ...]
+    chunks: tuple[int, ...] | None
+    dtype: np.dtype[Any]
+    fill: NDArray[Any]
+    has_fill: bool
+    filters: tuple[Filter, ...]
+    attributes: Mapping[str, Any]
+    dimension_names: tuple[str | None, ...] | None
+
+    @cached_property
+    def grid(self) -> Grid:
+        """The chunks, or all of it as one block."""
+        return Grid.regular(self.shape, self.chunks or [max(1, n) for n in self.shape])
+
+    @property
+    def layout(self) -> Layout:
+        """HDF5 knows only one order."""
+        return Layout.c(len(self.shape))
+
+    @property
+    def stored(self) -> tuple[int, ...]:
+        """The shape that every block is stored in."""
+        return self.chunks or self.shape
+
+    @property
+    def block_bytes(self) -> int:
+        """Bytes of a block's elements, as large as it is stored."""
+        return prod(self.stored) * self.dtype.itemsize
+
+    @property
+    def is_resizable(self) -> bool:
+        """Whether it may become larger."""
+        return self.maxshape != self.shape
+
+    @cached_property
+    def codec(self) -> Codec:
+        """How chunks are encoded."""
+        return make_codec(self.filters, self.dtype, self.stored)
+
+    @property
+    def access(self) -> Access:
+        """Whether a part of a block can be read alone."""
+        return Access.ATOMIC if self.filters else Access.ADDRESSABLE
+
+    @property
+    def has_padding(self) -> bool:
+        """Whether some chunk has padding between its elements."""
+        grid = self.grid
+        for axis, (n_stored, along) in enumerate(zip(self.stored, grid.axes, strict=True)):
+            last = along.length - along.start_of(max(0, along.n_blocks - 1))
+            block = (*grid.longest[:axis], last, *grid.longest[axis + 1 :])
+            if last < n_stored and is_padded(block, self.stored, self.layout):
+                return True
+        return False
+
+    @property
+    def stored_as(self) -> str:
+        """What differs in a dataset that holds its values in another way."""
+        told = (self.shape, self.chunks, dtype_to_json(self.dtype), self.filters)
+        return xxh3_64_hexdigest(repr((*told, self.fill.tobytes())).encode())
+
+    def described(self) -> dict[str, Any]:
+        """Return what a store says about it besides grid, dtype and layout."""
+        return {
+            "chunks": self.chunks,
+            "maxshape": self.maxshape if self.is_resizable else None,
+            "codecs": describe_filters(self.filters, self.dtype),
+            "fill_value": self.fill[()] if self.has_fill else None,
+            "dimension_names": self.dimension_names,
+            "attributes": dict(self.attributes),
+        }
+
+
+def understand(dataset: Any) -> Dataset:
+    """Make sense of a dataset.
+
+    Raises
+    ------
+    ValueError
+        If it is none that is supported; the message completes "the file ...".
+    """
+    refuse_others(dataset)
+    if dataset.shape is None or not dataset.shape:
+        raise ValueError("has a dataset without axes, which is not supported")
+    dtype = _dtype_of(dataset)
+    plist = dataset.id.get_create_plist()
+    fill, has_fill = _fill_of(plist, dtype)
+    return Dataset(
+        shape=dataset.shape,
+        maxshape=dataset.maxshape,
+        chunks=dataset.chunks,
+        dtype=dtype,
+        fill=fill,
+        has_fill=has_fill,
+        filters=filters_of(plist),
+        attributes=plain_attributes(dataset),
+        dimension_names=_names_of(dataset),
+    )
+
+
+def refuse_others(dataset: Any) -> None:
+    """Refuse a dataset whose values are in other files.
+
+    Raises
+    ------
+    ValueError
+        If it is one.
+    """
+    if dataset.external:
+        raise ValueError("has a dataset whose values are in other files, which are not read")
+    if dataset.is_virtual:
+        raise ValueError("has a virtual dataset: its values may be in other files, not read here")
+
+
+def _dtype_of(dataset: Any) -> np.dtype[Any]:
+    try:
+        dtype = _without_notes(dataset.dtype)
+        problem = check_dtype(dtype)
+    except (TypeError, KeyError) as error:
+        raise ValueError("holds elements of a type that NumPy does not have") from error
+    if problem:
+        raise ValueError(f"holds {problem}")
+    stored = dataset.id.get_type()
+    is_text = isinstance(stored, h5py.h5t.TypeStringID) and stored.get_size() == dtype.itemsize
+    is_zero_padded = is_text and stored.get_strpad() != h5py.h5t.STR_SPACEPAD
+    is_opaque = isinstance(stored, h5py.h5t.TypeOpaqueID) and stored.get_size() == dtype.itemsize
+    if not (is_zero_padded or is_opaque or type_of(dataset.dtype) == stored):
+        raise ValueError(f"holds elements that are stored as no {dtype} is in memory")
+    return dtype
+
+
+def _without_notes(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """Return a type without what h5py notes on it, such as the names of an enumeration."""
+    if dtype.fields is not None:
+        names = dtype.names or ()
+        fields = [dtype.fields[name] for name in names]
+        formats = [_without_notes(field[0]) for field in fields]
+        offsets = [field[1] for field in fields]
+        described: dict[str, Any] = {"names": names, "formats": formats, "offsets": offsets}
+        described["itemsize"] = dtype.itemsize
+        made: np.dtype[Any] = np.dtype(cast("Any", described))
+        return made
+    if dtype.subdtype is not None:
+        base, shape = dtype.subdtype
+        return np.dtype((_without_notes(base), shape))
+    return dtype if dtype.hasobject else np.dtype(dtype.str)
+
+
+def _fill_of(plist: Any, dtype: np.dtype[Any]) -> tuple[NDArray[Any], bool]:
+    """Return the value of what is not stored, and whether the dataset says it."""
+    fill = np.zeros((), dtype)
+    if plist.fill_value_defined() != h5py.h5d.FILL_VALUE_USER_DEFINED:
+        return fill, False
+    said = np.zeros((), h5py.opaque_dtype(dtype) if dtype.kind in "mM" else dtype)
+    plist.get_fill_value(said)
+    return np.frombuffer(said.tobytes(), dtype).reshape(()), True
+
+
+def plain_attributes(owner: Any) -> dict[str, Any]:
+    """Return the attributes of a dataset or group as plain values, as far as they are such.
+
+    Raises
+    ------
+    ValueError
+        If one is of an absurd size.
+    """
+    found = {}
+    for name in kept_attributes(owner):
+        value = owner.attrs[name]
+        known, plain = _as_plain(value)
+        if known:
+            found[name] = plain
+    return found
+
+
+def kept_attributes(owner: Any) -> list[str]:
+    """Return the names of the attributes that are no notes of HDF5 to itself.
+
+    Raises
+    ------
+    ValueError
+        If one is of an absurd size.
+    """
+    names = [name for name in owner.attrs if name not in INTERNAL]
+    for name in names:
+        attribute = owner.attrs.get_id(name)
+        n_bytes = attribute.get_space().get_simple_extent_npoints() * attribute.dtype.itemsize
+        if n_bytes > _LONGEST_ATTRIBUTE:
+            raise ValueError(f"has an attribute {name} of {n_bytes} bytes")
+    return names
+
+
+def _as_plain(value: Any) -> tuple[bool, Any]:
+    """Return whether JSON can hold a value, and the value as it can."""
+    if isinstance(value, h5py.Empty):
+        return True, None
+    if isinstance(value, np.ndarray | np.generic):
+        if value.dtype.kind not in "biufSUO":
+            return False, None
+        value = value.tolist()
+    if isinstance(value, list):
+        known = [_as_plain(each) for each in value]
+        return all(good for good, _ in known), [each for _, each in known]
+    if isinstance(value, bytes):
+        value = value.decode(errors="replace")
+    return isinstance(value, str | int | float), value
+
+
+def _names_of(dataset: Any) -> tuple[str | None, ...] | None:
+    """Return what the axes are called: by their labels, or else by the scales along them."""
+    names = tuple(_name_of(axis) for axis in dataset.dims)
+    return names if any(names) else None
+
+
+def _name_of(axis: Any) -> str | None:
+    if axis.label:
+        return str(axis.label)
+    scales = [scale.name for scale in axis.values()] if len(axis) else []
+    return scales[0].rpartition("/")[2] if scales and scales[0] else None

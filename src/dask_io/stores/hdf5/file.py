@@ -1,0 +1,172 @@
+"""HDF5 files: opened with care, searched for a dataset, made in memory.
+
+A file may come from anyone. Links that lead to other files are not followed, and whatever HDF5
+makes of a broken file becomes one line.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections import deque
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import h5py  # type: ignore[import-untyped]
+
+from dask_io.errors import DaskIOError, DataError, StorageError, UsageError
+from dask_io.stores.container import INSIDE
+from dask_io.stores.files import storage_errors
+from dask_io.stores.naming import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+_MOST_NAMED = 20
+_MOST_LINKS = 16
+_LONGEST_REASON = 200
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[Any]:
+    """Open a file to look into it.
+
+    Raises
+    ------
+    StorageError
+        If it is absent or cannot be read.
+    DataError
+        If HDF5 cannot make sense of it.
+    """
+    with storage_errors(path):
+        if path.is_dir():
+            raise StorageError(printable(str(path)), "is a directory, not a file")
+        os.close(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+    with understanding(path), h5py.File(path, "r", locking="best-effort") as file:
+        yield file
+
+
+@contextmanager
+def understanding(path: Path) -> Iterator[None]:
+    """Turn whatever HDF5 says of a broken file into one line."""
+    try:
+        yield
+    except DaskIOError:
+        raise
+    except ValueError as error:
+        raise DataError(printable(str(path)), [brief(error)]) from error
+    except Exception as error:  # the library raises many kinds
+        raise DataError(printable(str(path)), [f"is no good HDF5 file: {brief(error)}"]) from error
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Turn what goes wrong when HDF5 writes into an error of storage."""
+    try:
+        yield
+    except (OSError, RuntimeError, ValueError) as error:
+        with storage_errors(path):
+            if isinstance(error, OSError) and error.errno is not None:
+                raise
+        raise StorageError(printable(str(path)), f"HDF5 cannot write: {brief(error)}") from error
+
+
+def brief(error: BaseException) -> str:
+    """Return what an exception says, in one line of bounded length."""
+    said = " ".join(str(error).split()) or type(error).__name__
+    return printable(said[:_LONGEST_REASON])
+
+
+@contextmanager
+def in_memory(image: bytes | None = None, *, in_order: bool = False) -> Iterator[Any]:
+    """Open a file that is nowhere but in memory: a new one, or one that `image_of` returned.
+
+    A new one may remember in which order things are put into it.
+    """
+    if image is None:
+        # HDF5 tells files apart by their names, even those that are nowhere.
+        file = h5py.File(
+            secrets.token_hex(), "w-", driver="core", backing_store=False, track_order=in_order
+        )
+    else:
+        file = h5py.File(h5py.h5f.open_file_image(image))
+    with file:
+        yield file
+
+
+def image_of(file: Any) -> bytes:
+    """Return a file in memory as the bytes that it would be on disk."""
+    file.flush()
+    return bytes(file.id.get_file_image())
+
+
+def find_dataset(file: Any, path: Path, inside: str) -> Any:
+    """Return the dataset of this path in a file; without a path, the only one that there is.
+
+    Raises
+    ------
+    UsageError
+        If there is none, or several.
+    DataError
+        If the way to it leads to another file.
+    """
+    found = _follow(file, path, inside) if inside else file
+    if isinstance(found, h5py.Dataset):
+        return found
+    names = dataset_names(found)
+    if isinstance(found, h5py.Group) and len(names) == 1:
+        return found[names[0]]
+    raise UsageError(_which_dataset(path, inside, names))
+
+
+def _follow(file: Any, path: Path, inside: str) -> Any:
+    here, names, n_links = file, deque(inside.split("/")), 0
+    shown = printable(f"{path}{INSIDE}/{inside}")
+    while names:
+        name = names.popleft()
+        link = here.get(name, getlink=True) if isinstance(here, h5py.Group) else None
+        if link is None:
+            raise UsageError(
+                f"{shown} is not there; {_which_dataset(path, '', dataset_names(file))}"
+            )
+        if isinstance(link, h5py.ExternalLink):
+            raise DataError(shown, ["leads to another file, which is not followed"])
+        if isinstance(link, h5py.SoftLink):
+            n_links += 1
+            if n_links > _MOST_LINKS:
+                raise DataError(shown, ["is reached only through a circle of links"])
+            here = file if link.path.startswith("/") else here
+            parts = [part for part in link.path.split("/") if part not in {"", "."}]
+            names.extendleft(reversed(parts))
+        else:
+            here = here[name]
+    return here
+
+
+def dataset_names(group: Any, *, scalars: bool = False) -> list[str]:
+    """Return the names of some datasets in a group; what only describes others if that is all.
+
+    Of datasets without axes that is taken for granted, unless they are asked for.
+    """
+    datasets: list[str] = []
+    scales: list[str] = []
+
+    def note(name: str, found: Any) -> bool | None:
+        if isinstance(found, h5py.Dataset):
+            describes = found.is_scale or not (found.shape or scalars)
+            (scales if describes else datasets).append(name)
+        return len(datasets) > _MOST_NAMED or None
+
+    if isinstance(group, h5py.Group):
+        group.visititems(note)
+    return datasets or scales
+
+
+def _which_dataset(path: Path, inside: str, names: list[str]) -> str:
+    above = f"{path}{INSIDE}/{inside}".rstrip("/")
+    if not names:
+        return f"{printable(above)} holds no dataset"
+    listed = ", ".join(printable(f"{above}/{name}") for name in sorted(names)[:_MOST_NAMED])
+    more = " and more" if len(names) > _MOST_NAMED else ""
+    return f"name a dataset of {printable(str(path))}, such as {listed}{more}"

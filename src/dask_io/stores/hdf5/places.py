@@ -1,0 +1,108 @@
+"""Where the bytes of a dataset are in its file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import h5py  # type: ignore[import-untyped]
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from dask_io.stores.hdf5.dataset import Dataset
+
+
+class Stored(NamedTuple):
+    """Where a block is, and which filters it goes without."""
+
+    offset: int
+    n_bytes: int
+    mask: int = 0
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where all blocks are that are stored, by their numbers in order; the others are not.
+
+    A dataset so small that its values are among the metadata has them as `compact`.
+    """
+
+    numbers: NDArray[np.int64]
+    stored: NDArray[np.int64]
+    compact: bytes | None = None
+
+    def find(self, number: int) -> Stored | None:
+        """Return where a block is, None if it is not stored."""
+        at = int(np.searchsorted(self.numbers, number))
+        if at == len(self.numbers) or self.numbers[at] != number:
+            return None
+        offset, n_bytes, mask = self.stored[at].tolist()
+        return Stored(offset, n_bytes, mask)
+
+    @property
+    def n_bytes(self) -> int:
+        """Bytes that all blocks take."""
+        return int(self.stored[:, 1].sum()) + len(self.compact or b"")
+
+
+def find_places(dataset: Any, array: Dataset, file_size: int) -> Places:
+    """Ask HDF5 where the blocks of a dataset are; it is not asked again.
+
+    Raises
+    ------
+    ValueError
+        If they cannot be there; the message completes "the file ...".
+    """
+    if not array.grid.n_blocks:
+        return _places([])
+    if array.chunks is None:
+        return _find_contiguous(dataset, array, file_size)
+    counts, chunks = array.grid.counts, array.chunks
+    found: list[tuple[int, int, int, int]] = []
+
+    def note(chunk: Any) -> None:
+        index = [start // length for start, length in zip(chunk.chunk_offset, chunks, strict=True)]
+        # What lies outside was left by a dataset that has become smaller.
+        if all(i < n for i, n in zip(index, counts, strict=True)):
+            number = array.grid.flat(index)
+            found.append((number, chunk.byte_offset, chunk.size, chunk.filter_mask))
+
+    n_chunks = dataset.id.get_num_chunks()
+    if n_chunks > file_size:
+        raise ValueError(f"says that it stores {n_chunks} chunks, more than it has bytes")
+    if n_chunks:
+        dataset.id.chunk_iter(note)
+    places = _places(found)
+    _check(places, array, file_size)
+    return places
+
+
+def _places(found: list[tuple[int, int, int, int]]) -> Places:
+    table = np.array(sorted(found), np.int64).reshape(-1, 4)
+    return Places(np.ascontiguousarray(table[:, 0]), np.ascontiguousarray(table[:, 1:]))
+
+
+def _find_contiguous(dataset: Any, array: Dataset, file_size: int) -> Places:
+    none = _places([])
+    if dataset.id.get_create_plist().get_layout() == h5py.h5d.COMPACT:
+        values = np.zeros(array.shape, f"V{array.dtype.itemsize}")
+        dataset.id.read(h5py.h5s.ALL, h5py.h5s.ALL, values, dataset.id.get_type())
+        return Places(none.numbers, none.stored, values.tobytes())
+    offset = dataset.id.get_offset()
+    if offset is None:
+        return none
+    places = _places([(0, offset, array.block_bytes, 0)])
+    _check(places, array, file_size)
+    return places
+
+
+def _check(places: Places, array: Dataset, file_size: int) -> None:
+    offsets, sizes = places.stored[:, 0], places.stored[:, 1]
+    if np.any(offsets < 0) or np.any(sizes < 0) or np.any(offsets > file_size - sizes):
+        raise ValueError(f"is truncated: it has {file_size} bytes, blocks lie beyond")
+    if not array.filters and np.any(sizes != array.block_bytes):
+        raise ValueError(f"has a chunk that is not of {array.block_bytes} bytes")
+    if array.filters and np.any(sizes > array.codec.longest):
+        raise ValueError(f"has a chunk that is longer than {array.codec.longest} bytes")

@@ -1,0 +1,286 @@
+"""Reading a dataset: HDF5 says where its bytes are, they are read and decoded without it."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from xxhash import xxh3_64_intdigest
+
+from dask_io.errors import DataError, UsageError
+from dask_io.stores.addressable import AddressableReader, checksum_of, view_as_array
+from dask_io.stores.atomic import AtomicReader, Encoding
+from dask_io.stores.files import ALIGNMENT, FileReader, Traffic, checksum_of_file, storage_errors
+from dask_io.stores.filled import FilledReader
+from dask_io.stores.hdf5.dataset import understand
+from dask_io.stores.hdf5.file import find_dataset, reading
+from dask_io.stores.hdf5.places import find_places
+from dask_io.stores.hdf5.store import Hdf5Store
+from dask_io.stores.naming import printable
+from dask_io.stores.padded import PaddedReader, is_padded, plain, stretches
+from dask_io.stores.store import Access, Extent
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from numpy.typing import NDArray
+
+    from dask_io.geometry import Region
+    from dask_io.stores.hdf5.dataset import Dataset
+    from dask_io.stores.hdf5.places import Places, Stored
+    from dask_io.stores.store import BlockReader, Checkable
+
+
+@dataclass(frozen=True)
+class Original:
+    """A dataset to copy from what no other format knows of."""
+
+    path: Path
+    inside: str
+
+    def __str__(self) -> str:
+        return f"{self.path}::{self.inside}"
+
+
+def open_hdf5(
+    path: Path, inside: str, *, strict: bool, kind: type[Hdf5Source] | None = None
+) -> Hdf5Source:
+    """Open a dataset as a kind of source; HDF5 closes its file again.
+
+    Raises
+    ------
+    StorageError
+        If the file is absent or cannot be read.
+    DataError
+        If it is broken, or holds what is not supported.
+    UsageError
+        If it does not hold the dataset, or several and none is named.
+    """
+    with reading(path) as file:
+        dataset = find_dataset(file, path, inside)
+        array = understand(dataset)
+        with storage_errors(path):
+            places = find_places(dataset, array, path.stat().st_size)
+        made = kind or Hdf5Source
+        return made(path, dataset.name.strip("/"), array, places, strict=strict)
+
+
+def reopen_hdf5(
+    described: Mapping[str, Any], at: Path | None, *, kind: type[Hdf5Source] | None = None
+) -> Hdf5Source:
+    """Open a dataset again that was described.
+
+    Raises
+    ------
+    ValueError
+        If that is no description.
+    DataError
+        If the dataset is not there any more, or another one is.
+    """
+    path, inside = read_description(described, at)
+    try:
+        source = open_hdf5(path, inside, strict=described.get("strict") is True, kind=kind)
+    except UsageError as error:
+        raise DataError(printable(str(path)), [str(error)]) from error
+    if described.get("stored_as") not in {None, source.array.stored_as}:
+        raise DataError(printable(str(path)), ["is not the dataset that it was"])
+    return source
+
+
+def reopen_written(described: Mapping[str, Any], at: Path) -> Hdf5Source | StoredChunks:
+    """Open a dataset that was a target, to compare what is in its file with what was written."""
+    source = reopen_hdf5(described, at)
+    is_in_place = not source.array.filters and not source.array.is_resizable
+    return source if is_in_place else StoredChunks(source)
+
+
+def read_description(described: Mapping[str, Any], at: Path | None) -> tuple[Path, str]:
+    """Return file and path of a dataset that was described, where it is now.
+
+    Raises
+    ------
+    ValueError
+        If that is no description; the message completes "its description ...".
+    """
+    path, inside = described.get("path"), described.get("inside")
+    if not (isinstance(path, str) and isinstance(inside, str)):
+        raise ValueError("is not that of an HDF5 dataset")  # noqa: TRY004 - wrong data
+    return at or Path(path), inside
+
+
+class Hdf5Source(Hdf5Store):
+    """A dataset that is read; any number of chunks may be read at once.
+
+    A chunk that is not stored is filled with the fill value, which costs no visit; if the source
+    is `strict` it is an error.
+    """
+
+    is_indivisible = True
+
+    def __init__(
+        self, path: Path, inside: str, array: Dataset, places: Places, *, strict: bool
+    ) -> None:
+        super().__init__(path, inside, array)
+        self.places = places
+        self._strict = strict
+
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        """What the dataset says, and where it is, for what only HDF5 can hold."""
+        original = {"hdf5": Original(self.path, self.inside)}
+        return MappingProxyType({**self.array.described(), **original})
+
+    def describe(self) -> dict[str, Any]:
+        """Return what it takes to open the dataset again."""
+        more = {"stored_as": self.array.stored_as, "strict": self._strict}
+        return {**super().describe(), **more}
+
+    @property
+    def codec_bytes(self) -> int:
+        """What a visit holds at most besides the region asked for."""
+        array = self.array
+        if array.access is Access.ADDRESSABLE:
+            return array.block_bytes if array.has_padding else 0
+        room = array.codec.longest + 3 * ALIGNMENT
+        return room + array.codec.decoding_bytes + array.block_bytes
+
+    @property
+    def n_bytes_on_disk(self) -> int:
+        """Bytes of the blocks that are stored."""
+        return self.places.n_bytes
+
+    @contextmanager
+    def reader(
+        self, index: tuple[int, ...], *, after: Region | None = None
+    ) -> Iterator[BlockReader]:
+        """Visit a chunk.
+
+        Raises
+        ------
+        DataError
+            If it is missing and may not be.
+        """
+        array, shape = self.array, self.grid.block(index).shape
+        if self.places.compact is not None:
+            yield _CompactReader(self, self.places.compact)
+            return
+        stored = self.places.find(self.grid.flat(index))
+        if stored is None:
+            self._refuse_missing(index)
+            yield FilledReader(array.fill, array.layout)
+            return
+        with FileReader(self.path, self.tally) as file:
+            if after is not None:
+                file.go_on_from(self._end_of(after, shape, stored))
+            yield self._visit(file, shape, stored)
+
+    def _visit(self, file: FileReader, shape: tuple[int, ...], stored: Stored) -> BlockReader:
+        array = self.array
+        extent = Extent(self.inside, stored.offset, array.stored)
+        if array.access is Access.ATOMIC:
+            decode = partial(array.codec.decode, mask=stored.mask)
+            encoding = Encoding(array.stored, array.dtype, array.layout, decode)
+            return AtomicReader(file, self.path, extent, stored.n_bytes, shape, encoding)
+        if is_padded(shape, array.stored, array.layout):
+            return PaddedReader(shape, extent, array.dtype, array.layout, file)
+        return AddressableReader(file, extent, array.dtype, array.layout)
+
+    def _end_of(self, part: Region, shape: tuple[int, ...], stored: Stored) -> int:
+        """Return where a part of a block ends that another thread has read."""
+        array = self.array
+        if array.access is Access.ATOMIC:
+            return stored.offset
+        end = array.layout.end_of(part, array.stored)
+        if is_padded(shape, array.stored, array.layout):
+            end = [*stretches(part, shape, array.stored, array.layout)][-1].stop
+        return stored.offset + end * array.dtype.itemsize
+
+    def _refuse_missing(self, index: tuple[int, ...]) -> None:
+        if self._strict:
+            missing = f"chunk {','.join(map(str, index))} is missing"
+            raise DataError(printable(self.place), [missing], "leave out --strict to fill it in")
+
+    def check(self) -> None:
+        """Look for chunks that are missing, if they may not be; all others have been found.
+
+        Raises
+        ------
+        DataError
+            If there are some.
+        """
+        n_missing = self.grid.n_blocks - len(self.places.numbers)
+        if self._strict and n_missing and self.places.compact is None:
+            missing = f"{n_missing} of {self.grid.n_blocks} chunks are missing"
+            raise DataError(printable(self.place), [missing])
+
+    def fingerprint(self, index: tuple[int, ...]) -> int:
+        """Return a number that changes when the file does."""
+        with storage_errors(self.path):
+            found = self.path.stat()
+        told = f"{index}\0{self.inside}\0{found.st_size}\0{found.st_mtime_ns}"
+        return xxh3_64_intdigest(told.encode())
+
+    def discard(self, index: tuple[int, ...]) -> None:  # noqa: ARG002 - none can be
+        """Refuse: the file holds the other chunks too."""
+        raise UsageError("chunks of an HDF5 file cannot be consumed one by one")
+
+    def discard_rest(self) -> None:
+        """Keep the file."""
+
+
+class StoredChunks:
+    """The chunks of a dataset as they are stored, to compare them with what was written."""
+
+    def __init__(self, source: Hdf5Source) -> None:
+        self._source = source
+        self.grid, self.dtype, self.tally = source.grid, source.dtype, source.tally
+
+    @contextmanager
+    def reader(self, index: tuple[int, ...]) -> Iterator[Checkable]:
+        """Visit a chunk."""
+        source = self._source
+        stored = source.places.find(source.grid.flat(index))
+        if stored is None:
+            yield FilledReader(source.array.fill, source.layout)
+            return
+        with FileReader(source.path, self.tally) as file:
+            yield _StoredChunk(file, stored)
+
+
+@dataclass(frozen=True, slots=True)
+class _StoredChunk:
+    """One visit to a chunk that was written at once."""
+
+    file: FileReader
+    stored: Stored
+
+    def checksum(self, region: Region, staging: memoryview) -> int:  # noqa: ARG002 - all of it
+        """Return the checksum of all that is stored."""
+        return checksum_of_file(self.file, self.stored.offset, self.stored.n_bytes, staging)
+
+
+@dataclass(frozen=True, slots=True)
+class _CompactReader:
+    """One visit to a dataset whose values came with the metadata."""
+
+    source: Hdf5Source
+    values: bytes
+
+    def read_into(self, region: Region, buffer: memoryview) -> NDArray[Any]:
+        dtype, layout = self.source.dtype, self.source.layout
+        n_bytes = region.size * dtype.itemsize
+        values = view_as_array(buffer[:n_bytes], region.shape, dtype, layout)
+        whole = np.frombuffer(self.values, plain(dtype)).reshape(self.source.grid.shape)
+        values.view(plain(dtype))[...] = whole[region.slices]
+        runs = layout.count_runs(region, self.source.grid.shape)
+        self.source.tally.add(self.source.tally.read, Traffic(runs, 1, n_bytes))
+        return values
+
+    def checksum(self, region: Region, staging: memoryview) -> int:
+        dtype, layout = self.source.dtype, self.source.layout
+        return checksum_of(self.read_into, region, staging, dtype, layout)

@@ -1,0 +1,80 @@
+"""What users are told about a graph."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import dask_io
+from dask_io.planning import Plan
+from tests.graph.shapes import SHAPES, Shape, da, dask, source, target, values
+
+
+def test_a_match_is_explained(inputs: Path, tmp_path: Path) -> None:
+    """Printed, it names both places and the plan; as HTML, there is a drawing too."""
+    stored = (
+        source(inputs).rechunk((25, 44)).store(target(tmp_path / "x.zarr", (25, 44)), compute=False)
+    )
+
+    told = dask_io.explain(stored, memory="1MiB")
+
+    assert told.matched
+    assert told.reasons == ()
+    assert [type(plan) for plan in told.plans] == [Plan]
+    assert str(told).startswith(f"By plan: {inputs / 'a.zarr'} to {tmp_path / 'x.zarr'}\n")
+    assert "<svg" in told._repr_html_()
+
+
+def test_a_near_miss_is_explained(inputs: Path, tmp_path: Path) -> None:
+    """The reason says what is in the way; markup in it is not markup on a page."""
+    array = source(inputs).map_blocks(lambda block: block[:1] if "<" else block, dtype="i4")
+    stored = array.rechunk((25, 44)).store(target(tmp_path / "x.zarr", (25, 44)), compute=False)
+
+    told = dask_io.explain(stored, memory="1MiB")
+
+    assert not told.matched
+    assert not told.plans
+    assert "a function cannot be tried" in str(told)
+    assert "By Dask: " in told._repr_html_()
+
+
+def test_a_memory_map_is_to_be_opened_otherwise(tmp_path: Path) -> None:
+    """Dask copies memory-mapped arrays; the way around is told."""
+    np.save(tmp_path / "a.npy", values())
+    array = da.from_array(np.load(tmp_path / "a.npy", mmap_mode="r"), chunks=(10, 11))
+    stored = array.rechunk((25, 44)).store(target(tmp_path / "x.zarr", (25, 44)), compute=False)
+
+    assert "dask_io.open" in dask_io.explain(stored).reasons[0]
+
+
+def test_what_was_planned_already_is_told(inputs: Path, tmp_path: Path) -> None:
+    """A delayed object is optimized when it is made, and has its plan from then on."""
+    stored = (
+        source(inputs).rechunk((25, 44)).store(target(tmp_path / "x.zarr", (25, 44)), compute=False)
+    )
+    with dask_io.optimize(memory="1MiB"):
+        later = dask.delayed(len)([stored])
+
+    told = dask_io.explain(later)
+
+    assert told.matched
+    assert len(told.plans) == 1
+
+
+def test_nothing_to_do_is_told() -> None:
+    """A graph that neither reads nor stores is not matched, and says why."""
+    told = dask_io.explain(da.ones(5).sum())
+
+    assert not told.matched
+    assert told.reasons == ("it reads nothing, and stores nothing",)
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [shape for shape in SHAPES if shape.name in {"to_zarr_later", "xarray_dataset_later"}],
+    ids=lambda shape: shape.name,
+)
+def test_what_programs_return_can_be_explained(shape: Shape, inputs: Path, tmp_path: Path) -> None:
+    """Explaining needs nothing but what is to be computed."""
+    with dask_io.optimize(memory="1MiB"):
+        assert dask_io.explain(shape.run(inputs, tmp_path)).matched

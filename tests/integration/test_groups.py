@@ -1,0 +1,254 @@
+"""Groups of Zarr arrays are re-split as a whole, and xarray finds the same dataset in them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import xarray as xr
+import zarr
+from click.testing import CliRunner
+
+import dask_io
+from dask_io.cli import commands
+from dask_io.errors import DataError, InterruptedRunError, TargetExistsError, UsageError
+from dask_io.stores.zarr.documents import quiet
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+CHUNKS = {"time": 24, "y": -1, "x": 10}
+
+
+def dataset() -> xr.Dataset:
+    """A dataset as climate scientists have them: zeros that are no gaps, scalars, texts, dates."""
+    random = np.random.default_rng(0)
+    return xr.Dataset(
+        {
+            "t": (("time", "y", "x"), random.normal(size=(48, 20, 30)).astype("f4"), {"u": "K"}),
+            "mask": (("y", "x"), np.arange(600).reshape(20, 30) % 2),
+            "count": (("time",), np.zeros(48, "i4")),
+            "crs": ((), 7, {"name": "WGS 84"}),
+        },
+        coords={
+            "time": xr.date_range("2000-01-01", periods=48, freq="h"),
+            "y": np.arange(20.0),
+            "x": np.arange(30.0),
+            "station": (("y",), np.array([f"s{i}" * (i % 3) for i in range(20)], object)),
+        },
+        attrs={"title": "An example", "levels": [1, 2]},
+    )
+
+
+def save(place: Path, version: int, *, consolidated: bool = True) -> Path:
+    """Save the dataset as other tools do."""
+    with quiet():
+        dataset().to_zarr(
+            place,
+            zarr_format=version,
+            consolidated=consolidated,
+            encoding={"t": {"chunks": (1, 20, 30)}},
+        )
+    return place
+
+
+def load(place: Path) -> xr.Dataset:
+    """Read a dataset as other tools do."""
+    with quiet():
+        found: xr.Dataset = xr.open_zarr(place).load()
+        return found
+
+
+@pytest.mark.parametrize("consolidated", [True, False])
+@pytest.mark.parametrize("version", [2, 3])
+def test_xarray_finds_the_same_dataset(version: int, *, consolidated: bool, tmp_path: Path) -> None:
+    """In other chunks; attributes, coordinates, dates, texts, scalars and zeros are the same."""
+    source = save(tmp_path / "a.zarr", version, consolidated=consolidated)
+
+    done = dask_io.resplit(source, tmp_path / "b.zarr", chunks=CHUNKS, memory="2MiB", verify=True)
+
+    made = load(tmp_path / "b.zarr")
+    xr.testing.assert_identical(made, load(source))
+    assert made["t"].encoding["chunks"] == (24, 20, 10)
+    assert made["count"].encoding["chunks"] == (24,)
+    assert made["time"].encoding["chunks"] == load(source)["time"].encoding["chunks"]
+    with quiet():
+        opened = zarr.open_group(tmp_path / "b.zarr", mode="r")
+    assert (opened.metadata.consolidated_metadata is not None) == consolidated
+    assert done.verified
+    assert dask_io.verify(tmp_path / "b.zarr")
+
+
+def test_groups_in_groups_are_kept(tmp_path: Path) -> None:
+    """Every group keeps its attributes, and its arrays are re-split by the same names."""
+    tree = xr.DataTree.from_dict(
+        {"/": dataset()[["count"]], "/day": dataset()[["t"]], "/day/low": dataset()[["mask"]]}
+    )
+    with quiet():
+        tree.to_zarr(tmp_path / "a.zarr", zarr_format=3)
+
+    dask_io.resplit(tmp_path / "a.zarr", tmp_path / "b.zarr", chunks={"time": 12, "x": 7})
+
+    with quiet():
+        made, meant = (
+            xr.open_datatree(tmp_path / name, engine="zarr") for name in ("b.zarr", "a.zarr")
+        )
+        xr.testing.assert_identical(made.load(), meant.load())
+    assert zarr.open_array(tmp_path / "b.zarr/day/t", mode="r").chunks == (12, 20, 7)
+    assert zarr.open_array(tmp_path / "b.zarr/day/low/mask", mode="r").chunks == (20, 7)
+
+
+def stop_at(part: float) -> Callable[[dask_io.Progress], None]:
+    """What interrupts a run when a part of it has been written."""
+
+    def stop(progress: dask_io.Progress) -> None:
+        if progress.n_bytes_written >= part * progress.n_bytes:
+            raise KeyboardInterrupt
+
+    return stop
+
+
+@pytest.mark.parametrize("part", [0.001, 0.03, 0.5, 0.99])
+@pytest.mark.parametrize("version", [2, 3])
+def test_a_run_that_was_cut_short_is_resumed(version: int, part: float, tmp_path: Path) -> None:
+    """Wherever it was: until the end no reader takes it for a group, and arrays are not redone."""
+    source, target = save(tmp_path / "a.zarr", version), tmp_path / "b.zarr"
+    expected = load(source)
+
+    with pytest.raises(InterruptedRunError, match=rf"dask-io resume {target}$"):
+        dask_io.resplit(source, target, chunks=CHUNKS, on_progress=stop_at(part), workers=1)
+    assert not (target / "zarr.json").exists()
+    assert not (target / ".zgroup").exists()
+    with pytest.raises(DataError, match="unfinished"):
+        dask_io.open(target)
+    with pytest.raises(TargetExistsError, match="dask-io resume"):
+        dask_io.resplit(source, target, chunks=CHUNKS)
+    shutil.move(source, tmp_path / "moved.zarr")
+    done = dask_io.resume(target, source=str(tmp_path / "moved.zarr"), verify=True)
+
+    xr.testing.assert_identical(load(target), expected)
+    assert done.verified
+    assert dask_io.resume(target).blocks_written == 0
+
+
+def test_what_is_damaged_is_found(tmp_path: Path) -> None:
+    """By the checksums of the array that it is in, and by comparing groups."""
+    source, target = save(tmp_path / "a.zarr", 3), tmp_path / "b.zarr"
+    dask_io.resplit(source, target, chunks=CHUNKS)
+    assert dask_io.verify(target)
+    chunk = target / "mask/c/0/1"
+    chunk.write_bytes(chunk.read_bytes()[::-1])
+
+    assert not dask_io.verify(target)
+    with pytest.raises(DataError, match="cannot be decoded"):
+        dask_io.verify(source / "mask", target / "mask")
+    shutil.rmtree(target / "mask")
+    with pytest.raises(DataError, match="array mask is only in one"):
+        dask_io.verify(source, target)
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ({"chunks": {"z": 3}}, "no array has a dimension 'z'; there are time, x, y"),
+        ({"chunks": 4}, "write chunks as time=24,y=-1"),
+        ({"chunks": {0: 4}}, "write chunks as time=24,y=-1"),
+        ({"chunks": CHUNKS, "region": "0:3"}, "region is for one array"),
+        ({"chunks": CHUNKS, "consume": True}, "consume is for one array"),
+        ({"chunks": CHUNKS, "format": "npy"}, "another group of Zarr"),
+        ({"chunks": {"time": 0}}, "give a length above 0"),
+    ],
+    ids=str,
+)
+def test_what_a_group_cannot_be_asked_for(
+    asked: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    """It is refused in one line, before anything is there."""
+    source = save(tmp_path / "a.zarr", 3)
+
+    with pytest.raises(UsageError, match=message):
+        dask_io.resplit(source, tmp_path / "b.zarr", **asked)
+
+    assert not (tmp_path / "b.zarr").exists()
+
+
+def test_targets_that_are_there(tmp_path: Path) -> None:
+    """They are kept, or replaced if asked; what is no group, or holds other things, never is."""
+    source, target = save(tmp_path / "a.zarr", 3), save(tmp_path / "b.zarr", 2)
+
+    with pytest.raises(TargetExistsError):
+        dask_io.resplit(source, target, chunks=CHUNKS)
+    (target / "notes.txt").write_text("mine")
+    with pytest.raises(UsageError, match=r"not part of a group, such as notes.txt"):
+        dask_io.resplit(source, target, chunks=CHUNKS, overwrite=True)
+    (target / "notes.txt").unlink()
+    dask_io.resplit(source, target, chunks=CHUNKS, overwrite=True)
+    xr.testing.assert_identical(load(target), load(source))
+    for place in (source / "inner.zarr", source, tmp_path):
+        with pytest.raises(UsageError, match="are one place, or one lies in the other"):
+            dask_io.resplit(source, place, chunks=CHUNKS, overwrite=True)
+
+
+def test_what_cannot_be_re_split_is_copied_or_named(tmp_path: Path) -> None:
+    """Texts of any length are copied file by file, but not where other chunks would matter."""
+    words = np.array([["a", "bcd"], ["", "ef"]], object)
+    with quiet():
+        xr.Dataset({"words": (("a", "b"), words), "n": (("c",), np.arange(4))}).to_zarr(
+            tmp_path / "a.zarr", zarr_format=2
+        )
+
+    dask_io.resplit(tmp_path / "a.zarr", tmp_path / "b.zarr", chunks={"c": 2})
+
+    xr.testing.assert_identical(load(tmp_path / "b.zarr"), load(tmp_path / "a.zarr"))
+    with pytest.raises(UsageError, match="array words cannot be re-split"):
+        dask_io.resplit(tmp_path / "a.zarr", tmp_path / "c.zarr", chunks={"a": 1})
+
+
+def test_info_lists_the_arrays(tmp_path: Path) -> None:
+    """By their paths, with their dimensions, those that are not understood too."""
+    source = save(tmp_path / "a.zarr", 2)
+
+    text = CliRunner().invoke(commands, ["info", str(source)]).stdout
+    told = json.loads(CliRunner().invoke(commands, ["info", str(source), "--json"]).stdout)
+
+    assert "a group of 8 zarr arrays" in text
+    assert told["arrays"]["t"]["shape"] == [48, 20, 30]
+    assert told["attributes"]["title"] == "An example"
+    assert "0 axes" in told["others"]["crs"]
+    for name in [*told["arrays"], *told["others"]]:
+        assert f"\n{name} " in text
+
+
+def test_the_plan_of_a_group_is_that_of_its_arrays(tmp_path: Path) -> None:
+    """Its costs are the sums of theirs, its memory the most of any; nothing is touched."""
+    source = save(tmp_path / "a.zarr", 3)
+    command = ["resplit", str(source), str(tmp_path / "b.zarr"), "--chunks", "time=24,x=10"]
+
+    told = json.loads(CliRunner().invoke(commands, [*command, "--dry-run", "--json"]).stdout)
+    text = CliRunner().invoke(commands, [*command, "--dry-run"]).stdout
+    job = dask_io.plan_group(source, tmp_path / "b.zarr", chunks={"time": 24, "x": 10})
+    assert not (tmp_path / "b.zarr").exists()
+    done = job.run()
+
+    arrays = told["arrays"].values()
+    assert told["seeks"]["total"] == sum(plan["seeks"]["total"] for plan in arrays)
+    assert told["memory"]["peak"] == max(plan["memory"]["peak"] for plan in arrays)
+    assert told["arrays"]["time"]["strategy"] == "copy"
+    assert done.held == job.plan.held_bytes == told["memory"]["held"]
+    assert "in all 6 arrays" in text
+    assert job.copies == ("crs", "station")
+
+
+def test_names_are_chunks_of_a_single_array_too(tmp_path: Path) -> None:
+    """An array that names its dimensions can be re-split by them, and says which there are."""
+    source = save(tmp_path / "a.zarr", 3)
+
+    dask_io.resplit(source / "t", tmp_path / "t.zarr", chunks={"time": 24, "x": 10})
+
+    assert zarr.open_array(tmp_path / "t.zarr", mode="r").chunks == (24, 20, 10)
+    with pytest.raises(UsageError, match="'z', but its axes are time, y, x"):
+        dask_io.resplit(source / "t", tmp_path / "u.zarr", chunks={"z": 3})
