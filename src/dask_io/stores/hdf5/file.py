@@ -163,6 +163,13 @@ def dataset_names(group: Any, *, scalars: bool = False) -> list[str]:
     return datasets or scales
 
 
+def object_names(file: Any) -> list[str]:
+    """Return the last part of the names of everything in a file."""
+    names: list[str] = []
+    file.visit(lambda name: names.append(name.rpartition("/")[2]))
+    return names
+
+
 def _which_dataset(path: Path, inside: str, names: list[str]) -> str:
     above = f"{path}{INSIDE}/{inside}".rstrip("/")
     if not names:

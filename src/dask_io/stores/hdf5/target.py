@@ -14,6 +14,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import h5py  # type: ignore[import-untyped]
@@ -28,7 +29,7 @@ from dask_io.stores.files import ALIGNMENT, FileWriter, Tally, Traffic, allocate
 from dask_io.stores.filled import holds_only
 from dask_io.stores.hdf5.create import DEFAULT_NAME, make_template, touch
 from dask_io.stores.hdf5.dataset import understand
-from dask_io.stores.hdf5.file import dataset_names, in_memory, reading, writing
+from dask_io.stores.hdf5.file import dataset_names, in_memory, object_names, reading, writing
 from dask_io.stores.hdf5.places import find_places
 from dask_io.stores.hdf5.source import read_description
 from dask_io.stores.hdf5.store import Hdf5Store
@@ -135,6 +136,7 @@ class Hdf5Target(Hdf5Store, OneFileTarget):
     ) -> None:
         with in_memory(template) as file:
             array = understand(file[inside])
+            self._beside = tuple(object_names(file))
         Hdf5Store.__init__(self, path, inside, array)
         self._template, self._write_empty, self._reserve = template, write_empty, reserve
         self._lock = Lock()
@@ -165,6 +167,11 @@ class Hdf5Target(Hdf5Store, OneFileTarget):
         if self.access is Access.ADDRESSABLE:
             return array.block_bytes if array.has_padding else 0
         return 2 * array.block_bytes + array.codec.encoding_bytes
+
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        """What the dataset will say, and which others come along with it."""
+        return MappingProxyType({**super().metadata, "coordinates": self._beside})
 
     def describe(self) -> dict[str, Any]:
         """Return what it takes to make the dataset again."""
