@@ -58,6 +58,11 @@ def locate(
     return Path(unquote(urlsplit(text).path) if _URL.match(text) else text)
 
 
+def may_exist(place: Location) -> bool:
+    """Tell whether something is at a place, or may be: a web server does not say what it holds."""
+    return place.exists() or not (isinstance(place, Path) or place.connection.can_list)
+
+
 def is_taken(place: Location) -> bool:
     """Tell whether something is at a place, be it a link that leads nowhere."""
     return os.path.lexists(place) if isinstance(place, Path) else place.exists()
