@@ -103,3 +103,22 @@ def test_zarr_benchmark_measures_both_kinds(tmp_path: Path) -> None:
     assert "codec zstd:3: " in done.stdout
     assert "codec none: " in done.stdout
     assert not any((tmp_path / "work").iterdir())
+
+
+def test_climate_benchmark_is_right_within_its_budget(tmp_path: Path) -> None:
+    """A year of maps becomes columns of time, even if it is a short one."""
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "benchmarks.climate", "--factor", "30"),
+            *("--memory", "32MiB", "--dir", str(tmp_path / "work")),
+        ],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert "Dask IO " in done.stdout
+    assert done.stdout.endswith(", right\n")
+    assert not any((tmp_path / "work").iterdir())
