@@ -22,7 +22,7 @@ BENCH_ARGS ?=
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo test lint types contracts tests slow fuzz bench-engine bench-graph format docs lock env dev clean
+.PHONY: help demo test lint types contracts tests slow fuzz bench-engine bench-graph bench-zarr bench-climate format docs lock env dev clean
 
 help: ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -57,6 +57,12 @@ bench-engine: dev ## Measure the engine beside `cp -r`, in a few minutes for eac
 
 bench-graph: dev ## Measure a Dask program with and without our plans, in a few minutes
 	$(DEV)/bin/python -m benchmarks.graph --repeats $(REPEATS) $(BENCH_ARGS)
+
+bench-zarr: dev ## Measure Zarr to Zarr beside its codec alone, and beside `cp -r`
+	$(DEV)/bin/python -m benchmarks.zarr --repeats $(REPEATS) $(BENCH_ARGS)
+
+bench-climate: dev ## Turn hourly maps into time series, beside Dask and, with BENCH_ARGS, rechunker
+	$(DEV)/bin/python -m benchmarks.climate $(BENCH_ARGS)
 
 format: dev ## Format the code and repair what ruff can
 	$(DEV)/bin/ruff check --fix-only .

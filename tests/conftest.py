@@ -8,6 +8,10 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
+from tests.server import running_server, server
+
+__all__ = ["running_server", "server"]
+
 ALLOWED_SKIPS = Path(__file__).parent / "allowed-skips.txt"
 ON_CI = os.environ.get("CI") == "true"
 

@@ -208,6 +208,7 @@ def info_group(source: Place) -> GroupInfo | None:
     if root is None:
         return None
     from dask_io.stores.zarr.group import read_group  # noqa: PLC0415  # a second, if needed
+    from dask_io.stores.zarr.ome import image_groups  # noqa: PLC0415  # as above
 
     group = read_group(root)
     arrays, others = dict[str, Info](), dict[str, str]()
@@ -216,7 +217,8 @@ def info_group(source: Place) -> GroupInfo | None:
             arrays[name] = info(BlockArray(open_source(root / name, format="zarr")))
         except DataError as error:
             others[name] = "; ".join(error.problems)
-    return GroupInfo(group.place, "zarr", arrays, others, group.attributes)
+    kind = "ome-zarr" if image_groups(group) else "zarr"
+    return GroupInfo(group.place, kind, arrays, others, group.attributes)
 
 
 def plan_group(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from shlex import quote
@@ -12,7 +13,7 @@ from dask_io.comparing import check_again, verify_sealed
 from dask_io.engine.job import JobRecord
 from dask_io.engine.run import Progress, RunResult
 from dask_io.engine.verify import Verification
-from dask_io.errors import DaskIOError, DataError, UsageError
+from dask_io.errors import DataError, UsageError
 from dask_io.jobs import Complete, Job, resumable
 from dask_io.options import (
     Options,
@@ -24,15 +25,21 @@ from dask_io.options import (
 from dask_io.planning import Series
 from dask_io.prepare import Wanted, plan_one, plan_recorded
 from dask_io.prepare import plan_resumes as plan_array_resumes
-from dask_io.stores.container import needs, split_place
+from dask_io.stores.container import needs, on_disk, split_place
 from dask_io.stores.files import Durability
 from dask_io.stores.journal import VERSION, is_sealed, read_job
 from dask_io.stores.location import is_url, locate
 from dask_io.stores.naming import printable
-from dask_io.stores.registry import check_places, journal_at, open_source, refuse_unfinished
+from dask_io.stores.registry import (
+    check_places,
+    journal_at,
+    open_source,
+    refuse_unfinished,
+    targets_in,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator
     from os import PathLike
     from typing import Unpack
 
@@ -210,10 +217,11 @@ def _record_of(job: Job) -> JobRecord:
 
 def _complete(group: Group, target: GroupTarget, copies: tuple[str, ...]) -> None:
     from dask_io.stores.zarr.group import copy_array  # noqa: PLC0415 - a second, if needed
+    from dask_io.stores.zarr.ome import check_images  # noqa: PLC0415 - as above
 
     for name in copies:
         copy_array(group.root / name, target.root / name)
-    target.finish(group)
+    target.finish(group, check_images)
 
 
 def find_group(place: object) -> Path | None:
@@ -257,8 +265,9 @@ def plan_group(
     target
         Where the other group goes.
     chunks
-        Chunks by names of dimensions. Arrays that have none of them are copied with the chunks that
-        they have, and so are coordinates: arrays of one axis that have its name.
+        Chunks by names of dimensions, for the levels of an image also by position. Arrays that have
+        none of the names are copied with the chunks that they have, and so are coordinates:
+        arrays of one axis that have its name.
     **options
         What can be asked of a whole group, see `Options`.
 
@@ -271,6 +280,7 @@ def plan_group(
         GroupTarget,
         read_group,
     )
+    from dask_io.stores.zarr.ome import check_images  # noqa: PLC0415 - as above
 
     check_options(options)
     _check_for_groups(options)
@@ -278,19 +288,20 @@ def plan_group(
         raise UsageError(f"{printable(str(root))} is a group; name a target to plan for all of it")
     group = read_group(root)
     made = GroupTarget(
-        Path(target),
+        on_disk(locate(target), "a Zarr group"),
         overwrite=options.get("overwrite", False),
         durability=parse_durability(options.get("durability", Durability.FSYNC)),
     )
     check_places(group, made)
     made.check()
     wanted = choose_chunks(group, chunks)
+    check_images(root, group)
     jobs: dict[str, Job] = {}
     copies = []
     for name in group.arrays:
         try:
             source = open_source(root / name, format="zarr")
-        except DaskIOError as error:
+        except (DataError, UsageError) as error:
             if wanted[name] is not None and len(_dimensions(group.arrays[name])) > 1:
                 raise UsageError(f"array {printable(name)} cannot be re-split: {error}") from error
             copies.append(name)
@@ -308,7 +319,7 @@ def _check_for_groups(options: Options) -> None:
         if name not in _FOR_GROUPS and value is not None and value is not False:
             word = name.replace("_", "-")
             raise UsageError(f"{word} is for one array, but the source is a group; leave it out")
-    if options.get("format") not in {None, "zarr"}:
+    if options.get("format") not in {None, "zarr", "ome-zarr"}:
         raise UsageError(f"a group becomes another group of Zarr, not {options.get('format')}")
 
 
@@ -320,13 +331,13 @@ def choose_chunks(group: Group, chunks: Chunks) -> dict[str, Chunks]:
     UsageError
         If chunks are not given by name, or a name is that of no array's dimension.
     """
-    if not isinstance(chunks, dict) or not all(isinstance(axis, str) for axis in chunks):
-        raise UsageError(
-            f"{printable(group.place)} is a group, whose arrays are re-split by the names of their "
-            "dimensions; write chunks as time=24,y=-1"
-        )
-    asked = cast("dict[str, AxisChunks]", chunks)
-    dimensions = {name: _dimensions(documents) for name, documents in group.arrays.items()}
+    from dask_io.stores.zarr.ome import level_axes  # noqa: PLC0415 - a second, if needed
+
+    levels = level_axes(group)
+    dimensions = {
+        name: levels.get(name) or _dimensions(documents) for name, documents in group.arrays.items()
+    }
+    asked = _by_name(group, chunks, list(levels.values()))
     known = {axis for names in dimensions.values() for axis in names}
     for axis in asked:
         if axis not in known:
@@ -338,10 +349,25 @@ def choose_chunks(group: Group, chunks: Chunks) -> dict[str, Chunks]:
     }
 
 
-def _of_those(asked: dict[str, AxisChunks], names: tuple[str, ...]) -> Chunks:
-    found: dict[int | str, AxisChunks] = {
-        axis: entry for axis, entry in asked.items() if axis in names
-    }
+def _by_name(
+    group: Group, chunks: Chunks, levels: list[tuple[str, ...]]
+) -> Mapping[str, AxisChunks]:
+    """Return chunks by names of dimensions; those of an image may be given in its axes' order."""
+    if isinstance(chunks, Mapping) and all(isinstance(axis, str) for axis in chunks):
+        return cast("Mapping[str, AxisChunks]", chunks)
+    if levels and isinstance(chunks, int | str):
+        return {axis: chunks for names in levels for axis in names}
+    if levels and isinstance(chunks, list | tuple) and len(chunks) == len(levels[0]):
+        return dict(zip(levels[0], chunks, strict=True))
+    what = f"an image with the axes {','.join(levels[0])}" if levels else "a group"
+    raise UsageError(
+        f"{printable(group.place)} is {what}, whose arrays are re-split by the names of their "
+        "dimensions; write chunks as time=24,y=-1"
+    )
+
+
+def _of_those(asked: Mapping[str, AxisChunks], names: tuple[str, ...]) -> Chunks:
+    found = {names.index(axis): entry for axis, entry in asked.items() if axis in names}
     return found or None
 
 
@@ -424,26 +450,22 @@ def verify_groups(a: Path, b: Path, compare: Callable[[Path, Path], Verification
         raise DataError(printable(str(b)), [problem])
     found = Verification(0)
     for name in one.arrays:
-        each = compare(a / name, b / name)
-        found = Verification(
-            found.n_elements + each.n_elements,
-            (found.n_differing or 0) + (each.n_differing or 0),
-            found.first_difference or each.first_difference,
-        )
+        found = found.followed_by(compare(a / name, b / name), printable(str(b / name)))
     return found
 
 
 def verify_alone(place: Location, memory: int, workers: int) -> Verification:
-    """Compare an array, or every array of a group, with the checksums that its journal holds."""
+    """Compare with the checksums of journals an array, or all in a group or in a folder."""
     journal = group_journal_at(place)
-    if journal is None:
+    if journal is not None:
+        targets = [place / name for name in GroupRecord.read(journal).arrays]
+    else:
+        targets = targets_in(place) or [place]
+    if targets == [place]:
         return verify_sealed(place, memory, workers)
     found = Verification(0)
-    for name in GroupRecord.read(journal).arrays:
-        each = verify_sealed(place / name, memory, workers)
-        n_elements = found.n_elements + each.n_elements
-        first = found.first_difference or each.first_difference
-        found = Verification(n_elements, None if first else 0, first)
+    for target in targets:
+        found = found.followed_by(verify_sealed(target, memory, workers), printable(str(target)))
     return found
 
 

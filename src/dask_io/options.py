@@ -45,8 +45,8 @@ class Options(TypedDict, total=False):
         What time is predicted for: ``"hdd"``, ``"ssd"``, ``"nvme"``, ``"nfs"``, ``"s3"``,
         ``"measured"`` to measure the target's folder; by default the kind of filesystem says it.
     format
-        Format of the target, ``"npy"``, ``"raw"`` or ``"zarr"``; by default what the target's
-        name says, else that of the source's blocks.
+        Format of the target, such as ``"npy"``, ``"zarr"`` or ``"hdf5"``; by default what the
+        target's name says, else that of the source's blocks.
     dtype
         Type of the target's elements, such as ``"float32"``; by default the source's.
     casting

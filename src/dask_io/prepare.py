@@ -137,13 +137,13 @@ def _refuse_consuming(source: Side, target: Side) -> None:
     """Refuse to remove blocks that cannot be removed, or whose data would not be safe yet."""
     if source.grain == "container":
         raise UsageError(
-            f"consume removes source blocks one by one, but those of {source.format} share one "
-            "file; leave it out"
+            f"consume removes source blocks one by one, but of {source.format} nothing can be "
+            "removed alone; leave it out"
         )
     if target.grain == "container":
         raise UsageError(
-            f"consume removes source blocks as soon as they are safe, but a {target.format} file "
-            "with a codec is safe only when it is whole; leave it out, or choose codec none"
+            f"consume removes source blocks as soon as they are safe, but what goes to this "
+            f"{target.format} target is safe only when all of it is there; leave it out"
         )
 
 

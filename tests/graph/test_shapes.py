@@ -66,9 +66,7 @@ def assert_same(shape: Shape, inputs: Path, folder: Path, caplog: pytest.LogCapt
     np.testing.assert_equal(planned, alone)
 
 
-@pytest.mark.parametrize(
-    "shape", [shape for shape in SHAPES if not shape.cluster_only], ids=str
-)
+@pytest.mark.parametrize("shape", [shape for shape in SHAPES if not shape.cluster_only], ids=str)
 def test_by_threads(
     shape: Shape, inputs: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -76,9 +74,7 @@ def test_by_threads(
     assert_same(shape, inputs, tmp_path, caplog)
 
 
-@pytest.mark.parametrize(
-    "shape", [shape for shape in SHAPES if not shape.threads_only], ids=str
-)
+@pytest.mark.parametrize("shape", [shape for shape in SHAPES if not shape.threads_only], ids=str)
 @pytest.mark.usefixtures("client")
 def test_on_a_cluster(
     shape: Shape, inputs: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture

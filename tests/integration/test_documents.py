@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import zarr
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -48,8 +49,28 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             np.save(tmp_path / "scan" / f"b_{i}_{j}_0.npy", block)
     np.save(tmp_path / "volume.npy", array)
     (tmp_path / "rois.txt").write_text("# around the left nucleus\n0:6,2:7\n3:9,:,2:5   # more\n")
+    make_groups(tmp_path)
     monkeypatch.chdir(tmp_path)
     return tmp_path
+
+
+def make_groups(folder: Path) -> None:
+    """Make a dataset and an image, as groups of Zarr arrays."""
+    axes = [{"name": "c", "type": "channel"}, *({"name": n, "type": "space"} for n in "zyx")]
+    level = {
+        "path": "0",
+        "coordinateTransformations": [{"type": "scale", "scale": [1.0, 1.0, 0.5, 0.5]}],
+    }
+    about = {"version": "0.5", "multiscales": [{"axes": axes, "datasets": [level], "name": "i"}]}
+    year = zarr.create_group(folder / "year.zarr", attributes={"title": "A year"})
+    image = zarr.create_group(folder / "image.zarr", attributes={"ome": about})
+    for group, path, names, shape in [
+        (year, "t", ["time", "y", "x"], (48, 6, 8)),
+        (year, "time", ["time"], (48,)),
+        (image, "0", ["c", "z", "y", "x"], (2, 8, 8, 8)),
+    ]:
+        made = group.create_array(path, shape=shape, dtype="i2", dimension_names=names)
+        made[...] = np.arange(np.prod(shape)).reshape(shape)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -73,8 +94,10 @@ def test_there_are_examples() -> None:
 
 
 @pytest.mark.parametrize("page", WITH_COMMANDS, ids=lambda page: page.name)
-def test_commands_run(page: Path, folder: Path) -> None:
+def test_commands_run(page: Path, folder: Path, request: pytest.FixtureRequest) -> None:
     """Every command of a page ends with exit code 0, in the order in which they stand there."""
+    if any("s3://" in word for words in _commands(page) for word in words):
+        request.getfixturevalue("server")
     for _, *arguments in _commands(page):
         done = subprocess.run(
             [sys.executable, "-m", "dask_io.cli", *arguments],

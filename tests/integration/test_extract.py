@@ -85,6 +85,19 @@ def test_several_regions_become_files_of_a_folder(source: Path, tmp_path: Path) 
     assert result["bytes"]["read"] < result["bytes"]["written"]
 
 
+def test_all_regions_of_a_folder_are_verified(source: Path, tmp_path: Path) -> None:
+    """A difference in one of them is found, and says in which."""
+    run("extract", source, tmp_path / "rois", *with_regions(*REGIONS))
+    found = dask_io.verify(tmp_path / "rois")
+    assert (bool(found), found.n_elements) == (True, sum(part.size for part in PARTS))
+
+    broken = tmp_path / "rois" / "region_001.npy"
+    content = bytearray(broken.read_bytes())
+    content[-1] ^= 1
+    broken.write_bytes(content)
+    assert dask_io.verify(tmp_path / "rois").place == str(broken)
+
+
 def test_regions_with_chunks_become_directories(source: Path, tmp_path: Path) -> None:
     """With chunks each region is a directory of blocks that describes itself."""
     options = [*with_regions(*REGIONS[:2]), "--chunks", "2,3,4", "--order", "F"]

@@ -278,6 +278,7 @@ def test_long_runs_cost_what_short_ones_do(plan: Plan, workers: int) -> None:
         patch("dask_io.stores.files._LARGE", 2 * ALIGNMENT),
         patch("dask_io.engine.memory._ALIGNED", 2 * ALIGNMENT),
         patch("dask_io.engine.run._LONG_RUN", 4 * ALIGNMENT),
+        patch("dask_io.engine.member._LONG_RUN", 2 * ALIGNMENT),
     ):
         check_counts(plan, run(plan, workers), walk(plan))
 

@@ -150,7 +150,9 @@ running = stack(
     device,
     workers,
     max_rate,
-    click.option("--format", "format_", metavar="F", help="Format of the target: npy, raw, zarr."),
+    click.option(
+        "--format", "format_", metavar="F", help="Format of the target: npy, raw, zarr, hdf5..."
+    ),
     dtype,
     casting,
     click.option("--format-version", type=int, metavar="N", help="Its version: 2 or 3 for zarr."),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,24 +14,60 @@ if TYPE_CHECKING:
 
 # NumPy holds its lock while it copies few items, so items are short.
 _LONGEST_ITEM = 1024
+# Elements of a tile along the axis that is the target's fastest and, at the least, along the one
+# that is the source's, and in all: few enough for the cache, enough for a call.
+_TILE, _TILE_SIZE = (16, 64), 2**14
 
 
 def copy(source: NDArray[Any], target: NDArray[Any], layout: Layout) -> None:
     """Copy an array to one of the same shape that lies in a layout's order, and to its type.
 
     Short rows of one type that lie next to each other on both sides are copied as one item each:
-    that saves NumPy a call for every row.
+    that saves NumPy a call for every row. From one order to another it goes tile by tile.
     """
     if source.dtype != target.dtype:
         _convert(source, target)
         return
-    row = target.shape[layout.axes[-1]] * target.itemsize
-    if row <= _LONGEST_ITEM:
-        a, b = source.transpose(layout.axes), target.transpose(layout.axes)
-        if a.strides[-1] == b.strides[-1] == target.itemsize:
-            items = np.dtype((np.void, row))
-            source, target = a.view(items), b.view(items)
+    fastest, itemsize = layout.axes[-1], target.itemsize
+    row = target.shape[fastest] * itemsize
+    if row <= _LONGEST_ITEM and source.strides[fastest] == target.strides[fastest] == itemsize:
+        if fastest != target.ndim - 1:
+            source, target = source.transpose(layout.axes), target.transpose(layout.axes)
+        items = _item_of(row)
+        source, target = source.view(items), target.view(items)
+    elif (along := _fastest(target)) != (across := _fastest(source)):
+        _copy_across(source, target, along, across)
+        return
     target[...] = source
+
+
+def _fastest(array: NDArray[Any]) -> int:
+    """Return the axis along which an array's elements lie closest together."""
+    return min(range(array.ndim), key=lambda axis: (array.shape[axis] == 1, array.strides[axis]))
+
+
+def _copy_across(source: NDArray[Any], target: NDArray[Any], along: int, across: int) -> None:
+    """Copy to an array that is fastest along one axis from one that is so along another.
+
+    Done in tiles, what is read and what is written of one stays in the processor's cache.
+    """
+    n_along, n_across = _TILE
+    if min(target.shape[along], target.shape[across]) < n_along:
+        target[...] = source
+        return
+    between = target.size // (target.shape[along] * target.shape[across])
+    n_across = max(n_across, _TILE_SIZE // (n_along * between))
+    tile = [slice(None)] * target.ndim
+    for low in range(0, target.shape[along], n_along):
+        tile[along] = slice(low, low + n_along)
+        for first in range(0, target.shape[across], n_across):
+            tile[across] = slice(first, first + n_across)
+            target[tuple(tile)] = source[tuple(tile)]
+
+
+@lru_cache(maxsize=1024)
+def _item_of(n_bytes: int) -> np.dtype[np.void]:
+    return np.dtype((np.void, n_bytes))
 
 
 def _convert(source: NDArray[Any], target: NDArray[Any]) -> None:

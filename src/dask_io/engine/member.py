@@ -26,8 +26,13 @@ if TYPE_CHECKING:
     from dask_io.engine.commit import Outlet
     from dask_io.engine.crew import Crew
     from dask_io.engine.memory import Account, Buffers
+    from dask_io.geometry import Layout
     from dask_io.planning import Plan
     from dask_io.stores.store import BlockWriter
+
+# Runs at least this long are spread in memory, so that each can be written past the page cache:
+# that takes less than a hundredth more.
+_LONG_RUN = 512 * 2**10
 
 
 class Room(NamedTuple):
@@ -45,11 +50,12 @@ class Room(NamedTuple):
 
 @dataclass(slots=True)
 class Piece:
-    """Part of the array in memory, in the target's layout."""
+    """Part of the array in memory, in the target's layout; `run` elements lie together at least."""
 
     region: Region
     array: NDArray[Any]
     buffer: memoryview
+    run: int
 
     @property
     def n_bytes(self) -> int:
@@ -167,22 +173,20 @@ class Member:
         return Filling(wanted.along, cells)
 
     def _make_piece(self, region: Region) -> Piece:
-        n_bytes = region.size * self.target.dtype.itemsize
-        buffer = self.room.buffers.lend(n_bytes, phase=self._phase(region))
-        array = view_as_array(buffer, region.shape, self.moved, self.target.layout)
-        return Piece(region, array, buffer)
-
-    def _phase(self, region: Region) -> int:
-        """Return how far behind a multiple of `ALIGNMENT` a piece will begin in its file.
-
-        One that lies so in memory too can be written past the page cache as it is.
-        """
+        layout, itemsize = self.target.layout, self.target.dtype.itemsize
         if not self.cuts_blocks:
-            return 0
+            buffer = self.room.buffers.lend(region.size * itemsize)
+            array = view_as_array(buffer, region.shape, self.moved, layout)
+            return Piece(region, array, buffer, region.size)
+        # What begins in memory as far behind a multiple of `ALIGNMENT` as it will in its file can
+        # be written past the page cache as it is.
         _, block = self._block_of(region)
-        inside, layout = region.relative_to(block.start), self.target.layout
-        first, _ = next(layout.runs(inside, block.shape))
-        return first * self.target.dtype.itemsize % ALIGNMENT
+        first, run = next(layout.runs(region.relative_to(block.start), block.shape))
+        is_spread = self.plan.hold is Hold.BLOCKS and run * itemsize >= _LONG_RUN
+        strides, n_bytes = _strides(region.shape, block.shape, layout, itemsize, spread=is_spread)
+        buffer = self.room.buffers.lend(n_bytes, phase=first * itemsize % ALIGNMENT)
+        array = np.ndarray(region.shape, self.moved, buffer, strides=strides)
+        return Piece(region, array, buffer, run if is_spread else region.size)
 
     def _block_of(self, region: Region) -> tuple[tuple[int, ...], Region]:
         """Return the target's block that a part of it belongs to."""
@@ -238,7 +242,8 @@ class Member:
             if others:
                 self._write_pieces(staging, cell, writer, block.start)
             else:
-                writer.write_from(inside, first.array)
+                for part in self.target.layout.slabs(inside, first.run):
+                    writer.write_from(part, first.array[part.relative_to(inside.start).slices])
             checksum = writer.checksum
         n_bytes = sum(piece.n_bytes for piece in cell.pieces)
         while cell.pieces:
@@ -279,6 +284,29 @@ class Member:
         if self.ledger is None or index not in self.ledger.parts:
             return self.plan.count_write_cells(block)
         return sum(1 for _ in self._missing_cells(block))
+
+
+def _strides(
+    shape: tuple[int, ...],
+    block: tuple[int, ...],
+    layout: Layout,
+    itemsize: int,
+    *,
+    spread: bool,
+) -> tuple[list[int], int]:
+    """Return how far apart in memory the elements of a part of a block lie, and its bytes.
+
+    If it is spread, each of its runs begins as far behind a multiple of `ALIGNMENT` as in the file.
+    """
+    strides, n_bytes, is_run = [0] * len(shape), itemsize, True
+    in_file = layout.strides(block)
+    for axis in reversed(layout.axes):
+        if spread and not is_run:
+            n_bytes += (in_file[axis] * itemsize - n_bytes) % ALIGNMENT
+        strides[axis] = n_bytes
+        n_bytes *= shape[axis]
+        is_run = is_run and shape[axis] == block[axis]
+    return strides, n_bytes
 
 
 def moved_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:

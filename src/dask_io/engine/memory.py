@@ -91,6 +91,9 @@ class Buffers:
         with self._lock:
             # The first hole that is long enough: that leaves longer ones than the shortest would.
             for place, (start, stop) in enumerate(self._holes):
+                # Most are too short in any case: it is told at once.
+                if stop - start < n_bytes:
+                    continue
                 begin = _up(start - phase, step) + phase
                 end = _up(begin + n_bytes, _GRAIN)
                 if end <= stop:

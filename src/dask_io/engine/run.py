@@ -225,8 +225,10 @@ class _Taker(NamedTuple):
 
     def takes(self, region: Region) -> Region:
         """Return what the member needs of a region."""
-        inside = (region & self.region).relative_to(self.origin)
-        return self.member.needed(inside).shifted_by(self.origin) if inside.size else inside
+        found = region & self.region
+        if self.member.ledger is None or not found.size:
+            return found
+        return self.member.needed(found.relative_to(self.origin)).shifted_by(self.origin)
 
 
 class _Run:
@@ -303,9 +305,11 @@ class _Run:
                 for slab in self.source.layout.slabs(box, largest):
                     values = reader.read_into(slab.relative_to(origin), staging).view(self.moved)
                     for taker in takers:
-                        part = slab if len(takers) == 1 else slab & taker.region
-                        if part.size:
+                        part, found = slab, values
+                        if len(takers) > 1:
+                            part = slab & taker.region
                             found = values[part.relative_to(slab.start).slices]
+                        if part.size:
                             place = part.relative_to(taker.origin)
                             taker.member.place(place, found, taker.filling)
 

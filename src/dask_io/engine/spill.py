@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from xxhash import xxh3_64_hexdigest
 
 from dask_io.engine.commit import Outlet
+from dask_io.engine.measure import existing_folder
 from dask_io.engine.run import Progress, run_plan
 from dask_io.stores.files import Durability, storage_errors
 from dask_io.stores.location import is_url
@@ -71,30 +72,31 @@ def run_spill(
 
 def remove_scratch(target: Target) -> None:
     """Remove scratch blocks that a killed run left beside a target, which is this run's now."""
-    place = _beside(target)
+    folder, name = _beside(target)
     # As `mkdtemp` names them, so that those of `out.v2` are not taken for those of `out`.
     any_token = "[a-z0-9_]" * 8
-    for stale in place.parent.glob(f"{glob.escape(f'.{place.name}.')}{any_token}.scratch"):
+    for stale in folder.glob(f"{glob.escape(name)}{any_token}.scratch"):
         shutil.rmtree(stale, ignore_errors=True)
 
 
-def _beside(target: Target) -> Path:
-    """Return what scratch folders lie beside and are named for: the target, if it is local."""
+def _beside(target: Target) -> tuple[Path, str]:
+    """Return where scratch folders lie and how their names begin: beside a target that is local."""
     if is_url(target.place):
         name = xxh3_64_hexdigest(target.place.encode())
-        return Path(tempfile.gettempdir(), f"dask-io-{name}")
-    return Path(target.place).absolute()
+        return Path(tempfile.gettempdir()), f".dask-io-{name}."
+    place = Path(target.place).absolute()
+    # An array in a container may have no folder of its own.
+    folder = existing_folder(place.parent)
+    return folder, f".{str(place.relative_to(folder)).replace('/', ':')}."
 
 
 @contextmanager
 def _scratch_folder(target: Target) -> Iterator[Path]:
     """Make a folder on the target's filesystem, and remove it with all that is in it."""
-    place = _beside(target)
     remove_scratch(target)
-    with storage_errors(place.parent):
-        folder = Path(
-            tempfile.mkdtemp(prefix=f".{place.name}.", suffix=".scratch", dir=place.parent)
-        )
+    above, name = _beside(target)
+    with storage_errors(above):
+        folder = Path(tempfile.mkdtemp(prefix=name, suffix=".scratch", dir=above))
     try:
         yield folder
     finally:

@@ -39,12 +39,14 @@ class Verification:
 
     The first differing region is, of the differing elements of one slab of one block, the
     smallest box around them; it is the first in C order of its corner. Where only checksums are
-    compared, it is a write cell, and nobody knows how many of its elements differ.
+    compared, it is a write cell, and nobody knows how many of its elements differ. `place` says in
+    which of several arrays it is.
     """
 
     n_elements: int
     n_differing: int | None = 0
     first_difference: Region | None = None
+    place: str | None = None
 
     @property
     def equal(self) -> bool:
@@ -53,6 +55,16 @@ class Verification:
 
     def __bool__(self) -> bool:
         return self.equal
+
+    def followed_by(self, other: Verification, place: str) -> Verification:
+        """Return what has been found in arrays before and in another one, which is at a place."""
+        is_known = None not in (self.n_differing, other.n_differing)
+        return Verification(
+            self.n_elements + other.n_elements,
+            (self.n_differing or 0) + (other.n_differing or 0) if is_known else None,
+            self.first_difference or other.first_difference,
+            self.place or (None if other.equal else place),
+        )
 
 
 def verify_plan(

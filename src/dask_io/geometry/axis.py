@@ -129,6 +129,19 @@ class Axis:
             return 0
         return self.run_ends[run] + (index - self._run_indices[run]) * self.runs[run][0]
 
+    def bounds_of(self, index: int) -> tuple[int, int]:
+        """Return the positions at which block `index` starts and ends.
+
+        Examples
+        --------
+        >>> [Axis.regular(10, 4).bounds_of(index) for index in (0, 2)]
+        [(0, 4), (8, 10)]
+        """
+        run = bisect_right(self._run_indices, index) - 1
+        length = self.runs[run][0]
+        start = self.run_ends[run] + (index - self._run_indices[run]) * length
+        return start, start + length
+
     def count_ends(self, position: int) -> int:
         """Count the blocks that end at or before `position`.
 

@@ -61,8 +61,8 @@ class Grid:
 
     def block(self, index: Sequence[int]) -> Region:
         """Return the region of a block."""
-        pairs = zip(self.axes, index, strict=True)
-        return Region.of((axis.start_of(i), axis.start_of(i + 1)) for axis, i in pairs)
+        start, stop = zip(*map(Axis.bounds_of, self.axes, index), strict=True)
+        return Region(start, stop)
 
     def flat(self, index: Sequence[int]) -> int:
         """Return the number of a block when all are counted, last axis fastest."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from math import prod
-from operator import sub
+from operator import add, sub
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -39,8 +39,8 @@ class Region:
     @classmethod
     def of(cls, bounds: Iterable[tuple[int, int]]) -> Region:
         """Make a region of ``(start, stop)`` per axis."""
-        pairs = tuple(bounds)
-        return cls(tuple(low for low, _ in pairs), tuple(high for _, high in pairs))
+        start, stop = zip(*bounds, strict=True)
+        return cls(start, stop)
 
     @classmethod
     def parse(cls, text: str, shape: tuple[int, ...]) -> Region:
@@ -85,26 +85,20 @@ class Region:
     @property
     def slices(self) -> tuple[slice, ...]:
         """The region as an index into the array."""
-        return tuple(slice(low, high) for low, high in zip(self.start, self.stop, strict=True))
+        return tuple(map(slice, self.start, self.stop))
 
     def __and__(self, other: Region) -> Region:
-        start = tuple(max(a, b) for a, b in zip(self.start, other.start, strict=True))
-        stop = tuple(min(a, b) for a, b in zip(self.stop, other.stop, strict=True))
-        return Region(start, tuple(max(low, high) for low, high in zip(start, stop, strict=True)))
+        start = tuple(map(max, self.start, other.start))
+        stop = tuple(map(min, self.stop, other.stop))
+        return Region(start, tuple(map(max, start, stop)))
 
     def relative_to(self, origin: tuple[int, ...]) -> Region:
         """Return the same box counted from `origin`."""
-        return Region(
-            tuple([low - zero for low, zero in zip(self.start, origin, strict=True)]),
-            tuple([high - zero for high, zero in zip(self.stop, origin, strict=True)]),
-        )
+        return Region(tuple(map(sub, self.start, origin)), tuple(map(sub, self.stop, origin)))
 
     def shifted_by(self, offset: tuple[int, ...]) -> Region:
         """Return the box moved by `offset`."""
-        return Region(
-            tuple(low + more for low, more in zip(self.start, offset, strict=True)),
-            tuple(high + more for high, more in zip(self.stop, offset, strict=True)),
-        )
+        return Region(tuple(map(add, self.start, offset)), tuple(map(add, self.stop, offset)))
 
     def __str__(self) -> str:
         return ",".join(f"{low}:{high}" for low, high in zip(self.start, self.stop, strict=True))

@@ -182,22 +182,31 @@ def _fastest(plans: Sequence[AnyPlan], device: Device) -> AnyPlan:
 def _with_room_to_write(problem: Problem, found: AnyPlan, device: Device) -> AnyPlan:
     """Leave room to write behind while reading goes on, if that costs next to nothing.
 
-    Sweep with half of the budget, a quarter and so on. Room is worth a few seeks, but where every
-    block can be touched once it is.
+    Plan with three quarters of the budget, again three quarters of that and so on. Room is worth
+    a few seeks, but where every block can be touched once it is.
     """
     longest, budget = WORTH_OF_ROOM * predict_seconds(found, device), problem.budget
     seeks = found.seeks.total
     if seeks > problem.lower_bound:
         seeks += _FEW_SEEKS
     while found.staging_bytes < min(problem.staging.preferred, found.held_bytes):
-        budget //= 2
-        try:
-            plan = replace(plan_sweep(problem.within(budget)), problem=problem)
-        except BudgetTooSmallError:
+        budget = budget * 3 // 4
+        # The strategy that was chosen is mostly the quicker one to plan with.
+        names = dict.fromkeys([found.strategy, "sweep"])
+        plans = (_candidate(name, problem.within(budget)).plan for name in names)
+        smaller = next(
+            (
+                plan
+                for plan in plans
+                if plan is not None
+                and plan.seeks.total <= seeks
+                and predict_seconds(plan, device) <= longest
+            ),
+            None,
+        )
+        if smaller is None:
             break
-        if plan.seeks.total > seeks or predict_seconds(plan, device) > longest:
-            break
-        found = plan
+        found = replace(smaller, problem=problem)
     return found
 
 

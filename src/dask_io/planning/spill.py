@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cache
 from math import prod
 from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
 
 from dask_io.errors import BudgetTooSmallError
 from dask_io.geometry import Grid, cut_axis
@@ -151,11 +152,29 @@ def plan_spill(problem: Problem) -> SpillPlan:
         block = max(prod(grid.longest) for grid in sides) * problem.itemsize
         required = problem.staging.budget_for(block)
         raise BudgetTooSmallError(required, problem.budget, "block")
-    # Few lengths of boxes make many pairs of them.
-    count = cache(_count_pieces)
-    pairs = ((prod(map(count, a, b)), a, b) for a in first for b in second)
-    _, read_boxes, write_boxes = min(pairs, key=lambda pair: pair[0])
+    read_boxes, write_boxes = _with_fewest_pieces(first, second)
     return _plan_through(problem, read_boxes, write_boxes)
+
+
+def _with_fewest_pieces(
+    first: Sequence[tuple[Axis, ...]], second: Sequence[tuple[Axis, ...]]
+) -> tuple[tuple[Axis, ...], tuple[Axis, ...]]:
+    """Return the boxes of either pass that share the fewest scratch blocks, of all pairs."""
+    totals = np.ones((len(first), len(second)))
+    # Few lengths along each axis make many pairs of boxes.
+    for ours, theirs in zip(zip(*first, strict=True), zip(*second, strict=True), strict=True):
+        (a, rows), (b, columns) = _numbered(ours), _numbered(theirs)
+        counts = np.array([[float(_count_pieces(x, y)) for y in b] for x in a])
+        totals *= counts[np.ix_(rows, columns)]
+    row, column = map(int, np.unravel_index(totals.argmin(), totals.shape))
+    return first[row], second[column]
+
+
+def _numbered(axes: Sequence[Axis]) -> tuple[list[Axis], list[int]]:
+    """Return the different ones, and for each which of them it is."""
+    numbers: dict[Axis, int] = {}
+    places = [numbers.setdefault(axis, len(numbers)) for axis in axes]
+    return list(numbers), places
 
 
 def _count_pieces(first: Axis, second: Axis) -> int:

@@ -181,6 +181,7 @@ def verification_to_json(found: Verification) -> dict[str, Any]:
         "n_differing": found.n_differing,
         "first_difference": region
         and [list(bounds) for bounds in zip(region.start, region.stop, strict=True)],
+        "place": found.place,
     }
 
 

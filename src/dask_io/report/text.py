@@ -130,6 +130,8 @@ def _metadata_rows(metadata: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield "axes", _brief(", ".join(map(str, metadata["dimension_names"])))
     if metadata.get("attributes"):
         yield "attributes", _brief(", ".join(metadata["attributes"]))
+    if metadata.get("snapshot"):
+        yield "snapshot", printable(metadata["snapshot"])
 
 
 def _codec(config: Mapping[str, Any]) -> str:
@@ -147,9 +149,10 @@ def verification_text(found: Verification) -> str:
     elements = f"{found.n_elements:,} element{'s' * (found.n_elements != 1)}"
     if found.equal:
         return f"equal: {elements} compared"
+    where = f"{found.first_difference}{f' of {found.place}' if found.place else ''}"
     if found.n_differing is None:
-        return f"not what was written, first in region {found.first_difference}"
-    return f"{found.n_differing:,} of {elements} differ, first in region {found.first_difference}"
+        return f"not what was written, first in region {where}"
+    return f"{found.n_differing:,} of {elements} differ, first in region {where}"
 
 
 def table(rows: Sequence[tuple[str, ...]]) -> str:

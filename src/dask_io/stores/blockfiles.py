@@ -18,7 +18,7 @@ from dask_io.stores.journal import journal_of
 from dask_io.stores.listing import Checked, Expected, Problems, check_blocks, match_names
 from dask_io.stores.manifest import Manifest
 from dask_io.stores.medium import medium_of
-from dask_io.stores.naming import OneName, printable
+from dask_io.stores.naming import OneName, StackNames, printable
 from dask_io.stores.store import Access, Extent
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from dask_io.stores.format import Format, Header
     from dask_io.stores.location import Location
     from dask_io.stores.medium import Reader
-    from dask_io.stores.naming import BlockNames
+    from dask_io.stores.naming import Names
     from dask_io.stores.store import BlockReader
 
 
@@ -41,7 +41,7 @@ class Blocks:
     """Which files hold which blocks of an array, and how."""
 
     folder: Location
-    names: BlockNames | OneName
+    names: Names
     format: Format
     grid: Grid
     dtype: np.dtype[Any]
@@ -65,6 +65,7 @@ class Blocks:
     @property
     def manifest(self) -> Manifest:
         """What they say about themselves."""
+        assert not isinstance(self.names, StackNames), "a stack describes itself in its own way"
         return Manifest(self.format.name, self.grid, self.dtype, self.layout, self.names)
 
     def problem_with(self, header: Header | None, shape: tuple[int, ...], size: int) -> str:
@@ -297,7 +298,7 @@ class BlockFiles(BlockStore):
 
     def _is_described(self) -> bool:
         """Tell whether the directory's manifest is about these blocks."""
-        if not (self._blocks.folder / manifest.NAME).exists():
+        if not (self._blocks.folder / manifest.NAME).is_file():
             return False
         try:
             return Manifest.read(self._blocks.folder).names == self._blocks.names

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from dask_io.stores.blockfiles import Blocks
     from dask_io.stores.location import Location
-    from dask_io.stores.naming import OneName
+    from dask_io.stores.naming import Names
 
 
 class BlockFilesTarget(BlockStore, JournalledTarget):
@@ -139,9 +139,9 @@ class BlockFilesTarget(BlockStore, JournalledTarget):
         if path.is_dir():
             raise UsageError(f"{printable(str(path))} is a directory, not a file to overwrite")
 
-    def _patterns(self) -> list[BlockNames | OneName]:
+    def _patterns(self) -> list[Names]:
         """Return how the blocks are named that the manifest or the journal tells of."""
-        found: list[BlockNames | OneName] = list(map(_parse_word, self._names_in_journal()))
+        found: list[Names] = list(map(_parse_word, self._names_in_journal()))
         with suppress(DataError, StorageError):
             found.append(manifest.Manifest.read(self._folder).names)
         return found
@@ -180,7 +180,7 @@ def _parse_word(word: str) -> BlockNames:
     return BlockNames(json.loads(word))
 
 
-def _is_ours(name: str, patterns: Collection[BlockNames | OneName]) -> bool:
+def _is_ours(name: str, patterns: Collection[Names]) -> bool:
     if name.startswith(".") and name.endswith(".part"):
         name = name[1:].removesuffix(".part")
     return name == manifest.NAME or any(names.parse(name) is not None for names in patterns)

@@ -183,11 +183,11 @@ class Container(Protocol):
 
 @runtime_checkable
 class OneFile(Container, Protocol):
-    """A container that is one file, of a format that has files of single blocks too."""
+    """A container that is one file."""
 
     @property
-    def blocks(self) -> Format:
-        """What files are that hold one block each."""
+    def blocks(self) -> Format | None:
+        """What files of the format are that hold one block each, if there are such."""
 
 
 @contextmanager
@@ -224,6 +224,8 @@ def on_disk(path: Location, format: str) -> Path:  # noqa: A002 - the word that 
 def split_place(place: str) -> tuple[str, str]:
     """Split a place into a container and the path of an array inside it.
 
+    Any ``::`` but the first is as good as a ``/``, so that what `beside` returns is a place too.
+
     Raises
     ------
     UsageError
@@ -235,6 +237,7 @@ def split_place(place: str) -> tuple[str, str]:
     (('scan.zarr', 'day/1'), ('scan.zarr', ''))
     """
     container, found, inside = place.partition(INSIDE)
+    inside = inside.replace(INSIDE, "/")
     parts = inside.strip("/").split("/") if inside.strip("/") else []
     for part in parts:
         if part in {"", ".", ".."} or not part.isprintable() or "\\" in part:
@@ -245,3 +248,18 @@ def split_place(place: str) -> tuple[str, str]:
     if found and not container:
         raise UsageError(f"{place!r} names no container; write it as in scan.zarr::/path/in/group")
     return container, "/".join(parts)
+
+
+def beside(container: Path, inside: str) -> Path:
+    """Return what stands for an array that has no file or directory of its own.
+
+    It lies beside the container, which nobody but its library writes to.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> str(beside(Path("data/scan.icechunk"), "day/1"))
+    'data/scan.icechunk::day::1'
+    """
+    parts = inside.split("/") if inside else []
+    return container.with_name(INSIDE.join([container.name, *parts]))

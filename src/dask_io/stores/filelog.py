@@ -58,6 +58,10 @@ class FileLog:
     def check_held(self) -> None:
         """The system keeps the lock as long as the process lives."""
 
+    def is_held(self) -> bool:
+        """Tell whether it has not been let go of."""
+        return self._lock is not None
+
     def close(self) -> None:
         """Let another process go on with it."""
         lock, self._lock = self._lock, None

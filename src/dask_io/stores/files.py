@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import errno
 import os
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import lru_cache
 from mmap import mmap
 from pathlib import Path
 from threading import Lock
@@ -29,7 +30,7 @@ from dask_io.stores import system
 from dask_io.stores.naming import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator
+    from collections.abc import Collection, Iterable
     from types import TracebackType
 
     from dask_io.stores.location import Location
@@ -47,6 +48,7 @@ _MOST_AT_ONCE = 2**30
 _CANNOT_ALLOCATE = {errno.EBADF, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP}
 # macOS has no such flag; there everything goes through the page cache.
 _O_DIRECT = getattr(os, "O_DIRECT", 0)
+_NOTHING = memoryview(b"")
 
 
 NOT_A_FILE = -1
@@ -93,13 +95,25 @@ class Tally:
             traffic.n_bytes += visit.n_bytes
 
 
-@contextmanager
-def storage_errors(path: Location | str) -> Iterator[None]:
+class storage_errors:  # noqa: N801 - used like a function
     """Turn the system's errors into ours, with the path and what to do."""
-    try:
-        yield
-    except OSError as error:
-        raise _storage_error(printable(str(path)), error) from error
+
+    __slots__ = ("_path",)
+
+    def __init__(self, path: Location | str) -> None:
+        self._path = path
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if isinstance(error, OSError):
+            raise _storage_error(printable(str(self._path)), error) from error
 
 
 def _storage_error(path: str, error: OSError) -> StorageError:
@@ -151,14 +165,20 @@ class Visit:
 
 
 class _FileVisit(Visit):
-    """A file, opened as it is needed."""
+    """A file, opened when it is needed.
 
-    def __init__(self, path: Path, flags: int, tally: Tally, traffic: Traffic) -> None:
+    `fd` is the file if it is open already; it belongs to the visit then.
+    """
+
+    def __init__(
+        self, path: Path | str, flags: int, tally: Tally, traffic: Traffic, fd: int | None = None
+    ) -> None:
         super().__init__(tally, traffic)
         self._path = path
         self._flags = flags | os.O_CLOEXEC
-        self._cached_fd: int | None = None
-        self._direct_fd: int | None = None
+        self._fd = fd
+        self._is_direct = False
+        self._can_be_direct = bool(_O_DIRECT)
 
     def __exit__(
         self,
@@ -167,40 +187,39 @@ class _FileVisit(Visit):
         trace: TracebackType | None,
     ) -> None:
         super().__exit__(kind, error, trace)
-        with storage_errors(self._path):
-            for fd in {self._cached_fd, self._direct_fd}:
-                if fd is not None:
-                    system.calls.close(fd)
-
-    def _cached(self) -> int:
-        """Return a descriptor that goes through the page cache."""
-        if self._cached_fd is None:
+        fd, self._fd = self._fd, None
+        if fd is not None:
             with storage_errors(self._path):
-                self._cached_fd = system.calls.open(self._path, self._flags)
-        return self._cached_fd
+                system.calls.close(fd)
 
-    def _direct(self) -> int:
-        """Return a descriptor that goes past the page cache, or else through it."""
-        if self._direct_fd is None:
-            try:
-                self._direct_fd = system.calls.open(self._path, self._flags | _O_DIRECT)
-            except OSError:
+    def _open(self, *, direct: bool) -> int:
+        """Return the file, set to go past the page cache if it can, or through it."""
+        direct = direct and self._can_be_direct
+        if self._fd is not None and direct == self._is_direct:
+            return self._fd
+        try:
+            if self._fd is None:
+                self._fd = system.calls.open(self._path, self._flags | direct * _O_DIRECT)
+            else:
+                system.calls.set_flags(self._fd, direct * _O_DIRECT)
+        except OSError as error:
+            if direct:
                 # The filesystem cannot do this; any other trouble shows at the plain opening.
-                self._direct_fd = self._cached()
-        return self._direct_fd
+                return self._give_up_direct()
+            raise _storage_error(printable(str(self._path)), error) from error
+        self._is_direct = direct
+        return self._fd
 
     def _give_up_direct(self) -> int:
-        """Go through the page cache from now on: the filesystem wants another alignment."""
-        if self._direct_fd not in {None, self._cached_fd}:
-            system.calls.close(self._direct_fd)
-        self._direct_fd = self._cached()
-        return self._direct_fd
+        """Go through the page cache from now on: the filesystem cannot do else, or not so."""
+        self._can_be_direct = False
+        return self._open(direct=False)
 
 
 class FileReader(_FileVisit):
     """One visit to a file that is read."""
 
-    def __init__(self, path: Path, tally: Tally) -> None:
+    def __init__(self, path: Path | str, tally: Tally) -> None:
         super().__init__(path, os.O_RDONLY, tally, tally.read)
 
     def expect(self, start: int, stop: int) -> None:
@@ -210,13 +229,13 @@ class FileReader(_FileVisit):
     def size(self) -> int:
         """Bytes in the file."""
         with storage_errors(self._path):
-            return os.fstat(self._direct()).st_size
+            return os.fstat(self._open(direct=True) if self._fd is None else self._fd).st_size
 
     def peek(self, n_bytes: int) -> bytes:
         """Return the file's first bytes, or all of it if it is shorter, without counting."""
         # Through the page cache this would have the system read ahead what is read directly.
         head = memoryview(mmap(-1, -(-n_bytes // ALIGNMENT) * ALIGNMENT))
-        n_read = self._read_fully(self._direct(), 0, head, n_bytes)
+        n_read = self._read_fully(self._open(direct=True), 0, head, n_bytes)
         return bytes(head[: min(n_read, n_bytes)])
 
     def peek_into(self, buffer: memoryview, n_bytes: int) -> memoryview:
@@ -257,8 +276,8 @@ class FileReader(_FileVisit):
             and len(whole) >= before + n_bytes
             and address_of(whole) % ALIGNMENT == 0
         ):
-            return self._direct(), before, whole
-        return self._cached(), 0, buffer[:n_bytes]
+            return self._open(direct=True), before, whole
+        return self._open(direct=False), 0, buffer[:n_bytes]
 
     def _read_fully(self, fd: int, offset: int, buffer: memoryview, n_needed: int) -> int:
         """Read until the needed bytes are there or the file ends; return how many there are."""
@@ -270,7 +289,7 @@ class FileReader(_FileVisit):
                 )
             except OSError as error:
                 with storage_errors(self._path):
-                    if error.errno != errno.EINVAL or fd == self._cached_fd:
+                    if error.errno != errno.EINVAL or not self._is_direct:
                         raise
                     fd = self._give_up_direct()
                 continue
@@ -281,11 +300,36 @@ class FileReader(_FileVisit):
 
 
 class FileWriter(_FileVisit):
-    """One visit to a file that is written."""
+    """One visit to a file that is written.
 
-    def __init__(self, path: Path, tally: Tally) -> None:
-        super().__init__(path, os.O_WRONLY, tally, tally.write)
+    To a file that is new, and open already as `fd`, a head is written too: together with the
+    data that comes right behind it, or else in the end.
+    """
+
+    def __init__(
+        self,
+        path: Path | str,
+        tally: Tally,
+        *,
+        fd: int | None = None,
+        head: bytes = b"",
+    ) -> None:
+        super().__init__(path, os.O_WRONLY, tally, tally.write, fd)
+        self._head = _aligned(head) if head else _NOTHING
         self._checksum = xxh3_64()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            if self._head and kind is None:
+                with storage_errors(self._path):
+                    write_fully(self._open(direct=False), 0, self._head)
+        finally:
+            super().__exit__(kind, error, trace)
 
     @property
     def checksum(self) -> int:
@@ -300,28 +344,35 @@ class FileWriter(_FileVisit):
         """
         self.count(offset, len(buffer))
         self._checksum.update(buffer)
+        head = _NOTHING
+        if offset == len(self._head):
+            head, self._head = self._head, head
         with storage_errors(self._path):
-            if len(buffer) >= _LARGE and (address_of(buffer) - offset) % ALIGNMENT == 0:
-                low = -offset % ALIGNMENT
-                high = low + (len(buffer) - low) // ALIGNMENT * ALIGNMENT
-                self._write_cached(offset, buffer[:low])
-                self._write_direct(offset + low, buffer[low:high])
-                self._write_cached(offset + high, buffer[high:])
-            else:
-                self._write_cached(offset, buffer)
+            if (
+                len(buffer) < _LARGE
+                or (address_of(buffer) - offset) % ALIGNMENT
+                or len(head) % ALIGNMENT
+            ):
+                self._write_cached(offset, buffer, head)
+                return
+            low = -offset % ALIGNMENT
+            high = low + (len(buffer) - low) // ALIGNMENT * ALIGNMENT
+            self._write_cached(offset, buffer[:low])
+            self._write_direct(offset + low, buffer[low:high], head)
+            self._write_cached(offset + high, buffer[high:])
 
-    def _write_cached(self, offset: int, buffer: memoryview) -> None:
+    def _write_cached(self, offset: int, buffer: memoryview, head: memoryview = _NOTHING) -> None:
         if buffer:
-            write_fully(self._cached(), offset, buffer)
+            write_fully(self._open(direct=False), offset, buffer, head)
 
-    def _write_direct(self, offset: int, buffer: memoryview) -> None:
-        fd = self._direct()
+    def _write_direct(self, offset: int, buffer: memoryview, head: memoryview) -> None:
+        fd = self._open(direct=True)
         try:
-            write_fully(fd, offset, buffer)
+            write_fully(fd, offset, buffer, head)
         except OSError as error:
-            if error.errno != errno.EINVAL or fd == self._cached_fd:
+            if error.errno != errno.EINVAL or not self._is_direct:
                 raise
-            write_fully(self._give_up_direct(), offset, buffer)
+            write_fully(self._give_up_direct(), offset, buffer, head)
 
 
 def checksum_of_file(file: Reader, offset: int, n_bytes: int, staging: memoryview) -> int:
@@ -338,8 +389,25 @@ def address_of(buffer: memoryview) -> int:
     return int(np.frombuffer(buffer, np.uint8).__array_interface__["data"][0])
 
 
-def write_fully(fd: int, offset: int, buffer: memoryview) -> None:
-    """Write until the buffer is empty."""
+# Most files of an array have the same head.
+@lru_cache(maxsize=64)
+def _aligned(content: bytes) -> memoryview:
+    """Return a copy that begins at a multiple of `ALIGNMENT` in memory."""
+    memory = mmap(-1, max(1, len(content)))
+    memory.write(content)
+    return memoryview(memory)[: len(content)]
+
+
+def write_fully(fd: int, offset: int, buffer: memoryview, head: memoryview = _NOTHING) -> None:
+    """Write until the buffer is empty; a head goes right before it, in the same call."""
+    if head:
+        n_written = system.calls.pwritev(
+            fd, [head, buffer[: _MOST_AT_ONCE - len(head)]], offset - len(head)
+        )
+        # Of less than the head, as of less than the buffer, the rest is written.
+        write_fully(fd, offset - len(head) + n_written, head[n_written:])
+        n_written = max(0, n_written - len(head))
+        buffer, offset = buffer[n_written:], offset + n_written
     while buffer:
         n_written = system.calls.pwrite(fd, buffer[:_MOST_AT_ONCE], offset)
         buffer, offset = buffer[n_written:], offset + n_written
@@ -365,6 +433,7 @@ class Publisher:
 
     def __init__(self, folder: Path, durability: Durability = Durability.FSYNC) -> None:
         self.folder, self.durability = folder, durability
+        self._place = os.path.join(folder, "")  # noqa: PTH118 - names are put behind it as they are
         self._pending: set[str] = set()
         self._made: list[Path] = []
         self._is_abandoned = False
@@ -376,8 +445,13 @@ class Publisher:
 
     def partial(self, name: str) -> Path:
         """Return where a file is written until it is published."""
-        path = self.folder / name
-        return path if self.durability is Durability.NONE else path.with_name(f".{path.name}.part")
+        return Path(self._partial(name))
+
+    def _partial(self, name: str) -> str:
+        if self.durability is Durability.NONE:
+            return f"{self._place}{name}"
+        folder, slash, last = name.rpartition("/")
+        return f"{self._place}{folder}{slash}.{last}.part"
 
     def begin(self, name: str, header: bytes, n_bytes: int, *, reserve: bool = True) -> Path:
         """Return the file in the making, made with its header and full size if it is new.
@@ -389,24 +463,8 @@ class Publisher:
         StorageError
             If it cannot be made, or all has been abandoned: nothing would remove it.
         """
-        path = self.partial(name)
-        with storage_errors(path):
-            with self._lock:
-                if self._is_abandoned:
-                    raise StorageError(printable(str(path)), "the run has been given up")
-                if name in self._pending:
-                    return path
-                self._make_folder(path.parent)
-                flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
-                fd = system.calls.open(path, flags, 0o666)
-                self._pending.add(name)
-            # Others may write to the file already: nothing of theirs is touched.
-            try:
-                allocate(fd, n_bytes, reserve=reserve)
-                write_fully(fd, 0, memoryview(header))
-            finally:
-                system.calls.close(fd)
-        return path
+        with self.writer(name, Tally(), header=header, n_bytes=n_bytes, reserve=reserve):
+            return self.partial(name)
 
     def writer(
         self,
@@ -417,11 +475,29 @@ class Publisher:
         n_bytes: int | None = None,
         reserve: bool = True,
     ) -> FileWriter:
-        """Visit a file in the making, which is begun if it is new.
+        """Visit a file in the making, which is made with its header and full size if it is new.
 
         Without a size it becomes as long as what is written. Otherwise as `begin`.
         """
-        return FileWriter(self.begin(name, header, n_bytes or 0, reserve=reserve), tally)
+        path = self._partial(name)
+        with storage_errors(path):
+            with self._lock:
+                if self._is_abandoned:
+                    raise StorageError(printable(path), "the run has been given up")
+                if name in self._pending:
+                    return FileWriter(path, tally)
+                if "/" in name:
+                    self._make_folder(Path(path).parent)
+                flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+                fd = system.calls.open(path, flags, 0o666)
+                self._pending.add(name)
+            # Others may write to the file already: nothing of theirs is touched.
+            try:
+                allocate(fd, n_bytes or 0, reserve=reserve)
+            except BaseException:
+                system.calls.close(fd)
+                raise
+        return FileWriter(path, tally, fd=fd, head=header)
 
     def _make_folder(self, folder: Path) -> None:
         """Make a directory in that of all files, with those between, if it is not there."""
@@ -460,12 +536,14 @@ class Publisher:
         if self.durability is Durability.FSYNC:
             for name in names:
                 # Another thread may have written the last of it, synced it and named it.
-                with storage_errors(self.partial(name)), suppress(FileNotFoundError):
-                    sync_data(self.partial(name))
+                path = self._partial(name)
+                with storage_errors(path), suppress(FileNotFoundError):
+                    sync_data(path)
         for name in whole:
-            with storage_errors(self.partial(name)):
+            path = self._partial(name)
+            with storage_errors(path):
                 if self.durability is not Durability.NONE:
-                    system.calls.rename(self.partial(name), self.folder / name)
+                    system.calls.rename(path, f"{self._place}{name}")
             with self._lock:
                 self._pending.discard(name)
         for name in left_out:
@@ -519,7 +597,7 @@ def sync(path: Path) -> None:
         system.calls.close(fd)
 
 
-def sync_data(path: Path) -> None:
+def sync_data(path: Path | str) -> None:
     """Make what a file holds durable; its times may be lost."""
     fd = system.calls.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:

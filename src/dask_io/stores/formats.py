@@ -21,8 +21,11 @@ ENTRY_POINTS = "dask_io.formats"
 _OURS = {
     "npy": "dask_io.stores.npy:FORMAT",
     "raw": "dask_io.stores.raw:FORMAT",
+    "npy-stack": "dask_io.stores.npy_stack:FORMAT",
     "zarr": "dask_io.stores.zarr:FORMAT",
     "hdf5": "dask_io.stores.hdf5:FORMAT",
+    "icechunk": "dask_io.stores.icechunk:FORMAT",
+    "netcdf": "dask_io.stores.netcdf:FORMAT",
 }
 
 
@@ -93,7 +96,9 @@ def choose_format(path: Location, name: str | None) -> Format:
 
 def has_blocks(format: AnyFormat) -> bool:  # noqa: A002 - the word that users know
     """Tell whether a format has files of single blocks."""
-    return isinstance(format, OneFile) or not isinstance(format, Container)
+    if isinstance(format, OneFile):
+        return format.blocks is not None
+    return not isinstance(format, Container)
 
 
 def of_blocks(format: AnyFormat) -> Format:  # noqa: A002 - the word that users know
@@ -104,7 +109,7 @@ def of_blocks(format: AnyFormat) -> Format:  # noqa: A002 - the word that users 
     UsageError
         If its arrays are not files of blocks.
     """
-    if isinstance(format, OneFile):
+    if isinstance(format, OneFile) and format.blocks is not None:
         return format.blocks
     if isinstance(format, Container):
         raise UsageError(f"format {format.name} is none of block files; name a place of its own")
@@ -115,7 +120,7 @@ def find_container(path: Location, name: str | None) -> Container | None:
     """Return the container that a path is, by a format's name, its suffix, or its content."""
     found = load_format(name) if name is not None else format_of(path.name)
     if found is not None:
-        if isinstance(found, OneFile) and path.is_dir():
+        if isinstance(found, OneFile) and found.blocks is not None and path.is_dir():
             return None
         return found if isinstance(found, Container) else None
     if not path.exists():

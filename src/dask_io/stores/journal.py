@@ -137,6 +137,10 @@ class Journal:
         """Refuse to go on if another process may have taken the journal over."""
         self._log.check_held()
 
+    def is_held(self) -> bool:
+        """Tell whether no other process can have taken the journal over."""
+        return self._log.is_held()
+
     def seal(self) -> None:
         """Note that the target is complete, and let go of the journal."""
         self.append([_SEALED])

@@ -328,6 +328,7 @@ class JournalledTarget(ABC):
     def finish(self) -> None:
         """Make the target complete, and seal the journal."""
         assert self._journal is not None, "nothing has been created"
+        self._journal.check_held()
         self._complete()
         self._medium.sync_names({self._folder, *(made.parent for made in self._made)})
         with storage_errors(self._target):
@@ -343,8 +344,11 @@ class JournalledTarget(ABC):
         """
         if self._journal is None:
             return False
-        is_begun = self._any_committed or keep
-        self._publisher.abandon(keep=self._begun)
+        # What another run has taken over, or may have, is not this one's to remove.
+        is_held = self._journal.is_held()
+        is_begun = self._any_committed or keep or not is_held
+        if is_held:
+            self._publisher.abandon(keep=self._begun)
         if not is_begun:
             with suppress(OSError, StorageError):
                 self._journal.remove()

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from dask_io.geometry import Axis, Grid
     from dask_io.stores.location import Location
-    from dask_io.stores.naming import BlockNames, OneName
+    from dask_io.stores.naming import Names
 
 # More than this are hardly read; and a hostile description may speak of any number of blocks.
 _MOST_SHOWN = 1000
@@ -84,7 +84,7 @@ class Matches:
     doubles: list[tuple[str, str]] = field(default_factory=list)
 
 
-def match_names(files: Iterable[str], names: BlockNames | OneName) -> Matches:
+def match_names(files: Iterable[str], names: Names) -> Matches:
     """Sort out which files are blocks."""
     found = Matches()
     for name in sorted(files):
@@ -101,7 +101,7 @@ class Expected:
     """What a directory of blocks should hold."""
 
     grid: Grid
-    names: BlockNames | OneName
+    names: Names
     itemsize: int
     longest_header: int
     absent: AbstractSet[tuple[int, ...]] = frozenset()

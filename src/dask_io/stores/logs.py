@@ -30,6 +30,9 @@ class Log(Protocol):
             If it has.
         """
 
+    def is_held(self) -> bool:
+        """Tell whether the lock is certainly this process's, even if that takes asking."""
+
     def close(self) -> None:
         """Let another process go on with it."""
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from itertools import starmap
 from string import Formatter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from dask_io.errors import DataError
 
@@ -52,6 +53,7 @@ class BlockNames:
 
     pattern: str
     _parts: tuple[tuple[str, int, int], ...] = field(init=False, repr=False, compare=False)
+    _form: str = field(init=False, repr=False, compare=False)
     _regex: re.Pattern[str] = field(init=False, repr=False, compare=False)
     by_offset: bool = field(init=False, repr=False, compare=False)
 
@@ -78,6 +80,7 @@ class BlockNames:
             raise ValueError("two of its fields have nothing but digits between them")
         _check_file_name("".join(literal or "" for literal, _, _ in parts), parts[0])
         object.__setattr__(self, "_parts", tuple(parts))
+        object.__setattr__(self, "_form", "".join(starmap(_form_of, parts)))
         object.__setattr__(self, "by_offset", kinds == {"offset"})
         object.__setattr__(self, "_regex", _regex_of(parts))
 
@@ -99,11 +102,7 @@ class BlockNames:
 
     def name_of(self, index: Sequence[int], starts: Sequence[int]) -> str:
         """Return the name of a block with this number and first element."""
-        numbers = starts if self.by_offset else index
-        return "".join(
-            literal if axis < 0 else f"{literal}{numbers[axis]:0{width}d}"
-            for literal, axis, width in self._parts
-        )
+        return self._form.format(*(starts if self.by_offset else index))
 
     def parse(self, name: str) -> tuple[int, ...] | None:
         """Return the numbers in a name, by axis, or None if the pattern does not match it."""
@@ -182,6 +181,12 @@ def _check_file_name(literals: str, first: tuple[str, int, int]) -> None:
         raise ValueError("it starts with a dot, as only hidden files do")
 
 
+def _form_of(literal: str, axis: int, width: int) -> str:
+    """Return what `str.format` makes a part of a name of, given all numbers."""
+    text = literal.replace("{", "{{").replace("}", "}}")
+    return text if axis < 0 else f"{text}{{{axis}:0{width}d}}"
+
+
 def _regex_of(parts: Sequence[tuple[str, int, int]]) -> re.Pattern[str]:
     return re.compile(
         "".join(
@@ -238,3 +243,38 @@ class OneName:
     def parse(self, name: str) -> tuple[int, ...] | None:
         """Return zeros for the name, None for any other."""
         return (0,) * self.n_axes if name == self.pattern else None
+
+
+@dataclass(frozen=True, slots=True)
+class StackNames:
+    """The names of blocks that are numbered along one axis, and reach to both ends of all others.
+
+    Examples
+    --------
+    >>> names = StackNames(axis=1, n_axes=2)
+    >>> names.name_of((0, 7), (0, 70)), names.parse("7.npy")
+    ('7.npy', (0, 7))
+    """
+
+    axis: int
+    n_axes: int
+    by_offset: bool = False
+
+    @property
+    def pattern(self) -> str:
+        """The names, as a pattern."""
+        return f"{{{self.axis}}}.npy"
+
+    def name_of(self, index: Sequence[int], starts: Sequence[int]) -> str:  # noqa: ARG002 - by number
+        """Return the name of a block with this number."""
+        return f"{index[self.axis]}.npy"
+
+    def parse(self, name: str) -> tuple[int, ...] | None:
+        """Return the numbers that a name means, None if it is no name of a block."""
+        number = name.removesuffix(".npy")
+        if number == name or not re.fullmatch("0|[1-9][0-9]*", number):
+            return None
+        return tuple(int(number) if axis == self.axis else 0 for axis in range(self.n_axes))
+
+
+Names: TypeAlias = BlockNames | OneName | StackNames

@@ -12,7 +12,15 @@ from dask_io.errors import DataError, SamePlaceError, StorageError, UsageError
 from dask_io.stores import manifest
 from dask_io.stores.blockfiles import BlockFiles, Blocks
 from dask_io.stores.blocktarget import BlockFilesTarget
-from dask_io.stores.container import INSIDE, Container, OneFile, Wanted, Wishes, split_place
+from dask_io.stores.container import (
+    INSIDE,
+    Container,
+    OneFile,
+    Wanted,
+    Wishes,
+    beside,
+    split_place,
+)
 from dask_io.stores.description import Description, parse_dtype
 from dask_io.stores.discovery import open_by_headers
 from dask_io.stores.dtypes import check_dtype
@@ -103,7 +111,7 @@ def open_source(
     refuse_unfinished(place)
     if place.is_dir():
         with storage_errors(place):
-            is_described = (place / manifest.NAME).exists()
+            is_described = (place / manifest.NAME).is_file()
         if is_described:
             return _open_manifest(place, format, said)
     source = _open_container(place, format, strict=strict)
@@ -148,8 +156,13 @@ def _refuse_inside(path: Location, inside: str) -> None:
 
 def journal_at(path: Location) -> Location | None:
     """Return the journal of the target that a path names, if there is one."""
-    is_pattern = bool(_HAS_FIELD.search(path.name)) and not is_taken(path)
-    return find_journal(path.parent if is_pattern else _locate(path))
+    if _HAS_FIELD.search(path.name) and not is_taken(path):
+        return find_journal(path.parent)
+    container, inside = _split(path)
+    found = find_journal(_locate(path))
+    if found is None and inside and isinstance(container, Path):
+        return find_journal(beside(container, inside))
+    return found
 
 
 def _locate(place: Location) -> Location:
@@ -508,7 +521,7 @@ def _target_container(path: Location, format: str | None, *, is_folder: bool) ->
     if not isinstance(found, Container):
         return None
     is_pattern = bool(_HAS_FIELD.search(str(path))) and not is_taken(path)
-    if isinstance(found, OneFile) and (is_pattern or is_folder):
+    if (is_pattern or is_folder) and isinstance(found, OneFile) and found.blocks is not None:
         return None
     if is_pattern:
         raise UsageError(f"{_show(path)} is a pattern, but {found.name} has no files of blocks")

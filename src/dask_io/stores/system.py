@@ -17,6 +17,7 @@ class System:
     close = staticmethod(os.close)
     preadv = staticmethod(os.preadv)
     pwrite = staticmethod(os.pwrite)
+    pwritev = staticmethod(os.pwritev)
     ftruncate = staticmethod(os.ftruncate)
     if hasattr(os, "posix_fallocate"):  # macOS has none
         fallocate = staticmethod(os.posix_fallocate)
@@ -27,6 +28,11 @@ class System:
     unlink = staticmethod(os.unlink)
     mkdir = staticmethod(os.mkdir)
     rmdir = staticmethod(os.rmdir)
+
+    @staticmethod
+    def set_flags(fd: int, flags: int) -> None:
+        """Set how an open file is read and written from now on."""
+        fcntl.fcntl(fd, fcntl.F_SETFL, flags)
 
     @staticmethod
     def lock(fd: int) -> None:

@@ -22,7 +22,6 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import repeat
 from math import prod
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -32,11 +31,14 @@ from dask_io.geometry import Axis, Grid, Layout, Region
 from dask_io.stores.addressable import view_as_array
 from dask_io.stores.files import ALIGNMENT
 from dask_io.stores.ledger import Ledger, Written
+from dask_io.stores.location import locate
 from dask_io.stores.registry import read_back
 from dask_io.stores.store import Access
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from collections.abc import Set as AbstractSet
+    from pathlib import Path
 
     from numpy.typing import NDArray
 
@@ -87,14 +89,33 @@ class StoreConformance:
     """Whether what is committed outlasts a run that was cut short."""
     dtypes: ClassVar[Sequence[Any]] = DTYPES
     """Which types of elements it can hold."""
+    appears_at_once: ClassVar[bool] = False
+    """Whether a block is written in one go, so that it may show before it is committed."""
 
-    def make_target(self, folder: Path, case: Case, *, overwrite: bool = False) -> Target:
+    def make_target(self, folder: Any, case: Case, *, overwrite: bool = False) -> Target:
         """Return a target for the array somewhere in the directory."""
         raise NotImplementedError
 
-    def open_source(self, folder: Path, case: Case) -> Source:
+    def open_source(self, folder: Any, case: Case) -> Source:
         """Open what has been written to the directory."""
         raise NotImplementedError
+
+    def make_place(self, folder: Path, number: int) -> Any:
+        """Return an empty directory of its own for an array; it need not be a local one."""
+        place = folder / str(number)
+        place.mkdir()
+        return place
+
+    def contents(self, place: Any) -> dict[str, bytes]:
+        """Return what is in all files of such a directory, by their paths in it."""
+        files = (path for path in place.rglob("*") if path.is_file())
+        return {str(path.relative_to(place)): path.read_bytes() for path in files}
+
+    def visible(self, place: Any) -> AbstractSet[object]:
+        """Return what readers see of what has been written: files, unless the format hides them."""
+        # Directories alone hold nothing of a block.
+        paths = self.contents(place)
+        return {path for path in paths if not path.rpartition("/")[2].startswith(".")}
 
     def test_reads_back_what_was_written(self, tmp_path: Path) -> None:
         """Every block, for any grid, dtype and layout, comes back bit by bit."""
@@ -182,9 +203,11 @@ class StoreConformance:
             target = self.make_target(folder, case)
             target.create()
             for index in case.grid.indices():
-                before = _visible(folder)
+                before = self.visible(folder)
                 written = self.write_block(target, index, case)
-                assert _visible(folder) == before, "a block shows before it is published"
+                if not self.appears_at_once:
+                    shown = self.visible(folder)
+                    assert shown == before, "a block shows before it is published"
                 with suppress(DaskIOError):
                     self.open_source(folder, case)
                     raise AssertionError("a target that is not whole can be opened")
@@ -200,25 +223,25 @@ class StoreConformance:
             for index in case.grid.indices():
                 self.write_block(target, index, case)
             target.abandon()
-            assert not list(folder.iterdir())
+            assert not self.contents(folder)
 
     def test_abandoning_what_was_not_created_touches_nothing(self, tmp_path: Path) -> None:
         """A target that was refused, or never asked for, leaves alone what others wrote."""
         for folder, case in self.examples(tmp_path):
             self.make_target(folder, case).abandon()
-            assert not list(folder.iterdir())
+            assert not self.contents(folder)
             killed = self.make_target(folder, case)
             killed.create()
             for index in list(case.grid.indices())[:-1]:
                 killed.commit([self.write_block(killed, index, case)])
             self.write_block(killed, list(case.grid.indices())[-1], case)
-            before = _contents(folder)
+            before = self.contents(folder)
             for overwrite in (False, True):
                 refused = self.make_target(folder, case, overwrite=overwrite)
                 if not overwrite and not self.one_block:
                     _assert_refused(refused)
                 refused.abandon()
-                assert _contents(folder) == before
+                assert self.contents(folder) == before
             with suppress(DaskIOError):
                 self.open_source(folder, case)
                 raise AssertionError("a target that is not whole can be opened")
@@ -270,7 +293,7 @@ class StoreConformance:
             written = [self.write_block(target, index, case) for index in case.grid.indices()]
             target.commit(written)
             target.finish()
-            found = read_back(target.describe(), at=Path(target.place))
+            found = read_back(target.describe(), at=locate(target.place))
             for cell in written:
                 shape = case.grid.block(cell.index).shape
                 with found.reader(cell.index) as reader:
@@ -309,8 +332,7 @@ class StoreConformance:
     def test_arrays_without_elements(self, tmp_path: Path) -> None:
         """An axis of length 0 means no blocks, but the array is there and describes itself."""
         for number, shape in enumerate([(0,), (3, 0), (0, 2, 5)]):
-            folder = tmp_path / str(number)
-            folder.mkdir()
+            folder = self.make_place(tmp_path, number)
             grid = Grid.regular(shape, [max(1, n) for n in shape])
             case = Case(grid, np.dtype(self.dtypes[0]), Layout.c(len(shape)))
             self.write(folder, case)
@@ -318,13 +340,11 @@ class StoreConformance:
             source.check()
             assert (source.grid.shape, source.dtype) == (shape, case.dtype)
 
-    def examples(self, folder: Path) -> Iterator[tuple[Path, Case]]:
+    def examples(self, folder: Path) -> Iterator[tuple[Any, Case]]:
         """Yield arrays to try a law on, each with an empty directory."""
         generator = random.Random(2017)  # noqa: S311 - data, not a secret
         for number in range(self.n_examples):
-            place = folder / str(number)
-            place.mkdir()
-            yield place, self.random_case(generator)
+            yield self.make_place(folder, number), self.random_case(generator)
 
     def random_case(self, generator: random.Random) -> Case:
         """Draw an array of 1 to 4 axes, some of length 1, cut regularly or not."""
@@ -347,7 +367,7 @@ class StoreConformance:
         stored = case.grid.longest if self.padded else shape
         return case.layout.end_of(Region.whole(shape), stored) * case.dtype.itemsize
 
-    def write(self, folder: Path, case: Case, *, overwrite: bool = False) -> Target:
+    def write(self, folder: Any, case: Case, *, overwrite: bool = False) -> Target:
         """Write an array block by block."""
         target = self.make_target(folder, case, overwrite=overwrite)
         target.create()
@@ -363,7 +383,7 @@ class StoreConformance:
             writer.write_from(Region.whole(block.shape), case.part(block))
             return Written(index, block, writer.checksum, is_last=True)
 
-    def assert_holds(self, folder: Path, case: Case) -> None:
+    def assert_holds(self, folder: Any, case: Case) -> None:
         """Read an array block by block and compare it."""
         source = self.open_source(folder, case)
         source.check()
@@ -401,15 +421,6 @@ def _same(a: NDArray[Any], b: NDArray[Any]) -> bool:
 def _orders(layout: Layout, grid: Grid) -> list[int]:
     """Return the order of the axes along which blocks extend; the others can be anywhere."""
     return [axis for axis in layout.axes if grid.axes[axis].longest > 1]
-
-
-def _visible(folder: Path) -> set[Path]:
-    """Return the files that readers see; directories alone hold nothing of a block."""
-    return {path for path in folder.rglob("*") if path.is_file() and not path.name.startswith(".")}
-
-
-def _contents(folder: Path) -> dict[Path, bytes]:
-    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 def _assert_refused(target: Target) -> None:

@@ -13,6 +13,7 @@ import shutil
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -27,6 +28,7 @@ CALLS = (
     "close",
     "preadv",
     "pwrite",
+    "pwritev",
     "ftruncate",
     "fallocate",
     "fsync",
@@ -37,6 +39,7 @@ CALLS = (
     "rmdir",
     "lock",
 )
+REQUESTS = ("get", "get_ranges", "head", "list", "list_with_delimiter", "put", "delete")
 
 
 class Killed(BaseException):
@@ -132,6 +135,64 @@ def _through(faults: Faults, name: str, really: Callable[..., Any]) -> Callable[
         return faults.call(name, really, *arguments)
 
     return call
+
+
+@dataclass
+class RequestFaults:
+    """An object store with a fault at the Nth moment: before a request, or after one that changes.
+
+    Parameters
+    ----------
+    at
+        Number of the moment at which it goes wrong, from 1 on; 0 for never.
+    error
+        What the request fails with; without one, the process stops there.
+    """
+
+    at: int = 0
+    error: Exception | None = None
+    n_moments: int = 0
+    log: list[str] = field(default_factory=list)
+    is_dead: bool = False
+    _lock: Lock = field(default_factory=Lock)
+
+    def call(self, name: str, really: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+        """Make a request, unless this is the one that goes wrong."""
+        key = arguments[1] if len(arguments) > 1 else options.get("prefix")
+        with self._lock:
+            self._come_to(f"{name} {key}")
+            found = really(*arguments, **options)
+            if name in {"put", "delete"}:
+                # It is carried out, but nobody hears of it.
+                self._come_to(f"answer to {name} {key}")
+            return found
+
+    def _come_to(self, moment: str) -> None:
+        if self.is_dead:
+            raise Killed
+        self.n_moments += 1
+        self.log.append(moment)
+        if self.n_moments == self.at:
+            if self.error is not None:
+                raise self.error
+            self.is_dead = True
+            raise Killed
+
+
+@contextmanager
+def inject_into_requests(faults: RequestFaults) -> Iterator[None]:
+    """Put faults between the transport for objects and the store."""
+    from dask_io.stores.objects import requests  # noqa: PLC0415 - not all have what it takes
+
+    before, standin = requests.calls, requests.Requests()
+    for name in REQUESTS:
+        really = getattr(requests.Requests, name)
+        setattr(standin, name, partial(faults.call, name, really))
+    requests.calls = standin
+    try:
+        yield
+    finally:
+        requests.calls = before
 
 
 class _Content(NamedTuple):

@@ -144,7 +144,13 @@ def test_metadata_that_is_not_kept_is_named() -> None:
         (
             Verification(24),
             "equal: 24 elements compared",
-            {"equal": True, "n_elements": 24, "n_differing": 0, "first_difference": None},
+            {
+                "equal": True,
+                "n_elements": 24,
+                "n_differing": 0,
+                "first_difference": None,
+                "place": None,
+            },
         ),
         (
             Verification(24, 2, Region((0, 3), (1, 5))),
@@ -154,6 +160,18 @@ def test_metadata_that_is_not_kept_is_named() -> None:
                 "n_elements": 24,
                 "n_differing": 2,
                 "first_difference": [[0, 1], [3, 5]],
+                "place": None,
+            },
+        ),
+        (
+            Verification(4).followed_by(Verification(6, None, Region((0,), (1,))), "out/b"),
+            "not what was written, first in region 0:1 of out/b",
+            {
+                "equal": False,
+                "n_elements": 10,
+                "n_differing": None,
+                "first_difference": [[0, 1]],
+                "place": "out/b",
             },
         ),
     ],

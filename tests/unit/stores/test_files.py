@@ -2,13 +2,14 @@
 
 import errno
 import os
+from mmap import mmap
 from pathlib import Path
 
 import pytest
 
 from dask_io.errors import StorageError
 from dask_io.stores import files, system
-from dask_io.stores.files import FileReader, FileWriter, Publisher, Tally
+from dask_io.stores.files import ALIGNMENT, FileReader, FileWriter, Publisher, Tally
 
 
 def test_long_transfers_take_several_calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -66,3 +67,35 @@ def test_a_full_disk_shows_when_space_is_reserved(
         publisher.begin("x", b"header", 10)
     publisher.abandon()
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("n_bytes", [100, 2**18, 2**18 + 100])
+@pytest.mark.parametrize("n_head", [0, 6, ALIGNMENT, 3 * ALIGNMENT // 2])
+@pytest.mark.parametrize("skipped", [0, ALIGNMENT])
+def test_a_header_goes_with_the_data_behind_it(
+    tmp_path: Path, n_head: int, n_bytes: int, skipped: int
+) -> None:
+    """A file is the same whether its header can go with the first data or is written alone."""
+    head, content = os.urandom(n_head), os.urandom(n_bytes)
+    buffer = memoryview(mmap(-1, n_bytes))
+    buffer[:] = content
+    size, tally = n_head + skipped + n_bytes, Tally()
+    with Publisher(tmp_path).writer("x", tally, header=head, n_bytes=size) as file:
+        file.write(n_head + skipped, buffer)
+    assert (tmp_path / ".x.part").read_bytes() == head + bytes(skipped) + content
+    assert (tally.write.seeks, tally.write.n_bytes) == (1, n_bytes)
+
+
+def test_a_header_that_is_cut_short_is_completed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A call may write less than it was asked to: within the header, or within the data."""
+    for n_at_once in (1, 5, 6, 7, 100):
+
+        def write_less(fd: int, buffers: list[memoryview], offset: int, n: int = n_at_once) -> int:
+            return os.pwrite(fd, b"".join(buffers)[:n], offset)
+
+        monkeypatch.setattr(system.calls, "pwritev", write_less)
+        with Publisher(tmp_path).writer("x", Tally(), header=b"header", n_bytes=20) as file:
+            file.write(6, memoryview(b"some of the da"))
+        assert (tmp_path / ".x.part").read_bytes() == b"headersome of the da"

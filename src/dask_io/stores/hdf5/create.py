@@ -29,6 +29,8 @@ from dask_io.stores.hdf5.filters import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from dask_io.geometry import Region
     from dask_io.stores.container import Wanted
     from dask_io.stores.hdf5.source import Original
@@ -39,8 +41,12 @@ _LONGEST_CHUNK = 2**32 - 1
 _LONGEST_SCALE = 16 * 2**20
 
 
-def make_template(wanted: Wanted, inside: str) -> bytes:
+def make_template(
+    wanted: Wanted, inside: str, *, describe: Callable[[Any, Wanted], None] | None = None
+) -> bytes:
     """Return a file with a dataset that is to be written, and nothing of its values.
+
+    `describe` adds what belongs to it in another format that is HDF5 inside.
 
     Raises
     ------
@@ -48,16 +54,11 @@ def make_template(wanted: Wanted, inside: str) -> bytes:
         If HDF5 cannot hold the array, or cannot honour a wish.
     """
     _refuse(wanted)
-    original: Original | None = wanted.metadata.get("hdf5")
-    with in_memory() as file:
+    in_order = describe is not None
+    with in_memory(in_order=in_order) as file:
         try:
-            dataset = _make_dataset(file, wanted, inside or DEFAULT_NAME)
-            if original is None:
-                _describe(dataset, wanted)
-            else:
-                with reading(original.path) as source:
-                    found = find_dataset(source, original.path, original.inside)
-                    _copy(found, dataset, wanted.metadata.get("region"))
+            dataset = _make_dataset(file, wanted, inside or DEFAULT_NAME, in_order=in_order)
+            (describe or _describe)(dataset, wanted)
         except (OSError, RuntimeError, TypeError, ValueError) as error:
             raise UsageError(f"HDF5 cannot hold the array: {brief(error)}") from error
         return image_of(file)
@@ -83,14 +84,16 @@ def _refuse(wanted: Wanted) -> None:
         )
 
 
-def _make_dataset(file: Any, wanted: Wanted, inside: str) -> Any:
+def _make_dataset(file: Any, wanted: Wanted, inside: str, *, in_order: bool) -> Any:
     *groups, name = inside.split("/")
     group = file
     for each in groups:
-        group = group.create_group(each)
+        group = group.create_group(each, track_order=in_order)
     shape = wanted.grid.shape
     maxshape, filters = _maxshape(wanted), _filters(wanted)
     plist = in_one_go()
+    if in_order:
+        plist.set_attr_creation_order(h5py.h5p.CRT_ORDER_TRACKED | h5py.h5p.CRT_ORDER_INDEXED)
     if filters or maxshape != shape:
         plist.set_fill_time(h5py.h5d.FILL_TIME_IFSET)
         plist.set_alloc_time(h5py.h5d.ALLOC_TIME_INCR)
@@ -186,15 +189,21 @@ def _kept_filters(original: Original) -> list[Filter]:
 
 
 def _describe(dataset: Any, wanted: Wanted) -> None:
-    """Write down what a source of another format says about its array."""
+    """Write down what the source says about its array: of a dataset, all that belongs to it."""
+    original: Original | None = wanted.metadata.get("hdf5")
+    if original is not None:
+        with reading(original.path) as source:
+            found = find_dataset(source, original.path, original.inside)
+            _copy(found, dataset, wanted.metadata.get("region"))
+        return
     for name, value in wanted.metadata.get("attributes", {}).items():
-        dataset.attrs[name] = _typed(value)
+        dataset.attrs[name] = as_attribute(value)
     for axis, name in zip(dataset.dims, wanted.metadata.get("dimension_names") or (), strict=False):
         if name:
             axis.label = name
 
 
-def _typed(value: object) -> Any:
+def as_attribute(value: object) -> Any:
     """Return what an attribute is to HDF5: what it has no type for is written as JSON."""
     if value is None:
         return h5py.Empty("f4")

@@ -105,7 +105,7 @@ class Dataset:
         return False
 
     @property
-    def identity(self) -> str:
+    def stored_as(self) -> str:
         """What differs in a dataset that holds its values in another way."""
         told = (self.shape, self.chunks, dtype_to_json(self.dtype), self.filters)
         return xxh3_64_hexdigest(repr((*told, self.fill.tobytes())).encode())

@@ -79,11 +79,16 @@ def brief(error: BaseException) -> str:
 
 
 @contextmanager
-def in_memory(image: bytes | None = None) -> Iterator[Any]:
-    """Open a file that is nowhere but in memory: a new one, or one that `image_of` returned."""
+def in_memory(image: bytes | None = None, *, in_order: bool = False) -> Iterator[Any]:
+    """Open a file that is nowhere but in memory: a new one, or one that `image_of` returned.
+
+    A new one may remember in which order things are put into it.
+    """
     if image is None:
         # HDF5 tells files apart by their names, even those that are nowhere.
-        file = h5py.File(secrets.token_hex(), "w-", driver="core", backing_store=False)
+        file = h5py.File(
+            secrets.token_hex(), "w-", driver="core", backing_store=False, track_order=in_order
+        )
     else:
         file = h5py.File(h5py.h5f.open_file_image(image))
     with file:
@@ -139,25 +144,23 @@ def _follow(file: Any, path: Path, inside: str) -> Any:
     return here
 
 
-def dataset_names(file: Any) -> list[str]:
-    """Return the names of some datasets in a file: those that only describe axes if no others."""
-    datasets, scales = _datasets_in(file)
-    return datasets or scales
+def dataset_names(group: Any, *, scalars: bool = False) -> list[str]:
+    """Return the names of some datasets in a group; what only describes others if that is all.
 
-
-def _datasets_in(group: Any) -> tuple[list[str], list[str]]:
-    """Return the names of some datasets in a group, and of some that only describe axes."""
+    Of datasets without axes that is taken for granted, unless they are asked for.
+    """
     datasets: list[str] = []
     scales: list[str] = []
 
     def note(name: str, found: Any) -> bool | None:
         if isinstance(found, h5py.Dataset):
-            (scales if found.is_scale else datasets).append(name)
+            describes = found.is_scale or not (found.shape or scalars)
+            (scales if describes else datasets).append(name)
         return len(datasets) > _MOST_NAMED or None
 
     if isinstance(group, h5py.Group):
         group.visititems(note)
-    return datasets, scales
+    return datasets or scales
 
 
 def _which_dataset(path: Path, inside: str, names: list[str]) -> str:

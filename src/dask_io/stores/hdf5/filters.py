@@ -51,6 +51,8 @@ class Code(IntEnum):
 _LEVELS = {Code.ZLIB: 6, Code.BZ2: 9, Code.ZSTD: 3}
 _BLOSC_USUAL = (5, 1, 0)
 _BLOSC_NAMES = ("blosclz", "lz4", "lz4hc", "snappy", "zlib", "zstd")
+# Numbers up to this are given to filters of HDF5 itself.
+_LAST_OWN = 255
 # A chunk for which such a filter does no good may go without it.
 _OPTIONAL = 1
 
@@ -86,12 +88,17 @@ def filters_of(plist: Any) -> tuple[Filter, ...]:
 
 
 def is_available(code: int) -> bool:
-    """Tell whether HDF5 can run a filter, with hdf5plugin if it has it."""
-    if not h5py.h5z.filter_avail(code):
+    """Tell whether HDF5 can run a filter, with hdf5plugin if it is no filter of its own."""
+    if code > _LAST_OWN and code != Code.LZF:
         try:
-            import hdf5plugin  # noqa: F401, PLC0415 - if needed
+            import hdf5plugin  # noqa: PLC0415 - slow, if needed
         except ImportError:
             return False
+        # The environment may name plugins of others, which other libraries bring along.
+        registered = hdf5plugin.get_config().registered_filters
+        foreign = [name for name, place in registered.items() if place == "unknown"]
+        if foreign:
+            hdf5plugin.register(tuple(foreign))
     return bool(h5py.h5z.filter_avail(code))
 
 

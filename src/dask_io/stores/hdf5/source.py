@@ -47,8 +47,10 @@ class Original:
         return f"{self.path}::{self.inside}"
 
 
-def open_hdf5(path: Path, inside: str, *, strict: bool) -> Hdf5Source:
-    """Open a dataset; HDF5 closes its file again.
+def open_hdf5(
+    path: Path, inside: str, *, strict: bool, kind: type[Hdf5Source] | None = None
+) -> Hdf5Source:
+    """Open a dataset as a kind of source; HDF5 closes its file again.
 
     Raises
     ------
@@ -64,10 +66,13 @@ def open_hdf5(path: Path, inside: str, *, strict: bool) -> Hdf5Source:
         array = understand(dataset)
         with storage_errors(path):
             places = find_places(dataset, array, path.stat().st_size)
-        return Hdf5Source(path, dataset.name.strip("/"), array, places, strict=strict)
+        made = kind or Hdf5Source
+        return made(path, dataset.name.strip("/"), array, places, strict=strict)
 
 
-def reopen_hdf5(described: Mapping[str, Any], at: Path | None) -> Hdf5Source:
+def reopen_hdf5(
+    described: Mapping[str, Any], at: Path | None, *, kind: type[Hdf5Source] | None = None
+) -> Hdf5Source:
     """Open a dataset again that was described.
 
     Raises
@@ -79,10 +84,10 @@ def reopen_hdf5(described: Mapping[str, Any], at: Path | None) -> Hdf5Source:
     """
     path, inside = read_description(described, at)
     try:
-        source = open_hdf5(path, inside, strict=described.get("strict") is True)
+        source = open_hdf5(path, inside, strict=described.get("strict") is True, kind=kind)
     except UsageError as error:
         raise DataError(printable(str(path)), [str(error)]) from error
-    if described.get("identity") not in {None, source.array.identity}:
+    if described.get("stored_as") not in {None, source.array.stored_as}:
         raise DataError(printable(str(path)), ["is not the dataset that it was"])
     return source
 
@@ -132,7 +137,7 @@ class Hdf5Source(Hdf5Store):
 
     def describe(self) -> dict[str, Any]:
         """Return what it takes to open the dataset again."""
-        more = {"identity": self.array.identity, "strict": self._strict}
+        more = {"stored_as": self.array.stored_as, "strict": self._strict}
         return {**super().describe(), **more}
 
     @property

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from dask_io.stores.files import Tally
 
@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
 
 class Hdf5Store:
-    """A dataset in a file."""
+    """A dataset in a file, be it of a format that is HDF5 inside."""
+
+    format: ClassVar[str] = "hdf5"
 
     def __init__(self, path: Path, inside: str, array: Dataset) -> None:
         self.path, self.inside, self.array = path, inside, array
@@ -29,11 +31,6 @@ class Hdf5Store:
     def place(self) -> str:
         """The file."""
         return str(self.path)
-
-    @property
-    def format(self) -> str:
-        """Name of the format."""
-        return "hdf5"
 
     @property
     def grid(self) -> Grid:

@@ -84,7 +84,12 @@ def make_hdf5(
 
 
 def remake_hdf5(
-    described: Mapping[str, Any], at: Path, *, durability: Durability, reserve: bool
+    described: Mapping[str, Any],
+    at: Path,
+    *,
+    durability: Durability,
+    reserve: bool,
+    kind: type[Hdf5Target] | None = None,
 ) -> Hdf5Target:
     """Describe a target again that was described before.
 
@@ -98,7 +103,7 @@ def remake_hdf5(
     if not isinstance(template, str):
         raise ValueError("is not that of an HDF5 dataset")  # noqa: TRY004 - wrong data
     try:
-        return Hdf5Target(
+        return (kind or Hdf5Target)(
             path,
             inside,
             b64decode(template, validate=True),
@@ -242,7 +247,7 @@ class Hdf5Target(Hdf5Store, OneFileTarget):
         try:
             with reading(path) as file:
                 dataset = file[self.inside]
-                is_same = understand(dataset).identity == self.array.identity
+                is_same = understand(dataset).stored_as == self.array.stored_as
                 self._places = find_places(dataset, self.array, path.stat().st_size)
         except DaskIOError:
             return False
@@ -267,9 +272,11 @@ class Hdf5Target(Hdf5Store, OneFileTarget):
         """Refuse to replace a file that holds other datasets."""
         names: list[str] = []
         with suppress(DaskIOError), reading(self.path) as file:
-            names = dataset_names(file)
-        others = sorted(set(names).difference({self.inside}))
-        if len(names) > 1 or (others and self.inside in names):
+            names = dataset_names(file, scalars=True)
+        with in_memory(self._template) as file:
+            others = sorted(set(names).difference(dataset_names(file, scalars=True)))
+        # A single one is what is to be replaced, by whatever name.
+        if others and len(names) > 1:
             listed = ", ".join(map(printable, others))
             raise UsageError(
                 f"{printable(self.place)} holds other datasets, which would be lost: {listed}; "

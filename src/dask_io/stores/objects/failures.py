@@ -51,7 +51,8 @@ def to_storage_error(path: ObjectPath, error: BaseError) -> StorageError:
     text = str(error)
     found = [pattern.search(text) for pattern in (_STATUS, _CODE)]
     said = " ".join(each[1].strip() for each in found if each)
-    if isinstance(error, (PermissionDeniedError, UnauthenticatedError)):
+    denied = (PermissionDeniedError, UnauthenticatedError)
+    if isinstance(error, denied) or said.startswith(("401", "403")):
         reason = f"access is denied ({said or 'no reason is given'})"
         advice = "check the credentials, in the environment or in storage_options"
     elif isinstance(error, NotSupportedError):

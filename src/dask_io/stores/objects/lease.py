@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from threading import Event, Lock, Thread
 from typing import TYPE_CHECKING, Any
-from weakref import ref
+from weakref import WeakSet, ref
 
 from dask_io.errors import StorageError
 from dask_io.stores.logs import NAME
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 LEASE_SECONDS = 60.0
 _LOOK_SECONDS = 1.0
 _LONGEST = 64 * 2**10
+# What this process holds: it need not wait for what it has given up.
+_HELD: WeakSet[Lease] = WeakSet()
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +82,7 @@ class Lease:
             lease._take_over()
         else:
             lease._refuse_unconditional()
+        _HELD.add(lease)
         Thread(target=_keep, args=(ref(lease), lease._ended), daemon=True).start()
         return lease
 
@@ -120,12 +123,16 @@ class Lease:
     def renew(self) -> None:
         """Show that the process lives."""
         with self._renewing:
-            if self._ended.is_set():
+            if self._ended.is_set() or self._is_lost:
                 return
             try:
                 self._put({"e_tag": self._version})
             except ConflictError:
-                self._is_lost = True
+                self.lose()
+
+    def lose(self) -> None:
+        """Know that another process holds the lock."""
+        self._is_lost = True
 
     def check(self) -> None:
         """Refuse to go on if another process may hold the lock by now.
@@ -147,7 +154,7 @@ class Lease:
         with self._renewing:
             if self._ended.is_set():
                 return
-            self._ended.set()
+            self._end()
             with suppress(ConflictError, StorageError):
                 if not self._is_lost:
                     self._put({"e_tag": self._version}, free=True)
@@ -156,8 +163,12 @@ class Lease:
         """Remove the lock, as long as it is held."""
         with self._renewing:
             self.check()
-            self._ended.set()
+            self._end()
             remove(self._path)
+
+    def _end(self) -> None:
+        self._ended.set()
+        _HELD.discard(self)
 
 
 def _keep(lease: ref[Lease], ended: Event) -> None:
@@ -267,8 +278,10 @@ def _started(pid: int) -> str | None:
 
 
 def _has_ended(holder: dict[str, Any]) -> bool:
-    """Tell whether the process that holds a lock ran on this machine and is no more."""
+    """Tell whether who holds a lock ran on this machine, and does so no more."""
     pid, machine = holder.get("process"), holder.get("machine")
     if machine is None or machine != _machine() or type(pid) is not int:
         return False
+    if pid == os.getpid():
+        return holder.get("token") not in {lease.token for lease in tuple(_HELD)}
     return _started(pid) != holder.get("started")

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from threading import Lock
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -70,6 +71,7 @@ class ObjectLog:
         try:
             self._put(kind, content)
         except ConflictError:
+            self._lease.lose()
             reason, advice = "another run has taken over", "see whether it goes on"
             raise StorageError(printable(str(self.folder)), reason, advice) from None
 
@@ -83,6 +85,14 @@ class ObjectLog:
     def check_held(self) -> None:
         """Refuse to go on if the lock has been lost."""
         self._lease.check()
+
+    def is_held(self) -> bool:
+        """Ask the store by renewing the lock."""
+        with suppress(StorageError):
+            self._lease.renew()
+            self._lease.check()
+            return True
+        return False
 
     def close(self) -> None:
         """Let another process go on with it."""

@@ -12,7 +12,6 @@ import os
 import shutil
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import zarr
@@ -41,7 +40,8 @@ from dask_io.stores.zarr.documents import (
 from dask_io.stores.zarr.place import METADATA, could_be_chunk
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
+    from pathlib import Path
 
     from zarr.abc.buffer import Buffer as AnyBuffer
 
@@ -357,8 +357,11 @@ class GroupTarget:
         durable = self.durability is Durability.FSYNC
         self._journal = Journal.resume(self._journal_place, durable=durable)
 
-    def finish(self, like: Group) -> None:
-        """Make a group of the arrays that are there, as another one is."""
+    def finish(self, like: Group, check: Callable[[Path, Group], None]) -> None:
+        """Make a group of the arrays that are there, as another one is.
+
+        It counts as complete once `check` has looked at it.
+        """
         assert self._journal is not None, "nothing has been created"
         for name in like.files:
             copy_file(like.root / name, self.root / name)
@@ -369,6 +372,7 @@ class GroupTarget:
             # What makes a group of a directory comes last.
             for name in sorted(made[path], key=lambda name: name in {V3, V2_GROUP}):
                 write_document(folder / name, made[path][name])
+        check(self.root, like)
         with storage_errors(self.root):
             DISK.logs.remove_stale(self._journal_place)
         self._journal.seal()

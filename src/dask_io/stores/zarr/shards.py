@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from itertools import product
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -17,11 +17,15 @@ from dask_io.stores.naming import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
 
     from numpy.typing import NDArray
 
     from dask_io.stores.location import Location
+    from dask_io.stores.medium import Reader
     from dask_io.stores.zarr.metadata import Metadata
+
+    Visit: TypeAlias = Callable[[Location, Tally], AbstractContextManager[Reader]]
 
 _ABSENT = 2**64 - 1
 # Indices that are kept, so that each is read once unless chunks are visited wildly.
@@ -29,18 +33,22 @@ _MOST_KEPT = 16 * 2**20
 
 
 class Shards:
-    """The indices of an array's shards, read as they are needed; safe to share between threads."""
+    """The indices of an array's shards, read as they are needed; safe to share between threads.
 
-    def __init__(self, metadata: Metadata) -> None:
+    `visit` opens a shard, if it is no file.
+    """
+
+    def __init__(self, metadata: Metadata, visit: Visit = open_reader) -> None:
         assert metadata.index is not None, "only for arrays in shards"
         self._metadata, self._index = metadata, metadata.index
+        self._visit = visit
         self._kept: OrderedDict[Location, NDArray[np.uint64]] = OrderedDict()
         self._most = max(1, _MOST_KEPT // self._index.chain.n_bytes)
         self._lock = Lock()
 
-    def __reduce__(self) -> tuple[type[Shards], tuple[Metadata]]:
+    def __reduce__(self) -> tuple[type[Shards], tuple[Metadata, Visit]]:
         # Locks do not travel to other processes.
-        return Shards, (self._metadata,)
+        return Shards, (self._metadata, self._visit)
 
     def find(self, index: tuple[int, ...], path: Location, size: int) -> tuple[int, int] | None:
         """Return offset and bytes of a chunk in its shard, None if it is not stored.
@@ -86,11 +94,11 @@ class Shards:
         if size < n_encoded:
             problem = f"is truncated: it has {size} bytes, but its index alone {n_encoded}"
             raise DataError(printable(str(path)), [problem])
-        encoded, decoded = np.empty(n_encoded, np.uint8), np.empty(chain.n_bytes, np.uint8)
+        buffer, decoded = np.empty(n_encoded, np.uint8), np.empty(chain.n_bytes, np.uint8)
         offset = size - n_encoded if self._index.at_end else 0
         # As a header it is not counted.
-        with open_reader(path, Tally()) as file:
-            file.read(offset, n_encoded, encoded.data)
+        with self._visit(path, Tally()) as file:
+            encoded = np.frombuffer(file.read(offset, n_encoded, buffer.data), np.uint8)
         try:
             chain.decode(encoded, decoded)
         except ValueError as error:

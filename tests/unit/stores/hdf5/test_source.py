@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+# The library of NetCDF brings filters of its own, if it was loaded first.
+hdf5plugin.register()
 ARRAY = np.random.default_rng(6).integers(0, 40, (13, 17, 11)).astype("<i4")
 CHUNKED: dict[str, Any] = {"chunks": (4, 5, 11)}
 FILTERS: dict[str, dict[str, Any]] = {

@@ -82,12 +82,7 @@ def test_others_read_what_was_written(codec: str, tmp_path: Path) -> None:
         assert file["data"].chunks == (5, 4, 7)
         assert file["data"][...].tobytes() == ARRAY.tobytes()
         assert file["data"].dtype == ARRAY.dtype
-    if codec.rsplit("+", maxsplit=1)[-1].split(":", maxsplit=1)[0] in {
-        "none",
-        "gzip",
-        "zlib",
-        "fletcher32",
-    }:
+    if not {"zstd", "blosc", "bz2", "lzf"}.intersection(codec.replace("+", ":").split(":")):
         paths = [str(tmp_path / name) for name in ("b.h5", "expected.h5")]
         subprocess.run(["h5diff", *paths], check=True)
 

@@ -1,0 +1,413 @@
+"""Reading a variable: of NetCDF 4, which is HDF5 inside, or of NetCDF 3, by its header."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import h5py  # type: ignore[import-untyped]
+import numpy as np
+from xxhash import xxh3_64_hexdigest, xxh3_64_intdigest
+
+from dask_io.errors import DataError, UsageError
+from dask_io.geometry import Grid, Layout
+from dask_io.stores.addressable import AddressableReader
+from dask_io.stores.container import INSIDE
+from dask_io.stores.files import FileReader, Tally, storage_errors
+from dask_io.stores.hdf5.dataset import kept_attributes, refuse_others
+from dask_io.stores.hdf5.file import find_dataset, reading
+from dask_io.stores.hdf5.source import Hdf5Source, read_description
+from dask_io.stores.medium import peeking
+from dask_io.stores.naming import printable
+from dask_io.stores.netcdf.classic import read_header
+from dask_io.stores.netcdf.surroundings import Surroundings, gather
+from dask_io.stores.store import Access, Extent
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from dask_io.geometry import Region
+    from dask_io.stores.netcdf.classic import Header, Variable
+    from dask_io.stores.store import BlockReader
+
+# How NetCDF calls a dimension scale that is no variable.
+BARE = "This is a netCDF dimension but not a netCDF variable."
+_MOST_NAMED = 20
+
+
+@dataclass(frozen=True)
+class Netcdf4Original:
+    """A variable of NetCDF 4, to ask for what belongs to it."""
+
+    path: Path
+    inside: str
+
+    def __str__(self) -> str:
+        return f"{self.path}{INSIDE}/{self.inside}"
+
+    def read(self, region: Region | None) -> Surroundings:
+        """Return what belongs to the variable, or to a region of it."""
+        with reading(self.path) as file:
+            dataset = find_dataset(file, self.path, self.inside)
+            lookup = _Lookup(dataset)
+            main = _Dataset(dataset)
+            return Surroundings(
+                dimensions=main.dimensions,
+                attributes=main.attributes,
+                of_file=_typed_attributes(file),
+                unlimited=lookup.unlimited(main),
+                variables=gather(dataset.name.rpartition("/")[2], lookup, region),
+            )
+
+
+@dataclass(frozen=True)
+class _Lookup:
+    """Variables in the group of one, and in those around it."""
+
+    main: Any
+
+    def __call__(self, name: str) -> _Dataset | None:
+        found = self._find(name)
+        return None if found is None or _is_bare(found) else _Dataset(found)
+
+    def _find(self, name: str) -> Any:
+        group = self.main.parent
+        while True:
+            if isinstance(group.get(name, getlink=True), h5py.HardLink):
+                found = group[name]
+                return found if isinstance(found, h5py.Dataset) else None
+            if group.name == "/":
+                return None
+            group = group.parent
+
+    def unlimited(self, main: _Dataset) -> frozenset[str]:
+        """Return the dimensions that have no last index."""
+        lengths = zip(main.dimensions, main.dataset.maxshape, strict=True)
+        return frozenset(name for name, most in lengths if most is None)
+
+
+@dataclass(frozen=True)
+class _Dataset:
+    """A variable as HDF5 stores it."""
+
+    dataset: Any
+
+    def __post_init__(self) -> None:
+        refuse_others(self.dataset)
+
+    @property
+    def dimensions(self) -> tuple[str, ...]:
+        """Names of the scales along its axes; a scale is one itself."""
+        own = self.dataset.name.rpartition("/")[2]
+        if self.dataset.is_scale and self.dataset.ndim == 1:
+            return (own,)
+        return tuple(
+            axis[0].name.rpartition("/")[2] if len(axis) else f"{own}_{number}"
+            for number, axis in enumerate(self.dataset.dims)
+        )
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Length along each axis."""
+        return tuple(self.dataset.shape)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of its elements."""
+        found: np.dtype[Any] = self.dataset.dtype
+        return found
+
+    @cached_property
+    def attributes(self) -> dict[str, Any]:
+        """What it says about itself."""
+        return _typed_attributes(self.dataset)
+
+    def read(self, slices: tuple[slice, ...]) -> NDArray[Any]:
+        """Read a part of its values."""
+        return np.asarray(self.dataset[slices], self.dataset.dtype)
+
+
+def _is_bare(dataset: Any) -> bool:
+    name = dataset.attrs.get("NAME", b"") if dataset.is_scale else b""
+    text = name.decode(errors="replace") if isinstance(name, bytes) else str(name)
+    return text.startswith(BARE)
+
+
+def _typed_attributes(owner: Any) -> dict[str, Any]:
+    found = {}
+    for name in kept_attributes(owner):
+        value = owner.attrs[name]
+        kind = owner.attrs.get_id(name).dtype
+        is_text = h5py.check_string_dtype(kind) is not None
+        if not isinstance(value, h5py.Empty) and (is_text or kind.kind in "iuf"):
+            found[name] = value
+    return found
+
+
+class Netcdf4Source(Hdf5Source):
+    """A variable of NetCDF 4 that is read; any number of chunks may be read at once."""
+
+    format: ClassVar[str] = "netcdf"
+
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        """What the variable says, and where it is, for what belongs to it."""
+        said = dict(super().metadata)
+        said["attributes"] = _single(said["attributes"])
+        said["netcdf"] = Netcdf4Original(self.path, self.inside)
+        return MappingProxyType(said)
+
+
+def _single(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return attributes with lists of one value as that value, which they are to NetCDF."""
+    return {
+        name: value[0] if isinstance(value, list) and len(value) == 1 else value
+        for name, value in attributes.items()
+    }
+
+
+@dataclass(frozen=True)
+class ClassicOriginal:
+    """A variable of NetCDF 3, with the header of its file."""
+
+    path: Path
+    header: Header
+    name: str
+
+    @property
+    def inside(self) -> str:
+        """The variable's name."""
+        return self.name
+
+    def __str__(self) -> str:
+        return f"{self.path}{INSIDE}/{self.name}"
+
+    def read(self, region: Region | None) -> Surroundings:
+        """Return what belongs to the variable, or to a region of it."""
+        header, main = self.header, self.header.variables[self.name]
+        return Surroundings(
+            dimensions=main.dimensions,
+            attributes=main.attributes,
+            of_file=header.attributes,
+            unlimited=frozenset([header.record] if header.record else []),
+            variables=gather(self.name, self._look_up, region),
+        )
+
+    def _look_up(self, name: str) -> _Classic | None:
+        found = self.header.variables.get(name)
+        return None if found is None else _Classic(self.path, found)
+
+
+@dataclass(frozen=True)
+class _Classic:
+    """A variable of NetCDF 3 that is small."""
+
+    path: Path
+    variable: Variable
+
+    @property
+    def dimensions(self) -> tuple[str, ...]:
+        """Names of its dimensions."""
+        return self.variable.dimensions
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Length of each."""
+        return self.variable.shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of its elements."""
+        return self.variable.dtype
+
+    @property
+    def attributes(self) -> Mapping[str, Any]:
+        """What it says about itself."""
+        return self.variable.attributes
+
+    def read(self, slices: tuple[slice, ...]) -> NDArray[Any]:
+        """Read a part of its values, by way of all of them."""
+        one = self.variable
+        values = np.empty(one.shape, one.dtype)
+        n_records = None if one.step is None else len(values)
+        pieces = [values] if n_records is None else [values[n : n + 1] for n in range(n_records)]
+        with FileReader(self.path, Tally()) as file:
+            for number, piece in enumerate(pieces):
+                raw = np.empty(piece.nbytes, np.uint8)
+                file.read(one.begin + number * (one.step or 0), piece.nbytes, raw.data)
+                piece[...] = raw.view(one.dtype).reshape(piece.shape)
+        return values[slices]
+
+
+def open_classic(path: Path, inside: str) -> ClassicSource:
+    """Open a variable of NetCDF 3.
+
+    Raises
+    ------
+    DataError
+        If the file's header cannot be trusted, or it is truncated.
+    UsageError
+        If there is no such variable, or several and none is named.
+    """
+    with storage_errors(path):
+        file_size = path.stat().st_size
+    try:
+        with peeking(path) as peek:
+            header = read_header(peek, file_size)
+    except ValueError as error:
+        raise DataError(printable(str(path)), [printable(str(error))]) from error
+    name = _choose(header, path, inside)
+    variable = header.variables[name]
+    if not variable.shape:
+        raise DataError(printable(str(path)), ["has a variable without axes: not supported"])
+    if variable.end > file_size:
+        short = f"is truncated: it has {file_size} bytes, {name} ends at {variable.end}"
+        raise DataError(printable(str(path)), [printable(short)])
+    return ClassicSource(path, header, variable)
+
+
+def _choose(header: Header, path: Path, inside: str) -> str:
+    """Return the variable that is meant: without a name, the only one that describes no other."""
+    if inside in header.variables:
+        return inside
+    data = [
+        name for name, one in header.variables.items() if one.shape and one.dimensions != (name,)
+    ]
+    names = data or list(header.variables)
+    if not inside and len(names) == 1:
+        return names[0]
+    shown = printable(str(path))
+    listed = ", ".join(printable(f"{path}{INSIDE}/{name}") for name in names[:_MOST_NAMED])
+    missing = f"{shown}{INSIDE}/{printable(inside)} is not there; " if inside else ""
+    if not names:
+        raise UsageError(f"{missing}{shown} holds no variable")
+    more = " and more" if len(names) > _MOST_NAMED else ""
+    raise UsageError(f"{missing}name a variable of {shown}, such as {listed}{more}")
+
+
+class ClassicSource:
+    """A variable of NetCDF 3 that is read; any number of records may be read at once."""
+
+    format: ClassVar[str] = "netcdf"
+    is_indivisible: ClassVar[bool] = True
+    access: ClassVar[Access] = Access.ADDRESSABLE
+    codec_bytes: ClassVar[int] = 0
+
+    def __init__(self, path: Path, header: Header, variable: Variable) -> None:
+        self.path, self.header, self.variable = path, header, variable
+        self.tally = Tally()
+        lengths = [max(1, length) for length in variable.record_shape]
+        self.grid = Grid.regular(variable.shape, lengths)
+        self.layout = Layout.c(len(variable.shape))
+
+    @property
+    def place(self) -> str:
+        """The file."""
+        return str(self.path)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of the elements."""
+        return self.variable.dtype
+
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        """What the variable says, and where it is, for what belongs to it."""
+        one = self.variable
+        fill = one.attributes.get("_FillValue")
+        has_fill = isinstance(fill, np.ndarray) and fill.size == 1
+        return MappingProxyType(
+            {
+                "maxshape": None if one.step is None else (None, *one.shape[1:]),
+                "codecs": [],
+                "fill_value": fill[0] if has_fill and fill is not None else None,
+                "dimension_names": one.dimensions,
+                "attributes": _single(
+                    {
+                        name: value.tolist() if isinstance(value, np.ndarray) else _text(value)
+                        for name, value in one.attributes.items()
+                    }
+                ),
+                "netcdf": ClassicOriginal(self.path, self.header, one.name),
+            }
+        )
+
+    @property
+    def n_bytes_on_disk(self) -> int:
+        """Bytes of the variable."""
+        return self.grid.size * self.dtype.itemsize
+
+    def describe(self) -> dict[str, Any]:
+        """Return what it takes to find the variable again."""
+        return {
+            "format": self.format,
+            "shape": list(self.grid.shape),
+            "path": str(self.path.absolute()),
+            "inside": self.variable.name,
+            "stored_as": self.stored_as,
+        }
+
+    @property
+    def stored_as(self) -> str:
+        """What differs in a variable that holds its values in another way."""
+        one = self.variable
+        return xxh3_64_hexdigest(repr((one.shape, one.dtype.str, one.begin, one.step)).encode())
+
+    @contextmanager
+    def reader(
+        self, index: tuple[int, ...], *, after: Region | None = None
+    ) -> Iterator[BlockReader]:
+        """Visit a record, or all of the variable."""
+        one = self.variable
+        offset = one.begin + (one.step or 0) * index[0]
+        extent = Extent(one.name, offset, one.record_shape)
+        with FileReader(self.path, self.tally) as file:
+            if after is not None:
+                end = self.layout.end_of(after, extent.shape)
+                file.go_on_from(offset + end * self.dtype.itemsize)
+            yield AddressableReader(file, extent, self.dtype, self.layout)
+
+    def check(self) -> None:
+        """The header has been looked at; there are no others."""
+
+    def fingerprint(self, index: tuple[int, ...]) -> int:
+        """Return a number that changes when the file does."""
+        with storage_errors(self.path):
+            found = self.path.stat()
+        told = f"{index}\0{self.variable.name}\0{found.st_size}\0{found.st_mtime_ns}"
+        return xxh3_64_intdigest(told.encode())
+
+    def discard(self, index: tuple[int, ...]) -> None:  # noqa: ARG002 - none can be
+        """Refuse: the file holds other records too."""
+        raise UsageError("records of a NetCDF file cannot be consumed one by one")
+
+    def discard_rest(self) -> None:
+        """Keep the file."""
+
+
+def _text(value: object) -> str:
+    return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
+
+
+def reopen_classic(described: Mapping[str, Any], at: Path | None) -> ClassicSource:
+    """Open a variable of NetCDF 3 again that was described.
+
+    Raises
+    ------
+    DataError
+        If it is not there any more, or another one is.
+    """
+    path, inside = read_description(described, at)
+    try:
+        source = open_classic(path, inside)
+    except UsageError as error:
+        raise DataError(printable(str(path)), [str(error)]) from error
+    if described.get("stored_as") != source.stored_as:
+        raise DataError(printable(str(path)), ["is not the variable that it was"])
+    return source

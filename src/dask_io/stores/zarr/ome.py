@@ -1,0 +1,82 @@
+"""OME-Zarr: groups whose arrays are the levels of an image, or of labels of one.
+
+Version 0.4 is in Zarr 2, version 0.5 in Zarr 3. What a group says about its image, names and
+units of axes, transformations, labels, colours, is never changed: arrays keep their shapes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import zarr
+
+from dask_io.errors import DataError
+from dask_io.stores.container import needs
+from dask_io.stores.naming import printable
+from dask_io.stores.zarr.documents import quiet
+from dask_io.stores.zarr.group import attributes_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    from dask_io.stores.zarr.group import Group
+
+_LONGEST = 160
+
+
+def level_axes(group: Group) -> dict[str, tuple[str, ...]]:
+    """Return the names of the axes of every array that is a level of an image, by its path."""
+    return {
+        path: axes
+        for inside, documents in group.groups.items()
+        for path, axes in _levels(inside, attributes_of(documents))
+        if path in group.arrays
+    }
+
+
+def image_groups(group: Group) -> list[str]:
+    """Return the paths of the groups that are images, or labels of one."""
+    return [path for path, each in group.groups.items() if _multiscales(attributes_of(each))]
+
+
+def _multiscales(attributes: Mapping[str, Any]) -> list[Any]:
+    about = attributes.get("ome", attributes)
+    found = about.get("multiscales") if isinstance(about, dict) else None
+    return found if isinstance(found, list) else []
+
+
+def _levels(inside: str, attributes: Mapping[str, Any]) -> Iterator[tuple[str, tuple[str, ...]]]:
+    for image in _multiscales(attributes):
+        if not isinstance(image, dict):
+            continue
+        axes, levels = image.get("axes") or [], image.get("datasets") or []
+        names = tuple(str(axis.get("name")) for axis in axes if isinstance(axis, dict))
+        for level in levels:
+            path = str(level.get("path")).strip("/") if isinstance(level, dict) else ""
+            yield (f"{inside}/{path}" if inside else path), names
+
+
+def check_images(root: Path, group: Group) -> None:
+    """Have ome-zarr-models look at every image of a group, wherever the group is.
+
+    Raises
+    ------
+    UsageError
+        If it is not installed.
+    DataError
+        If one is no valid OME-Zarr.
+    """
+    with needs("ome-zarr", "ome-zarr-models"), quiet():
+        from ome_zarr_models import v04, v05  # noqa: PLC0415 - seconds, if needed
+
+    version, image = ("0.5", v05.Image) if group.version == 3 else ("0.4", v04.Image)  # noqa: PLR2004 - of Zarr
+    for path in image_groups(group):
+        folder = root / path
+        try:
+            with quiet():
+                image.from_zarr(zarr.open_group(folder, mode="r"))
+        except Exception as error:  # whatever hostile metadata makes it raise
+            said = " ".join(str(error).split())[:_LONGEST]
+            problem = f"is no valid OME-Zarr {version}: {said}"
+            raise DataError(printable(str(folder)), [printable(problem)]) from error

@@ -1,0 +1,204 @@
+"""Journals of numbered objects: what is added stays, what is replaced is gone, at any moment."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+import numpy as np
+import obstore
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from obstore.exceptions import GenericError
+
+from dask_io.errors import DataError, StorageError
+from dask_io.geometry import Grid, Layout, Region
+from dask_io.stores import make_target, open_source
+from dask_io.stores.ledger import Written
+from dask_io.stores.objects import conditional, lease
+from dask_io.stores.objects.conditional import ConflictError, put_if
+from dask_io.stores.objects.connect import parse_url
+from dask_io.stores.objects.log import ObjectLogs
+from dask_io.testing.faults import Killed, RequestFaults, inject_into_requests
+
+if TYPE_CHECKING:
+    from dask_io.stores.objects.path import ObjectPath
+    from dask_io.stores.store import Target
+
+LOGS = ObjectLogs()
+
+
+@pytest.fixture
+def folder(monkeypatch: pytest.MonkeyPatch) -> ObjectPath:
+    """Where a journal may be; whoever held it before is known to have ended."""
+    monkeypatch.setattr(lease, "_has_ended", lambda _: True)
+    return parse_url(f"memory://{uuid4()}/x/.dask-io")
+
+
+def names(folder: ObjectPath) -> list[str]:
+    """Return the names of all objects of a journal."""
+    listed = obstore.list(folder.store, prefix=folder.key).collect()
+    return sorted(each["path"].rpartition("/")[2] for each in listed)
+
+
+@given(
+    pieces=st.lists(
+        st.one_of(st.tuples(st.just("append"), st.lists(st.binary())), st.just(("again", []))),
+        max_size=20,
+    ),
+    n_tail=st.integers(1, 40),
+)
+def test_lines_come_back(pieces: list[tuple[str, list[bytes]]], n_tail: int) -> None:
+    """Whatever is added, in however many pieces, by however many runs, in that order."""
+    folder = parse_url(f"memory://{uuid4()}/x/.dask-io")
+    expected = b"first\n"
+    log = LOGS.begin(folder, expected, durable=True)
+    for kind, lines in pieces:
+        if kind == "again":
+            log.close()
+            log = LOGS.resume(folder, durable=True)
+        else:
+            content = b"".join(line.replace(b"\n", b"") + b"\n" for line in lines)
+            log.append(content)
+            expected += content
+    assert b"".join(LOGS.lines(folder)) == expected
+    assert LOGS.tail(folder, n_tail) == expected[-n_tail:]
+    log.close()
+
+
+def test_there_is_one_from_its_first_line_on(folder: ObjectPath) -> None:
+    """A lock alone is none; a second one cannot be begun, and does not spoil the first."""
+    assert not LOGS.exists(folder)
+    with inject_into_requests(RequestFaults(5)), pytest.raises(Killed):
+        LOGS.begin(folder, b"job\n", durable=True)
+    assert names(folder) == ["lock"]
+    assert not LOGS.exists(folder)
+    LOGS.begin(folder, b"job\n", durable=True).close()
+    with pytest.raises(FileExistsError):
+        LOGS.begin(folder, b"other\n", durable=True)
+    assert list(LOGS.lines(folder)) == [b"job\n"]
+    LOGS.resume(folder, durable=True).close()
+
+
+def test_a_journal_is_replaced_at_once(folder: ObjectPath) -> None:
+    """Killed at any moment, there is the old one or the new one; the old one's objects go."""
+    n_moments, found = 0, set()
+    for at in range(1, 40):
+        LOGS.remove(folder)
+        log = LOGS.begin(folder, b"old\n", durable=True)
+        log.append(b"more\n")
+        faults = RequestFaults(at)
+        try:
+            with inject_into_requests(faults):
+                log.replace(b"new\n")
+        except Killed:
+            n_moments += 1
+        found.add(b"".join(LOGS.lines(folder)))
+        again = LOGS.resume(folder, durable=True)
+        again.replace(b"newest\n")
+        assert list(LOGS.lines(folder)) == [b"newest\n"]
+        assert len(names(folder)) == 2
+        again.close()
+    assert found == {b"old\nmore\n", b"new\n"}
+    assert n_moments > 5
+
+
+def test_a_journal_is_taken_away_from_its_end(folder: ObjectPath) -> None:
+    """Killed at any moment, there is what it began with, or none; never what it had replaced."""
+    for at in range(1, 40):
+        LOGS.remove(folder)
+        log = LOGS.begin(folder, b"old\n", durable=True)
+        with pytest.raises(Killed), inject_into_requests(RequestFaults(3)):
+            # The new one is there, the old one is not yet gone.
+            log.replace(b"new\n")
+        log = LOGS.resume(folder, durable=True)
+        log.append(b"more\n")
+        try:
+            with inject_into_requests(RequestFaults(at)):
+                log.remove()
+        except Killed:
+            assert b"".join(LOGS.lines(folder)) in {b"new\nmore\n", b"new\n", b""}
+        else:
+            assert names(folder) == []
+
+
+def test_who_was_taken_over_adds_nothing(folder: ObjectPath) -> None:
+    """From the moment on when another one goes on, though that one has added nothing yet."""
+    late = LOGS.begin(folder, b"job\n", durable=True)
+    other = LOGS.resume(folder, durable=True)
+    with pytest.raises(StorageError, match="another run has taken over"):
+        late.append(b"late\n")
+    other.append(b"more\n")
+    assert list(LOGS.lines(folder)) == [b"job\n", b"more\n"]
+
+
+def test_what_a_journal_holds_is_checked(folder: ObjectPath) -> None:
+    """A flipped bit shows."""
+    LOGS.begin(folder, b"job\n", durable=True).close()
+    path = folder / "journal.000001"
+    content = bytearray(obstore.get(path.store, path.key).bytes())
+    content[-2] ^= 1
+    obstore.put(path.store, path.key, bytes(content))
+    with pytest.raises(DataError, match=r"journal\.000001: is damaged"):
+        list(LOGS.lines(folder))
+
+
+def test_a_put_whose_answer_is_lost_is_known_again(
+    folder: ObjectPath, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is repeated, refused, and found to be one's own."""
+    monkeypatch.setattr(conditional, "_FIRST_WAIT", 0.0)
+    faults = RequestFaults(2, GenericError("the answer is lost"))
+    with inject_into_requests(faults):
+        version = put_if(folder / "a", b"mine", "create")
+    assert faults.log == [
+        "put x/.dask-io/a",
+        "answer to put x/.dask-io/a",
+        "put x/.dask-io/a",
+        "get x/.dask-io/a",
+    ]
+    assert put_if(folder / "a", b"mine too", {"e_tag": version}) != version
+    with pytest.raises(ConflictError):
+        put_if(folder / "a", b"other", "create")
+    with pytest.raises(ConflictError):
+        put_if(folder / "a", b"other", {"e_tag": version})
+
+
+def target_at(place: ObjectPath) -> Target:
+    """Return a target of two blocks."""
+    grid, layout = Grid.regular((4, 2), (2, 2)), Layout.c(2)
+    return make_target(place, format="npy", grid=grid, dtype=np.dtype("u1"), layout=layout)
+
+
+def put_block(target: Target, index: tuple[int, int]) -> Written:
+    """Put a block, and commit nothing."""
+    with target.writer(index) as writer:
+        writer.write_from(Region((0, 0), (2, 2)), np.full((2, 2), 7, "u1"))
+        return Written(index, target.grid.block(index), writer.checksum, is_last=True)
+
+
+def test_what_was_taken_over_is_not_taken_away(folder: ObjectPath) -> None:
+    """A run that does not know yet removes none of another's blocks, and can add none."""
+    place = folder.parent
+    late, other = target_at(place), target_at(place)
+    late.create()
+    put_block(late, (0, 0))
+    other.resume()
+    other.commit([put_block(other, (0, 0)), put_block(other, (1, 0))])
+    other.finish()
+    with pytest.raises(StorageError, match="another run has taken over"):
+        late.commit([put_block(late, (1, 0))])
+    with pytest.raises(StorageError, match="another run may have taken over"):
+        put_block(late, (0, 0))
+    late.abandon()
+    open_source(place).check()
+
+
+def test_what_nobody_took_over_is_taken_away(folder: ObjectPath) -> None:
+    """A run that is given up leaves nothing."""
+    target = target_at(folder.parent)
+    target.create()
+    put_block(target, (0, 0))
+    target.abandon()
+    assert names(folder.parent) == []
