@@ -105,7 +105,7 @@ lock: ## Lock the newest versions of all dependencies
 	@.venv-lock/bin/python -m pip install --quiet --disable-pip-version-check uv
 	$(COMPILE) --extra all --group build --output-file requirements.lock
 	$(COMPILE) --extra all --group dev --output-file requirements-dev.lock
-	$(COMPILE) --extra hdf5 --extra zarr --group oldest --output-file requirements-oldest.lock
+	$(COMPILE) --extra hdf5 --extra objects --extra zarr --group oldest --output-file requirements-oldest.lock
 	@rm -rf .venv-lock
 
 clean: ## Remove the environments and everything built
