@@ -241,7 +241,7 @@ def _find_resumable(place: Location) -> dict[Location, JobRecord]:
 
 def _open_again(
     record: JobRecord, journal: Location | None, options: ResumeOptions
-) -> tuple[Source, frozenset[tuple[int, ...]]]:
+) -> tuple[Source, dict[tuple[int, ...], int]]:
     """Open a source where it was, or where it has been moved to."""
     moved, reach = options.get("source"), options.get("storage_options")
     at = None if moved is None else locate(moved, reach)

@@ -111,8 +111,10 @@ class JobRecord:
         *,
         at: Location | None = None,
         storage_options: Mapping[str, Any] | None = None,
-    ) -> tuple[Source, frozenset[tuple[int, ...]]]:
+    ) -> tuple[Source, dict[tuple[int, ...], int]]:
         """Open the source again, and tell which of its blocks a journal says to be used up.
+
+        With each comes the fingerprint that it had.
 
         `at` is where it is now, if it has been moved; `storage_options` say how to reach it
         where it was.
@@ -138,4 +140,4 @@ class JobRecord:
                 else "begin again: run the first command with --overwrite"
             )
             raise DataError(printable(source.place), ["has changed since the run began"], advice)
-        return source, frozenset(freed)
+        return source, freed

@@ -236,7 +236,8 @@ class JournalledTarget(ABC):
             except BaseException:
                 self._let_go()
                 raise
-        self._any_committed = bool(ledger)
+        # A journal that this run has not begun is not its to remove.
+        self._any_committed = True
         return ledger
 
     def _lines(self) -> Iterable[list[str]]:
@@ -263,11 +264,14 @@ class JournalledTarget(ABC):
             if ledger.is_stored(index) and not self._is_there(index, files)
         ]
         lost += [index for index in ledger.parts if not self._take_over(index, files)]
-        if lost:
+        for index in lost:
+            ledger.drop(index)
+        if lost and freed_in(self._lines()):
+            # The source may not have it any more: whoever knows that tells the journal.
+            ledger.lost = lost
+        elif lost:
             # Told to the journal too: what is written anew must not be mixed up with it.
             journal.append(map(dropped_line_of, lost))
-            for index in lost:
-                ledger.drop(index)
         return ledger
 
     def _take_over(self, index: tuple[int, ...], files: Mapping[str, int]) -> bool:
