@@ -210,11 +210,14 @@ class JournalledTarget(ABC):
     def _clear(self, old: list[Location]) -> None:
         """Remove what the target replaces; nothing is written before that is done."""
         assert self._journal is not None
-        self._medium.remove(old)
-        self._medium.tidy(self._folder)
+        self._remove_old(old)
+        self._medium.tidy(self._folder, old)
         if self._is_durable:
             self._medium.sync_names([self._folder])
         self._journal.append([_CLEARED])
+
+    def _remove_old(self, old: list[Location]) -> None:
+        self._medium.remove(old)
 
     def resume(self) -> Ledger:
         """Go on where another run ended.
