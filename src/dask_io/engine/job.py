@@ -41,7 +41,7 @@ class JobRecord:
     converted: np.dtype[Any] | None = None
     """The type of the source's elements, if they become another one."""
     others: Mapping[str, JobRecord] = field(default_factory=dict)
-    """What is to be done beside it, by the target's name: in the journal that is there first."""
+    """What is to be done besides, by the way to its target: in the journal that is there first."""
 
     @classmethod
     def of(cls, source: Source, target: Target, *, consume: bool = False) -> JobRecord:
@@ -72,7 +72,7 @@ class JobRecord:
             "durability": self.durability,
             "consume": self.consume,
             "converted": self.converted and dtype_to_json(self.converted),
-            "others": {name: other.to_json() for name, other in self.others.items()},
+            "others": {way: other.to_json() for way, other in self.others.items()},
         }
 
     @classmethod
@@ -97,8 +97,8 @@ class JobRecord:
         source = dict(job["source"])
         identity = int(source.pop("identity"), 16)
         region = job["region"] and Region.parse(job["region"], tuple(source["shape"]))
-        others = {name: cls.from_json(other) for name, other in job["others"].items()}
-        if any(not name or "/" in name for name in others):
+        others = {way: cls.from_json(other) for way, other in job["others"].items()}
+        if any(way.rpartition("/")[2] in {"", ".", ".."} for way in others):
             raise ValueError("another target has no good name")
         durability, consume = Durability(job["durability"]), bool(job["consume"])
         # Journals written before elements could be converted do not say so.

@@ -8,7 +8,7 @@ import pickle
 import tracemalloc
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pytest
@@ -343,7 +343,9 @@ def test_only_what_an_array_can_have_is_removed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("version", [2, 3])
-def test_an_array_that_is_being_overwritten_is_in_no_group(version: int, tmp_path: Path) -> None:
+def test_an_array_that_is_being_overwritten_is_in_no_group(
+    version: Literal[2, 3], tmp_path: Path
+) -> None:
     """Not even in one that has the metadata of its members in its own."""
     path = tmp_path / "g.zarr"
     with quiet():
