@@ -5,7 +5,6 @@ from __future__ import annotations
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from html import escape
-from os.path import commonpath
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Any
@@ -20,7 +19,7 @@ from dask_io.engine.spill import run_spill
 from dask_io.errors import InterruptedRunError, StorageError, UsageError
 from dask_io.planning import CopyPlan, SpillPlan
 from dask_io.report.svg import job_svg
-from dask_io.stores.location import locate
+from dask_io.stores.location import locate, way_to
 from dask_io.stores.naming import printable
 from dask_io.stores.pace import Pace
 from dask_io.stores.window import Window
@@ -206,8 +205,9 @@ class JointJob:
         """
         check_before_run(self.targets, workers=self.workers)
         first, *others = map(JobRecord.of, self.windows, self.targets)
-        names = [locate(target.place).name for target in self.targets[1:]]
-        first = replace(first, others=dict(zip(names, others, strict=True)))
+        place, *places = (locate(target.place) for target in self.targets)
+        ways = [way_to(other, place) for other in places]
+        first = replace(first, others=dict(zip(ways, others, strict=True)))
         outlets = [
             Outlet(target, record.to_bytes())
             for target, record in zip(self.targets, [first, *others], strict=True)
@@ -279,14 +279,17 @@ def resumable(find_left: Callable[[], str], place: str) -> Iterator[None]:
 
 
 def _left_by(outlets: Sequence[Outlet]) -> str:
-    """Return how to name what can be resumed: a target, or the folder of several; or nothing."""
+    """Return how to name what can be resumed: a target, or the folder of several; or nothing.
+
+    The first of several that lie apart knows where the others are.
+    """
     if not any(outlet.is_resumable for outlet in outlets):
         return ""
     places = [outlet.target.place for outlet in outlets]
     if len(places) == 1:
         return quote(places[0])
     parents = {str(locate(place).parent) for place in places}
-    return quote(parents.pop() if len(parents) == 1 else commonpath(places))
+    return quote(parents.pop() if len(parents) == 1 else places[0])
 
 
 def set_pace(max_rate: int | None, stores: Sequence[Store]) -> None:

@@ -44,7 +44,7 @@ from dask_io.stores.files import Durability
 from dask_io.stores.formats import load_format
 from dask_io.stores.journal import is_sealed, refuse_locked
 from dask_io.stores.ledger import Ledger
-from dask_io.stores.location import locate
+from dask_io.stores.location import follow, locate
 from dask_io.stores.naming import printable
 from dask_io.stores.registry import (
     check_places,
@@ -225,9 +225,12 @@ def _find_resumable(place: Location) -> dict[Location, JobRecord]:
         journal = journal_at(target)
         if journal is not None:
             found[target] = record = JobRecord.read(journal)
-            # Where one was named, the others are not meant.
-            for name, other in record.others.items() if target != place else ():
-                found.setdefault(target.with_name(name), other)
+            for way, other in record.others.items():
+                beside = follow(way, target)
+                # Where one was named, those in its folder are not meant; others no folder names.
+                if target != place or beside.parent != target.parent:
+                    journal = journal_at(beside)
+                    found.setdefault(beside, JobRecord.read(journal) if journal else other)
     if found:
         return found
     name = printable(str(place))
@@ -241,7 +244,7 @@ def _find_resumable(place: Location) -> dict[Location, JobRecord]:
 
 def _open_again(
     record: JobRecord, journal: Location | None, options: ResumeOptions
-) -> tuple[Source, frozenset[tuple[int, ...]]]:
+) -> tuple[Source, dict[tuple[int, ...], int]]:
     """Open a source where it was, or where it has been moved to."""
     moved, reach = options.get("source"), options.get("storage_options")
     at = None if moved is None else locate(moved, reach)

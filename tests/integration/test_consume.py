@@ -9,7 +9,7 @@ import pytest
 
 import dask_io
 from dask_io.engine import commit, problem
-from dask_io.errors import UsageError
+from dask_io.errors import DataError, StorageError, UsageError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -71,3 +71,50 @@ def test_what_would_be_lost_is_not_consumed(source: Path) -> None:
             source, [source.parent / "a", source.parent / "b"], chunks=[4, 5], consume=True
         )
     assert sum(1 for _ in source.glob("b_*.raw")) == 66
+
+
+@pytest.mark.parametrize("kind", ["raw", "zarr"])
+def test_what_is_lost_of_a_consumed_source_is_never_made_up(
+    source: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """Not even as fill values; and once it is back, the run is completed."""
+    blocks, target = source, source.parent / "out"
+    if kind == "zarr":
+        blocks = source.parent / "in.zarr"
+        dask_io.resplit(source, blocks, chunks=(3, 10))
+
+    def fail(_: object) -> None:
+        raise StorageError("here", "no power")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(commit.Consumption, "finish", fail)
+        with pytest.raises(StorageError, match="no power"):
+            dask_io.resplit(blocks, target, chunks=(16, 15), format=kind, consume=True)
+    lost = target / {"raw": "b_1_1.raw", "zarr": "c/1/1"}[kind]
+    kept = lost.rename(source.parent / "kept")
+
+    for _ in range(2):
+        with pytest.raises(DataError, match="was consumed, and what it became is not there"):
+            dask_io.resume(target)
+    kept.rename(lost)
+    dask_io.resume(target)
+
+    assert np.array_equal(dask_io.open(target)[:, :], ARRAY)
+
+
+def test_a_block_that_was_to_be_removed_but_is_still_there_is_read_again(
+    source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If what it became is lost meanwhile."""
+    target = source.parent / "out"
+
+    def fail(*_: object) -> None:
+        raise StorageError("here", "no power")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(dask_io.open(source).source), "discard", fail)
+        with pytest.raises(StorageError, match="no power"):
+            dask_io.resplit(source, target, chunks=(16, 15), consume=True)
+    (target / "b_1_1.raw").unlink()
+    dask_io.resume(target)
+    assert np.array_equal(dask_io.open(target)[:, :], ARRAY)

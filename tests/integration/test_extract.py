@@ -317,3 +317,37 @@ def test_a_plan_of_a_region(source: Path) -> None:
     assert told["shape"] == [6, 10, 3]
     options = ["--shape", "9", "--dtype", "u1", "--from", "3", "--to", "2", "--region", "0:3"]
     assert "--region" in fail("plan", *options, code=2)
+
+
+KILLED_AT_THE_SECOND = """
+import os, sys, dask_io
+from dask_io.stores.journalled import JournalledTarget
+
+create, created = JournalledTarget.create, []
+
+def create_one(self, job):
+    if created:
+        os._exit(9)
+    created.append(self)
+    create(self, job)
+
+JournalledTarget.create = create_one
+source, *targets = sys.argv[1:]
+dask_io.resplit(source, targets, chunks=[4, 5])
+"""
+
+
+def test_targets_in_different_folders_are_resumed_by_the_first(
+    source: Path, tmp_path: Path
+) -> None:
+    """It knows the way to the others, even if they have one name and all have been moved."""
+    places = [tmp_path / "all" / name / "t" for name in "xy"]
+    words = [sys.executable, "-c", KILLED_AT_THE_SECOND, *map(str, (source, *places))]
+    assert subprocess.run(words, check=False, timeout=120).returncode == 9
+    assert not places[1].exists()
+    (tmp_path / "all").rename(tmp_path / "moved")
+    first, second = (tmp_path / "moved" / name / "t" for name in "xy")
+    dask_io.resume(first)
+
+    for place in (first, second):
+        assert np.array_equal(dask_io.open(place)[...], VALUES)

@@ -7,11 +7,11 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from dask_io.errors import DataError, StorageError
-from dask_io.stores.ledger import freed_line_of, join
+from dask_io.stores.ledger import dropped_line_of, freed_line_of, join
 from dask_io.stores.naming import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from dask_io.geometry import Region
     from dask_io.stores.ledger import Ledger, Written
@@ -125,13 +125,14 @@ class Outlet:
 class Consumption:
     """Removes blocks of a source, each as soon as everything that it feeds is durable.
 
-    `gone` are those that an earlier run has removed, or has noted that it will.
+    `gone` are those that an earlier run has removed, or has noted that it will, each with the
+    fingerprint that it had.
     """
 
     def __init__(
-        self, source: Source, target: Target, gone: frozenset[tuple[int, ...]] = frozenset()
+        self, source: Source, target: Target, gone: Mapping[tuple[int, ...], int] | None = None
     ) -> None:
-        self._source, self._target, self._gone = source, target, gone
+        self._source, self._target, self._gone = source, target, gone or {}
         self._missing: dict[tuple[int, ...], int] = {}
         self._lock = Lock()
 
@@ -146,14 +147,22 @@ class Consumption:
         if ledger is None:
             return
         free = self._count(ledger.regions())
-        for index in self._gone.difference(free):
+        for index in self._gone.keys() - free:
             # What it became is not there any more; it may still be.
-            with suppress(StorageError):
-                self._source.fingerprint(index)
+            if self._is_there(index):
                 continue
             lost = f"block {join(index)} was consumed, and what it became is not there any more"
             raise DataError(printable(self._target.place), [lost], "restore it from a copy")
+        # Only now is it certain that what was lost can be written anew.
+        if ledger.lost:
+            self._target.note(map(dropped_line_of, ledger.lost))
         self._free(free)
+
+    def _is_there(self, index: tuple[int, ...]) -> bool:
+        """Tell whether a block was not removed after all: one that is not stored has a mark too."""
+        with suppress(StorageError):
+            return self._source.fingerprint(index) == self._gone[index]
+        return False
 
     def count(self, regions: Iterable[Region]) -> None:
         """Count regions that are durable now, and remove the blocks that only those needed."""

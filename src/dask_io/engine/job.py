@@ -41,7 +41,7 @@ class JobRecord:
     converted: np.dtype[Any] | None = None
     """The type of the source's elements, if they become another one."""
     others: Mapping[str, JobRecord] = field(default_factory=dict)
-    """What is to be done beside it, by the target's name: in the journal that is there first."""
+    """What is to be done besides, by the way to its target: in the journal that is there first."""
 
     @classmethod
     def of(cls, source: Source, target: Target, *, consume: bool = False) -> JobRecord:
@@ -72,7 +72,7 @@ class JobRecord:
             "durability": self.durability,
             "consume": self.consume,
             "converted": self.converted and dtype_to_json(self.converted),
-            "others": {name: other.to_json() for name, other in self.others.items()},
+            "others": {way: other.to_json() for way, other in self.others.items()},
         }
 
     @classmethod
@@ -97,8 +97,8 @@ class JobRecord:
         source = dict(job["source"])
         identity = int(source.pop("identity"), 16)
         region = job["region"] and Region.parse(job["region"], tuple(source["shape"]))
-        others = {name: cls.from_json(other) for name, other in job["others"].items()}
-        if any(not name or "/" in name for name in others):
+        others = {way: cls.from_json(other) for way, other in job["others"].items()}
+        if any(way.rpartition("/")[2] in {"", ".", ".."} for way in others):
             raise ValueError("another target has no good name")
         durability, consume = Durability(job["durability"]), bool(job["consume"])
         # Journals written before elements could be converted do not say so.
@@ -111,8 +111,10 @@ class JobRecord:
         *,
         at: Location | None = None,
         storage_options: Mapping[str, Any] | None = None,
-    ) -> tuple[Source, frozenset[tuple[int, ...]]]:
+    ) -> tuple[Source, dict[tuple[int, ...], int]]:
         """Open the source again, and tell which of its blocks a journal says to be used up.
+
+        With each comes the fingerprint that it had.
 
         `at` is where it is now, if it has been moved; `storage_options` say how to reach it
         where it was.
@@ -138,4 +140,4 @@ class JobRecord:
                 else "begin again: run the first command with --overwrite"
             )
             raise DataError(printable(source.place), ["has changed since the run began"], advice)
-        return source, frozenset(freed)
+        return source, freed

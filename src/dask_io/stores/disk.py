@@ -111,10 +111,12 @@ class Disk:
             with suppress(OSError):
                 system.calls.rmdir(folders.pop())
 
-    def tidy(self, root: Path) -> None:
-        """Remove the directories below one that hold nothing, innermost first."""
-        for folder, _, _ in os.walk(root, topdown=False):
-            if folder != str(root) and not os.listdir(folder):  # noqa: PTH208 - names are not needed
+    def tidy(self, root: Path, removed: Iterable[Path]) -> None:
+        """Remove the directories below one that hold nothing any more, innermost first."""
+        emptied = {path.parent for path in removed}
+        around = {above for folder in emptied for above in (folder, *folder.parents)}
+        for folder in sorted(around, reverse=True):
+            if root in folder.parents and folder.is_dir() and not any(folder.iterdir()):
                 system.calls.rmdir(folder)
 
     def sync_names(self, folders: Iterable[Path]) -> None:

@@ -210,11 +210,14 @@ class JournalledTarget(ABC):
     def _clear(self, old: list[Location]) -> None:
         """Remove what the target replaces; nothing is written before that is done."""
         assert self._journal is not None
-        self._medium.remove(old)
-        self._medium.tidy(self._folder)
+        self._remove_old(old)
+        self._medium.tidy(self._folder, old)
         if self._is_durable:
             self._medium.sync_names([self._folder])
         self._journal.append([_CLEARED])
+
+    def _remove_old(self, old: list[Location]) -> None:
+        self._medium.remove(old)
 
     def resume(self) -> Ledger:
         """Go on where another run ended.
@@ -236,7 +239,8 @@ class JournalledTarget(ABC):
             except BaseException:
                 self._let_go()
                 raise
-        self._any_committed = bool(ledger)
+        # A journal that this run has not begun is not its to remove.
+        self._any_committed = True
         return ledger
 
     def _lines(self) -> Iterable[list[str]]:
@@ -263,11 +267,14 @@ class JournalledTarget(ABC):
             if ledger.is_stored(index) and not self._is_there(index, files)
         ]
         lost += [index for index in ledger.parts if not self._take_over(index, files)]
-        if lost:
+        for index in lost:
+            ledger.drop(index)
+        if lost and freed_in(self._lines()):
+            # The source may not have it any more: whoever knows that tells the journal.
+            ledger.lost = lost
+        elif lost:
             # Told to the journal too: what is written anew must not be mixed up with it.
             journal.append(map(dropped_line_of, lost))
-            for index in lost:
-                ledger.drop(index)
         return ledger
 
     def _take_over(self, index: tuple[int, ...], files: Mapping[str, int]) -> bool:

@@ -132,6 +132,8 @@ class Ledger:
         self.grid = grid
         self.n_blocks = 0
         self.parts: dict[tuple[int, ...], Parts] = {}
+        # Blocks that are not there any more, of which the journal has not been told yet.
+        self.lost: list[tuple[int, ...]] = []
         # One byte a block: there may be millions.
         self._blocks = bytearray(grid.n_blocks)
         begun: dict[tuple[int, ...], set[Region]] = {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import posixpath
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -61,6 +62,36 @@ def locate(
 def may_exist(place: Location) -> bool:
     """Tell whether something is at a place, or may be: a web server does not say what it holds."""
     return place.exists() or not (isinstance(place, Path) or place.connection.can_list)
+
+
+def way_to(place: Location, beside: Location) -> str:
+    """Return the way to a place from the folder of another one: it holds if both are moved.
+
+    What lies in another store is named as it is.
+
+    Examples
+    --------
+    >>> way_to(Path("/data/b/two"), Path("/data/a/one"))
+    '../b/two'
+    """
+    if isinstance(place, Path) and isinstance(beside, Path):
+        return os.path.relpath(place.resolve(), beside.resolve().parent)
+    if isinstance(place, Path) or isinstance(beside, Path):
+        return str(place.absolute())
+    if place.connection != beside.connection:
+        return str(place)
+    return posixpath.relpath(f"/{place.key}", f"/{beside.parent.key}")
+
+
+def follow(way: str, beside: Location) -> Location:
+    """Return where a way leads that `way_to` has returned."""
+    if is_url(way) or way.startswith("/"):
+        return locate(way)
+    if "/" not in way:
+        return beside.with_name(way)
+    if isinstance(beside, Path):
+        return Path(os.path.normpath(beside.resolve().parent / way))
+    return beside.again(posixpath.normpath(f"/{beside.parent.key}/{way}"))
 
 
 def is_taken(place: Location) -> bool:

@@ -151,8 +151,8 @@ class Medium(Protocol):
     def remove_folders(self, folders: list[Any]) -> None:
         """Remove directories that hold nothing, the last first; the list is empty afterwards."""
 
-    def tidy(self, root: Any) -> None:
-        """Remove the directories below one that hold nothing."""
+    def tidy(self, root: Any, removed: Iterable[Any]) -> None:
+        """Remove the directories below one that hold nothing any more, as some files are gone."""
 
     def sync_names(self, folders: Iterable[Any]) -> None:
         """Make the names in directories durable."""

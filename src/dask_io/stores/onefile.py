@@ -93,9 +93,12 @@ class OneFileTarget(JournalledTarget):
             self._publisher.take_back(self._name)
         elif self.is_indivisible:
             return False
+        # One that is damaged is begun anew.
+        if not self._open_again():
+            return False
         self._publisher.go_on(self._name, b"")
         self._begun.add(self._name)
-        return self._open_again()
+        return True
 
     def commit(self, cells: Collection[Written]) -> None:
         """Sync cells that have been written, and note it; the file gets its name at the end."""

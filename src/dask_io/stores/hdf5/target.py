@@ -254,11 +254,12 @@ class Hdf5Target(Hdf5Store, OneFileTarget):
         try:
             with reading(path) as file:
                 dataset = file[self.inside]
-                is_same = understand(dataset).stored_as == self.array.stored_as
+                if understand(dataset).stored_as != self.array.stored_as:
+                    return False
                 self._places = find_places(dataset, self.array, path.stat().st_size)
         except DaskIOError:
             return False
-        return is_same
+        return True
 
     def abandon(self, *, keep: bool = False) -> bool:
         """Have HDF5 let go of the file, and remove it unless it can be gone on with."""

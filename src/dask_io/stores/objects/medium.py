@@ -146,7 +146,7 @@ class Objects:
         """There are no directories."""
         folders.clear()
 
-    def tidy(self, root: ObjectPath) -> None:
+    def tidy(self, root: ObjectPath, removed: Iterable[ObjectPath]) -> None:
         """There are no directories."""
 
     def sync_names(self, folders: Iterable[ObjectPath]) -> None:

@@ -120,6 +120,13 @@ class Metadata:
         described = (self.version, self.shape, self.chunks, self.dtype, self.layout, self.codecs)
         return (*described, self.fill.tobytes(), self.keys, self.index)
 
+    def has_chunk(self, name: str) -> bool:
+        """Tell whether a path within the array is that of a chunk, or of a shard."""
+        index, counts = self.keys.parse(name), self.write_grid.counts
+        if index is None or len(index) != len(counts):
+            return False
+        return all(i < n for i, n in zip(index, counts, strict=True))
+
     def described(self) -> dict[str, Any]:
         """Return what a store says about the array besides grid, dtype and layout."""
         return {

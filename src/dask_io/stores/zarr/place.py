@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from dask_io.errors import DataError, UsageError
 from dask_io.stores.files import storage_errors
+from dask_io.stores.journal import is_unfinished
 from dask_io.stores.location import is_taken
 from dask_io.stores.logs import NAME as JOURNAL
 from dask_io.stores.medium import medium_of, write_whole
@@ -25,9 +26,10 @@ from dask_io.stores.zarr.documents import (
     read_documents,
 )
 from dask_io.stores.zarr.keys import Keys
+from dask_io.stores.zarr.metadata import understand
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from dask_io.stores.location import Location
     from dask_io.stores.medium import Medium
@@ -101,11 +103,9 @@ class Place:
         shown = printable(str(self.root))
         if not self.root.is_dir():
             raise UsageError(f"{shown} is a file, not an array to overwrite")
-        with suppress(ValueError, DataError):
-            if is_group(read_documents(self.root)):
-                raise UsageError(f"{shown} is a group, not an array to overwrite")
+        is_chunk = self._find_chunk_names(shown)
         files = [name for name, _ in self.medium.files(self.root)]
-        foreign = sorted(name for name in files if not _is_ours(name))
+        foreign = sorted(name for name in files if not _is_ours(name, is_chunk))
         if foreign:
             listed = ", ".join(map(printable, foreign[:_MOST_NAMED]))
             more = f" and {len(foreign) - _MOST_NAMED} more" if len(foreign) > _MOST_NAMED else ""
@@ -115,9 +115,33 @@ class Place:
             )
         return [self.root / name for name in sorted(files, key=lambda name: name not in METADATA)]
 
+    def _find_chunk_names(self, shown: str) -> Callable[[str], bool]:
+        """Return what tells whether a path is that of a chunk of the array that is there."""
+        journal = self.root / JOURNAL
+        with suppress(ValueError, DataError):
+            documents = read_documents(self.root)
+            if is_group(documents):
+                raise UsageError(f"{shown} is a group, not an array to overwrite")
+            if not documents and not self.medium.logs.exists(journal):
+                return lambda _: False
+            # A run that did not end may have left chunks of the old array and of the new one.
+            if documents and not is_unfinished(journal):
+                return understand(documents).has_chunk
+        return could_be_chunk
+
+    def remove(self, files: list[Location]) -> None:
+        """Remove files of the array; it is none any more, in the groups around it too, at once."""
+        self.medium.remove(self.root / name for name in METADATA)
+        self._tell_groups()
+        self.medium.remove(files)
+
     def files_left(self) -> list[Location]:
         """Return what can be part of an array, and nothing else that may be there."""
-        return [self.root / name for name, _ in self.medium.files(self.root) if _is_ours(name)]
+        return [
+            self.root / name
+            for name, _ in self.medium.files(self.root)
+            if _is_ours(name, could_be_chunk)
+        ]
 
     def files(self) -> Iterator[tuple[str, int]]:
         """Yield path and size of every file of the array; links are not followed."""
@@ -135,12 +159,12 @@ class Place:
             write_whole(self.root / name, documents[name])
         self._tell_groups()
 
-    def clear(self) -> None:
-        """Remove what is left of an array without chunks, unless others put something there."""
+    def clear(self, chunks: Iterable[Location]) -> None:
+        """Remove what is left of an array whose chunks are gone, and nothing else."""
         with storage_errors(self.root):
             self.medium.remove(self.root / name for name in METADATA)
             self.medium.logs.remove(self.root / JOURNAL)
-            self.medium.tidy(self.root)
+            self.medium.tidy(self.root, chunks)
             self.medium.remove_folders([self.root])
         self._tell_groups()
 
@@ -151,11 +175,11 @@ class Place:
                 consolidate(folder)
 
 
-def _is_ours(name: str) -> bool:
+def _is_ours(name: str, is_chunk: Callable[[str], bool]) -> bool:
     folder, slash, last = name.rpartition("/")
     if last.startswith(".") and last.endswith(".part"):
         name = folder + slash + last[1:].removesuffix(".part")
-    return name in METADATA or could_be_chunk(name)
+    return name in METADATA or is_chunk(name)
 
 
 def could_be_chunk(name: str) -> bool:

@@ -250,7 +250,8 @@ class ZarrSource(ZarrStore):
 
     def discard_rest(self) -> None:
         """Remove metadata and journal, and the directory if nothing else is in it."""
-        self.site.clear()
+        names = map(self.array.keys.name_of, self.array.write_grid.indices())
+        self.site.clear(self.root / name for name in names)
 
     def _name_of(self, index: tuple[int, ...]) -> str:
         return self.array.keys.name_of(
@@ -316,7 +317,7 @@ class ZarrSource(ZarrStore):
         problems, n_found = Problems(self.place), 0
         grid = self.array.write_grid
         for name, size in self.site.files():
-            if self._is_chunk(name):
+            if self.array.has_chunk(name):
                 n_found += 1
                 for problem in self._problems_with(name, size):
                     problems.add(name, problem)
@@ -324,12 +325,6 @@ class ZarrSource(ZarrStore):
             missing = f"{grid.n_blocks - n_found} of {grid.n_blocks} files of chunks are missing"
             problems.add(".", missing)
         problems.raise_if_any()
-
-    def _is_chunk(self, name: str) -> bool:
-        index, counts = self.array.keys.parse(name), self.array.write_grid.counts
-        if index is None or len(index) != len(counts):
-            return False
-        return all(i < n for i, n in zip(index, counts, strict=True))
 
     def _problems_with(self, name: str, size: int) -> Iterator[str]:
         try:

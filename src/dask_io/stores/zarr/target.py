@@ -225,6 +225,9 @@ class ZarrTarget(ZarrStore, JournalledTarget):
             self._refuse()
         return self.site.old_files()
 
+    def _remove_old(self, old: list[Location]) -> None:
+        self.site.remove(old)
+
     def _own_names(self) -> list[str]:
         return []
 

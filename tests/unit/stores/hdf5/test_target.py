@@ -320,6 +320,25 @@ def test_a_source_that_has_changed_is_not_gone_on_with(rich: Path, tmp_path: Pat
         dask_io.resume(tmp_path / "b")
 
 
+def test_a_damaged_file_in_the_making_is_begun_anew(tmp_path: Path) -> None:
+    """After a loss of power it may be anything, which must not be in the way for ever."""
+    np.save(tmp_path / "a.npy", ARRAY)
+
+    def stop(_: dask_io.Progress) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(dask_io.errors.InterruptedRunError):
+        dask_io.split(
+            tmp_path / "a.npy", tmp_path / "b.h5", chunks=(1, 10, 7), workers=1, on_progress=stop
+        )
+    with (tmp_path / ".b.h5.part").open("r+b") as file:
+        file.write(bytes(64))
+    dask_io.resume(tmp_path / "b.h5")
+
+    with h5py.File(tmp_path / "b.h5") as file:
+        assert np.array_equal(file["data"][...], ARRAY)
+
+
 def test_block_files_are_those_of_anyone(tmp_path: Path) -> None:
     """Files of one contiguous dataset each are blocks; chunked ones are not."""
     folder = tmp_path / "in"

@@ -8,7 +8,7 @@ import pickle
 import tracemalloc
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pytest
@@ -319,6 +319,42 @@ def test_overwriting_removes_all_of_an_array_and_nothing_else(tmp_path: Path) ->
     with pytest.raises(UsageError, match=r"not part of an array: c/notes.txt; move it away"):
         target_at(path, overwrite=True).create()
     assert names(path) == before
+
+
+def test_only_what_an_array_can_have_is_removed(tmp_path: Path) -> None:
+    """Names that look like chunks are foreign without an array, and beyond its grid."""
+    path = tmp_path / "x.zarr"
+    (path / "c" / "empty").mkdir(parents=True)
+    (path / "2021.3.12").write_text("a diary")
+    with pytest.raises(UsageError, match=r"not part of an array: 2021.3.12; move it away"):
+        target_at(path, overwrite=True).create()
+    (path / "2021.3.12").unlink()
+    write(target_at(path, overwrite=True), np.ones((4, 6), "<i4"))
+
+    for name in ("c/0/2", "0.0"):
+        (path / name).write_text("mine")
+        with pytest.raises(UsageError, match=f"not part of an array: {name}; move it away"):
+            target_at(path, overwrite=True).create()
+        (path / name).unlink()
+    write(target_at(path, overwrite=True, wishes=Wishes(format_version=2)), np.ones((4, 6), "<i4"))
+
+    assert (path / "c" / "empty").is_dir()
+    assert not (path / "c" / "0").exists()
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_an_array_that_is_being_overwritten_is_in_no_group(
+    version: Literal[2, 3], tmp_path: Path
+) -> None:
+    """Not even in one that has the metadata of its members in its own."""
+    path = tmp_path / "g.zarr"
+    with quiet():
+        zarr.create_group(path, zarr_format=version).create_array("x", shape=(3,), dtype="i4")
+        zarr.consolidate_metadata(path)
+    target_at(f"{path}::/x", overwrite=True, wishes=Wishes(format_version=version)).create()
+
+    with quiet():
+        assert list(zarr.open_consolidated(path).array_keys()) == []
 
 
 @pytest.mark.parametrize("what", ["group", "file", "link"])
