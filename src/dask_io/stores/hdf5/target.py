@@ -28,9 +28,9 @@ from dask_io.stores.files import ALIGNMENT, FileWriter, Tally, Traffic, allocate
 from dask_io.stores.filled import holds_only
 from dask_io.stores.hdf5.create import DEFAULT_NAME, make_template, touch
 from dask_io.stores.hdf5.dataset import understand
-from dask_io.stores.hdf5.file import dataset_names, in_memory, reading, writing
+from dask_io.stores.hdf5.file import apart, dataset_names, in_memory, reading, writing
 from dask_io.stores.hdf5.places import find_places
-from dask_io.stores.hdf5.source import read_description
+from dask_io.stores.hdf5.source import look_into, read_description
 from dask_io.stores.hdf5.store import Hdf5Store
 from dask_io.stores.ledger import NOTHING
 from dask_io.stores.naming import printable
@@ -240,13 +240,10 @@ class Hdf5Target(Hdf5Store, OneFileTarget):
     def _open_again(self) -> bool:
         path = self._partial
         try:
-            with reading(path) as file:
-                dataset = file[self.inside]
-                is_same = understand(dataset).identity == self.array.identity
-                self._places = find_places(dataset, self.array, path.stat().st_size)
+            _, array, self._places = apart(path, look_into, path, self.inside)
         except DaskIOError:
             return False
-        return is_same
+        return array.identity == self.array.identity
 
     def abandon(self, *, keep: bool = False) -> bool:
         """Have HDF5 let go of the file, and remove it unless it can be gone on with."""
@@ -266,8 +263,8 @@ class Hdf5Target(Hdf5Store, OneFileTarget):
     def _refuse_neighbours(self) -> None:
         """Refuse to replace a file that holds other datasets."""
         names: list[str] = []
-        with suppress(DaskIOError), reading(self.path) as file:
-            names = dataset_names(file)
+        with suppress(DaskIOError):
+            names = apart(self.path, _names_in, self.path)
         others = sorted(set(names).difference({self.inside}))
         if len(names) > 1 or (others and self.inside in names):
             listed = ", ".join(map(printable, others))
@@ -275,6 +272,11 @@ class Hdf5Target(Hdf5Store, OneFileTarget):
                 f"{printable(self.place)} holds other datasets, which would be lost: {listed}; "
                 "choose another file"
             )
+
+
+def _names_in(path: Path) -> list[str]:
+    with reading(path) as file:
+        return dataset_names(file)
 
 
 def _lay_out(path: Path, inside: str) -> Places:
