@@ -34,6 +34,7 @@ _PROGRAM = (
 # A small file is done in milliseconds; to list its blocks may take longer if there are many.
 _SECONDS, _BYTES_PER_SECOND = 2, 16 * 2**20
 _MEMORY, _MEMORY_PER_BYTE = 2**30, 2
+_TOO_LONG = signal.SIGXCPU.name
 
 
 class Limits(NamedTuple):
@@ -79,7 +80,7 @@ class Worker:
                 succeeded, answer = _ask(way, (_here(), limits, function, args))
             except EOFError as error:
                 ended_by = self._end()
-                if is_new:
+                if is_new or ended_by == _TOO_LONG:
                     reason = f"cannot be read: its library fails on it ({ended_by})"
                     raise ValueError(f"{reason}; it is broken") from error
                 # The work before may have spoilt the process, or somebody has stopped it.
