@@ -83,12 +83,9 @@ def test_truncated_files(kind: str, data: st.DataObject) -> None:
         (b"words", 9, 0xFF),
     ],
 )
-@pytest.mark.parametrize("kind", KINDS)
-def test_files_that_hdf5_fails_on(
-    kind: str, behind: bytes, at: int, value: int, tmp_path: Path
-) -> None:
+def test_files_that_hdf5_fails_on(behind: bytes, at: int, value: int, tmp_path: Path) -> None:
     """A file that HDF5 itself does not survive is an error as any other."""
-    content = bytearray(FILES[kind, "earliest"])
+    content = bytearray(FILES["gzip", "earliest"])
     content[content.index(behind) + at] = value
     path = tmp_path / "a.h5"
     path.write_bytes(content)
