@@ -86,24 +86,25 @@ def gather(main: str, lookup: Lookup, region: Region | None) -> tuple[Variable, 
     Raises
     ------
     UsageError
-        If one of them is too large to be copied along.
+        If they are too large to be copied along.
     """
     first = lookup(main)
     if first is None:
         return ()
     bounds = {} if region is None else dict(zip(first.dimensions, region.bounds, strict=True))
     waiting, seen, found = list(_named_by(first)), {main}, list[Variable]()
+    n_bytes = 0
     while waiting:
         name = waiting.pop(0)
         one = None if name in seen else lookup(name)
         seen.add(name)
         if one is None:
             continue
-        n_bytes = prod(one.shape) * one.dtype.itemsize
+        n_bytes += prod(one.shape) * one.dtype.itemsize
         if n_bytes > _MOST_BYTES:
             raise UsageError(
-                f"variable {printable(name)}, which belongs to {printable(main)}, has {n_bytes} "
-                f"bytes; more than {_MOST_BYTES} are not copied along"
+                f"what belongs to variable {printable(main)} has {n_bytes} bytes with variable "
+                f"{printable(name)}; more than {_MOST_BYTES} are not copied along"
             )
         slices = tuple(slice(*bounds.get(each, (None, None))) for each in one.dimensions)
         found.append(Variable(name, one.dimensions, one.read(slices), one.attributes))
