@@ -175,8 +175,8 @@ def parse_url(url: str, storage_options: Mapping[str, Any] | None = None) -> Obj
     if has_password or rest:
         raise UsageError(
             f"{shown} comes with a password, a signature or the like, which would be shown and "
-            "kept; give it by the environment or by storage_options (an @ in a path behind a port is "
-            "written as %40)"
+            "kept; give it by the environment or by storage_options (behind a port, write an @ "
+            "of a path as %40)"
         )
     if not bucket:
         raise UsageError(f"{shown} names no bucket or host; write it as in s3://bucket/path")
