@@ -39,7 +39,7 @@ from dask_io.planning import (
 )
 from dask_io.stores.description import parse_order
 from dask_io.stores.dtypes import with_cast_fill
-from dask_io.stores.encoded import can_copy
+from dask_io.stores.encoded import bytes_to_copy
 from dask_io.stores.files import Durability
 from dask_io.stores.formats import load_format
 from dask_io.stores.journal import is_sealed, refuse_locked
@@ -122,7 +122,7 @@ def plan_one(store: Source, wanted: Wanted, **options: Unpack[Options]) -> Job:
         workers=workers,
         consume=consume,
         stored=store.dtype,
-        copied=can_copy(store, made),
+        to_copy=bytes_to_copy(store, made),
     )
     places = [store.place, *([made.place] if made else [])]
     device = find_device(options.get("device"), *places)
@@ -307,7 +307,7 @@ def _plan_rest(
         workers=workers,
         stored=source.dtype,
         # What is there of a block in parts cannot be gone on with by copying.
-        copied=can_copy(source, target) and not ledger.parts,
+        to_copy=None if ledger.parts else bytes_to_copy(source, target),
     )
     device = find_device(options.get("device"), source.place, target.place)
     scratch = 0 if consume else free_space(target)

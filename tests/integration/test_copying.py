@@ -214,6 +214,34 @@ def test_what_cannot_be_a_chunk_is_refused(array: NDArray[Any], tmp_path: Path) 
         copy()
 
 
+def test_a_shard_that_is_too_long_is_not_copied(array: NDArray[Any], tmp_path: Path) -> None:
+    """There may be no room for it where it goes; chunk by chunk it can be moved."""
+    source = make(tmp_path / "a.zarr", array, **ALIKE["shards"])
+    shard = source / "c/2/1/1"
+    shard.write_bytes(bytes(10**5) + shard.read_bytes())
+
+    with pytest.raises(DataError, match=r"too long: .* choose another strategy than copy"):
+        dask_io.resplit(source, tmp_path / "b.zarr", chunks=(4, 5, 6), shards=(8, 10, 12))
+
+
+def test_what_is_put_together_for_an_object_store_is_counted(
+    array: NDArray[Any], tmp_path: Path
+) -> None:
+    """By every thread: an object is put as a whole, so that it is held before."""
+    source = make(tmp_path / "a.zarr", array, **ALIKE["shards"])
+    largest = max(len(content) for name, content in files(source).items() if "c/" in name)
+    options: dict[str, Any] = {"chunks": (4, 5, 6), "shards": (8, 10, 12), "strategy": "copy"}
+    target = "memory://counted/b.zarr"
+
+    disk, objects = (
+        dask_io.plan(source, place, workers=3, **options).plan.peak_bytes
+        for place in (tmp_path / "b.zarr", target)
+    )
+    assert objects >= disk + 3 * largest
+    with pytest.raises(BudgetTooSmallError):
+        dask_io.resplit(source, target, memory=16 * 2**10 + largest - 1, **options)
+
+
 def test_the_plan_says_that_it_copies(array: NDArray[Any], tmp_path: Path) -> None:
     """In text and in JSON, from which it can be made again."""
     source = make(tmp_path / "a.zarr", array, codec="zstd:3")

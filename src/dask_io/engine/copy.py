@@ -31,8 +31,10 @@ class Copying(NamedTuple):
     def carry_out(self, workers: int, on_written: Callable[[int, bool], None]) -> int:
         """Copy all blocks that are not durable yet; no array data is held meanwhile."""
         (outlet,) = self.outlets
-        slabs = copying_slabs(self.plan.staging_bytes, workers)
-        buffers = Buffers(self.plan.staging_bytes)
+        asked, granted = self.plan.problem.copied, self.plan.staging_bytes
+        assert asked is not None, "the plan was wrong"
+        slabs = copying_slabs(granted, asked, workers)
+        buffers = Buffers(sum(slabs))
         stagings = [buffers.lend(n_bytes) for n_bytes in slabs]
         with Crew(stagings, on_stop=lambda: None) as crew:
             for index in outlet.target.grid.indices():

@@ -36,19 +36,20 @@ def make_problem(
     workers: int,
     consume: bool = False,
     stored: np.dtype[Any] | None = None,
-    copied: bool = False,
+    to_copy: int | None = None,
 ) -> Problem:
     """Put a problem together, with the staging that the engine asks for.
 
     `stored` is the type that elements have in the source, if it may be another one than `dtype`;
-    with `copied`, the target's blocks can be copied as they are stored.
+    if the target's blocks can be copied as they are stored, every thread needs `to_copy` bytes
+    for that.
     """
     # Every thread may be about to commit a batch while another one fills.
     lag = Lag((workers + 1) * MOST_CELLS, (workers + 1) * MOST_BYTES) if consume else None
     codec_bytes = max(source.codec_bytes, target.codec_bytes)
     staging = staging_for(target, dtype, workers, codec_bytes=codec_bytes, stored=stored)
-    to_copy = staging_to_copy(workers) if copied else None
-    return Problem(source, target, dtype, memory, staging, lag, converted(stored, dtype), to_copy)
+    copied = None if to_copy is None else staging_to_copy(workers, to_copy)
+    return Problem(source, target, dtype, memory, staging, lag, converted(stored, dtype), copied)
 
 
 def converted(stored: np.dtype[Any] | None, dtype: np.dtype[Any]) -> np.dtype[Any] | None:

@@ -72,15 +72,16 @@ def share_staging(staging_bytes: int, problems: Sequence[Problem], workers: int)
     return Share(n_workers, max(smallest, slab), codec_bytes, max(0, behind))
 
 
-def staging_to_copy(workers: int) -> Staging:
-    """Ask for one slab a thread: blocks that are copied as they are stored need nothing else."""
-    return Staging(_SMALLEST_SLAB, workers * _SLAB)
+def staging_to_copy(workers: int, held: int) -> Staging:
+    """Ask for what copies blocks as they are stored: one slab a thread, and what that holds."""
+    return Staging(_SMALLEST_SLAB + held, workers * (_SLAB + held))
 
 
-def copying_slabs(staging_bytes: int, workers: int) -> list[int]:
+def copying_slabs(staging_bytes: int, asked: Staging, workers: int) -> list[int]:
     """Return the bytes of each thread's slab; with little staging there are fewer threads."""
-    n_workers = max(1, min(workers, staging_bytes // _SMALLEST_SLAB))
-    return [staging_bytes // n_workers] * n_workers
+    held = asked.minimum - _SMALLEST_SLAB
+    n_workers = max(1, min(workers, staging_bytes // asked.minimum))
+    return [staging_bytes // n_workers - held] * n_workers
 
 
 def _smallest_slab(itemsize: int) -> int:

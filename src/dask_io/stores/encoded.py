@@ -32,6 +32,10 @@ class EncodedSource(Protocol):
         the target would store it.
         """
 
+    @property
+    def copying_bytes(self) -> int:
+        """What a visit to a block as it is stored holds at most, besides what it returns."""
+
     def encoded(self, index: tuple[int, ...]) -> AbstractContextManager[EncodedReader | None]:
         """Visit a block of the target's grid as it is stored; None if it is not."""
 
@@ -44,6 +48,10 @@ class EncodedTarget(Protocol):
     def encoding(self) -> object | None:
         """As that of a source."""
 
+    @property
+    def copying_bytes(self) -> int:
+        """What it takes to write a block as it is stored, besides the pieces."""
+
     def write_encoded(
         self, index: tuple[int, ...], n_bytes: int, pieces: Iterator[memoryview]
     ) -> int:
@@ -53,8 +61,12 @@ class EncodedTarget(Protocol):
         """
 
 
-def can_copy(source: object, target: object) -> bool:
-    """Whether the blocks of a target can be copied from a source as they are stored."""
+def bytes_to_copy(source: object, target: object) -> int | None:
+    """Return what it takes, besides staging, to copy a target's block as a source stores it.
+
+    None if the two do not store blocks alike.
+    """
     if isinstance(source, EncodedSource) and isinstance(target, EncodedTarget):
-        return source.encoding is not None and source.encoding == target.encoding
-    return False
+        is_alike = source.encoding is not None and source.encoding == target.encoding
+        return source.copying_bytes + target.copying_bytes if is_alike else None
+    return None

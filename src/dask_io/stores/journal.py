@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any, Self
 
 from xxhash import xxh3_64_hexdigest
 
-from dask_io.errors import DataError
-from dask_io.stores.logs import NAME
+from dask_io.errors import DataError, UsageError
+from dask_io.stores.logs import LONGEST_LINE, NAME
 from dask_io.stores.medium import medium_of
 from dask_io.stores.naming import printable
+from dask_io.units import format_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -110,13 +111,15 @@ class Journal:
         ------
         FileExistsError
             If there is one already.
+        UsageError
+            If there is more to be said about the job than could be read again.
         """
-        content = _to_bytes([_job_line(job), *lines])
+        content = _first_lines(job, lines)
         return cls(medium_of(folder).logs.begin(folder, content, durable=durable))
 
     def begin_again(self, job: bytes, lines: Iterable[str]) -> None:
         """Become the journal of another run, whose target replaces this one's."""
-        self._log.replace(_to_bytes([_job_line(job), *lines]))
+        self._log.replace(_first_lines(job, lines))
 
     @classmethod
     def resume(cls, folder: Location, *, durable: bool) -> Self:
@@ -166,8 +169,15 @@ def refuse_locked(folder: Location) -> None:
     medium_of(folder).logs.refuse_locked(folder)
 
 
-def _job_line(job: bytes) -> str:
-    return f"{_JOB} {job.decode('ascii')}"
+def _first_lines(job: bytes, lines: Iterable[str]) -> bytes:
+    first = _to_bytes([f"{_JOB} {job.decode('ascii')}"])
+    if len(first) > LONGEST_LINE:
+        raise UsageError(
+            f"what there is to note about this run takes {format_bytes(len(first))}, more than "
+            f"{format_bytes(LONGEST_LINE)}; write fewer targets at once, or leave out what "
+            "describes the array"
+        )
+    return first + _to_bytes(lines)
 
 
 def _to_bytes(lines: Iterable[str]) -> bytes:

@@ -5,7 +5,12 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_io.engine.staging import share_staging, staging_for
+from dask_io.engine.staging import (
+    copying_slabs,
+    share_staging,
+    staging_for,
+    staging_to_copy,
+)
 from dask_io.planning import Problem
 
 
@@ -33,3 +38,20 @@ def test_staging_is_shared_within_what_is_granted(
     assert share.codec_bytes == codec_bytes
     assert share.n_workers * (share.slab + codec_bytes) + share.behind == granted
     assert share.slab >= itemsize + 2 * 4096
+
+
+@given(
+    held=st.integers(0, 10**9),
+    workers=st.integers(1, 64),
+    wish=st.floats(0, 1),
+)
+def test_copies_stay_within_what_is_granted(held: int, workers: int, wish: float) -> None:
+    """With what each thread holds besides its slab, which is never less than the smallest."""
+    asked = staging_to_copy(workers, held)
+    granted = asked.minimum + int(wish * (asked.preferred - asked.minimum))
+
+    slabs = copying_slabs(granted, asked, workers)
+
+    assert 1 <= len(slabs) <= workers
+    assert sum(slabs) + len(slabs) * held <= granted
+    assert min(slabs) >= 16 * 2**10

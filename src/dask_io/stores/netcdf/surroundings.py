@@ -101,19 +101,19 @@ def gather(main: str, lookup: Lookup, region: Region | None) -> tuple[Variable, 
     Raises
     ------
     UsageError
-        If one of them is too large to be copied along.
+        If they are too large to be copied along.
     """
     first = lookup(main)
     if first is None:
         return ()
     bounds = {} if region is None else dict(zip(first.dimensions, region.bounds, strict=True))
-    found = []
+    found, n_bytes = list[Variable](), 0
     for name, one in belonging_to(main, lookup).items():
-        n_bytes = prod(one.shape) * one.dtype.itemsize
+        n_bytes += prod(one.shape) * one.dtype.itemsize
         if n_bytes > _MOST_BYTES:
             raise UsageError(
-                f"variable {printable(name)}, which belongs to {printable(main)}, has {n_bytes} "
-                f"bytes; more than {_MOST_BYTES} are not copied along"
+                f"what belongs to variable {printable(main)} has {n_bytes} bytes with variable "
+                f"{printable(name)}; more than {_MOST_BYTES} are not copied along"
             )
         slices = tuple(slice(*bounds.get(each, (None, None))) for each in one.dimensions)
         found.append(Variable(name, one.dimensions, one.read(slices), one.attributes))

@@ -153,14 +153,18 @@ def parse_url(url: str, storage_options: Mapping[str, Any] | None = None) -> Obj
     if found is None:
         raise UsageError(f"{printable(url)} is no URL; write it as in s3://bucket/path")
     scheme, bucket, path, rest = found[1].lower(), found[2], found[3], found[4]
-    shown = printable(f"{scheme}://{bucket.rpartition('@')[2]}{path}")
+    # A password may have a slash in it, and so reach into what looks like the path.
+    has_password = "@" in bucket or (":" in bucket and "@" in path)
+    place = f"{bucket}{path}"
+    shown = printable(f"{scheme}://{place.rpartition('@')[2] if has_password else place}")
     if scheme not in _SCHEMES:
         known = ", ".join(f"{each}://" for each in _SCHEMES)
         raise UsageError(f"{shown} is of no kind that is known; kinds are {known} and local paths")
-    if "@" in bucket or rest:
+    if has_password or rest:
         raise UsageError(
             f"{shown} comes with a password, a signature or the like, which would be shown and "
-            "kept; give it by the environment or by storage_options"
+            "kept; give it by the environment or by storage_options (behind a port, write an @ "
+            "of a path as %40)"
         )
     if not bucket:
         raise UsageError(f"{shown} names no bucket or host; write it as in s3://bucket/path")

@@ -99,6 +99,13 @@ class Metadata:
         return prod(self.chunks) * self.dtype.itemsize
 
     @property
+    def file_bytes(self) -> int:
+        """Bytes that a file has at most: that of a chunk, or of a shard with its index."""
+        if self.index is None:
+            return self.chain.longest
+        return prod(self.index.counts) * self.chain.longest + self.index.chain.longest
+
+    @property
     def access(self) -> Access:
         """Whether a part of a chunk can be read alone."""
         return Access.ATOMIC if self.codecs else Access.ADDRESSABLE

@@ -171,6 +171,11 @@ class ZarrSource(ZarrStore):
         room = self._medium.bytes_to_read + array.chain.longest + 3 * ALIGNMENT
         return room + array.chain.decoding_bytes + array.chunk_bytes
 
+    @property
+    def copying_bytes(self) -> int:
+        """What a visit to a file as it is stored holds at most, besides what it returns."""
+        return self._medium.bytes_to_read
+
     @cached_property
     def n_bytes_on_disk(self) -> int:
         """Bytes of all files of the array."""
@@ -219,7 +224,7 @@ class ZarrSource(ZarrStore):
         Raises
         ------
         DataError
-            If it is longer than a chunk can be, or is missing and may not be.
+            If it is longer than it can be, or is missing and may not be.
         """
         name = self.array.keys.name_of(index)
         path, n_bytes = self.root / name, self.size_of(name)
@@ -230,6 +235,10 @@ class ZarrSource(ZarrStore):
         problem = "" if self.array.index else self._wrong_size(n_bytes)
         if problem:
             raise DataError(printable(str(path)), [problem])
+        if n_bytes > (longest := self.array.file_bytes):
+            # A shard may have gaps, but there must be room for all of it.
+            problem = f"is too long: it has {n_bytes} bytes, expected {longest} at most"
+            raise DataError(printable(str(path)), [problem], "choose another strategy than copy")
         with self._medium.reader(path, self.tally) as file:
             yield _WholeFile(file, n_bytes)
 

@@ -131,9 +131,12 @@ class ZarrTarget(ZarrStore, JournalledTarget):
         assembled = prod(array.shards or array.chunks) * array.dtype.itemsize
         of_index = index.n_bytes + index.encoding_bytes if index else 0
         coding = assembled + array.chunk_bytes + array.chain.encoding_bytes + of_index
-        n_chunks = prod(array.index.counts) if array.index else 1
-        longest = n_chunks * array.chain.longest + of_index
-        return coding + self._medium.bytes_to_write(longest)
+        return coding + self.copying_bytes
+
+    @property
+    def copying_bytes(self) -> int:
+        """What it takes to write a file as it is stored, besides its pieces."""
+        return self._medium.bytes_to_write(self.array.file_bytes)
 
     @property
     def encoding(self) -> object | None:

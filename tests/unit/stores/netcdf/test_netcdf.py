@@ -188,8 +188,21 @@ def test_what_is_too_large_to_be_copied_along(tmp_path: Path) -> None:
         file.createVariable("x", "f8", ("x",))
         file.createVariable("v", "i1", ("x",))[:] = 1
 
-    with pytest.raises(UsageError, match="variable x, which belongs to v, has 41943040 bytes"):
+    with pytest.raises(
+        UsageError, match="belongs to variable v has 41943040 bytes with variable x"
+    ):
         dask_io.resplit(f"{tmp_path}/a.nc::v", tmp_path / "b.nc", chunks=2**20)
+
+
+def test_what_is_too_large_together_is_not_copied_along(tmp_path: Path) -> None:
+    """It is kept in the journal, of which more would not be read again."""
+    with netCDF4.Dataset(tmp_path / "a.nc", "w") as file:
+        for name, length in (("y", 3_000_000), ("x", 3_000_000)):
+            file.createDimension(name, length)
+            file.createVariable(name, "f8", (name,))
+        file.createVariable("v", "i1", ("y", "x"), chunksizes=(1000, 1000))
+    with pytest.raises(UsageError, match="belongs to variable v has 48000000 bytes"):
+        dask_io.plan(f"{tmp_path / 'a.nc'}::/v", tmp_path / "b.nc", chunks=(1000, 1000))
 
 
 def test_a_run_is_resumed(make_file: Callable[[str], Path], tmp_path: Path) -> None:

@@ -42,6 +42,7 @@ def test_urls_survive(parts: list[str]) -> None:
     ("url", "said"),
     [
         ("s3://user:hidden@bucket/x.zarr", "s3://bucket/x.zarr comes with a password"),
+        ("https://user:hid/den@host/x.zarr", "https://host/x.zarr comes with a password"),
         ("https://host/x.npy?X-Amz-Signature=hidden", "https://host/x.npy comes with"),
         ("https://host/x.npy#hidden", "https://host/x.npy comes with"),
         ("ftp://host/x.npy", "is of no kind that is known"),
