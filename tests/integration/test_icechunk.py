@@ -417,3 +417,37 @@ def test_a_session_does_not_hold_what_it_is_given(tmp_path: Path) -> None:
 
     assert done.returncode == 0, done.stderr
     assert max(json.loads(done.stdout)) < 64 * 2**20 + 24 * 2**20
+
+
+def test_a_directory_in_place_of_a_repository_is_kept(start: Path, tmp_path: Path) -> None:
+    """The journal of what was there before says nothing about what is there now."""
+    place = tmp_path / "x.icechunk"
+    dask_io.resplit(start, place, chunks=10)
+    place.rename(tmp_path / "elsewhere")
+    place.mkdir()
+    (place / "photo.jpg").write_bytes(b"mine")
+
+    with pytest.raises(UsageError, match="is no icechunk repository"):
+        dask_io.resplit(start, place, chunks=10)
+
+    assert (place / "photo.jpg").read_bytes() == b"mine"
+
+
+def test_giving_up_leaves_the_repository_to_others(
+    start: Path, array: NDArray[Any], tmp_path: Path
+) -> None:
+    """A run that made it does not take it away from one that writes to it."""
+    jobs = [dask_io.plan(start, f"{tmp_path}/x.icechunk::/{name}", chunks=10) for name in "ab"]
+    first, second = (job.open_outlet() for job in jobs)
+    first.begin()
+    second.begin()
+    for index in second.target.grid.indices():
+        block = second.target.grid.block(index)
+        with second.target.writer(index) as writer:
+            values = np.ascontiguousarray(array[block.slices])
+            writer.write_from(block.relative_to(block.start), values)
+
+    first.abandon()
+    second.target.finish()
+
+    assert np.array_equal(np.asarray(dask_io.open(f"{tmp_path}/x.icechunk::/b")), array)
