@@ -22,7 +22,7 @@ BENCH_ARGS ?=
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo test lint types contracts tests slow fuzz bench-engine bench-graph bench-zarr format docs lock env dev clean
+.PHONY: help demo test lint types contracts tests slow fuzz bench-engine bench-graph bench-zarr bench-climate format docs lock env dev clean
 
 help: ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -60,6 +60,9 @@ bench-graph: dev ## Measure a Dask program with and without our plans, in a few 
 
 bench-zarr: dev ## Measure Zarr to Zarr beside its codec alone, and beside `cp -r`
 	$(DEV)/bin/python -m benchmarks.zarr --repeats $(REPEATS) $(BENCH_ARGS)
+
+bench-climate: dev ## Turn hourly maps into time series, beside Dask and, with BENCH_ARGS, rechunker
+	$(DEV)/bin/python -m benchmarks.climate $(BENCH_ARGS)
 
 format: dev ## Format the code and repair what ruff can
 	$(DEV)/bin/ruff check --fix-only .
@@ -102,7 +105,7 @@ lock: ## Lock the newest versions of all dependencies
 	@.venv-lock/bin/python -m pip install --quiet --disable-pip-version-check uv
 	$(COMPILE) --extra all --group build --output-file requirements.lock
 	$(COMPILE) --extra all --group dev --output-file requirements-dev.lock
-	$(COMPILE) --extra hdf5 --extra zarr --group oldest --output-file requirements-oldest.lock
+	$(COMPILE) --extra hdf5 --extra objects --extra zarr --group oldest --output-file requirements-oldest.lock
 	@rm -rf .venv-lock
 
 clean: ## Remove the environments and everything built

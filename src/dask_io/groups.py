@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from operator import itemgetter
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, cast
+
+from xxhash import xxh3_64_intdigest
 
 from dask_io.comparing import check_again, verify_sealed
 from dask_io.engine.job import JobRecord
@@ -26,6 +29,7 @@ from dask_io.planning import Series
 from dask_io.prepare import Wanted, plan_one, plan_recorded
 from dask_io.prepare import plan_resumes as plan_array_resumes
 from dask_io.stores.container import needs, on_disk, split_place
+from dask_io.stores.disk import DISK
 from dask_io.stores.files import Durability
 from dask_io.stores.journal import VERSION, is_sealed, read_job
 from dask_io.stores.location import is_url, locate
@@ -62,7 +66,6 @@ _FOR_GROUPS = frozenset(
         "write_empty",
         "workers",
         "max_rate",
-        "overwrite",
         "check",
         "durability",
     }
@@ -100,6 +103,7 @@ class GroupJob:
             {name: _record_of(job) for name, job in self.jobs.items()},
             self.copies,
             self.target.durability,
+            fingerprint_copies(self.group, self.copies),
         )
         self.target.create(record.to_bytes())
         progress = _Progress(on_progress, self.jobs)
@@ -171,6 +175,8 @@ class GroupRecord:
     arrays: Mapping[str, JobRecord]
     copies: tuple[str, ...]
     durability: Durability
+    identity: int
+    """What changes when one of the files does that are copied as they are."""
 
     def to_bytes(self) -> bytes:
         """Return it as the job of a journal."""
@@ -181,6 +187,7 @@ class GroupRecord:
                 "arrays": {name: record.to_json() for name, record in self.arrays.items()},
                 "copies": list(self.copies),
                 "durability": self.durability,
+                "identity": self.identity,
             }
         ).encode()
 
@@ -204,10 +211,23 @@ class GroupRecord:
             }
             group = Group.from_json(root, job["group"])
             copies = tuple(map(checked_path, job["copies"]))
-            return cls(group, arrays, copies, Durability(job["durability"]))
+            durability, identity = Durability(job["durability"]), int(job["identity"])
+            return cls(group, arrays, copies, durability, identity)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             place, problem = printable(str(journal)), f"is not about a group: {error}"
-            raise DataError(place, [problem], "start again with --overwrite") from error
+            raise DataError(place, [problem], "remove the target, and start again") from error
+
+
+def fingerprint_copies(group: Group, copies: tuple[str, ...]) -> int:
+    """Return a number that changes when a file of a group does that is copied as it is."""
+    names = [*group.files, *(f"{name}/{file}" for name in copies for file in files_of(group, name))]
+    told = ((name, DISK.find(group.root / name)) for name in names)
+    return xxh3_64_intdigest(repr(sorted(told, key=itemgetter(0))).encode())
+
+
+def files_of(group: Group, name: str) -> list[str]:
+    """Return the files of an array that is copied as it is."""
+    return [file for file, _ in DISK.files(group.root / name)]
 
 
 def _record_of(job: Job) -> JobRecord:
@@ -289,7 +309,6 @@ def plan_group(
     group = read_group(root)
     made = GroupTarget(
         on_disk(locate(target), "a Zarr group"),
-        overwrite=options.get("overwrite", False),
         durability=parse_durability(options.get("durability", Durability.FSYNC)),
     )
     check_places(group, made)
@@ -315,6 +334,8 @@ def plan_group(
 
 
 def _check_for_groups(options: Options) -> None:
+    if options.get("overwrite"):
+        raise UsageError("a group is not overwritten as a whole; remove it yourself first")
     for name, value in options.items():
         if name not in _FOR_GROUPS and value is not None and value is not False:
             word = name.replace("_", "-")
@@ -391,7 +412,7 @@ def _dimensions(documents: Mapping[str, bytes]) -> tuple[str, ...]:
 
 def _plan_array(source: Source, target: Path, chunks: Chunks, options: Options) -> Job:
     """Plan one array; one that keeps its chunks keeps its shards and codecs, too."""
-    chosen: Options = {**options, "format": "zarr", "overwrite": False}
+    chosen: Options = {**options, "format": "zarr"}
     if chunks is None:
         chosen = {**chosen, "codec": None, "shards": source.metadata["shards"]}
     return plan_one(source, Wanted(target, chunks, None), **chosen)
@@ -418,7 +439,11 @@ def _plan_rest(place: Path, journal: Path, options: ResumeOptions) -> Iterator[J
 
     moved = options.get("source")
     record = GroupRecord.read(journal, None if moved is None else Path(moved))
-    target = GroupTarget(place, overwrite=False, durability=record.durability)
+    if fingerprint_copies(record.group, record.copies) != record.identity:
+        changed = ["files that are copied as they are have changed since the run began"]
+        advice = f"remove {printable(str(place))}, and start again"
+        raise DataError(printable(record.group.place), changed, advice)
+    target = GroupTarget(place, durability=record.durability)
     target.resume()
     try:
         for name, each in record.arrays.items():

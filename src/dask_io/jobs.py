@@ -249,11 +249,16 @@ def _carry_out(
 
 def _not_kept(source: Source, target: Target) -> tuple[str, ...]:
     """Return what a source says about its array that a target has no place for."""
-    return tuple(
+    lost = [
         name
         for name in ("attributes", "dimension_names")
         if source.metadata.get(name) and name not in target.metadata
-    )
+    ]
+    # Variables that belong to the array are kept one by one.
+    beside = set(source.metadata.get("coordinates", ()))
+    if beside.difference(target.metadata.get("coordinates", ())):
+        lost.append("coordinates")
+    return tuple(lost)
 
 
 @contextmanager

@@ -181,7 +181,7 @@ def enumerate_faults(case: Case, *, thorough: bool) -> dict[str, int]:
     _, run = make(before, case)
     with inject_into_requests(counted := RequestFaults()):
         run()
-    step = 1 if thorough or len(case.options) == 1 else 3
+    step = 1 if thorough or len(case.options) == 1 else 4
     for at in range(1, counted.n_moments + 1, step):
         failing = GenericError("Error performing a request: status code: 400 Bad Request:")
         kinds = [("kill", RequestFaults(at)), ("failing request", RequestFaults(at, failing))]
@@ -199,7 +199,7 @@ def enumerate_faults(case: Case, *, thorough: bool) -> dict[str, int]:
 def test_a_fault_at_every_request(
     case: Case, record_property: Callable[[str, object], None]
 ) -> None:
-    """The run is killed at one moment, and a request fails at the next; at every third of some."""
+    """The run is killed at one moment, and a request fails at the next; at every fourth of some."""
     record_property("survived", enumerate_faults(case, thorough=False))
 
 

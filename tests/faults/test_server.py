@@ -148,7 +148,7 @@ def test_a_process_is_killed_at_a_request(
     proxy.begin()
     subprocess.run(command(bucket, f"{bucket}/out"), check=True, capture_output=True)
     n_requests, n_killed = len(proxy.log), 0
-    for at in range(n_requests - 1, 0, -4):
+    for at in range(n_requests - 1, 0, -7):
         target = f"{bucket}/out-{at}"
         proxy.begin(at, "kill")
         run = subprocess.Popen(command(bucket, target), stderr=subprocess.DEVNULL)

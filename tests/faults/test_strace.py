@@ -27,7 +27,7 @@ pytestmark = [
 # Processors differ in which of these they have.
 CALLS = {
     "open": "openat",
-    "write": "pwrite64",
+    "write": "pwrite64,?pwritev,?pwritev2",
     "sync": "fdatasync",
     "rename": "?rename,?renameat,?renameat2",
     "unlink": "?unlink,unlinkat",
@@ -82,11 +82,11 @@ def survive(sample: Sample, tool: Tool, call: str, fault: str, at: int) -> bool:
 @pytest.mark.parametrize(
     ("call", "fault", "at"),
     [
-        ("write", "kill", 50),
+        ("write", "kill", 30),
         ("rename", "kill", 20),
         ("unlink", "kill", 3),
         ("sync", "EIO", 10),
-        ("write", "ENOSPC", 40),
+        ("write", "ENOSPC", 20),
         ("open", "EIO", 45),
     ],
 )

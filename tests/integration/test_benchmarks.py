@@ -86,3 +86,38 @@ def test_optimality_study_prints_the_table_of_the_documents() -> None:
         n_axes, _, optimal, *_ = (cell.strip() for cell in row.strip("|").split("|"))
         assert n_axes in {"1", "2", "3"}
         assert float(optimal.rstrip("%")) > 90
+
+
+def test_zarr_benchmark_measures_both_kinds(tmp_path: Path) -> None:
+    """With a codec beside the codec alone, without one beside `cp -r`; all is cleaned up."""
+    tiny = ("--size", "1MiB", "--memory", "4MiB", "--repeats", "1", "--warm")
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.zarr", *tiny, "--dir", str(tmp_path / "work")],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert "codec zstd:3: " in done.stdout
+    assert "codec none: " in done.stdout
+    assert not any((tmp_path / "work").iterdir())
+
+
+def test_climate_benchmark_compares_results(tmp_path: Path) -> None:
+    """Both contestants yield the same array, and what they took is told."""
+    tiny = ("--scale", "0.05", "--memory", "4000000", "--warm", "--dir", str(tmp_path))
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.climate", *tiny],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stderr
+    lines = [line for line in done.stdout.splitlines() if line.startswith(("ours", "dask"))]
+    assert len(lines) == 2
+    assert all(line.endswith("equal") and "chunk reads" in line for line in lines)
+    assert not any(tmp_path.iterdir())

@@ -177,20 +177,31 @@ def test_what_a_group_cannot_be_asked_for(
 
 
 def test_targets_that_are_there(tmp_path: Path) -> None:
-    """They are kept, or replaced if asked; what is no group, or holds other things, never is."""
+    """They are kept: a group is not overwritten as a whole."""
     source, target = save(tmp_path / "a.zarr", 3), save(tmp_path / "b.zarr", 2)
+    before = load(target)
 
-    with pytest.raises(TargetExistsError):
+    with pytest.raises(UsageError, match="exists; a group is not overwritten: remove it"):
         dask_io.resplit(source, target, chunks=CHUNKS)
-    (target / "notes.txt").write_text("mine")
-    with pytest.raises(UsageError, match=r"not part of a group, such as notes.txt"):
+    with pytest.raises(UsageError, match="a group is not overwritten as a whole"):
         dask_io.resplit(source, target, chunks=CHUNKS, overwrite=True)
-    (target / "notes.txt").unlink()
-    dask_io.resplit(source, target, chunks=CHUNKS, overwrite=True)
-    xr.testing.assert_identical(load(target), load(source))
+    xr.testing.assert_identical(load(target), before)
     for place in (source / "inner.zarr", source, tmp_path):
         with pytest.raises(UsageError, match="are one place, or one lies in the other"):
-            dask_io.resplit(source, place, chunks=CHUNKS, overwrite=True)
+            dask_io.resplit(source, place, chunks=CHUNKS)
+
+
+def test_nothing_of_a_group_is_left_out_unsaid(tmp_path: Path) -> None:
+    """Links, and folders that are neither group nor array, are named."""
+    source = save(tmp_path / "a.zarr", 3)
+    (source / "thumbnails").mkdir()
+    with pytest.raises(DataError, match="thumbnails: is neither a group nor an array; move it"):
+        dask_io.resplit(source, tmp_path / "b.zarr", chunks=CHUNKS)
+    (source / "thumbnails").rmdir()
+    (source / "linked").symlink_to(source / "time", target_is_directory=True)
+    with pytest.raises(DataError, match="linked: is a link, which is not followed"):
+        dask_io.resplit(source, tmp_path / "b.zarr", chunks=CHUNKS)
+    assert not (tmp_path / "b.zarr").exists()
 
 
 def test_what_cannot_be_re_split_is_copied_or_named(tmp_path: Path) -> None:

@@ -326,5 +326,7 @@ def test_files_and_arrays_are_read_from_the_web(web: str, local: Path) -> None:
     assert np.array_equal(read(local / "out"), ARRAY)
     with pytest.raises(UsageError, match="can only be read"):
         dask_io.resplit(local / "whole.npy", f"{web}/y.zarr", chunks=(7, 6))
-    with pytest.raises(StorageError, match="cannot be listed over HTTP"):
+    with pytest.raises(StorageError, match="no such file"):
         dask_io.open(f"{web}/nothing")
+    with pytest.raises(StorageError, match="cannot be listed over HTTP"):
+        dask_io.open(f"{web}/b_{{0}}_{{1}}.npy")

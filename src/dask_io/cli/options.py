@@ -150,9 +150,7 @@ running = stack(
     device,
     workers,
     max_rate,
-    click.option(
-        "--format", "format_", metavar="F", help="Format of the target: npy, raw, zarr, hdf5..."
-    ),
+    click.option("--format", "format_", metavar="F", help="Format of the target, such as zarr."),
     dtype,
     casting,
     click.option("--format-version", type=int, metavar="N", help="Its version: 2 or 3 for zarr."),

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 # A batch has so many cells, or bytes: syncing names and journal costs little then, and little
 # has to be done again after a crash.
-MOST_CELLS = 64
+MOST_CELLS = 16
 MOST_BYTES = 256 * 2**20
 
 

@@ -40,8 +40,10 @@ _CONVERTING = {
     "fixedscaleoffset": ("dtype", "astype"),
     "quantize": ("dtype", "astype"),
 }
-# Enough for all codecs but those named; for Zstandard from this level on it is its own estimate.
-_WORKSPACE, _ZSTD_LARGE = 16 * 2**20, 10
+# Enough for all codecs but those named.
+_WORKSPACE = 16 * 2**20
+# For Zstandard up to a level, about twice what was measured; beyond these it is its own estimate.
+_ZSTD_WORKSPACE = {3: 2 * 2**20, 6: 6 * 2**20, 9: _WORKSPACE}
 _SMALLEST_WORKSPACE = 2**19
 # Of these it does not depend on how much there is to encode.
 _FIXED_WORKSPACE = {"lzma": LZMA_MEMORY, "bz2": 8 * 2**20}
@@ -168,9 +170,9 @@ class _Compressor:
         """What the library holds for itself, to encode: it is more than to decode."""
         if self.config["id"] in _FIXED_WORKSPACE:
             return _FIXED_WORKSPACE[self.config["id"]]
-        level, most = int(self.config.get("level", 0)), _WORKSPACE
-        if self.config["id"] == "zstd" and level >= _ZSTD_LARGE:
-            most = (6 * 2**20) << max(4, level - 15)
+        most = _WORKSPACE
+        if self.config["id"] == "zstd":
+            most = _zstd_workspace(int(self.config.get("level", 0)))
         # Tables of two entries for every byte, rounded up to a power of two: no more are made.
         return min(most, _SMALLEST_WORKSPACE + 32 * n_bytes)
 
@@ -181,6 +183,11 @@ class _Compressor:
 
     def decode(self, data: Bytes, out: Bytes) -> None:
         DECODERS[self.config["id"]](self._codec, data, out)
+
+
+def _zstd_workspace(level: int) -> int:
+    found = (most for highest, most in _ZSTD_WORKSPACE.items() if level <= highest)
+    return next(found, (6 * 2**20) << max(4, level - 15))
 
 
 def as_bytes(data: Any) -> Bytes:

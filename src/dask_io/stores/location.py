@@ -59,6 +59,11 @@ def locate(
     return Path(unquote(urlsplit(text).path) if _URL.match(text) else text)
 
 
+def may_exist(place: Location) -> bool:
+    """Tell whether something is at a place, or may be: a web server does not say what it holds."""
+    return place.exists() or not (isinstance(place, Path) or place.connection.can_list)
+
+
 def way_to(place: Location, beside: Location) -> str:
     """Return the way to a place from the folder of another one: it holds if both are moved.
 

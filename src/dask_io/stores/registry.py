@@ -36,7 +36,7 @@ from dask_io.stores.formats import (
 )
 from dask_io.stores.journal import find_journal, is_unfinished, refuse_locked
 from dask_io.stores.listing import look_at, scan
-from dask_io.stores.location import is_taken, is_url, locate
+from dask_io.stores.location import is_taken, is_url, locate, may_exist
 from dask_io.stores.logs import NAME as JOURNAL
 from dask_io.stores.medium import medium_of, peeking
 from dask_io.stores.naming import BlockNames, OneName, printable
@@ -135,7 +135,7 @@ def _open_container(place: Location, format: str | None, *, strict: bool) -> Sou
     """Open an array in a container, None if the place is none."""
     path, inside = _split(place)
     container = find_container(path, format)
-    if container is not None and (inside or path.exists()):
+    if container is not None and (inside or may_exist(path)):
         return container.open(path, inside, strict=strict)
     _refuse_inside(path, inside)
     return None

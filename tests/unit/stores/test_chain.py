@@ -6,6 +6,8 @@ import bz2
 import gzip
 import lzma
 import struct
+import subprocess
+import sys
 import tracemalloc
 import zlib
 from contextlib import suppress
@@ -243,6 +245,40 @@ def test_no_more_memory_is_taken_than_said(
     assert peak_of(lambda: chain.encode(data)) <= chain.encoding_bytes
     assert peak_of(lambda: chain.decode(encoded, out)) <= chain.decoding_bytes
     assert encoded.nbytes <= longest_encoded(2 * data.nbytes)
+
+
+RESIDENT = """
+import sys
+from pathlib import Path
+import numpy as np
+from dask_io.stores.chain import Chain
+
+def status(name):
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(name))
+
+steps = np.random.default_rng(0).integers(-3, 4, 2**22).astype("f4")
+data = np.cumsum(steps, out=steps).view(np.uint8)
+config = {"id": "zstd", "level": int(sys.argv[1])}
+Chain([config], np.dtype("f4"), 4000).encode(data[:4000])
+chain = Chain([config], np.dtype("f4"), data.nbytes)
+Path("/proc/self/clear_refs").write_text("5")
+before = status("VmRSS")
+encoded = chain.encode(data)
+print(status("VmHWM") - before, chain.encoding_bytes - 2 * (chain.longest - encoded.nbytes))
+"""
+
+
+@pytest.mark.linux
+@pytest.mark.parametrize("level", [0, 1, 3, 4, 6, 7, 9])
+def test_zstandard_takes_no_more_than_said(level: int) -> None:
+    """Python does not see its tables, but the system does; room for what it did not make is off."""
+    done = subprocess.run(
+        [sys.executable, "-c", RESIDENT, str(level)], capture_output=True, text=True, check=True
+    )
+
+    taken, said = map(int, done.stdout.split())
+    assert 0 < taken <= said
 
 
 @pytest.mark.parametrize(

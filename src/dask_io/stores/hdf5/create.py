@@ -6,6 +6,7 @@ It is made in memory, with all that belongs to it but its values: what a file be
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ from dask_io.errors import UsageError
 from dask_io.stores.blockfiles import order_of
 from dask_io.stores.dtypes import check_dtype
 from dask_io.stores.hdf5.dataset import kept_attributes, refuse_others
-from dask_io.stores.hdf5.file import brief, find_dataset, image_of, in_memory, reading
+from dask_io.stores.hdf5.file import apart, brief, find_dataset, image_of, in_memory, reading
 from dask_io.stores.hdf5.filters import (
     LOSSLESS,
     Filter,
@@ -54,6 +55,16 @@ def make_template(
         If HDF5 cannot hold the array, or cannot honour a wish.
     """
     _refuse(wanted)
+    original: Original | None = wanted.metadata.get("hdf5")
+    if original is None:
+        return _make_template(wanted, inside, describe)
+    wanted = replace(wanted, metadata=dict(wanted.metadata))
+    return apart(original.path, _make_template, wanted, inside, describe)
+
+
+def _make_template(
+    wanted: Wanted, inside: str, describe: Callable[[Any, Wanted], None] | None
+) -> bytes:
     in_order = describe is not None
     with in_memory(in_order=in_order) as file:
         try:

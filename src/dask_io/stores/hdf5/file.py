@@ -1,7 +1,8 @@
 """HDF5 files: opened with care, searched for a dataset, made in memory.
 
 A file may come from anyone. Links that lead to other files are not followed, and whatever HDF5
-makes of a broken file becomes one line.
+makes of a broken file becomes one line. It may crash or never end on one, so that files of others
+are opened only in a process that may.
 """
 
 from __future__ import annotations
@@ -10,27 +11,47 @@ import os
 import secrets
 from collections import deque
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple
 
 import h5py  # type: ignore[import-untyped]
 
 from dask_io.errors import DaskIOError, DataError, StorageError, UsageError
 from dask_io.stores.container import INSIDE
 from dask_io.stores.files import storage_errors
+from dask_io.stores.isolated import WORKER, Limits
 from dask_io.stores.naming import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
+
+R = TypeVar("R")
+Ts = TypeVarTuple("Ts")
 
 _MOST_NAMED = 20
 _MOST_LINKS = 16
 _LONGEST_REASON = 200
 
 
+def apart(path: Path, function: Callable[[*Ts], R], *args: *Ts) -> R:
+    """Have a function look into a file where HDF5 may crash, and return what it returns.
+
+    Raises
+    ------
+    StorageError
+        If the file is absent or cannot be read.
+    DataError
+        If HDF5 crashes on it, or does not come to an end.
+    """
+    with storage_errors(path):
+        limits = Limits.for_file(path.stat().st_size)
+    with understanding(path):
+        return WORKER.call(limits, function, *args)
+
+
 @contextmanager
 def reading(path: Path) -> Iterator[Any]:
-    """Open a file to look into it.
+    """Open a file to look into it, which is done `apart`.
 
     Raises
     ------
@@ -161,6 +182,13 @@ def dataset_names(group: Any, *, scalars: bool = False) -> list[str]:
     if isinstance(group, h5py.Group):
         group.visititems(note)
     return datasets or scales
+
+
+def object_names(file: Any) -> list[str]:
+    """Return the last part of the names of everything in a file."""
+    names: list[str] = []
+    file.visit(lambda name: names.append(name.rpartition("/")[2]))
+    return names
 
 
 def _which_dataset(path: Path, inside: str, names: list[str]) -> str:

@@ -6,6 +6,7 @@ are. The others only HDF5 itself can run, which does one thing at a time.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from enum import IntEnum
 from functools import cached_property
 from math import prod
@@ -97,7 +98,8 @@ def is_available(code: int) -> bool:
         # The environment may name plugins of others, which other libraries bring along.
         registered = hdf5plugin.get_config().registered_filters
         foreign = [name for name, place in registered.items() if place == "unknown"]
-        if foreign:
+        # One that a dataset is open with cannot be replaced, and need not be.
+        with suppress(RuntimeError):
             hdf5plugin.register(tuple(foreign))
     return bool(h5py.h5z.filter_avail(code))
 

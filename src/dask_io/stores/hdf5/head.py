@@ -16,6 +16,7 @@ from dask_io.stores.hdf5.create import DEFAULT_NAME, in_one_go, touch
 from dask_io.stores.hdf5.dataset import understand
 from dask_io.stores.hdf5.file import find_dataset, understanding
 from dask_io.stores.hdf5.filters import type_of
+from dask_io.stores.isolated import WORKER, Limits
 
 if TYPE_CHECKING:
     import numpy as np
@@ -34,6 +35,10 @@ def read_head(head: bytes) -> Header:
     ValueError
         If that is not one block; the message completes "the file ...".
     """
+    return WORKER.call(Limits.for_file(len(head)), _read_head, head)
+
+
+def _read_head(head: bytes) -> Header:
     block = Path("block")
     try:
         with understanding(block), h5py.File(_Head(head, _ENDLESS), "r") as file:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
@@ -18,7 +18,7 @@ from dask_io.stores.atomic import AtomicReader, Encoding
 from dask_io.stores.files import ALIGNMENT, FileReader, Traffic, checksum_of_file, storage_errors
 from dask_io.stores.filled import FilledReader
 from dask_io.stores.hdf5.dataset import understand
-from dask_io.stores.hdf5.file import find_dataset, reading
+from dask_io.stores.hdf5.file import apart, find_dataset, reading
 from dask_io.stores.hdf5.places import find_places
 from dask_io.stores.hdf5.store import Hdf5Store
 from dask_io.stores.naming import printable
@@ -61,13 +61,19 @@ def open_hdf5(
     UsageError
         If it does not hold the dataset, or several and none is named.
     """
+    inside, array, places = apart(path, look_into, path, inside)
+    return (kind or Hdf5Source)(path, inside, array, places, strict=strict)
+
+
+def look_into(path: Path, inside: str) -> tuple[str, Dataset, Places]:
+    """Return the path of a dataset in its file, what it says, and where its bytes are."""
     with reading(path) as file:
         dataset = find_dataset(file, path, inside)
         array = understand(dataset)
         with storage_errors(path):
             places = find_places(dataset, array, path.stat().st_size)
-        made = kind or Hdf5Source
-        return made(path, dataset.name.strip("/"), array, places, strict=strict)
+        # What has been worked out from it, such as its codec, does not travel.
+        return dataset.name.strip("/"), replace(array), places
 
 
 def reopen_hdf5(

@@ -14,6 +14,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import h5py  # type: ignore[import-untyped]
@@ -28,9 +29,16 @@ from dask_io.stores.files import ALIGNMENT, FileWriter, Tally, Traffic, allocate
 from dask_io.stores.filled import holds_only
 from dask_io.stores.hdf5.create import DEFAULT_NAME, make_template, touch
 from dask_io.stores.hdf5.dataset import understand
-from dask_io.stores.hdf5.file import dataset_names, in_memory, reading, writing
+from dask_io.stores.hdf5.file import (
+    apart,
+    dataset_names,
+    in_memory,
+    object_names,
+    reading,
+    writing,
+)
 from dask_io.stores.hdf5.places import find_places
-from dask_io.stores.hdf5.source import read_description
+from dask_io.stores.hdf5.source import look_into, read_description
 from dask_io.stores.hdf5.store import Hdf5Store
 from dask_io.stores.ledger import NOTHING
 from dask_io.stores.naming import printable
@@ -135,6 +143,7 @@ class Hdf5Target(Hdf5Store, OneFileTarget):
     ) -> None:
         with in_memory(template) as file:
             array = understand(file[inside])
+            self._beside = tuple(object_names(file))
         Hdf5Store.__init__(self, path, inside, array)
         self._template, self._write_empty, self._reserve = template, write_empty, reserve
         self._lock = Lock()
@@ -165,6 +174,11 @@ class Hdf5Target(Hdf5Store, OneFileTarget):
         if self.access is Access.ADDRESSABLE:
             return array.block_bytes if array.has_padding else 0
         return 2 * array.block_bytes + array.codec.encoding_bytes
+
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        """What the dataset will say, and which others come along with it."""
+        return MappingProxyType({**super().metadata, "coordinates": self._beside})
 
     def describe(self) -> dict[str, Any]:
         """Return what it takes to make the dataset again."""
@@ -245,13 +259,12 @@ class Hdf5Target(Hdf5Store, OneFileTarget):
     def _open_again(self) -> bool:
         path = self._partial
         try:
-            with reading(path) as file:
-                dataset = file[self.inside]
-                if understand(dataset).stored_as != self.array.stored_as:
-                    return False
-                self._places = find_places(dataset, self.array, path.stat().st_size)
+            _, array, places = apart(path, look_into, path, self.inside)
         except DaskIOError:
             return False
+        if array.stored_as != self.array.stored_as:
+            return False
+        self._places = places
         return True
 
     def abandon(self, *, keep: bool = False) -> bool:
@@ -272,8 +285,8 @@ class Hdf5Target(Hdf5Store, OneFileTarget):
     def _refuse_neighbours(self) -> None:
         """Refuse to replace a file that holds other datasets."""
         names: list[str] = []
-        with suppress(DaskIOError), reading(self.path) as file:
-            names = dataset_names(file, scalars=True)
+        with suppress(DaskIOError):
+            names = apart(self.path, _names_in, self.path)
         with in_memory(self._template) as file:
             others = sorted(set(names).difference(dataset_names(file, scalars=True)))
         # A single one is what is to be replaced, by whatever name.
@@ -283,6 +296,11 @@ class Hdf5Target(Hdf5Store, OneFileTarget):
                 f"{printable(self.place)} holds other datasets, which would be lost: {listed}; "
                 "choose another file"
             )
+
+
+def _names_in(path: Path) -> list[str]:
+    with reading(path) as file:
+        return dataset_names(file, scalars=True)
 
 
 def _lay_out(path: Path, inside: str) -> Places:

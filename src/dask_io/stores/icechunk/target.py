@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import glob
 import os
 import secrets
 import shutil
@@ -39,6 +40,7 @@ from dask_io.stores.icechunk.repository import (
 from dask_io.stores.journal import is_unfinished
 from dask_io.stores.journalled import JournalledTarget
 from dask_io.stores.ledger import NOTHING, line_of
+from dask_io.stores.logs import NAME as JOURNAL
 from dask_io.stores.naming import printable
 from dask_io.stores.store import Access
 from dask_io.stores.zarr.create import describe_new
@@ -61,6 +63,20 @@ if TYPE_CHECKING:
 _ZARR_VERSION = 3
 # Lines of the journal: the repository is this run's own; what its commit will be known by.
 _MADE, _COMMIT = "made", "commit"
+# What icechunk puts into the directory of a repository.
+_OWN_NAMES = frozenset(
+    {
+        "attributes",
+        "chunks",
+        "config.yaml",
+        "manifests",
+        "overwritten",
+        "refs",
+        "repo",
+        "snapshots",
+        "transactions",
+    }
+)
 _TOKEN = "dask_io"  # noqa: S105 - the name of an entry, no secret
 # What is written is held as one piece, by Python, and by icechunk.
 _N_COPIES = 3
@@ -249,17 +265,26 @@ class IcechunkTarget(ZarrStore, JournalledTarget):
         tree.write(self.address.key(V3), self.documents[V3])
         self._tree = tree
 
-    def _is_left_over(self) -> bool:
-        """Tell whether all that is there is a repository that a killed run of ours has made."""
+    def _is_left_over(self, *, with_chunks: bool = False) -> bool:
+        """Tell whether all that is there is a repository that a run of ours has made, unfinished.
+
+        Nobody has committed to it, or is about to. Unless it may be `with_chunks`, it holds none.
+        """
         path = self._path
-        if not self._journal_place.exists() or [_MADE] not in self._lines():
+        if not is_unfinished(self._journal_place) or [_MADE] not in self._lines():
             return False
-        n_snapshots, n_commits = (
-            len(os.listdir(path / name)) if (path / name).is_dir() else 0  # noqa: PTH208 - to count
-            for name in ("snapshots", "transactions")
+        held = {name: _count(path / name) for name in os.listdir(path)} if path.is_dir() else {}  # noqa: PTH208 - names alone
+        others = set(path.parent.glob(f"{glob.escape(path.name)}*{JOURNAL}")) - {
+            self._journal_place
+        }
+        return (
+            not others
+            and held.keys() <= _OWN_NAMES
+            # A commit leaves one of each.
+            and held.get("snapshots", 0) <= 1
+            and not held.get("transactions")
+            and (with_chunks or not held.get("chunks"))
         )
-        # A commit leaves one of each.
-        return n_snapshots <= 1 and not n_commits
 
     @contextmanager
     def writer(self, index: tuple[int, ...]) -> Iterator[BlockWriter]:
@@ -297,7 +322,12 @@ class IcechunkTarget(ZarrStore, JournalledTarget):
     def abandon(self, *, keep: bool = False) -> bool:
         """Forget the session, and remove a repository that was made for it."""
         path, is_unused = self._path, self._journal is not None and self._has_made
-        if is_unused and not keep and not self._any_committed and self._is_left_over():
+        if (
+            is_unused
+            and not keep
+            and not self._any_committed
+            and self._is_left_over(with_chunks=True)
+        ):
             shutil.rmtree(path, ignore_errors=True)
         self._tree = None
         return super().abandon(keep=keep)
@@ -465,3 +495,8 @@ class _Writer:
         values = view_as_array(raw.data, region.shape, target.dtype, target.layout)
         fill(region, values)
         self.write_from(region, values)
+
+
+def _count(path: Path) -> int:
+    """Return how many things a directory holds; a file is one."""
+    return len(os.listdir(path)) if path.is_dir() else 1  # noqa: PTH208 - to count

@@ -23,7 +23,7 @@ from dask_io.stores.hdf5.source import Hdf5Source, read_description
 from dask_io.stores.medium import peeking
 from dask_io.stores.naming import printable
 from dask_io.stores.netcdf.classic import read_header
-from dask_io.stores.netcdf.surroundings import Surroundings, gather
+from dask_io.stores.netcdf.surroundings import Surroundings, belonging_to, gather
 from dask_io.stores.store import Access, Extent
 
 if TYPE_CHECKING:
@@ -50,6 +50,13 @@ class Netcdf4Original:
 
     def __str__(self) -> str:
         return f"{self.path}{INSIDE}/{self.inside}"
+
+    @property
+    def coordinates(self) -> tuple[str, ...]:
+        """Names of the variables that belong to it."""
+        with reading(self.path) as file:
+            dataset = find_dataset(file, self.path, self.inside)
+            return tuple(belonging_to(dataset.name.rpartition("/")[2], _Lookup(dataset)))
 
     def read(self, region: Region | None) -> Surroundings:
         """Return what belongs to the variable, or to a region of it."""
@@ -160,7 +167,8 @@ class Netcdf4Source(Hdf5Source):
         """What the variable says, and where it is, for what belongs to it."""
         said = dict(super().metadata)
         said["attributes"] = _single(said["attributes"])
-        said["netcdf"] = Netcdf4Original(self.path, self.inside)
+        said["netcdf"] = original = Netcdf4Original(self.path, self.inside)
+        said["coordinates"] = original.coordinates
         return MappingProxyType(said)
 
 
@@ -187,6 +195,11 @@ class ClassicOriginal:
 
     def __str__(self) -> str:
         return f"{self.path}{INSIDE}/{self.name}"
+
+    @property
+    def coordinates(self) -> tuple[str, ...]:
+        """Names of the variables that belong to it."""
+        return tuple(belonging_to(self.name, self._look_up))
 
     def read(self, region: Region | None) -> Surroundings:
         """Return what belongs to the variable, or to a region of it."""
@@ -322,6 +335,7 @@ class ClassicSource:
         one = self.variable
         fill = one.attributes.get("_FillValue")
         has_fill = isinstance(fill, np.ndarray) and fill.size == 1
+        original = ClassicOriginal(self.path, self.header, one.name)
         return MappingProxyType(
             {
                 "maxshape": None if one.step is None else (None, *one.shape[1:]),
@@ -334,7 +348,8 @@ class ClassicSource:
                         for name, value in one.attributes.items()
                     }
                 ),
-                "netcdf": ClassicOriginal(self.path, self.header, one.name),
+                "coordinates": original.coordinates,
+                "netcdf": original,
             }
         )
 

@@ -78,10 +78,25 @@ class Lookup(Protocol):
         """Return a variable that belongs to another, None if there is none of this name."""
 
 
-def gather(main: str, lookup: Lookup, region: Region | None) -> tuple[Variable, ...]:
-    """Return the variables that describe one, or the region of it that is moved.
+def belonging_to(main: str, lookup: Lookup) -> dict[str, Found]:
+    """Return the variables that describe one, by their names.
 
     These are the ones with the names of its dimensions, those that its attributes name, and so on.
+    """
+    first = lookup(main)
+    waiting, seen, found = list(_named_by(first)) if first else [], {main}, dict[str, Found]()
+    while waiting:
+        name = waiting.pop(0)
+        one = None if name in seen else lookup(name)
+        seen.add(name)
+        if one is not None:
+            found[name] = one
+            waiting += _named_by(one)
+    return found
+
+
+def gather(main: str, lookup: Lookup, region: Region | None) -> tuple[Variable, ...]:
+    """Return the variables that describe one, or the region of it that is moved.
 
     Raises
     ------
@@ -92,14 +107,8 @@ def gather(main: str, lookup: Lookup, region: Region | None) -> tuple[Variable, 
     if first is None:
         return ()
     bounds = {} if region is None else dict(zip(first.dimensions, region.bounds, strict=True))
-    waiting, seen, found = list(_named_by(first)), {main}, list[Variable]()
-    n_bytes = 0
-    while waiting:
-        name = waiting.pop(0)
-        one = None if name in seen else lookup(name)
-        seen.add(name)
-        if one is None:
-            continue
+    found, n_bytes = list[Variable](), 0
+    for name, one in belonging_to(main, lookup).items():
         n_bytes += prod(one.shape) * one.dtype.itemsize
         if n_bytes > _MOST_BYTES:
             raise UsageError(
@@ -108,7 +117,6 @@ def gather(main: str, lookup: Lookup, region: Region | None) -> tuple[Variable, 
             )
         slices = tuple(slice(*bounds.get(each, (None, None))) for each in one.dimensions)
         found.append(Variable(name, one.dimensions, one.read(slices), one.attributes))
-        waiting += _named_by(one)
     return tuple(found)
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from typing import TYPE_CHECKING
 
 from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
 
 from dask_io.stores.files import storage_errors
 from dask_io.stores.objects import requests
-from dask_io.stores.objects.failures import object_errors, to_storage_error
+from dask_io.stores.objects.failures import ask_again, to_storage_error
 
 if TYPE_CHECKING:
     from obstore import PutMode
@@ -53,15 +54,18 @@ def put_if(path: ObjectPath, content: bytes, mode: PutMode) -> str | None:
 
 def look(path: ObjectPath) -> tuple[bytes, str | None] | None:
     """Return what a small object holds, and its version; None if there is none."""
+
+    def ask() -> tuple[bytes, str | None]:
+        found = requests.calls.get(path.store, path.key)
+        return bytes(found.bytes()), found.meta["e_tag"]
+
     try:
-        with object_errors(path):
-            found = requests.calls.get(path.store, path.key)
-            return bytes(found.bytes()), found.meta["e_tag"]
+        return ask_again(path, ask)
     except FileNotFoundError:
         return None
 
 
 def remove(path: ObjectPath) -> None:
     """Remove an object, if it is there."""
-    with storage_errors(path), object_errors(path):
-        requests.calls.delete(path.store, path.key)
+    with storage_errors(path):
+        ask_again(path, partial(requests.calls.delete, path.store, path.key))

@@ -11,6 +11,7 @@ import re
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import cache, cached_property
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
@@ -86,12 +87,12 @@ class Connection:
         Raises
         ------
         UsageError
-            If obstore cannot be imported, or does not understand the options.
+            If obstore does not understand the options.
         """
         if self.is_memory:
             return _memory(self.bucket)
-        with _needs_obstore():
-            from obstore.store import from_url  # noqa: PLC0415 - only if needed
+        from obstore.store import from_url  # noqa: PLC0415 - only if needed
+
         given = dict(self.options)
         retries = given.pop("retry_config", RETRIES)
         client = {**_TIMEOUTS, **self._allowed(), **given.pop("client_options", {})}
@@ -125,25 +126,11 @@ class Connection:
         self.__dict__.update(state)
 
 
-class _needs_obstore:  # noqa: N801 - a context, used as a function is
-    """Turn a library that is not installed into the command that installs it."""
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, ImportError):
-            raise UsageError(
-                f"object stores need obstore, which cannot be imported ({error}); "
-                "install it with: pip install 'dask-io[objects]'"
-            ) from error
-
-
 @cache
 def _memory(name: str) -> ObjectStore:  # noqa: ARG001 - one for each
     """Return a store that lives as long as the process: the same one for the same name."""
-    with _needs_obstore():
-        from obstore.store import MemoryStore  # noqa: PLC0415 - only if needed
+    from obstore.store import MemoryStore  # noqa: PLC0415 - only if needed
+
     return MemoryStore()
 
 
@@ -153,7 +140,8 @@ def parse_url(url: str, storage_options: Mapping[str, Any] | None = None) -> Obj
     Raises
     ------
     UsageError
-        If it is of no kind that is known, or holds what is not to be shown.
+        If it is of no kind that is known, or holds what is not to be shown; or if obstore, which
+        reaches all of them, is not installed.
 
     Examples
     --------
@@ -186,4 +174,16 @@ def parse_url(url: str, storage_options: Mapping[str, Any] | None = None) -> Obj
     for part in parts:
         if part in {".", ".."} or not part.isprintable():
             raise UsageError(f"{shown} has the part {part!r}, which names no object")
+    _need_obstore()
     return ObjectPath(Connection(scheme, bucket, storage_options or {}), "/".join(parts))
+
+
+def _need_obstore() -> None:
+    """Turn a library that is not installed into the command that installs it."""
+    try:
+        import_module("obstore")
+    except ImportError as error:
+        raise UsageError(
+            f"object stores need obstore, which cannot be imported ({error}); "
+            "install it with: pip install 'dask-io[objects]'"
+        ) from error

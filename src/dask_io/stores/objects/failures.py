@@ -1,4 +1,4 @@
-"""What goes wrong with requests, in our words.
+"""What goes wrong with requests, in our words, and what is asked for again.
 
 What an object store answers may quote keys and signatures, and so may what obstore says about it.
 So nothing of that is passed on but what is known to be harmless.
@@ -9,8 +9,9 @@ from __future__ import annotations
 import errno
 import os
 import re
+import time
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from obstore.exceptions import (
     BaseError,
@@ -23,14 +24,18 @@ from dask_io.errors import StorageError
 from dask_io.stores.naming import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from dask_io.stores.objects.path import ObjectPath
 
 _STATUS = re.compile(r"status code: ([1-5][0-9]{2} [A-Z][A-Za-z -]{1,40})")
 _CODE = re.compile(r"<Code>([A-Za-z]{1,60})</Code>")
-# What obstore says when it has asked again and again, or when there is no use in that.
-_OF_REQUEST = "Error performing"
+# What obstore says when it has asked again and again, or when there is no use in that; and when
+# only the answer broke off.
+_OF_REQUEST, _OF_BODY = "Error performing", "response body error"
+# Answers that break off are asked for again.
+_MOST_TIMES, _FIRST_WAIT = 6, 0.1
+_T = TypeVar("_T")
 
 
 @contextmanager
@@ -73,6 +78,26 @@ def to_storage_error(path: ObjectPath, error: BaseError) -> StorageError:
     return StorageError(printable(str(path)), reason, advice)
 
 
-def is_of_answer(error: BaseError) -> bool:
-    """Tell whether a request went well, but its answer broke off: nobody has asked again yet."""
-    return _OF_REQUEST not in str(error)
+def ask_again(path: ObjectPath, ask: Callable[[], _T]) -> _T:
+    """Make a request, again if its answer breaks off; all else obstore has repeated itself.
+
+    What is not there is a `FileNotFoundError`.
+    """
+    n_failed = 0
+    while True:
+        try:
+            return ask()
+        except FileNotFoundError:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT)) from None
+        except BaseError as error:
+            n_failed += 1
+            wait_or_raise(path, error, n_failed)
+
+
+def wait_or_raise(path: ObjectPath, error: BaseError, n_failed: int) -> None:
+    """Wait, ever longer, after an answer that broke off; raise what has been repeated enough."""
+    text = str(error)
+    broke_off = _OF_REQUEST not in text or _OF_BODY in text
+    if n_failed >= _MOST_TIMES or not broke_off:
+        raise to_storage_error(path, error) from None
+    time.sleep(_FIRST_WAIT * 2 ** (n_failed - 1))

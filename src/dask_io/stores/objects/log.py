@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -21,7 +22,7 @@ from dask_io.stores.files import storage_errors
 from dask_io.stores.naming import printable
 from dask_io.stores.objects import requests
 from dask_io.stores.objects.conditional import ConflictError, look, put_if, remove
-from dask_io.stores.objects.failures import object_errors
+from dask_io.stores.objects.failures import ask_again
 from dask_io.stores.objects.lease import Lease, refuse_held
 
 if TYPE_CHECKING:
@@ -199,8 +200,9 @@ def _read(path: ObjectPath) -> _Entry:
 
 def _numbers(folder: ObjectPath) -> list[int]:
     """Return the numbers of a journal's objects, lowest first."""
-    with storage_errors(folder), object_errors(folder):
-        listed = requests.calls.list_with_delimiter(folder.store, folder.key)
+    ask = partial(requests.calls.list_with_delimiter, folder.store, folder.key)
+    with storage_errors(folder):
+        listed = ask_again(folder, ask)
     names = (each["path"].rpartition("/")[2] for each in listed["objects"])
     return sorted(int(found[1]) for found in map(_NAME.fullmatch, names) if found)
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING
+
+from obstore.exceptions import BaseError
 
 from dask_io.errors import StorageError, UsageError
 from dask_io.stores.files import NOT_A_FILE, Found, storage_errors
 from dask_io.stores.logs import NAME as JOURNAL
 from dask_io.stores.naming import printable
 from dask_io.stores.objects import requests
-from dask_io.stores.objects.failures import object_errors
+from dask_io.stores.objects.failures import ask_again, object_errors, wait_or_raise
 from dask_io.stores.objects.log import ObjectLogs
 from dask_io.stores.objects.transport import (
     AT_ONCE,
@@ -75,8 +79,7 @@ class Objects:
 
     def is_folder(self, path: ObjectPath) -> bool:
         """Tell whether there are objects whose names go on from here."""
-        with storage_errors(path), object_errors(path):
-            return any(requests.calls.list(path.store, prefix=path.key))
+        return any(True for _ in _listed(path))
 
     def finder(self, root: ObjectPath) -> Callable[[str], Found | None]:
         """Return what finds objects by one listing, made when it is first needed."""
@@ -105,8 +108,9 @@ class Objects:
 
     def _look_into(self, folder: ObjectPath) -> dict[str, int]:
         _refuse_unlisted(folder)
-        with storage_errors(folder), object_errors(folder):
-            listed = requests.calls.list_with_delimiter(folder.store, folder.key)
+        ask = partial(requests.calls.list_with_delimiter, folder.store, folder.key)
+        with storage_errors(folder):
+            listed = ask_again(folder, ask)
         found = {prefix.rpartition("/")[2]: NOT_A_FILE for prefix in listed["common_prefixes"]}
         found |= {each["path"].rpartition("/")[2]: each["size"] for each in listed["objects"]}
         # Some tools put an object there to stand for the directory itself.
@@ -115,12 +119,10 @@ class Objects:
     def files(self, root: ObjectPath) -> Iterator[tuple[str, Found]]:
         """Yield all that lies in here, journals left out."""
         _refuse_unlisted(root)
-        with storage_errors(root), object_errors(root):
-            for chunk in requests.calls.list(root.store, prefix=root.key):
-                for each in chunk:
-                    name = each["path"][len(root.key) :].strip("/")
-                    if name and not name.startswith(JOURNAL):
-                        yield name, _found(each)
+        for each in _listed(root):
+            name = each["path"][len(root.key) :].strip("/")
+            if name and not name.startswith(JOURNAL):
+                yield name, _found(each)
 
     def identity(self, path: ObjectPath) -> str:
         """Return an object's version."""
@@ -133,8 +135,9 @@ class Objects:
         while left:
             some, left = left[:_MOST_REMOVED], left[_MOST_REMOVED:]
             keys = [path.key for path in some]
-            with object_errors(some[0]):
-                requests.calls.delete(some[0].store, keys if len(keys) > 1 else keys[0])
+            named = keys if len(keys) > 1 else keys[0]
+            with suppress(FileNotFoundError):
+                ask_again(some[0], partial(requests.calls.delete, some[0].store, named))
 
     def make_folders(self, folder: ObjectPath, made: list[ObjectPath], *, durable: bool) -> None:
         """There are no directories."""
@@ -148,6 +151,23 @@ class Objects:
 
     def sync_names(self, folders: Iterable[ObjectPath]) -> None:
         """What is put is durable."""
+
+
+def _listed(path: ObjectPath) -> Iterator[ObjectMeta]:
+    """Yield all objects whose names go on from here; a listing that breaks off is gone on with."""
+    last, n_failed = None, 0
+    while True:
+        try:
+            with storage_errors(path):
+                for chunk in requests.calls.list(path.store, prefix=path.key, offset=last):
+                    for each in chunk:
+                        yield each
+                        last = each["path"]
+        except BaseError as error:
+            n_failed += 1
+            wait_or_raise(path, error, n_failed)
+        else:
+            return
 
 
 def _found(meta: ObjectMeta) -> Found:

@@ -106,7 +106,5 @@ class ObjectPath:
         return bool(self.key) and self.medium.find(self) is not None
 
     def is_dir(self) -> bool:
-        """Tell whether objects lie in it; where that cannot be asked, whatever is none does."""
-        if not self.connection.can_list:
-            return not self.is_file()
-        return self.medium.is_folder(self)
+        """Tell whether objects lie in it; a web server is not known to have any."""
+        return self.connection.can_list and self.medium.is_folder(self)

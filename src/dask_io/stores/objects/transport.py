@@ -7,10 +7,10 @@ are requests too, but are not counted.
 
 from __future__ import annotations
 
-import time
 from contextlib import suppress
+from functools import partial
 from threading import Lock
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 from obstore.exceptions import BaseError, GenericError
@@ -20,7 +20,7 @@ from dask_io.errors import DataError, StorageError
 from dask_io.stores.files import Visit, storage_errors
 from dask_io.stores.naming import printable
 from dask_io.stores.objects import requests
-from dask_io.stores.objects.failures import is_of_answer, object_errors, to_storage_error
+from dask_io.stores.objects.failures import ask_again, object_errors, wait_or_raise
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from dask_io.stores.files import Tally
     from dask_io.stores.objects.path import ObjectPath
 
-_T = TypeVar("_T")
 # An answer is taken in such pieces, and runs are asked for together up to such a size.
 AT_ONCE = 2**20
 _PIECE = AT_ONCE // 4
@@ -39,8 +38,6 @@ _MOST_RUNS = 64
 # Larger objects are put in parts, some at once: no single request takes long.
 LARGE = 64 * 2**20
 PART, PARTS_AT_ONCE = 16 * 2**20, 4
-# Answers that break off are asked for again, from where they broke off.
-_MOST_TIMES, _FIRST_WAIT = 6, 0.1
 
 
 class _Answer:
@@ -151,7 +148,7 @@ class ObjectReader(Visit):
                 n_read = self._answer.read_into(buffer[n_done:])
             except BaseError as error:
                 self._answer, n_failed = None, n_failed + 1
-                _wait_or_raise(self._path, error, n_failed)
+                wait_or_raise(self._path, error, n_failed)
                 continue
             if n_read == 0:
                 break
@@ -204,24 +201,6 @@ def _batches(runs: Iterable[tuple[int, int]]) -> Iterator[list[tuple[int, int]]]
         n_bytes += run[1]
     if batch:
         yield batch
-
-
-def ask_again(path: ObjectPath, ask: Callable[[], _T]) -> _T:
-    """Make a request, again if its answer breaks off; all else obstore has repeated itself."""
-    n_failed = 0
-    while True:
-        try:
-            return ask()
-        except BaseError as error:
-            n_failed += 1
-            _wait_or_raise(path, error, n_failed)
-
-
-def _wait_or_raise(path: ObjectPath, error: BaseError, n_failed: int) -> None:
-    """Wait, ever longer, after an answer that broke off; raise what has been repeated enough."""
-    if n_failed >= _MOST_TIMES or not is_of_answer(error):
-        raise to_storage_error(path, error) from None
-    time.sleep(_FIRST_WAIT * 2 ** (n_failed - 1))
 
 
 class ObjectWriter(Visit):
@@ -283,15 +262,10 @@ def put_whole(path: ObjectPath, content: bytes | memoryview) -> None:
     """Put an object, which appears when it is whole."""
     # A store in memory keeps what it is given, but buffers are used again.
     content = bytes(content) if path.connection.is_memory else content
-    with storage_errors(path), object_errors(path):
-        requests.calls.put(
-            path.store,
-            path.key,
-            content,
-            use_multipart=len(content) > LARGE,
-            chunk_size=PART,
-            max_concurrency=PARTS_AT_ONCE,
-        )
+    put = partial(requests.calls.put, path.store, path.key, content, chunk_size=PART)
+    with storage_errors(path):
+        is_large = len(content) > LARGE
+        ask_again(path, partial(put, use_multipart=is_large, max_concurrency=PARTS_AT_ONCE))
 
 
 class ObjectPublisher:

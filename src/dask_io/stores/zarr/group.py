@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -37,7 +36,7 @@ from dask_io.stores.zarr.documents import (
     read_document,
     read_documents,
 )
-from dask_io.stores.zarr.place import METADATA, could_be_chunk
+from dask_io.stores.zarr.place import METADATA
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -188,11 +187,28 @@ def _nodes(root: Path, path: str = _ROOT) -> Iterator[tuple[str, Path]]:
     except ValueError:
         goes_on = False
     if goes_on:
-        with storage_errors(folder), os.scandir(folder) as entries:
-            names = sorted(e.name for e in entries if e.is_dir(follow_symlinks=False))
-        for name in names:
-            if name != JOURNAL:
-                yield from _nodes(root, _join(path, name))
+        for name in _members(folder):
+            yield from _nodes(root, _join(path, name))
+
+
+def _members(folder: Path) -> list[str]:
+    """Return the names of the directories in that of a group.
+
+    Raises
+    ------
+    DataError
+        If one is a link, or neither group nor array: nothing of a group is left out unsaid.
+    """
+    with storage_errors(folder), os.scandir(folder) as entries:
+        found = sorted((e.name, e.is_symlink()) for e in entries if e.is_dir())
+        names = [name for name, _ in found if name != JOURNAL]
+        for name, is_link in found:
+            place = printable(str(folder / name))
+            if is_link:
+                raise DataError(place, ["is a link, which is not followed"], "put in what it means")
+            if name in names and not read_documents(folder / name):
+                raise DataError(place, ["is neither a group nor an array"], "move it away")
+    return names
 
 
 def _other_files(folder: Path) -> list[str]:
@@ -211,13 +227,11 @@ def copy_array(source: Path, target: Path) -> None:
 
     For arrays that hold what is not understood, such as texts of any length, or have no axes.
     """
-    with storage_errors(source):
-        files = [
-            os.path.relpath(os.path.join(folder, name), source)  # noqa: PTH118 - may be many
-            for folder, _, names in os.walk(source)
-            for name in names
-            if JOURNAL not in folder and not os.path.islink(os.path.join(folder, name))  # noqa: PTH114, PTH118 - may be many
-        ]
+    files = [name for name, _ in DISK.files(source)]
+    for name in files:
+        if (source / name).is_symlink():
+            shown = printable(str(source / name))
+            raise DataError(shown, ["is a link, which is not followed"], "put in what it means")
     for name in sorted(files, key=lambda name: (name in METADATA, name == V2, name)):
         copy_file(source / name, target / name)
 
@@ -252,9 +266,8 @@ def _make_folder(folder: Path) -> None:
 class GroupTarget:
     """A group that is written, by one run at a time; its arrays are targets of their own."""
 
-    def __init__(self, root: Path, *, overwrite: bool, durability: Durability) -> None:
+    def __init__(self, root: Path, *, durability: Durability) -> None:
         self.root, self.durability = root, durability
-        self._overwrite = overwrite
         self._journal: Journal | None = None
 
     @property
@@ -267,14 +280,14 @@ class GroupTarget:
         return self.root / JOURNAL
 
     def check(self) -> None:
-        """Refuse a place where something is that is not to be, or cannot be, overwritten.
+        """Refuse a place where something is.
 
         Raises
         ------
         TargetExistsError
-            If something is there.
+            If it is a group that is not complete.
         UsageError
-            If it is to be overwritten, but is no group, or holds what is not part of one.
+            If there is anything else: a group is not overwritten as a whole.
         """
         shown = printable(self.place)
         with storage_errors(self.root):
@@ -282,25 +295,10 @@ class GroupTarget:
                 self.root.is_dir() and not any(self.root.iterdir())
             ):
                 return
-        unfinished = is_unfinished(self._journal_place)
-        if unfinished:
+        if is_unfinished(self._journal_place):
             refuse_locked(self._journal_place)
-        if not self._overwrite:
-            raise TargetExistsError(shown, unfinished)
-        if not (unfinished or is_group_at(self.root)):
-            raise UsageError(f"{shown} is no group to overwrite; choose another target")
-        foreign = [name for name in self._files() if not _could_be_ours(name)]
-        if foreign:
-            raise UsageError(
-                f"{shown} holds what is not part of a group, such as {printable(foreign[0])}; "
-                "move it away, or choose another target"
-            )
-
-    def _files(self) -> Iterator[str]:
-        for folder, _, names in os.walk(self.root):
-            for name in names:
-                path = os.path.join(folder, name)  # noqa: PTH118 - may be many
-                yield os.path.relpath(path, self.root)
+            raise TargetExistsError(shown, unfinished=True)
+        raise UsageError(f"{shown} exists; a group is not overwritten: remove it, or go elsewhere")
 
     def create(self, job: bytes) -> None:
         """Make the place; a journal with the job is the first thing there.
@@ -316,7 +314,6 @@ class GroupTarget:
             with storage_errors(self.root):
                 DISK.logs.remove_stale(self._journal_place)
                 self._begin_journal(job)
-                self._clear()
         except BaseException:
             self.abandon()
             with suppress(OSError):
@@ -324,27 +321,12 @@ class GroupTarget:
             raise
 
     def _begin_journal(self, job: bytes) -> None:
-        place, durable = self._journal_place, self.durability is Durability.FSYNC
-        if place.exists():
-            self._journal = Journal.resume(place, durable=durable)
-            self._journal.begin_again(job, [])
-            return
+        durable = self.durability is Durability.FSYNC
         try:
-            self._journal = Journal.begin(place, job, [], durable=durable)
+            self._journal = Journal.begin(self._journal_place, job, [], durable=durable)
         except FileExistsError:
             # Of two runs that find the place free, one gets it.
             raise TargetExistsError(printable(self.place), unfinished=True) from None
-
-    def _clear(self) -> None:
-        """Remove what is replaced: what makes a group of it first."""
-        for name in (V3, V2_GROUP, V2_ATTRIBUTES, CONSOLIDATED):
-            with suppress(FileNotFoundError):
-                system.calls.unlink(self.root / name)
-        for path in self.root.iterdir():
-            if path.is_dir() and not path.is_symlink() and path.name != JOURNAL:
-                shutil.rmtree(path)
-            elif path.name != JOURNAL:
-                system.calls.unlink(path)
 
     def resume(self) -> None:
         """Go on where another run ended.
@@ -427,16 +409,3 @@ def _arrays_in(root: Path) -> Iterator[tuple[str, Path]]:
 
 def _without_consolidated(text: bytes) -> bytes:
     return json.dumps({**parse(text), "consolidated_metadata": None}).encode()
-
-
-def _could_be_ours(name: str) -> bool:
-    parts = name.split("/")
-    ours = {V3, V2, V2_ATTRIBUTES, V2_GROUP, CONSOLIDATED}
-    if JOURNAL in parts or parts[-1] in ours:
-        return True
-    last = parts[-1].removeprefix(".").removesuffix(".part")
-    if last in ours or last == "c":
-        return True
-    # Whichever of its folders are those of a chunk's name, and which of its array.
-    tails = ("/".join([*parts[start:-1], last]) for start in range(len(parts)))
-    return any(could_be_chunk(tail) for tail in tails)

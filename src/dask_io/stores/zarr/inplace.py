@@ -97,9 +97,7 @@ class OwnNames(Publisher):
     def __reduce__(self) -> tuple[type[OwnNames], tuple[Path, Durability]]:
         return OwnNames, (self.folder, self.durability)
 
-    def partial(self, name: str) -> Path:
-        """Return where a file is written until it is published."""
-        path = super().partial(name)
-        return (
-            path if self.durability is Durability.NONE else path.with_suffix(f".{self._mark}.part")
-        )
+    def _partial(self, name: str) -> str:
+        path = super()._partial(name)
+        is_aside = self.durability is not Durability.NONE
+        return f"{path.removesuffix('.part')}.{self._mark}.part" if is_aside else path

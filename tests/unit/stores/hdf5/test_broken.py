@@ -70,6 +70,29 @@ def test_truncated_files(kind: str, data: st.DataObject) -> None:
             np.asarray(dask_io.open(f"{path}::/g/x"))
 
 
+@pytest.mark.parametrize(
+    ("behind", "at", "value"),
+    [
+        # libhdf5 1.14 aborts: a scale is none.
+        (b"DIMENSION_SCALE", 1, 0xFF),
+        # It does not come to an end: words of no length, and what is free behind them too.
+        (b"GCOL", 24, 0),
+        (b"GCOL", 120, 0),
+        # It reads from where nothing is: types that are no types.
+        (b"DIMENSION_LIST", 17, 0xD4),
+        (b"words", 9, 0xFF),
+    ],
+)
+def test_files_that_hdf5_fails_on(behind: bytes, at: int, value: int, tmp_path: Path) -> None:
+    """A file that HDF5 itself does not survive is an error as any other."""
+    content = bytearray(FILES["gzip", "earliest"])
+    content[content.index(behind) + at] = value
+    path = tmp_path / "a.h5"
+    path.write_bytes(content)
+
+    _open(path)
+
+
 def _open(path: Path) -> None:
     with suppress(DaskIOError):
         opened = dask_io.open(f"{path}::/g/x")

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import pickle
+import tracemalloc
+import zlib
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import h5py  # type: ignore[import-untyped]
@@ -11,11 +15,12 @@ import pytest
 
 import dask_io
 from dask_io.errors import DataError, StorageError, UsageError
+from dask_io.geometry import Region
 from dask_io.stores import Access, open_source
+from dask_io.stores.array import BlockArray
+from dask_io.testing.conformance import read_region
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from numpy.typing import NDArray
 
 # The library of NetCDF brings filters of its own, if it was loaded first.
@@ -242,8 +247,6 @@ def test_a_filter_that_nobody_has(tmp_path: Path) -> None:
 
 def test_a_chunk_that_would_become_huge(tmp_path: Path) -> None:
     """A small chunk that decodes to more than its size is refused before it does."""
-    import zlib  # noqa: PLC0415 - for this test alone
-
     with h5py.File(tmp_path / "a.h5", "w") as file:
         made = file.create_dataset("x", (10,), "u1", chunks=(10,), compression="gzip")
         made.id.write_direct_chunk((0,), zlib.compress(bytes(2**22)))
@@ -280,3 +283,48 @@ def test_info_tells_what_it_is(tmp_path: Path) -> None:
     assert info.metadata["dimension_names"] == ("y", None)
     assert info.metadata["attributes"] == {"units": "K", "valid": [0, 9]}
     assert info.n_bytes_on_disk < info.n_bytes
+
+
+@pytest.mark.parametrize("filters", ["none", "gzip", "shuffle, gzip, fletcher32", "blosc", "zstd"])
+def test_no_more_memory_is_taken_than_said(filters: str, tmp_path: Path) -> None:
+    """Besides the buffer that is given, `codec_bytes` holds for whole chunks and for parts."""
+    array = np.random.default_rng(0).integers(0, 2**31, (600, 500)).astype("<i4")
+    source = open_source(write(tmp_path / "a.h5", array, chunks=(300, 300), **FILTERS[filters]))
+    region = Region.whole(source.grid.block((0, 1)).shape)
+    buffer = memoryview(bytearray(region.size * 4 + 8192))
+    read_region(source, (0, 0), Region((0, 0), (1, 1)))
+    for part in (region, Region((3, 5), (200, 100))):
+        tracemalloc.start()
+        try:
+            with source.reader((0, 1)) as reader:
+                reader.read_into(part, buffer)
+            peak = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+        assert peak <= source.codec_bytes + 2**16
+
+
+def test_sources_travel(tmp_path: Path) -> None:
+    """To other processes, with all that they know."""
+    path = write(tmp_path / "a.h5", **CHUNKED, **FILTERS["gzip"])
+
+    source = pickle.loads(pickle.dumps(open_source(path)))  # noqa: S301 - our own
+
+    assert np.array_equal(np.asarray(BlockArray(source)), ARRAY)
+
+
+def test_files_that_nobody_here_made() -> None:
+    """Files that come with h5py are read as h5py reads them, or refused for what they hold."""
+    folder = Path(h5py.__file__).parent / "tests" / "data_files"
+    with h5py.File(folder / "compound-dtype-complex.h5") as file:
+        for name in file:
+            found = read(f"{folder}/compound-dtype-complex.h5::{name}")
+            assert found.tobytes() == file[name][...].tobytes()
+    with h5py.File(folder / "vlen_string_s390x.h5") as file:
+        numbers = [name for name in file if file[name].dtype.kind == "i"]
+        assert numbers
+        for name in numbers:
+            found = read(f"{folder}/vlen_string_s390x.h5::{name}")
+            assert found.tobytes() == file[name][...].tobytes()
+    with pytest.raises(DataError, match="Python objects"):
+        dask_io.open(folder / "vlen_string_dset.h5")

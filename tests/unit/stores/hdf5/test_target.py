@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import tracemalloc
 from typing import TYPE_CHECKING, Any
 
 import h5py  # type: ignore[import-untyped]
@@ -15,6 +16,9 @@ from zarr.codecs import ZstdCodec
 
 import dask_io
 from dask_io.errors import DataError, TargetExistsError, UsageError
+from dask_io.geometry import Grid, Layout, Region
+from dask_io.stores import make_target
+from dask_io.stores.container import Wishes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -209,7 +213,7 @@ def test_what_zarr_says_is_kept(tmp_path: Path) -> None:
         ({"order": "F"}, "C order, not F; give --order C"),
         ({"chunks": ((5, 7), 5, 7)}, "uneven"),
         ({"fill_value": "x"}, "fill value 'x' is no"),
-        ({"consume": True, "codec": "gzip:1"}, "safe only when it is whole"),
+        ({"consume": True, "codec": "gzip:1"}, "safe only when all of it is there"),
     ],
 )
 def test_what_it_cannot_do_is_refused(options: dict[str, Any], reason: str, tmp_path: Path) -> None:
@@ -244,7 +248,7 @@ def test_texts_of_numpy_are_refused(tmp_path: Path) -> None:
 
 def test_chunks_of_an_hdf5_file_are_not_consumed(rich: Path, tmp_path: Path) -> None:
     """They share a file with what may be needed."""
-    with pytest.raises(UsageError, match="those of hdf5 share one file"):
+    with pytest.raises(UsageError, match="of hdf5 nothing can be removed alone"):
         dask_io.resplit(rich, tmp_path / "b", chunks=(6, 10, 2), format="npy", consume=True)
 
 
@@ -352,3 +356,29 @@ def test_block_files_are_those_of_anyone(tmp_path: Path) -> None:
         file.create_dataset("x", data=ARRAY[4:8], chunks=True)
     with pytest.raises(DataError, match=r"part_1_0_0\.h5 is no HDF5 file of one block"):
         dask_io.open(folder)
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip:1", "shuffle+gzip:1+fletcher32", "zstd:1"])
+def test_no_more_memory_is_taken_than_said(codec: str, tmp_path: Path) -> None:
+    """Besides the block that is given, `codec_bytes` holds for chunks and far ends."""
+    array = np.random.default_rng(0).integers(0, 2**31, (600, 500)).astype("<i4")
+    target = make_target(
+        tmp_path / "a.h5",
+        grid=Grid.regular(array.shape, (300, 300)),
+        dtype=array.dtype,
+        layout=Layout.c(2),
+        wishes=Wishes(codec=codec),
+    )
+    target.create()
+    for index in target.grid.indices():
+        block = target.grid.block(index)
+        part = np.ascontiguousarray(array[block.slices])
+        tracemalloc.start()
+        try:
+            with target.writer(index) as writer:
+                writer.write_from(Region.whole(block.shape), part)
+            peak = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+        assert peak <= target.codec_bytes + 2**18
+    target.abandon()

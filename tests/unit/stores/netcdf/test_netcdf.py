@@ -115,6 +115,23 @@ def test_a_region_has_its_part_of_the_coordinates(
         xr.testing.assert_identical(before.isel(time=slice(3, 9), lat=slice(2, 4)), after)
 
 
+def test_what_other_formats_cannot_hold_is_named(
+    make_file: Callable[[str], Path], tmp_path: Path
+) -> None:
+    """Variables that belong to the one moved are kept by NetCDF only, and by HDF5 if scales."""
+    place = f"{make_file('NETCDF4')}::tas"
+
+    assert set(dask_io.info(place).metadata["coordinates"]) == {"time", "lat", "time_bnds", "crs"}
+    for target, lost in (
+        ("b.zarr", ("coordinates",)),
+        ("b.h5", ("coordinates",)),
+        ("b.npy", ("attributes", "dimension_names", "coordinates")),
+    ):
+        assert dask_io.resplit(place, tmp_path / target, chunks=-1).not_kept == lost
+    place = f"{make_file('NETCDF4')}::lat"
+    assert dask_io.resplit(place, tmp_path / "c.h5", chunks=3).not_kept == ()
+
+
 def test_other_formats_become_variables(tmp_path: Path) -> None:
     """Names of axes become dimensions; axes without a name get one."""
     np.save(tmp_path / "a.npy", VALUES)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import sys
 from pathlib import Path
 
 import pytest
@@ -57,6 +58,13 @@ def test_some_urls_are_refused(url: str, said: str) -> None:
         locate(url)
     assert said in str(caught.value)
     assert "hidden" not in str(caught.value)
+
+
+def test_what_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the command that installs it."""
+    monkeypatch.setitem(sys.modules, "obstore", None)
+    with pytest.raises(UsageError, match=r"pip install 'dask-io\[objects\]'"):
+        locate("s3://bucket/x")
 
 
 def test_a_file_has_a_url_too(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from obstore.exceptions import GenericError
 import dask_io
 from dask_io.errors import DataError, StorageError
 from dask_io.stores.files import Tally
-from dask_io.stores.objects import requests, transport
+from dask_io.stores.objects import failures, requests
 from dask_io.stores.objects.connect import parse_url
 from dask_io.stores.objects.transport import ObjectReader, ObjectWriter
 
@@ -160,7 +160,7 @@ def test_answers_that_break_off_are_asked_for_again(
     path: ObjectPath, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """From where they broke off, and not for ever."""
-    monkeypatch.setattr(transport, "_FIRST_WAIT", 0.0)
+    monkeypatch.setattr(failures, "_FIRST_WAIT", 0.0)
     buffer = memoryview(bytearray(2**20))
     monkeypatch.setattr(requests, "calls", store := BreaksOff(1000, 5))
     tally = Tally()

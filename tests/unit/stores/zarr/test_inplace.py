@@ -1,0 +1,51 @@
+"""Filling a Zarr array that is there: two runs at once, and chunks that are left out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import dask.array as da
+import numpy as np
+import pytest
+import zarr
+
+import dask_io
+from dask_io.stores.files import Durability, Tally
+from dask_io.stores.zarr.inplace import OwnNames
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_two_runs_do_not_share_files_in_the_making(tmp_path: Path) -> None:
+    """Each chunk is one run's or the other's, never a mixture."""
+    publishers = [OwnNames(tmp_path, Durability.RENAME) for _ in range(2)]
+    writers = [publisher.writer("c", Tally()) for publisher in publishers]
+    for writer, content in zip(writers, (b"AAAA", b"BB"), strict=True):
+        with writer:
+            writer.write(0, memoryview(content))
+    for publisher, content in zip(publishers, (b"AAAA", b"BB"), strict=True):
+        publisher.commit(["c"], ["c"])
+        assert (tmp_path / "c").read_bytes() == content
+    assert [path.name for path in tmp_path.iterdir()] == ["c"]
+
+
+@pytest.mark.parametrize("codec", [None, "auto"])
+def test_chunks_of_the_fill_value_are_left_out(codec: str | None, tmp_path: Path) -> None:
+    """What was stored there before is gone, and so is what was begun."""
+    array = np.zeros((64, 64))
+    array[32:] = 1
+    made: Any = {"shape": array.shape, "dtype": "f8", "compressors": codec}
+    source = zarr.create_array(tmp_path / "s.zarr", chunks=(64, 16), **made)
+    target = zarr.create_array(tmp_path / "t.zarr", chunks=(16, 64), **made)
+    source[...], target[...] = array, 5
+    stored = da.from_zarr(tmp_path / "s.zarr").rechunk((16, 64))  # type: ignore[no-untyped-call]
+    with dask_io.optimize(memory="64MiB", on_mismatch="raise"):
+        stored.store(zarr.open_array(tmp_path / "t.zarr", mode="r+"), lock=False)
+    assert np.array_equal(target[...], array)
+    files = {str(path.relative_to(tmp_path / "t.zarr")) for path in _files(tmp_path / "t.zarr")}
+    assert files == {"zarr.json", "c/2/0", "c/3/0"}
+
+
+def _files(folder: Path) -> list[Path]:
+    return [path for path in folder.rglob("*") if path.is_file()]
