@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, NoReturn
 
 from dask_io.errors import DataError, StorageError, TargetExistsError, UsageError
@@ -22,8 +22,7 @@ from dask_io.stores.medium import medium_of
 from dask_io.stores.naming import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
-    from contextlib import AbstractContextManager
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from dask_io.geometry import Grid
     from dask_io.stores.files import Tally
@@ -298,6 +297,7 @@ class JournalledTarget(ABC):
         name, n_bytes = self._file_of(index)
         return name in files and files[name] == (files[name] if n_bytes is None else n_bytes)
 
+    @contextmanager
     def _write_file(
         self,
         name: str,
@@ -306,11 +306,19 @@ class JournalledTarget(ABC):
         header: bytes = b"",
         n_bytes: int | None = None,
         reserve: bool = True,
-    ) -> AbstractContextManager[Writer]:
+    ) -> Iterator[Writer]:
         """Visit a block's file in the making, as long as the target is this run's."""
+        self._check_held()
+        with self._publisher.writer(
+            name, tally, header=header, n_bytes=n_bytes, reserve=reserve
+        ) as file:
+            yield file
+            # An object is put when the visit ends, which may be long after it began.
+            self._check_held()
+
+    def _check_held(self) -> None:
         if self._journal is not None:
             self._journal.check_held()
-        return self._publisher.writer(name, tally, header=header, n_bytes=n_bytes, reserve=reserve)
 
     def commit(self, cells: Collection[Written]) -> None:
         """Sync cells that have been written, name the blocks that are whole, and note it."""

@@ -4,7 +4,7 @@ It is an object that is made, changed and let go of only by conditional puts: of
 succeeds. Whoever holds it renews it every quarter of `LEASE_SECONDS`, and does nothing more when it
 could not do so for all of them. Whoever finds it held takes it over only if the process that
 holds it has ended on this very machine, or after having watched it for `LEASE_SECONDS` without a
-renewal. So no two clocks are compared.
+renewal. So no two clocks are compared. Time that a machine has slept through counts.
 """
 
 from __future__ import annotations
@@ -53,6 +53,12 @@ class _Seen:
     def shown(self) -> str:
         process, host = self.holder.get("process"), self.holder.get("host")
         return printable(f"process {process} on {host}"[:200])
+
+
+def _seconds() -> float:
+    """Return seconds that go on while the machine sleeps, where the system counts them."""
+    clock = getattr(time, "CLOCK_BOOTTIME", None)
+    return time.monotonic() if clock is None else time.clock_gettime(clock)
 
 
 class Lease:
@@ -108,7 +114,7 @@ class Lease:
 
     def _put(self, mode: PutMode, *, free: bool = False) -> None:
         """Put the lock unless another one has."""
-        asked = time.monotonic()
+        asked = _seconds()
         self._n_renewed += 1
         content = {
             **_this_process(),
@@ -142,7 +148,7 @@ class Lease:
         StorageError
             If so.
         """
-        if self._is_lost or time.monotonic() - self._renewed > LEASE_SECONDS:
+        if self._is_lost or _seconds() - self._renewed > LEASE_SECONDS:
             raise StorageError(
                 printable(str(_target_of(self._path))),
                 "its lock could not be renewed, so that another run may have taken over",
@@ -208,8 +214,8 @@ def _watch(path: ObjectPath, seen: _Seen) -> _Seen | None:
     """Wait until a lock has not been renewed for so long that its holder has given up."""
     if _is_recent(seen.holder):
         raise _held(path, seen)
-    since = time.monotonic()
-    while time.monotonic() - since < LEASE_SECONDS:
+    since = _seconds()
+    while _seconds() - since < LEASE_SECONDS:
         time.sleep(_LOOK_SECONDS)
         now = _look(path)
         if now is None or now.is_free:

@@ -161,6 +161,25 @@ def test_a_lock_that_cannot_be_renewed_is_given_up(lock: ObjectPath, clock: list
         held.check()
 
 
+def test_time_that_was_slept_through_counts(
+    lock: ObjectPath, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The system's other clock stands still meanwhile, but those of other machines do not."""
+    awake = [0.0]
+    told = SimpleNamespace(
+        CLOCK_BOOTTIME=7,
+        clock_gettime=lambda clock: {7: awake[0]}[clock],
+        monotonic=lambda: 0.0,
+        time=lambda: 1e9,
+    )
+    monkeypatch.setattr(lease, "time", told)
+    held = Lease.take(lock)
+    held.check()
+    awake[0] += lease.LEASE_SECONDS + 0.1
+    with pytest.raises(StorageError, match="could not be renewed"):
+        held.check()
+
+
 def test_it_is_renewed_by_itself(lock: ObjectPath, monkeypatch: pytest.MonkeyPatch) -> None:
     """A thread does so, as long as someone thinks of the lock."""
     monkeypatch.setattr(lease, "LEASE_SECONDS", 0.04)

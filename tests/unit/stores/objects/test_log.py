@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
@@ -193,6 +194,20 @@ def test_what_was_taken_over_is_not_taken_away(folder: ObjectPath) -> None:
         put_block(late, (0, 0))
     late.abandon()
     open_source(place).check()
+
+
+def test_what_may_be_taken_over_meanwhile_is_not_put(
+    folder: ObjectPath, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The lock is asked for when an object is put, which may be long after it was begun."""
+    target, visit = target_at(folder.parent), ExitStack()
+    target.create()
+    writer = visit.enter_context(target.writer((0, 0)))
+    writer.write_from(Region((0, 0), (2, 2)), np.full((2, 2), 7, "u1"))
+    monkeypatch.setattr(lease, "LEASE_SECONDS", 0.0)
+    with pytest.raises(StorageError, match="another run may have taken over"):
+        visit.close()
+    assert not (folder.parent / "b_0_0.npy").exists()
 
 
 def test_what_nobody_took_over_is_taken_away(folder: ObjectPath) -> None:
