@@ -40,6 +40,9 @@ INTERNAL = frozenset(
     }
 )
 
+# How NetCDF calls a dimension scale that is no variable.
+BARE = "This is a netCDF dimension but not a netCDF variable."
+
 
 @dataclass(frozen=True)
 class Dataset:
@@ -120,6 +123,32 @@ class Dataset:
             "dimension_names": self.dimension_names,
             "attributes": dict(self.attributes),
         }
+
+
+def contents_of(file: Any) -> set[str]:
+    """Return the names of all that a file holds, attributes behind an ``@``.
+
+    Links that lead elsewhere count, but for what they lead to; scales without values do not.
+    """
+    names = {f"@{attribute}" for attribute in file.attrs if attribute not in INTERNAL}
+
+    def note(name: str, link: Any) -> None:
+        found = file[name] if isinstance(link, h5py.HardLink) else None
+        if isinstance(found, h5py.Dataset) and is_bare(found):
+            return
+        names.add(name)
+        if found is not None:
+            names.update(f"{name}@{each}" for each in found.attrs if each not in INTERNAL)
+
+    file.visititems_links(note)
+    return names
+
+
+def is_bare(dataset: Any) -> bool:
+    """Tell whether a dataset stands for a dimension of NetCDF alone, and holds nothing."""
+    name = dataset.attrs.get("NAME", b"") if dataset.is_scale else b""
+    text = name.decode(errors="replace") if isinstance(name, bytes) else str(name)
+    return text.startswith(BARE)
 
 
 def understand(dataset: Any) -> Dataset:

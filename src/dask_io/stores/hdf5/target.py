@@ -21,17 +21,16 @@ import h5py  # type: ignore[import-untyped]
 import numpy as np
 from xxhash import xxh3_64_intdigest
 
-from dask_io.errors import DaskIOError, UsageError
+from dask_io.errors import DaskIOError, DataError, UsageError
 from dask_io.stores import system
 from dask_io.stores.addressable import AddressableWriter, view_as_array
 from dask_io.stores.atomic import pad
 from dask_io.stores.files import ALIGNMENT, FileWriter, Tally, Traffic, allocate, storage_errors
 from dask_io.stores.filled import holds_only
 from dask_io.stores.hdf5.create import DEFAULT_NAME, make_template, touch
-from dask_io.stores.hdf5.dataset import understand
+from dask_io.stores.hdf5.dataset import contents_of, understand
 from dask_io.stores.hdf5.file import (
     apart,
-    dataset_names,
     in_memory,
     object_names,
     reading,
@@ -40,6 +39,7 @@ from dask_io.stores.hdf5.file import (
 from dask_io.stores.hdf5.places import find_places
 from dask_io.stores.hdf5.source import look_into, read_description
 from dask_io.stores.hdf5.store import Hdf5Store
+from dask_io.stores.journal import is_unfinished
 from dask_io.stores.ledger import NOTHING
 from dask_io.stores.naming import printable
 from dask_io.stores.onefile import OneFileTarget
@@ -60,6 +60,7 @@ if TYPE_CHECKING:
 
 # Blocks from this size on begin at a multiple of `ALIGNMENT`, to be written past the page cache.
 _LARGE = 128 * 2**10
+_MOST_NAMED = 20
 
 
 def make_hdf5(
@@ -283,24 +284,34 @@ class Hdf5Target(Hdf5Store, OneFileTarget):
         return found
 
     def _refuse_neighbours(self) -> None:
-        """Refuse to replace a file that holds other datasets."""
-        names: list[str] = []
-        with suppress(DaskIOError):
-            names = apart(self.path, _names_in, self.path)
+        """Refuse to replace a file that holds more than the dataset and what comes with it."""
         with in_memory(self._template) as file:
-            others = sorted(set(names).difference(dataset_names(file, scalars=True)))
-        # A single one is what is to be replaced, by whatever name.
-        if others and len(names) > 1:
-            listed = ", ".join(map(printable, others))
+            known = contents_of(file)
+        try:
+            found = apart(self.path, _contents_at, self.path)
+        except DataError as error:
+            if is_unfinished(self._journal_place):
+                # A run of ours has left it so.
+                return
             raise UsageError(
-                f"{printable(self.place)} holds other datasets, which would be lost: {listed}; "
+                f"{printable(self.place)} is not overwritten, as nobody can say what would be "
+                f"lost: {'; '.join(error.problems)}; remove it, or choose another file"
+            ) from error
+        # What the dataset says about itself is replaced with it.
+        own = f"{self.inside}@"
+        others = sorted(name for name in found - known if not name.startswith(own))
+        if others:
+            listed = ", ".join(map(printable, others[:_MOST_NAMED]))
+            more = f" and {len(others) - _MOST_NAMED} more" if len(others) > _MOST_NAMED else ""
+            raise UsageError(
+                f"{printable(self.place)} holds more, which would be lost: {listed}{more}; "
                 "choose another file"
             )
 
 
-def _names_in(path: Path) -> list[str]:
+def _contents_at(path: Path) -> set[str]:
     with reading(path) as file:
-        return dataset_names(file, scalars=True)
+        return contents_of(file)
 
 
 def _lay_out(path: Path, inside: str) -> Places:

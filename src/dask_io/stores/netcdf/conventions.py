@@ -10,8 +10,8 @@ import numpy as np
 
 from dask_io.errors import UsageError
 from dask_io.stores.hdf5.create import as_attribute
+from dask_io.stores.hdf5.dataset import BARE
 from dask_io.stores.naming import printable
-from dask_io.stores.netcdf.source import BARE
 from dask_io.stores.netcdf.surroundings import Surroundings
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from dask_io.geometry import Grid, Layout
 from dask_io.stores.addressable import AddressableReader
 from dask_io.stores.container import INSIDE
 from dask_io.stores.files import FileReader, Tally, storage_errors
-from dask_io.stores.hdf5.dataset import kept_attributes, refuse_others
+from dask_io.stores.hdf5.dataset import is_bare, kept_attributes, refuse_others
 from dask_io.stores.hdf5.file import find_dataset, reading
 from dask_io.stores.hdf5.source import Hdf5Source, read_description
 from dask_io.stores.medium import peeking
@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from dask_io.stores.netcdf.classic import Header, Variable
     from dask_io.stores.store import BlockReader
 
-# How NetCDF calls a dimension scale that is no variable.
-BARE = "This is a netCDF dimension but not a netCDF variable."
 _MOST_NAMED = 20
 
 
@@ -81,7 +79,7 @@ class _Lookup:
 
     def __call__(self, name: str) -> _Dataset | None:
         found = self._find(name)
-        return None if found is None or _is_bare(found) else _Dataset(found)
+        return None if found is None or is_bare(found) else _Dataset(found)
 
     def _find(self, name: str) -> Any:
         group = self.main.parent
@@ -138,12 +136,6 @@ class _Dataset:
     def read(self, slices: tuple[slice, ...]) -> NDArray[Any]:
         """Read a part of its values."""
         return np.asarray(self.dataset[slices], self.dataset.dtype)
-
-
-def _is_bare(dataset: Any) -> bool:
-    name = dataset.attrs.get("NAME", b"") if dataset.is_scale else b""
-    text = name.decode(errors="replace") if isinstance(name, bytes) else str(name)
-    return text.startswith(BARE)
 
 
 def _typed_attributes(owner: Any) -> dict[str, Any]:

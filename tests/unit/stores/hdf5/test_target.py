@@ -21,7 +21,7 @@ from dask_io.stores import make_target
 from dask_io.stores.container import Wishes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 ARRAY = np.random.default_rng(8).integers(-9, 9, (12, 10, 7)).astype(">i2")
@@ -252,22 +252,50 @@ def test_chunks_of_an_hdf5_file_are_not_consumed(rich: Path, tmp_path: Path) -> 
         dask_io.resplit(rich, tmp_path / "b", chunks=(6, 10, 2), format="npy", consume=True)
 
 
-def test_other_datasets_are_not_overwritten(rich: Path, tmp_path: Path) -> None:
-    """A file is replaced as a whole, so it may hold nothing else."""
+def test_nothing_else_is_overwritten(rich: Path, tmp_path: Path) -> None:
+    """A file is replaced as a whole, so it may hold nothing that the new one does not."""
     np.save(tmp_path / "a.npy", ARRAY)
+
+    def overwrite(place: Path | str) -> None:
+        dask_io.resplit(tmp_path / "a.npy", place, chunks=(5, 5, 7), overwrite=True)
+
     with pytest.raises(TargetExistsError):
         dask_io.resplit(tmp_path / "a.npy", f"{rich}::/new", chunks=(5, 5, 7))
+    with pytest.raises(UsageError, match="holds more, which would be lost: @title, scans, scans/1"):
+        overwrite(rich)
+    with pytest.raises(UsageError, match="would be lost: @title, z, z@units; choose another"):
+        overwrite(f"{rich}::/scans/1")
+    for name, change in OTHERS.items():
+        with h5py.File(rich, "w") as file:
+            file["data"] = 1.0
+            file["data"].attrs["units"] = "replaced with it"
+            change(file)
+        with pytest.raises(UsageError, match=f"would be lost: {name}; choose another file"):
+            overwrite(rich)
     with h5py.File(rich, "a") as file:
-        file["scans/2"] = 1
-    with pytest.raises(UsageError, match="holds other datasets, which would be lost: scans/2"):
-        dask_io.resplit(tmp_path / "a.npy", f"{rich}::/scans/1", chunks=(5, 5, 7), overwrite=True)
-    with h5py.File(rich, "a") as file:
-        del file["scans/2"]
+        del file["link"]
 
-    dask_io.resplit(tmp_path / "a.npy", rich, chunks=(5, 5, 7), overwrite=True)
+    overwrite(rich)
 
     with h5py.File(rich) as file:
         assert np.array_equal(file["data"][...], ARRAY)
+
+
+OTHERS: dict[str, Callable[[Any], Any]] = {
+    "@title": lambda file: file.attrs.update(title="only here"),
+    "notes": lambda file: file.create_group("notes"),
+    "text": lambda file: file.create_dataset("text", data="only here"),
+    "link": lambda file: file.update(link=h5py.SoftLink("/elsewhere")),
+}
+
+
+def test_what_cannot_be_read_is_not_overwritten(tmp_path: Path) -> None:
+    """Nobody can say what would be lost."""
+    np.save(tmp_path / "a.npy", ARRAY)
+    (tmp_path / "b.h5").write_bytes(b"something else")
+    with pytest.raises(UsageError, match="nobody can say what would be lost"):
+        dask_io.split(tmp_path / "a.npy", tmp_path / "b.h5", chunks=(5, 5, 7), overwrite=True)
+    assert (tmp_path / "b.h5").read_bytes() == b"something else"
 
 
 def test_chunks_of_the_fill_value_are_left_out(tmp_path: Path) -> None:
