@@ -105,8 +105,8 @@ def test_a_fault_at_every_call(tmp_path: Path) -> None:
         (errno.ENOSPC, None),
     ]
     assert counted.n_calls > 100
-    for at in range(1, counted.n_calls + 1, 2):
-        error, loss = kinds[at // 2 % len(kinds)]
+    for number, at in enumerate(range(1, counted.n_calls + 1, 7)):
+        error, loss = kinds[number % len(kinds)]
         faults = Faults(at, error)
         try:
             survive(tmp_path, faults, loss)

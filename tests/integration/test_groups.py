@@ -192,12 +192,12 @@ def test_targets_that_are_there(tmp_path: Path) -> None:
 
 
 def test_nothing_of_a_group_is_left_out_unsaid(tmp_path: Path) -> None:
-    """Links, and folders that are neither group nor array, are named."""
+    """Folders that are neither group nor array are copied, links are named."""
     source = save(tmp_path / "a.zarr", 3)
-    (source / "thumbnails").mkdir()
-    with pytest.raises(DataError, match="thumbnails: is neither a group nor an array; move it"):
-        dask_io.resplit(source, tmp_path / "b.zarr", chunks=CHUNKS)
-    (source / "thumbnails").rmdir()
+    (source / "thumbnails" / "small").mkdir(parents=True)
+    (source / "thumbnails" / "small" / "1.png").write_bytes(b"picture")
+    dask_io.resplit(source, tmp_path / "c.zarr", chunks=CHUNKS)
+    assert (tmp_path / "c.zarr/thumbnails/small/1.png").read_bytes() == b"picture"
     (source / "linked").symlink_to(source / "time", target_is_directory=True)
     with pytest.raises(DataError, match="linked: is a link, which is not followed"):
         dask_io.resplit(source, tmp_path / "b.zarr", chunks=CHUNKS)

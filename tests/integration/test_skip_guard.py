@@ -34,7 +34,9 @@ def run(pytester: pytest.Pytester, *args: str, allowed: str = "") -> pytest.RunR
     pytester.makeconftest(CONFTEST.read_text(encoding="utf-8"))
     pytester.path.joinpath("allowed-skips.txt").write_text(allowed, encoding="utf-8")
     pytester.makepyfile(test_some=SKIPPED, test_none=SKIPPED_MODULE)
-    return pytester.runpytest_subprocess("-p", "no:cacheprovider", *args)
+    # The guard's module has fixtures from another one.
+    project = f"pythonpath={CONFTEST.parents[1]}"
+    return pytester.runpytest_subprocess("-p", "no:cacheprovider", "-o", project, *args)
 
 
 @pytest.fixture(autouse=True)

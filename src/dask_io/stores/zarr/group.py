@@ -192,30 +192,36 @@ def _nodes(root: Path, path: str = _ROOT) -> Iterator[tuple[str, Path]]:
 
 
 def _members(folder: Path) -> list[str]:
-    """Return the names of the directories in that of a group.
+    """Return the names of the groups and arrays in the directory of a group."""
+    return [name for name in _folders(folder) if read_documents(folder / name)]
 
-    Raises
-    ------
-    DataError
-        If one is a link, or neither group nor array: nothing of a group is left out unsaid.
-    """
+
+def _folders(folder: Path) -> list[str]:
     with storage_errors(folder), os.scandir(folder) as entries:
-        found = sorted((e.name, e.is_symlink()) for e in entries if e.is_dir())
-        names = [name for name, _ in found if name != JOURNAL]
-        for name, is_link in found:
-            place = printable(str(folder / name))
-            if is_link:
-                raise DataError(place, ["is a link, which is not followed"], "put in what it means")
-            if name in names and not read_documents(folder / name):
-                raise DataError(place, ["is neither a group nor an array"], "move it away")
-    return names
+        names = sorted(entry.name for entry in entries if entry.is_dir())
+    for name in names:
+        _refuse_link(folder / name)
+    return [name for name in names if name != JOURNAL]
+
+
+def _refuse_link(path: Path) -> None:
+    """Refuse a link: nothing of a group is left out unsaid, and nothing outside of it is read."""
+    if path.is_symlink():
+        shown = printable(str(path))
+        raise DataError(shown, ["is a link, which is not followed"], "put in what it means")
 
 
 def _other_files(folder: Path) -> list[str]:
+    """Return the files in the directory of a group, and in folders of it that are no members."""
     ours = {V3, V2, V2_ATTRIBUTES, V2_GROUP, CONSOLIDATED}
     with storage_errors(folder), os.scandir(folder) as entries:
-        names = sorted(e.name for e in entries if e.is_file(follow_symlinks=False))
-    return [name for name in names if name not in ours]
+        names = sorted(entry.name for entry in entries if not entry.is_dir())
+    others = set(_folders(folder)).difference(_members(folder))
+    inner = (_join(name, file) for name in sorted(others) for file, _ in DISK.files(folder / name))
+    found = [*(name for name in names if name not in ours), *inner]
+    for name in found:
+        _refuse_link(folder / name)
+    return found
 
 
 def _join(path: str, name: str) -> str:
@@ -229,9 +235,7 @@ def copy_array(source: Path, target: Path) -> None:
     """
     files = [name for name, _ in DISK.files(source)]
     for name in files:
-        if (source / name).is_symlink():
-            shown = printable(str(source / name))
-            raise DataError(shown, ["is a link, which is not followed"], "put in what it means")
+        _refuse_link(source / name)
     for name in sorted(files, key=lambda name: (name in METADATA, name == V2, name)):
         copy_file(source / name, target / name)
 

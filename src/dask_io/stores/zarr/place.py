@@ -164,8 +164,8 @@ class Place:
         with storage_errors(self.root):
             self.medium.remove(self.root / name for name in METADATA)
             self.medium.logs.remove(self.root / JOURNAL)
-            self.medium.tidy(self.root, chunks)
-            self.medium.remove_folders([self.root])
+            # The array's own directory too, if nothing else is in it.
+            self.medium.tidy(self.root.parent, [*chunks, self.root / JOURNAL])
         self._tell_groups()
 
     def _tell_groups(self) -> None:
