@@ -44,7 +44,7 @@ contracts: dev ## Check which module may import which
 
 tests: dev $(OLDEST)/linked ## Run the tests, those of graphs also on the oldest Dask
 	$(DEV)/bin/pytest $(PYTEST_ARGS)
-	$(OLDEST)/bin/pytest $(PYTEST_ARGS) tests/graph -k "not (on_a_cluster and declined)"
+	$(OLDEST)/bin/pytest $(PYTEST_ARGS) tests/graph/test_shapes.py tests/graph/test_optimizer.py
 
 slow: dev ## Run the long versions of the tests
 	HYPOTHESIS_PROFILE=thorough $(DEV)/bin/pytest -m slow $(PYTEST_ARGS)

@@ -24,7 +24,9 @@ FAULTS = {"kill": "signal=KILL", "EIO": "error=EIO", "ENOSPC": "error=ENOSPC"}
 
 
 @pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed")
-@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize(
+    "fault", ["kill", *(pytest.param(error, marks=pytest.mark.slow) for error in ("EIO", "ENOSPC"))]
+)
 @pytest.mark.parametrize("codec", ["none", "gzip:1"])
 def test_a_fault_while_hdf5_writes(sample: Sample, tool: Tool, codec: str, fault: str) -> None:
     """Whatever HDF5 was about, what has the file's name is whole, and the next run completes it."""

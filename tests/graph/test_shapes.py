@@ -74,7 +74,15 @@ def test_by_threads(
     assert_same(shape, inputs, tmp_path, caplog)
 
 
-@pytest.mark.parametrize("shape", [shape for shape in SHAPES if not shape.threads_only], ids=str)
+# What Dask does alone on a cluster is tried by threads with every run, here on demand.
+ON_A_CLUSTER = [
+    pytest.param(shape, marks=pytest.mark.slow if shape.reason else ())
+    for shape in SHAPES
+    if not shape.threads_only
+]
+
+
+@pytest.mark.parametrize("shape", ON_A_CLUSTER, ids=str)
 @pytest.mark.usefixtures("client")
 def test_on_a_cluster(
     shape: Shape, inputs: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
