@@ -7,7 +7,8 @@ PYTHON ?= python3
 VENV ?= .venv
 DEV ?= .venv-dev
 OLDEST ?= .venv-oldest
-PYTEST_ARGS ?= -n auto --maxprocesses=4
+# Tests wait for the disk half of the time, so there are more of them than cores.
+PYTEST_ARGS ?= -n 4
 DEMO_ARGS ?=
 # The kind of file that is fuzzed, and for how long.
 SUBJECT ?= zarr-3
