@@ -45,7 +45,7 @@ contracts: dev ## Check which module may import which
 
 tests: dev $(OLDEST)/linked ## Run the tests, those of graphs also on the oldest Dask
 	$(DEV)/bin/pytest $(PYTEST_ARGS)
-	$(OLDEST)/bin/pytest $(PYTEST_ARGS) tests/graph/test_shapes.py tests/graph/test_optimizer.py
+	$(OLDEST)/bin/pytest $(PYTEST_ARGS) tests/graph/test_shapes.py -k "by_threads or rechunk or p2p"
 
 slow: dev ## Run the long versions of the tests
 	HYPOTHESIS_PROFILE=thorough $(DEV)/bin/pytest -m slow $(PYTEST_ARGS)
