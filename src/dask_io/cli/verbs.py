@@ -34,8 +34,9 @@ _WIDTH = 100
 def commands(ctx: click.Context) -> None:
     """Split, merge and resplit arrays larger than memory, each block read and written once.
 
-    SRC and DST are one file (volume.npy), a directory of blocks, or a pattern of block files
-    (blocks/b_{0}_{1}_{2}.npy).
+    SRC and DST are one file (volume.npy), a directory of blocks, a pattern of block files
+    (blocks/b_{0}_{1}_{2}.npy), an array in a container (scan.zarr, scan.h5::/path), or the URL of
+    one in an object store (s3://bucket/scan.zarr).
     """
     if ctx.invoked_subcommand is None:
         show(ctx.get_help())
