@@ -1,10 +1,13 @@
 """Hypothesis profiles, the guard against tests skipped unseen, and the count of faults survived."""
 
+import copy
 import os
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import dask
 import pytest
 from hypothesis import settings
 
@@ -22,6 +25,15 @@ settings.register_profile(
 )
 settings.register_profile("thorough", deadline=None, max_examples=5000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if ON_CI else "default"))
+
+
+@pytest.fixture(autouse=True)
+def own_configuration() -> Iterator[None]:
+    """Give Dask's configuration back as it was: no test runs with the options of another."""
+    before = copy.deepcopy(dask.config.config)
+    yield
+    dask.config.config.clear()
+    dask.config.config.update(before)
 
 
 def read_allowed_skips(path: Path) -> set[str]:
