@@ -149,7 +149,7 @@ class Complete:
     n_blocks: int
     memory: int
     workers: int
-    parts: tuple[Path, ...] = ()
+    parts: tuple[Location, ...] = ()
     plan: None = None
     device: None = None
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from contextlib import AbstractContextManager
 
 NAME = ".dask-io"
 # Far more than any line has to say; anything longer was not written by us.
@@ -77,6 +78,15 @@ class Logs(Protocol):
         ------
         StorageError
             If one has.
+        """
+
+    def holding(self, folder: Any) -> AbstractContextManager[None]:
+        """Hold the lock of a journal, which need not be there.
+
+        Raises
+        ------
+        LockedError
+            If another process has it, or had it a moment ago.
         """
 
     def remove(self, folder: Any) -> None:

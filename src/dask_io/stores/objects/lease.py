@@ -21,7 +21,7 @@ from threading import Event, Lock, Thread
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet, ref
 
-from dask_io.errors import StorageError
+from dask_io.errors import LockedError, StorageError
 from dask_io.stores.logs import NAME
 from dask_io.stores.naming import printable
 from dask_io.stores.objects.conditional import ConflictError, look, put_if, remove
@@ -225,9 +225,9 @@ def _watch(path: ObjectPath, seen: _Seen) -> _Seen | None:
     return seen
 
 
-def _held(path: ObjectPath, seen: _Seen | None) -> StorageError:
+def _held(path: ObjectPath, seen: _Seen | None) -> LockedError:
     shown = f" ({seen.shown})" if seen else ""
-    return StorageError(
+    return LockedError(
         printable(str(_target_of(path))),
         f"another run is writing it{shown}, or was less than {LEASE_SECONDS:.0f} s ago",
         "wait for it, or stop it",

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING, NamedTuple
@@ -157,6 +157,20 @@ class ObjectLogs:
     def refuse_locked(self, folder: ObjectPath) -> None:
         """Refuse a journal that another process has."""
         refuse_held(folder / _LOCK)
+
+    @contextmanager
+    def holding(self, folder: ObjectPath) -> Iterator[None]:
+        """Hold the lock of a journal; if there is none, nothing of it stays."""
+        lease = Lease.take(folder / _LOCK)
+        try:
+            yield
+        finally:
+            # What cannot be let go of is given up by itself.
+            with suppress(StorageError):
+                if self.exists(folder):
+                    lease.release()
+                else:
+                    lease.remove()
 
     def remove(self, folder: ObjectPath) -> None:
         """Remove a journal, if it is there."""

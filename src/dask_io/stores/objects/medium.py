@@ -14,6 +14,7 @@ from dask_io.stores.files import NOT_A_FILE, Found, storage_errors
 from dask_io.stores.logs import NAME as JOURNAL
 from dask_io.stores.naming import printable
 from dask_io.stores.objects import requests
+from dask_io.stores.objects.conditional import ConflictError, look, put_if
 from dask_io.stores.objects.failures import ask_again, object_errors, wait_or_raise
 from dask_io.stores.objects.log import ObjectLogs
 from dask_io.stores.objects.transport import (
@@ -23,6 +24,7 @@ from dask_io.stores.objects.transport import (
     PARTS_AT_ONCE,
     ObjectPublisher,
     ObjectReader,
+    put_in_parts,
     put_whole,
 )
 
@@ -34,6 +36,8 @@ if TYPE_CHECKING:
     from dask_io.stores.files import Durability, Tally
     from dask_io.stores.objects.path import ObjectPath
 
+# More than there can be if runs hold a lock meanwhile, as they do.
+_MOST_UPDATES = 8
 # As many as one request removes.
 _MOST_REMOVED = 1000
 
@@ -68,6 +72,24 @@ class Objects:
     def write_whole(self, path: ObjectPath, content: bytes) -> None:
         """Put a small object."""
         put_whole(path, content)
+
+    def update(self, path: ObjectPath, make: Callable[[], bytes]) -> None:
+        """Put a small object in the place of the very one that was there when it was made."""
+        for _ in range(_MOST_UPDATES):
+            seen = look(path)
+            with suppress(ConflictError):
+                put_if(path, make(), {"e_tag": seen[1]} if seen else "create")
+                return
+        raise StorageError(printable(str(path)), "others change it all the time", "try again later")
+
+    def write_pieces(
+        self, path: ObjectPath, n_bytes: int, pieces: Callable[[], Iterator[bytes]]
+    ) -> None:
+        """Put an object, one that is large in parts, of which few are held at once."""
+        if n_bytes <= PART:
+            put_whole(path, b"".join(pieces()))
+        else:
+            put_in_parts(path, pieces)
 
     def find(self, path: ObjectPath) -> Found | None:
         """Return size and version of an object, None if there is none."""
