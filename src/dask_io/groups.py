@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from operator import itemgetter
 from pathlib import Path
@@ -17,7 +16,7 @@ from dask_io.comparing import check_again, compare_files, verify_sealed
 from dask_io.engine.job import JobRecord
 from dask_io.engine.run import Progress, RunResult
 from dask_io.engine.verify import Verification
-from dask_io.errors import DataError, StorageError, UsageError
+from dask_io.errors import DataError, UsageError
 from dask_io.jobs import Complete, Job, resumable
 from dask_io.options import (
     Options,
@@ -119,24 +118,12 @@ class GroupJob:
                     result = result.followed_by(job.carry_out(outlet, progress.of_next(job)))
                 _complete(record, self.target)
             except BaseException:
-                self._abandon()
+                self.target.give_up()
                 raise
         if verify:
             places = [self.target.root / name for name in self.jobs]
             check_again(places, self.memory, self.workers)
         return replace(result, verified=True if verify else None)
-
-    def _is_begun(self) -> bool:
-        # What cannot be told may be.
-        with suppress(StorageError):
-            return any(journal_at(self.target.root / name) is not None for name in self.jobs)
-        return True
-
-    def _abandon(self) -> None:
-        if self._is_begun():
-            self.target.abandon()
-        else:
-            self.target.remove()
 
     def _left(self) -> str:
         return quote(self.target.place) if self.target.is_resumable else ""

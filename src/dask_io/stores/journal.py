@@ -151,6 +151,7 @@ class Journal:
 
     def seal(self) -> None:
         """Note that the target is complete, and let go of the journal."""
+        self._log.fold()
         self.append([_SEALED])
         self.close()
 

@@ -22,6 +22,9 @@ class Log(Protocol):
     def replace(self, content: bytes) -> None:
         """Have other lines in place of all that there are, at once."""
 
+    def fold(self) -> None:
+        """Keep the same lines in fewer pieces, if they are in many."""
+
     def check_held(self) -> None:
         """Refuse to go on if the lock has been lost.
 

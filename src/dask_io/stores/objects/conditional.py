@@ -1,8 +1,12 @@
-"""Puts that succeed only if nobody else has put there: all that locks and journals stand on."""
+"""Puts that succeed only if nobody else has put there: all that locks and journals stand on.
+
+And how what they put is looked at, and removed.
+"""
 
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -13,12 +17,16 @@ from dask_io.stores.objects import requests
 from dask_io.stores.objects.failures import ask_again, to_storage_error
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from obstore import PutMode
 
     from dask_io.stores.objects.path import ObjectPath
 
 # obstore does not repeat what might have been done; here that shows.
 _MOST_TIMES, _FIRST_WAIT = 4, 0.2
+# As many as one request removes.
+_MOST_REMOVED = 1000
 
 
 class ConflictError(Exception):
@@ -69,3 +77,14 @@ def remove(path: ObjectPath) -> None:
     """Remove an object, if it is there."""
     with storage_errors(path):
         ask_again(path, partial(requests.calls.delete, path.store, path.key))
+
+
+def remove_all(paths: Iterable[ObjectPath]) -> None:
+    """Remove objects of one store, many by one request; what is not there is none."""
+    left = list(paths)
+    while left:
+        some, left = left[:_MOST_REMOVED], left[_MOST_REMOVED:]
+        keys = [path.key for path in some]
+        named = keys if len(keys) > 1 else keys[0]
+        with suppress(FileNotFoundError):
+            ask_again(some[0], partial(requests.calls.delete, some[0].store, named))

@@ -171,15 +171,21 @@ class GroupTarget:
             self._journal.close()
             self._journal = None
 
-    def remove(self) -> None:
-        """Remove the journal, and the directory if nothing else is in it."""
+    def give_up(self) -> None:
+        """Let another run go on, or leave nothing if nothing else has come to be there."""
         # What another run has taken over, or may have, is not this one's to remove.
-        if self._journal is not None and self._journal.is_held():
+        if self._journal is not None and self._is_alone() and self._journal.is_held():
             with suppress(OSError, StorageError):
                 self._journal.remove()
                 self.is_resumable = False
         self.abandon()
         self._medium.remove_folders(self._made)
+
+    def _is_alone(self) -> bool:
+        """Tell whether the journal is all that there is, be it a lock of an array."""
+        with suppress(StorageError):
+            return self._medium.names(self.root).keys() <= {JOURNAL}
+        return False
 
 
 def _innermost_first(path: str) -> tuple[int, str]:
