@@ -16,7 +16,7 @@ from dask_io.comparing import check_again, compare_files, verify_sealed
 from dask_io.engine.job import JobRecord
 from dask_io.engine.run import Progress, RunResult
 from dask_io.engine.verify import Verification
-from dask_io.errors import DataError, UsageError
+from dask_io.errors import DataError, StorageError, UsageError
 from dask_io.jobs import Complete, Job, resumable
 from dask_io.options import (
     Options,
@@ -270,9 +270,13 @@ def find_group(place: object, storage_options: Mapping[str, Any] | None = None) 
     # What lies in a group on a plain web server cannot be listed.
     if not isinstance(root, Path) and not root.connection.can_list:
         return None
-    with storage_errors(root):
-        if not any((root / mark).is_file() for mark in ("zarr.json", ".zgroup")):
-            return None
+    try:
+        with storage_errors(root):
+            is_marked = any((root / mark).is_file() for mark in ("zarr.json", ".zgroup"))
+    except StorageError as error:
+        raise type(error)(printable(str(root)), error.reason, error.advice) from error
+    if not is_marked:
+        return None
     with needs("zarr", "zarr"):
         from dask_io.stores.zarr.group import is_group_at  # noqa: PLC0415 - a second, if needed
     if not is_group_at(root):

@@ -79,7 +79,7 @@ class Objects:
         """
         seen = look(path)
         try:
-            put_if(path, content, {"e_tag": seen[1]} if seen else "create")
+            put_if(path, content, seen[1] if seen else "create")
         except ConflictError:
             reason, advice = "another run has put it meanwhile", "see whether one goes on"
             raise StorageError(printable(str(path)), reason, advice) from None
@@ -89,7 +89,7 @@ class Objects:
         for _ in range(_MOST_UPDATES):
             seen = look(path)
             with suppress(ConflictError):
-                put_if(path, make(), {"e_tag": seen[1]} if seen else "create")
+                put_if(path, make(), seen[1] if seen else "create")
                 return
         raise StorageError(printable(str(path)), "others change it all the time", "try again later")
 
