@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -20,6 +22,8 @@ from dask_io.stores.objects.connect import parse_url
 from dask_io.stores.zarr.documents import quiet
 from dask_io.testing.faults import Killed, RequestFaults, inject_into_requests
 from tests.faults.test_groups import PLAIN, content, make
+from tests.faults.test_server import FAULTS, command, proxy
+from tests.integration.test_remote_groups import save_small
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,9 +32,12 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dask_io.stores.objects.path import ObjectPath
+    from tests.server import Proxy, Server
+
+__all__ = ["proxy"]
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def _dead_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let runs that were killed be known to be, and nobody wait long."""
     monkeypatch.setattr(lease, "_has_ended", lambda _: True)
@@ -143,6 +150,7 @@ def enumerate_faults(
     return dict(survived)
 
 
+@pytest.mark.usefixtures("_dead_processes")
 def test_a_fault_at_some_requests(
     template: dict[str, bytes],
     expected: dict[str, NDArray[Any]],
@@ -153,6 +161,7 @@ def test_a_fault_at_some_requests(
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("_dead_processes")
 def test_every_fault_at_every_request(
     template: dict[str, bytes],
     expected: dict[str, NDArray[Any]],
@@ -160,3 +169,31 @@ def test_every_fault_at_every_request(
 ) -> None:
     """All of them at every moment."""
     record_property("survived", enumerate_faults(template, expected, step=1))
+
+
+def test_what_goes_wrong_on_a_server(
+    proxy: Proxy, server: Server, tmp_path: Path, record_property: Callable[[str, object], None]
+) -> None:
+    """What fails once is done again, and what a process leaves that is killed is completed."""
+    source, place = save_small(tmp_path / "in.zarr"), f"s3://{server.bucket}/{uuid4()}"
+    proxy.begin()
+    dask_io.resplit(source, f"{place}/a.zarr", chunks={"y": 3}, **PLAIN)
+    last, survived = len(proxy.log), Counter[str]()
+    for number, fault in enumerate(FAULTS):
+        target = f"{place}/{fault}.zarr"
+        proxy.begin((number + 1) * last // (len(FAULTS) + 1), fault)
+        dask_io.resplit(source, target, chunks={"y": 3}, **PLAIN)
+        proxy.begin()
+        assert dask_io.verify(source, target), fault
+        survived[f"{fault} on a server"] += 1
+    for at in (last // 2, last - 3):
+        target = f"{place}/killed-{at}.zarr"
+        proxy.begin(at, "kill")
+        run = subprocess.Popen(command(str(source), target, "y=3"), stderr=subprocess.DEVNULL)
+        proxy.on_kill = run.kill
+        assert run.wait() == -signal.SIGKILL
+        proxy.begin()
+        dask_io.resume(target, **PLAIN)
+        assert dask_io.verify(source, target), f"killed at {at}"
+        survived["kill of a process at a request"] += 1
+    record_property("survived", dict(survived))
