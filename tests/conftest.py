@@ -34,9 +34,6 @@ def own_configuration() -> Iterator[None]:
     yield
     dask.config.config.clear()
     dask.config.config.update(before)
-    # Libraries that were first imported meanwhile need what holds if nothing is said.
-    for defaults in dask.config.defaults:
-        dask.config.update(dask.config.config, defaults, priority="old")
 
 
 def read_allowed_skips(path: Path) -> set[str]:

@@ -156,8 +156,8 @@ def test_a_fault_at_some_requests(
     expected: dict[str, NDArray[Any]],
     record_property: Callable[[str, object], None],
 ) -> None:
-    """Killed once or twice, or with a request that fails: one of these at every 13th moment."""
-    record_property("survived", enumerate_faults(template, expected, step=13))
+    """Killed once or twice, or with a request that fails: one of these at every 17th moment."""
+    record_property("survived", enumerate_faults(template, expected, step=17))
 
 
 @pytest.mark.slow
