@@ -271,12 +271,13 @@ class BlockFiles(BlockStore):
 
     def fingerprint(self, index: tuple[int, ...]) -> int:
         """Return a number that changes when a block does."""
-        path = self._path_of(index, self.grid.block(index))
-        with storage_errors(path):
-            found = self._medium.find(path) if self._blocks.is_one_file else self._find(path.name)
+        blocks, name = self._blocks, self._file_name(index, self.grid.block(index))
+        place = f"{blocks.folder}/{name}"
+        with storage_errors(place):
+            found = self._medium.find(blocks.path) if blocks.is_one_file else self._find(name)
         if found is None:
-            raise StorageError(printable(str(path)), "no such file or directory", "check the path")
-        return xxh3_64_intdigest(f"{path.name}\0{found.size}\0{found.mark}".encode())
+            raise StorageError(printable(place), "no such file or directory", "check the path")
+        return xxh3_64_intdigest(f"{name}\0{found.size}\0{found.mark}".encode())
 
     def discard(self, index: tuple[int, ...]) -> None:
         """Remove a block's file, if it is still there."""
@@ -331,8 +332,10 @@ class BlockFiles(BlockStore):
         return self._blocks.problem_with(header, shape, size), header.offset if header else 0
 
     def _path_of(self, index: tuple[int, ...], region: Region) -> Location:
-        name = self._odd_names.get(index) or self._name_of(index, region)
-        return self._blocks.folder / name
+        return self._blocks.folder / self._file_name(index, region)
+
+    def _file_name(self, index: tuple[int, ...], region: Region) -> str:
+        return self._odd_names.get(index) or self._name_of(index, region)
 
     def _remember(self, flat: int, offset: int) -> None:
         if self._usual_offset < 0:

@@ -71,18 +71,11 @@ class Disk:
 
     def find(self, path: Path) -> Found | None:
         """Return size and time of a file, links followed."""
-        try:
-            found = path.stat()
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-        return Found(_size(found), str(found.st_mtime_ns))
+        return _find(str(path))
 
     def finder(self, root: Path) -> Callable[[str], Found | None]:
         """Return what finds files in a directory, as they are then."""
-        return partial(self._find_in, root)
-
-    def _find_in(self, root: Path, name: str) -> Found | None:
-        return self.find(root / name)
+        return partial(_find, os.path.join(root, ""))  # noqa: PTH118 - may be many
 
     def sizes(self, folder: Path) -> dict[str, int]:
         """Return the size of all in a directory, links followed, without opening any."""
@@ -142,6 +135,14 @@ class Disk:
         for folder in folders:
             with storage_errors(folder):
                 sync(folder)
+
+
+def _find(folder: str, name: str = "") -> Found | None:
+    try:
+        found = os.stat(f"{folder}{name}")  # noqa: PTH116 - may be many
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return Found(_size(found), str(found.st_mtime_ns))
 
 
 def _size_of(entry: os.DirEntry[str]) -> int:
