@@ -15,6 +15,7 @@ from dask_io.stores.files import (
     FileReader,
     Found,
     Publisher,
+    Tally,
     storage_errors,
     sync,
     write_whole,
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
-    from dask_io.stores.files import Durability, Tally
+    from dask_io.stores.files import Durability
 
 
 class Disk:
@@ -55,6 +56,23 @@ class Disk:
     def write_whole(self, path: Path, content: bytes) -> None:
         """Write a small file aside and give it its name when it is whole and durable."""
         write_whole(path, content)
+
+    def update(self, path: Path, make: Callable[[], bytes]) -> None:
+        """Write a small file: who changes it holds a lock, which no living process loses."""
+        write_whole(path, make())
+
+    def write_pieces(self, path: Path, n_bytes: int, pieces: Callable[[], Iterator[bytes]]) -> None:
+        """Write a file aside, and give it its name when it is whole and durable."""
+        publisher, offset = Publisher(path.parent), 0
+        try:
+            with publisher.writer(path.name, Tally(), n_bytes=n_bytes) as file:
+                for piece in pieces():
+                    file.write(offset, memoryview(piece))
+                    offset += len(piece)
+            publisher.commit([path.name], [path.name])
+        except BaseException:
+            publisher.abandon()
+            raise
 
     def find(self, path: Path) -> Found | None:
         """Return size and time of a file, links followed."""
