@@ -129,9 +129,9 @@ def target(path: Path, chunks: tuple[int, ...], **options: Any) -> zarr.Array[An
     return zarr.create_array(str(path), chunks=chunks, **options)
 
 
-def source(inputs: Path, name: str = "a") -> Any:
+def source(inputs: Path, name: str = "a", **options: Any) -> Any:
     """Return an array as Dask reads it."""
-    return da.from_zarr(str(inputs / f"{name}.zarr"))
+    return da.from_zarr(str(inputs / f"{name}.zarr"), **options)
 
 
 # What goes by plan.
@@ -325,6 +325,12 @@ def astype_before(inputs: Path, out: Path) -> None:
 def ufuncs_after(inputs: Path, out: Path) -> None:
     array = np.sqrt(source(inputs).rechunk((25, 44)))
     array.store(target(out / "x.zarr", (25, 22), dtype="f8"))
+
+
+@matched
+def arithmetic_in_fortran_order(inputs: Path, out: Path) -> None:
+    array = np.sqrt(source(inputs, "v2") * 2)
+    array.rechunk((16, 30)).store(target(out / "x.zarr", (16, 30), dtype="f8"))
 
 
 @matched
@@ -575,6 +581,25 @@ def masked(inputs: Path, out: Path) -> None:
 
 def _mask(block: NDArray[Any]) -> NDArray[Any]:
     return np.ma.masked_greater(block, 5000)
+
+
+@declined("in a way of their own")
+def blocks_in_fortran_order(inputs: Path, out: Path) -> None:
+    array = source(inputs, "v2").map_blocks(_less_mean_root, dtype="f4")
+    array.rechunk((25, 44)).to_zarr(str(out / "x.zarr"))
+
+
+@declined("in a way of their own")
+def blocks_with_gaps(inputs: Path, out: Path) -> None:
+    """Dask does not copy what is more than half of a block."""
+    array = source(inputs, "plain").rechunk((16, 30)).map_blocks(_less_mean_root, dtype="f4")
+    array.store(target(out / "x.zarr", (16, 30), dtype="f4"))
+
+
+def _less_mean_root(block: NDArray[Any]) -> NDArray[Any]:
+    """Add up in the order of memory, which rounding tells."""
+    roots = np.sqrt(block, dtype="f4", casting="unsafe")
+    return np.asarray(roots - roots.mean())
 
 
 @declined("told which block")

@@ -50,6 +50,11 @@ def source_of(thing: Any) -> Source:
     raise DeclinedError(f"it reads a {_kind(thing)}, of which Dask IO does not know the blocks")
 
 
+def is_in_c_order(thing: Any) -> bool:
+    """Whether what is read from something lies in memory in C order."""
+    return getattr(_unwrap(thing), "order", "C") == "C"
+
+
 def target_of(thing: Any, chunks: Grid, corner: tuple[int, ...]) -> Target:
     """Describe what a graph stores to, as a target that is filled in place.
 
