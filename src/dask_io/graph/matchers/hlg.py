@@ -121,6 +121,7 @@ def find_array(graph: HighLevelGraph, name: str) -> Reading:
         raise DeclinedError("it is worked on both before and after a rechunk")
     if function:
         reading = replace(reading, worked=reading.chunks, function=function)
+    _refuse_other_order(reading, reading.function)
     return replace(reading, layers=(*reading.layers, *layers))
 
 
@@ -159,14 +160,19 @@ def _follow(graph: HighLevelGraph, name: str, store: Store) -> Match:
     if is_read(graph.layers[root]):
         # Blocks are the same then, and those that are read need not fit those that are stored.
         reading, function = replace(reading, function=function), BlockFunction()
-    if not (reading.is_plain or (reading.function.is_elementwise and function.is_elementwise)):
-        raise DeclinedError("a function is given blocks that lie in memory in a way of their own")
+    _refuse_other_order(reading, reading.function, function)
     target = _find_target(store)
     try:
         check_places(reading.source, target)
     except DaskIOError as error:
         raise DeclinedError(str(error)) from error
     return Match(name, reading, function, store.chunks, target, store.lock, (*layers, name))
+
+
+def _refuse_other_order(reading: Reading, *functions: BlockFunction) -> None:
+    """Refuse functions whose results may depend on how blocks lie in memory."""
+    if not reading.is_plain and not all(function.is_elementwise for function in functions):
+        raise DeclinedError("a function is given blocks that lie in memory in a way of their own")
 
 
 def _find_work(graph: HighLevelGraph, top: str) -> tuple[BlockFunction, str, tuple[str, ...]]:
