@@ -88,7 +88,7 @@ def test_blocks_may_change_their_shape(inputs: Path, tmp_path: Path) -> None:
 
 
 def test_blocks_in_fortran_order_are_computed_by_dask(inputs: Path, tmp_path: Path) -> None:
-    """What a function makes of a block may depend on the order of memory, as the digits of a sum."""
+    """What a function makes of a block may depend on the order of memory."""
     array = source(inputs, "v2").map_blocks(lambda block: block - block.ravel("K")[1], dtype="i4")
     dask_io.store(array, tmp_path / "out", memory="1MiB")
 
