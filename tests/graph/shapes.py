@@ -602,6 +602,38 @@ def _less_mean_root(block: NDArray[Any]) -> NDArray[Any]:
     return np.asarray(roots - roots.mean())
 
 
+class Doubling(zarr.Array[Any]):
+    """An array that is not what is stored."""
+
+    def __getitem__(self, selection: Any) -> Any:
+        """Read something else."""
+        return 2 * np.asarray(super().__getitem__(selection))
+
+
+@declined("of which Dask IO does not know the blocks")
+def derived_from_zarr(inputs: Path, out: Path) -> None:
+    opened = zarr.open_array(str(inputs / "a.zarr"), mode="r")
+    array = da.from_array(Doubling(opened.async_array), chunks=(10, 11))
+    array.rechunk((25, 44)).store(target(out / "x.zarr", (25, 44)))
+
+
+@declined("not at its path", threads_only=True)
+def hdf5_file_that_was_replaced(inputs: Path, out: Path) -> None:
+    for name, number in (("old", 1), ("new", 2)):
+        with h5py.File(out / name, "w") as file:
+            file["a"] = np.full(SHAPE, number)
+    with h5py.File(out / "old", "r") as file:
+        (out / "new").replace(out / "old")
+        da.from_array(file["a"], chunks=(20, 22)).rechunk((25, 44)).to_zarr(str(out / "x.zarr"))
+
+
+@declined("no conversion of numbers")
+def cast_to_fields(inputs: Path, out: Path) -> None:
+    fields = np.dtype([("a", "i4"), ("b", "i2")])
+    stored = target(out / "x.zarr", (25, 44), dtype=fields, zarr_format=2)
+    source(inputs).rechunk((25, 44)).store(stored)
+
+
 @declined("told which block")
 def with_block_info(inputs: Path, out: Path) -> None:
     array = source(inputs).map_blocks(_numbered, dtype="i4")
