@@ -167,10 +167,10 @@ def serve() -> None:
 
 def _close_all_but_standard() -> None:
     """Let go of what libraries had open in the other process: locks of files last until then."""
-    for name in os.listdir("/dev/fd"):
-        if int(name) > 2:  # noqa: PLR2004 - what comes in, goes out and goes wrong
+    for number in [int(path.name) for path in Path("/dev/fd").iterdir()]:
+        if number > 2:  # noqa: PLR2004 - what comes in, goes out and goes wrong
             with suppress(OSError):
-                os.close(int(name))
+                os.close(number)
 
 
 def _answer(question: bytes) -> bytes:
