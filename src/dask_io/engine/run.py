@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, replace
 from functools import partial
+from math import prod
 from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -262,8 +263,11 @@ class _Run:
             for plan, outlet in zip(bundle.members, sweep.outlets, strict=True)
         ]
         self.moved = moved_dtype(source.dtype)
-        self.is_atomic = source.access is Access.ATOMIC
         self.largest_share = max(1, _SHARE // source.dtype.itemsize)
+        is_small = prod(source.grid.longest) <= self.largest_share
+        self.shares_blocks = not (is_small or source.access is Access.ATOMIC)
+        # The cell of a step then is what the one member takes.
+        self.takes_all = len(self.members) == 1 and self.members[0].ledger is None
 
     def carry_out(self) -> None:
         with self.room.crew as crew:
@@ -272,7 +276,7 @@ class _Run:
                 if takers is None:
                     break
                 for index, region in self.source.grid.pieces(step.cell):
-                    for after, parts in self._shares(_parts(takers, region)):
+                    for after, parts in self._shares(self._parts(takers, region)):
                         crew.add(partial(self._read, index, parts, after))
             crew.finish()
 
@@ -288,11 +292,18 @@ class _Run:
             takers.append(_Taker(member, cell.shifted_by(origin), origin, member.make_pieces(each)))
         return takers
 
+    def _parts(self, takers: list[_Taker], region: Region) -> list[_Part]:
+        """Return what each member takes of a region, if anything."""
+        if self.takes_all:
+            return [_Part(takers[0], region)]
+        parts = (_Part(taker, taker.takes(region)) for taker in takers)
+        return [part for part in parts if part.region.size]
+
     def _shares(self, parts: list[_Part]) -> Iterator[tuple[Region | None, list[_Part]]]:
         """Divide a large part of a block between threads: each share, and the one before it."""
         if not parts:
             return
-        if len(parts) > 1 or self.is_atomic:
+        if len(parts) > 1 or not self.shares_blocks:
             yield None, parts
             return
         after, ((taker, region),) = None, parts
@@ -349,11 +360,3 @@ class _Run:
         run = self.source.layout.run_length(region, block.shape)
         largest = staged(staging, self.source.dtype)
         return min(run, largest) if run * itemsize >= _LONG_RUN else largest
-
-
-def _parts(takers: list[_Taker], region: Region) -> list[_Part]:
-    """Return what each member takes of a region of their step, if anything."""
-    if len(takers) == 1 and takers[0].member.ledger is None:
-        return [_Part(takers[0], region)]
-    parts = (_Part(taker, taker.takes(region)) for taker in takers)
-    return [part for part in parts if part.region.size]
