@@ -232,17 +232,17 @@ class BlockFiles(BlockStore):
             If the block is not what the grid says.
         """
         blocks, region, flat = self._blocks, self.grid.block(index), self.grid.flat(index)
-        path = self._path_of(index, region)
-        with self._medium.reader(path, self.tally) as file:
+        shape, name = region.shape, self._file_name(index, region)
+        with self._medium.reader_in(blocks.folder, name, self.tally) as file:
 
             def begin(offset: int) -> AddressableReader:
-                extent = Extent(path.name, offset, region.shape)
+                extent = Extent(name, offset, shape)
                 return AddressableReader(file, extent, blocks.dtype, blocks.layout)
 
             def look(peek: Callable[[int], bytes]) -> int:
-                problem, offset = self._look(region.shape, peek, file.size)
+                problem, offset = self._look(shape, peek, file.size)
                 if problem:
-                    raise DataError(printable(str(path)), [problem])
+                    raise DataError(printable(f"{blocks.folder}/{name}"), [problem])
                 self._remember(flat, offset)
                 return offset
 
@@ -253,7 +253,7 @@ class BlockFiles(BlockStore):
                 look(file.peek)
             offset = self._other_offsets.get(flat, self._usual_offset)
             if after is not None:
-                n_before = blocks.layout.end_of(after, region.shape)
+                n_before = blocks.layout.end_of(after, shape)
                 file.go_on_from(offset + n_before * blocks.dtype.itemsize)
             yield begin(offset)
 

@@ -44,6 +44,11 @@ class Disk:
         """Visit a file."""
         return FileReader(path, tally)
 
+    def reader_in(self, folder: Path, name: str, tally: Tally) -> FileReader:
+        """Visit a file of a directory."""
+        # There may be many, and paths take longer to put together than strings.
+        return FileReader(f"{folder}/{name}", tally)
+
     def publisher(self, folder: Path, durability: Durability) -> Publisher:
         """Return what writes the files of a directory."""
         return Publisher(folder, durability)

@@ -118,6 +118,9 @@ class Medium(Protocol):
     def reader(self, path: Any, tally: Tally) -> AbstractContextManager[Reader]:
         """Visit a file."""
 
+    def reader_in(self, folder: Any, name: str, tally: Tally) -> AbstractContextManager[Reader]:
+        """Visit a file by its name in a directory."""
+
     def publisher(self, folder: Any, durability: Durability) -> Publisher:
         """Return what writes the files of a directory."""
 

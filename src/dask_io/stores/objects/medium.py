@@ -55,6 +55,10 @@ class Objects:
         """Visit an object."""
         return ObjectReader(path, tally)
 
+    def reader_in(self, folder: ObjectPath, name: str, tally: Tally) -> ObjectReader:
+        """Visit an object right in here."""
+        return ObjectReader(folder / name, tally)
+
     def publisher(self, folder: ObjectPath, durability: Durability) -> ObjectPublisher:  # noqa: ARG002 - what is put is durable
         """Return what writes objects.
 
