@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import shutil
 import subprocess
 import tracemalloc
@@ -410,3 +411,22 @@ def test_no_more_memory_is_taken_than_said(codec: str, tmp_path: Path) -> None:
             tracemalloc.stop()
         assert peak <= target.codec_bytes + 2**18
     target.abandon()
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip:1"])
+def test_a_target_travels_to_other_processes(codec: str, tmp_path: Path) -> None:
+    """What is made of it there is what would have been made here."""
+    np.save(tmp_path / "a.npy", np.arange(12).reshape(3, 4))
+    target = dask_io.plan(tmp_path / "a.npy", tmp_path / "b.h5", chunks=2, codec=codec).target
+    assert target is not None
+
+    made = pickle.loads(pickle.dumps(target))
+
+    assert made.describe() == target.describe()
+    assert (made.durability, made.access, made.place) == (
+        target.durability,
+        target.access,
+        target.place,
+    )
+    made.create()
+    made.abandon()
