@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from dask_io.stores.format import Format
     from dask_io.stores.location import Location
     from dask_io.stores.store import Readback, Source, Target
+    from dask_io.stores.whole import Model, WholeFile, WholeTarget
 
 _SIGNATURE = b"\x89HDF\r\n\x1a\n"
 # It comes first, or behind what another program has put there.
@@ -97,6 +98,21 @@ class Hdf5Format:
             from dask_io.stores.hdf5.target import remake_hdf5  # noqa: PLC0415 - as above
         path = on_disk(at, self.name)
         return remake_hdf5(described, path, durability=durability, reserve=reserve)
+
+    def open_all(self, path: Location) -> WholeFile:
+        """Look at everything in a file."""
+        with needs(self.name, "h5py"):
+            from dask_io.stores.hdf5.whole import open_all  # noqa: PLC0415 - as above
+        return open_all(on_disk(path, self.name))
+
+    def make_all(
+        self, path: Location, model: Model, wanted: Mapping[str, Wanted], *, durability: Durability
+    ) -> WholeTarget:
+        """Describe a file like another one."""
+        with needs(self.name, "h5py"):
+            from dask_io.stores.hdf5.whole_target import make_all  # noqa: PLC0415 - as above
+        file = on_disk(path, self.name)
+        return make_all(file, model, wanted, format=self.name, durability=durability)
 
 
 FORMAT = Hdf5Format()

@@ -162,7 +162,7 @@ class WrittenDataset(Hdf5Store):
     A chunk that is handed to HDF5 and holds only the fill value is left out, unless `write_empty`.
     """
 
-    _making: FileInMaking
+    making: FileInMaking
 
     def __init__(self, path: Path, inside: str, array: Dataset, *, write_empty: bool) -> None:
         super().__init__(path, inside, array)
@@ -188,10 +188,10 @@ class WrittenDataset(Hdf5Store):
         if self.access is Access.ATOMIC:
             yield _ChunkWriter(self, index, shape)
             return
-        stored = self._making.places_of(self.inside).find(self.grid.flat(index))
+        stored = self.making.places_of(self.inside).find(self.grid.flat(index))
         assert stored is not None, "HDF5 has given every block its place"
         extent = Extent(self.inside, stored.offset, array.stored)
-        with FileWriter(self._making.path, self.tally) as file:
+        with FileWriter(self.making.path, self.tally) as file:
             if is_padded(shape, array.stored, array.layout):
                 yield PaddedWriter(shape, extent, array.dtype, array.layout, file, array.fill)
             else:
@@ -209,7 +209,7 @@ class WrittenDataset(Hdf5Store):
         """Hand a chunk to HDF5."""
         if self.tally.pace is not None:
             self.tally.pace.wait_for(encoded.nbytes)
-        self._making.put(self.inside, self.grid.block(index).start, encoded, mask)
+        self.making.put(self.inside, self.grid.block(index).start, encoded, mask)
         self.tally.add(self.tally.write, Traffic(1, 1, encoded.nbytes))
 
 

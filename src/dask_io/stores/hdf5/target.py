@@ -120,7 +120,7 @@ class Hdf5Target(WrittenDataset, OneFileTarget):
 
     def _forget_run(self) -> None:
         super()._forget_run()
-        self._making = FileInMaking(
+        self.making = FileInMaking(
             Path(self._publisher.partial(self._name)),
             self._begin,
             [] if self.is_indivisible else [self.inside],
@@ -162,22 +162,22 @@ class Hdf5Target(WrittenDataset, OneFileTarget):
         return {**super().describe(), "template": template, "write_empty": self._write_empty}
 
     def _close_file(self) -> None:
-        self._making.complete()
+        self.making.complete()
 
     def _open_again(self) -> bool:
-        path = self._making.path
+        path = self.making.path
         try:
             _, array, places = apart(path, look_into, path, self.inside)
         except DaskIOError:
             return False
         if array.stored_as != self.array.stored_as:
             return False
-        self._making.go_on({self.inside: places})
+        self.making.go_on({self.inside: places})
         return True
 
     def abandon(self, *, keep: bool = False) -> bool:
         """Have HDF5 let go of the file, and remove it unless it can be gone on with."""
-        self._making.abandon()
+        self.making.abandon()
         return super().abandon(keep=keep)
 
     def _find_old(self) -> list[Location]:

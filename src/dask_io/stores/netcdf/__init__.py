@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from dask_io.stores.files import Durability
     from dask_io.stores.location import Location
     from dask_io.stores.store import Readback, Source, Target
+    from dask_io.stores.whole import Model, WholeFile, WholeTarget
 
 _CLASSIC = b"CDF"
 
@@ -106,6 +107,25 @@ class NetcdfFormat:
         return remake_hdf5(
             described, file, durability=durability, reserve=reserve, kind=NetcdfTarget
         )
+
+    def open_all(self, path: Location) -> WholeFile:
+        """Look at everything in a file."""
+        with needs(self.name, "h5py"):
+            from dask_io.stores.netcdf.whole import (  # noqa: PLC0415 - as above
+                open_classic_file,
+                open_netcdf4,
+            )
+        file = on_disk(path, self.name)
+        return open_classic_file(file) if _is_classic(file) else open_netcdf4(file)
+
+    def make_all(
+        self, path: Location, model: Model, wanted: Mapping[str, Wanted], *, durability: Durability
+    ) -> WholeTarget:
+        """Describe a file like another one."""
+        with needs(self.name, "h5py"):
+            from dask_io.stores.hdf5.whole_target import make_all  # noqa: PLC0415 - as above
+        file = on_disk(path, self.name)
+        return make_all(file, model, wanted, format=self.name, durability=durability)
 
 
 def _is_classic(path: Location) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from dask_io.stores.hdf5.create import DEFAULT_NAME, make_template
 from dask_io.stores.hdf5.target import Hdf5Target
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 class NetcdfTarget(Hdf5Target):
     """A variable that is written, in a file of its own; any number of blocks at once."""
 
-    format: ClassVar[str] = "netcdf"
+    format = "netcdf"
 
 
 def make_netcdf(
