@@ -106,13 +106,10 @@ def verify_sealed(
     """
     journal = journal_at(place)
     if journal is None:
-        name = printable(str(place))
         if not place.exists():
-            raise StorageError(name, "no such file or directory", "check the path")
-        raise UsageError(
-            f"{name} has no checksums of its own; compare it with its source: "
-            f"dask-io verify SRC {name}"
-        )
+            shown = printable(str(place))
+            raise StorageError(shown, "no such file or directory", "check the path")
+        raise UsageError(_without_checksums(place))
     refuse_unfinished(place)
     found = Verification(0)
     several = described_in(journal)
@@ -120,6 +117,8 @@ def verify_sealed(
         # Of a whole file, one array may be named.
         inside = split_place(str(place))[1]
         several = {n: each for n, each in several.items() if each.get("inside") == inside}
+    if not several:
+        raise UsageError(_without_checksums(place))
     for array, described in several.items():
         written = read_back(described, at=place)
         written.tally.pace = pace
@@ -127,6 +126,13 @@ def verify_sealed(
         name = printable(f"{place}::/{described.get('inside')}") if len(several) > 1 else ""
         found = found.followed_by(one, name)
     return found
+
+
+def _without_checksums(place: Location) -> str:
+    name = printable(str(place))
+    return (
+        f"{name} has no checksums of its own; compare it with its source: dask-io verify SRC {name}"
+    )
 
 
 def _verify_written(

@@ -174,7 +174,7 @@ def understand(dataset: Any) -> Dataset:
         has_fill=has_fill,
         filters=filters_of(plist),
         attributes=plain_attributes(dataset),
-        dimension_names=_names_of(dataset),
+        dimension_names=names_of(dataset),
     )
 
 
@@ -286,7 +286,7 @@ def _as_plain(value: Any) -> tuple[bool, Any]:
     return isinstance(value, str | int | float), value
 
 
-def _names_of(dataset: Any) -> tuple[str | None, ...] | None:
+def names_of(dataset: Any) -> tuple[str | None, ...] | None:
     """Return what the axes are called: by their labels, or else by the scales along them."""
     names = tuple(_name_of(axis) for axis in dataset.dims)
     return names if any(names) else None

@@ -17,6 +17,7 @@ from dask_io.stores.hdf5.create import copy_attributes, make_dataset
 from dask_io.stores.hdf5.dataset import (
     INTERNAL,
     is_bare,
+    names_of,
     plain_attributes,
     refuse_others,
     understand,
@@ -130,19 +131,10 @@ def look_into_all(path: Path, belonging_to: Callable[[Any], set[str]]) -> Looked
 
 
 def _dimensions(dataset: Any) -> tuple[str | None, ...]:
-    """Return the names of a dataset's dimensions: by scales, or else labels; a scale is its own."""
+    """Return the names of a dataset's dimensions; a scale is its own."""
     if dataset.is_scale and len(dataset.shape or ()) == 1:
         return (dataset.name.rpartition("/")[2],)
-    if not dataset.shape:
-        return ()
-    return tuple(_dimension(axis) for axis in dataset.dims)
-
-
-def _dimension(axis: Any) -> str | None:
-    names = [scale.name for scale in axis.values()] if len(axis) else []
-    if names and names[0]:
-        return str(names[0].rpartition("/")[2])
-    return str(axis.label) if axis.label else None
+    return (names_of(dataset) or (None,) * dataset.ndim) if dataset.shape else ()
 
 
 def _find_only(
