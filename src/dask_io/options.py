@@ -124,6 +124,7 @@ _FOR_SEVERAL = frozenset(
         "write_empty",
         "workers",
         "max_rate",
+        "overwrite",
         "check",
         "durability",
     }
@@ -182,8 +183,6 @@ def refuse_for_several(options: Options, what: str) -> None:
     UsageError
         If it is asked for.
     """
-    if options.get("overwrite"):
-        raise UsageError(f"the source {what}, for which nothing is overwritten; remove it yourself")
     for name, value in options.items():
         if name not in _FOR_SEVERAL and value is not None and value is not False:
             word = name.replace("_", "-")

@@ -260,7 +260,10 @@ def _plan(
     if not wanted:
         raise UsageError(f"{printable(source.place)} holds no array to move")
     durability = parse_durability(options.get("durability", Durability.FSYNC))
-    made = container.make_all(path, source.model, wanted, durability=durability)
+    overwrite = options.get("overwrite", False)
+    made = container.make_all(
+        path, source.model, wanted, overwrite=overwrite, durability=durability
+    )
     check_places(source, made)
     jobs = {
         name: plan_to(source.arrays[name], each, **options) for name, each in made.arrays.items()
@@ -330,9 +333,9 @@ def plan_file_resume(place: Location, options: ResumeOptions) -> FileJob | Compl
         container = load_format(next(iter(job["arrays"].values()))["format"])
     except (AttributeError, KeyError, StopIteration, TypeError, ValueError) as error:
         place_said, problem = printable(str(journal)), f"is not about a file: {error}"
-        raise DataError(place_said, [problem], "remove it, and start again") from error
+        raise DataError(place_said, [problem], "start again with --overwrite") from error
     if identity_of(path) != identity:
-        advice = f"remove {printable(str(journal))}, and start again"
+        advice = "begin again: run the first command with --overwrite"
         raise DataError(printable(str(path)), ["has changed since the run began"], advice)
     found = find_container(path, None)
     if not (isinstance(found, HoldsSeveral) and isinstance(container, HoldsSeveral)):

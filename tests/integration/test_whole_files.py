@@ -19,6 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dask_io
+from dask_io import api
 from dask_io.cli import commands
 from dask_io.errors import (
     BudgetTooSmallError,
@@ -229,14 +230,14 @@ def test_what_a_file_without_a_path_inside_means(tmp_path: Path) -> None:
     with netCDF4.Dataset(tmp_path / "more.nc", "a") as file:
         file.createVariable("stray", "i4", ())[...] = 1
 
-    assert dask_io.api.info_group(tmp_path / "one.nc") is None
+    assert api.info_group(tmp_path / "one.nc") is None
     assert dask_io.info(tmp_path / "one.nc").shape == (6, 6)
     for name in ("one.nc", "more.nc"):
         dask_io.resplit(tmp_path / name, tmp_path / f"of_{name}", chunks=(3, -1))
         places = tmp_path / name, tmp_path / f"of_{name}"
         with xr.open_dataset(places[0]) as before, xr.open_dataset(places[1]) as after:
             xr.testing.assert_identical(before, after)
-    group = dask_io.api.info_group(tmp_path / "more.nc")
+    group = api.info_group(tmp_path / "more.nc")
     assert group is not None
     assert (set(group.arrays), set(group.others)) == ({"v", "y", "x"}, {"stray"})
 
@@ -245,7 +246,7 @@ def test_the_plan_says_that_nothing_is_gone_on_with(tmp_path: Path) -> None:
     """Each array is planned within the budget, and the file counts only as a whole."""
     source = save(tmp_path / "a.nc")
 
-    job = dask_io.api.plan_file(source, tmp_path / "b.nc", chunks=CHUNKS, memory="4MiB")
+    job = api.plan_file(source, tmp_path / "b.nc", chunks=CHUNKS, memory="4MiB")
 
     assert set(job.plan.plans) == {
         *("tas", "pr", "orog", "time", "time_bnds", "lat", "letters_of", "sky", "track"),
@@ -257,7 +258,7 @@ def test_the_plan_says_that_nothing_is_gone_on_with(tmp_path: Path) -> None:
     result = job.run()
     assert (result.seeks, result.held) == (job.plan.seeks, job.plan.held_bytes)
     with pytest.raises(BudgetTooSmallError):
-        dask_io.api.plan_file(source, tmp_path / "c.nc", chunks=CHUNKS, memory="1KiB")
+        api.plan_file(source, tmp_path / "c.nc", chunks=CHUNKS, memory="1KiB")
 
 
 def stop_at(part: float) -> Callable[[dask_io.Progress], None]:
@@ -311,7 +312,6 @@ def test_what_is_damaged_is_found(tmp_path: Path) -> None:
         ({"chunks": {0: 3}}, "write chunks as time=24"),
         ({"region": "0:1"}, "region is for one array, but the source is a file of several"),
         ({"consume": True}, "consume is for one array"),
-        ({"overwrite": True}, "nothing is overwritten"),
         ({"codec": "nonsense"}, "array tas: codec"),
         ({"format": "zarr"}, "together become one file of netcdf or hdf5"),
     ],
@@ -343,6 +343,24 @@ def test_targets_that_cannot_be(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="becomes another group of Zarr, not netcdf"):
         dask_io.resplit(tmp_path / "c.zarr", tmp_path / "d.nc", chunks=CHUNKS)
     assert not (tmp_path / "d.nc").exists()
+
+
+@pytest.mark.parametrize("version", ["NETCDF4", "NETCDF3_CLASSIC"])
+def test_a_file_is_overwritten_if_nothing_gets_lost(version: str, tmp_path: Path) -> None:
+    """Until the new file is whole the old one stays; what only the old one has is named."""
+    source, target = save(tmp_path / "a.nc", version), tmp_path / "b.nc"
+    dask_io.resplit(source, target, chunks={"time": 1})
+    with pytest.raises(dask_io.errors.InterruptedRunError):
+        dask_io.resplit(source, target, chunks=CHUNKS, overwrite=True, on_progress=stop_at(0.5))
+    assert chunks_of(target)["tas"][0] == 1
+    dask_io.resplit(source, target, chunks=CHUNKS, overwrite=True, verify=True)
+    assert chunks_of(target)["tas"] == [3, 10, 7]
+    with netCDF4.Dataset(target, "a") as file:
+        file["tas"].remark = "goes with the variable"
+        file.createVariable("mine", "i4", ())[...] = 1
+        file.mine_too = "an attribute"
+    with pytest.raises(UsageError, match="would be lost: @mine_too, mine; choose"):
+        dask_io.resplit(source, target, chunks=CHUNKS, overwrite=True)
 
 
 def spoil_link(file: Any) -> None:
@@ -427,7 +445,7 @@ def test_the_command_line(tmp_path: Path) -> None:
 TYPES = ["i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f4", "f8"]
 
 
-@settings(max_examples=20)
+@settings(max_examples=10)
 @given(data=st.data())
 def test_any_variables(data: st.DataObject) -> None:
     """Whatever dimensions, types and filters there are, what is read back is what was there."""

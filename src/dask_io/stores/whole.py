@@ -25,6 +25,9 @@ class Model(Protocol):
     def path(self) -> Path:
         """The file that is there."""
 
+    def contents(self) -> set[str]:
+        """Return the names of all that the file holds, attributes behind an ``@``."""
+
     def build(self, path: Path, wanted: Mapping[str, Wanted]) -> tuple[str, ...]:
         """Make a file with all that is in this one, but without the values of some arrays.
 
@@ -126,7 +129,13 @@ class HoldsSeveral(Container, Protocol):
         """Look at everything in a file; only metadata is read yet."""
 
     def make_all(
-        self, path: Location, model: Model, wanted: Mapping[str, Wanted], *, durability: Durability
+        self,
+        path: Location,
+        model: Model,
+        wanted: Mapping[str, Wanted],
+        *,
+        overwrite: bool,
+        durability: Durability,
     ) -> WholeTarget:
         """Describe a file like another one; nothing is touched until its `create`.
 

@@ -8,15 +8,14 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from dask_io.errors import DaskIOError, DataError, UsageError
+from dask_io.errors import DaskIOError
 from dask_io.stores.files import Tally
 from dask_io.stores.hdf5.create import DEFAULT_NAME, make_template
 from dask_io.stores.hdf5.dataset import contents_of, understand
-from dask_io.stores.hdf5.file import apart, in_memory, object_names, reading
+from dask_io.stores.hdf5.file import apart, in_memory, object_names
 from dask_io.stores.hdf5.making import FileInMaking, WrittenDataset, is_by_offset
+from dask_io.stores.hdf5.overwrite import refuse_more
 from dask_io.stores.hdf5.source import look_into, read_description
-from dask_io.stores.journal import is_unfinished
-from dask_io.stores.naming import printable
 from dask_io.stores.onefile import OneFileTarget
 
 if TYPE_CHECKING:
@@ -25,8 +24,6 @@ if TYPE_CHECKING:
     from dask_io.stores.container import Wanted
     from dask_io.stores.files import Durability
     from dask_io.stores.location import Location
-
-_MOST_NAMED = 20
 
 
 def make_hdf5(
@@ -190,28 +187,5 @@ class Hdf5Target(WrittenDataset, OneFileTarget):
         """Refuse to replace a file that holds more than the dataset and what comes with it."""
         with in_memory(self._template) as file:
             known = contents_of(file)
-        try:
-            found = apart(self.path, _contents_at, self.path)
-        except DataError as error:
-            if is_unfinished(self._journal_place):
-                # A run of ours has left it so.
-                return
-            raise UsageError(
-                f"{printable(self.place)} is not overwritten, as nobody can say what would be "
-                f"lost: {'; '.join(error.problems)}; remove it, or choose another file"
-            ) from error
         # What the dataset says about itself is replaced with it.
-        own = f"{self.inside}@"
-        others = sorted(name for name in found - known if not name.startswith(own))
-        if others:
-            listed = ", ".join(map(printable, others[:_MOST_NAMED]))
-            more = f" and {len(others) - _MOST_NAMED} more" if len(others) > _MOST_NAMED else ""
-            raise UsageError(
-                f"{printable(self.place)} holds more, which would be lost: {listed}{more}; "
-                "choose another file"
-            )
-
-
-def _contents_at(path: Path) -> set[str]:
-    with reading(path) as file:
-        return contents_of(file)
+        refuse_more(self.path, known, [self.inside], self._journal_place)

@@ -24,6 +24,7 @@ from dask_io.stores.hdf5.dataset import (
 )
 from dask_io.stores.hdf5.file import apart_for_long, brief, reading, writing
 from dask_io.stores.hdf5.filters import LOSSLESS
+from dask_io.stores.hdf5.overwrite import contents_at
 from dask_io.stores.hdf5.places import find_places
 from dask_io.stores.hdf5.source import Hdf5Source
 from dask_io.stores.naming import printable
@@ -205,6 +206,10 @@ class Hdf5Model:
     """A file of HDF5, be it of a format that is HDF5 inside."""
 
     path: Path
+
+    def contents(self) -> set[str]:
+        """Return the names of all that the file holds."""
+        return contents_at(self.path)
 
     def build(self, path: Path, wanted: Mapping[str, Wanted]) -> tuple[str, ...]:
         """Make a file with all that is in this one, but without the values of some datasets."""

@@ -13,6 +13,7 @@ from dask_io.stores.hdf5.create import make_dataset, refuse
 from dask_io.stores.hdf5.dataset import understand
 from dask_io.stores.hdf5.file import apart_for_long, brief, in_memory
 from dask_io.stores.hdf5.making import FileInMaking, WrittenDataset, is_by_offset
+from dask_io.stores.hdf5.overwrite import refuse_more
 from dask_io.stores.journal import about
 from dask_io.stores.ledger import Ledger, line_of
 from dask_io.stores.naming import printable
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from dask_io.stores.files import Durability
     from dask_io.stores.hdf5.dataset import Dataset
     from dask_io.stores.ledger import Written
+    from dask_io.stores.location import Location
     from dask_io.stores.whole import Model
 
 
@@ -34,6 +36,7 @@ def make_all(
     wanted: Mapping[str, Wanted],
     *,
     format: str,  # noqa: A002 - the word that users know
+    overwrite: bool,
     durability: Durability,
 ) -> WholeHdf5:
     """Describe a file like another one; nothing is touched.
@@ -45,7 +48,9 @@ def make_all(
     """
     plain = {name: replace(each, metadata=dict(each.metadata)) for name, each in wanted.items()}
     arrays = apart_for_long(model.path, _describe, plain)
-    return WholeHdf5(path, model, plain, arrays, format=format, durability=durability)
+    return WholeHdf5(
+        path, model, plain, arrays, format=format, overwrite=overwrite, durability=durability
+    )
 
 
 def _describe(wanted: Mapping[str, Wanted]) -> dict[str, Dataset]:
@@ -76,6 +81,7 @@ class WholeHdf5(OneFileTarget):
         arrays: Mapping[str, Dataset],
         *,
         format: str,  # noqa: A002 - the word that users know
+        overwrite: bool,
         durability: Durability,
     ) -> None:
         self._path, self._model, self._wanted = path, model, wanted
@@ -91,7 +97,7 @@ class WholeHdf5(OneFileTarget):
             for number, (name, array) in enumerate(arrays.items())
         }
         self.not_kept: tuple[str, ...] = ()
-        super().__init__(path, is_one_file=True, overwrite=False, durability=durability)
+        super().__init__(path, is_one_file=True, overwrite=overwrite, durability=durability)
 
     @property
     def place(self) -> str:
@@ -142,6 +148,13 @@ class WholeHdf5(OneFileTarget):
         """Add lines about one of the arrays to the journal."""
         assert self._journal is not None, "nothing has been created"
         self._journal.append(about(number, lines))
+
+    def _find_old(self) -> list[Location]:
+        found = super()._find_old()
+        if self._overwrite and self._path.is_file():
+            known = self._model.contents()
+            refuse_more(self._path, known, known, self._journal_place)
+        return found
 
     def _open_again(self) -> bool:
         return False

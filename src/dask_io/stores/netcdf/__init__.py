@@ -119,13 +119,21 @@ class NetcdfFormat:
         return open_classic_file(file) if _is_classic(file) else open_netcdf4(file)
 
     def make_all(
-        self, path: Location, model: Model, wanted: Mapping[str, Wanted], *, durability: Durability
+        self,
+        path: Location,
+        model: Model,
+        wanted: Mapping[str, Wanted],
+        *,
+        overwrite: bool,
+        durability: Durability,
     ) -> WholeTarget:
         """Describe a file like another one."""
         with needs(self.name, "h5py"):
             from dask_io.stores.hdf5.whole_target import make_all  # noqa: PLC0415 - as above
         file = on_disk(path, self.name)
-        return make_all(file, model, wanted, format=self.name, durability=durability)
+        return make_all(
+            file, model, wanted, format=self.name, overwrite=overwrite, durability=durability
+        )
 
 
 def _is_classic(path: Location) -> bool:

@@ -125,6 +125,14 @@ class ClassicModel:
     path: Path
     header: Header
 
+    def contents(self) -> set[str]:
+        """Return the names of all that the file holds."""
+        variables = self.header.variables
+        of_variables = {
+            f"{name}@{each}" for name in variables for each in variables[name].attributes
+        }
+        return {*variables, *of_variables, *(f"@{each}" for each in self.header.attributes)}
+
     def build(self, path: Path, wanted: Mapping[str, Wanted]) -> tuple[str, ...]:
         """Make a file with all that is in this one, but without the values of some variables."""
         header = self.header
