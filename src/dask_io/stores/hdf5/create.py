@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 DEFAULT_NAME = "data"
 _LONGEST_CHUNK = 2**32 - 1
 # Scales lie along one axis each; longer ones are no small part of the array any more.
-_LONGEST_SCALE = 16 * 2**20
+LONGEST_SCALE = 16 * 2**20
 
 
 def make_template(
@@ -264,9 +264,12 @@ def _copy(source: Any, dataset: Any, region: Region | None) -> None:
 
 
 def _copy_scale(scale: Any, file: Any, bounds: tuple[int, int] | None) -> Any:
-    """Copy a scale, or the part of it along the array's part; None if it is too large."""
+    """Copy a scale, or the part of it along the array's part; None if it is too large.
+
+    A run then says that not all coordinates were kept.
+    """
     refuse_others(scale)
-    if scale.name in file or scale.nbytes > _LONGEST_SCALE or scale.ndim != 1:
+    if scale.name in file or scale.nbytes > LONGEST_SCALE or scale.ndim != 1:
         return None
     values = scale[...] if bounds is None else scale[slice(*bounds)]
     made = file.create_dataset(scale.name, data=values, dtype=scale.dtype)

@@ -19,7 +19,7 @@ from dask_io.stores.hdf5.source import look_into, read_description
 from dask_io.stores.onefile import OneFileTarget
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from dask_io.stores.container import Wanted
     from dask_io.stores.files import Durability
@@ -34,20 +34,25 @@ def make_hdf5(
     overwrite: bool,
     durability: Durability,
     reserve: bool,
+    kind: type[Hdf5Target],
+    describe: Callable[[Any, Wanted], None] | None,
 ) -> Hdf5Target:
-    """Describe a dataset in a file of its own; nothing is touched.
+    """Describe a dataset in a file of its own, as a kind of target; nothing is touched.
+
+    `describe` adds what belongs to it in another format that is HDF5 inside.
 
     Raises
     ------
     UsageError
         If HDF5 cannot hold it, or cannot honour a wish.
     """
-    original = wanted.metadata.get("hdf5")
+    # What comes from a format that is HDF5 inside names itself, as far as it is HDF5.
+    original = wanted.metadata.get("hdf5") or wanted.metadata.get("netcdf")
     named = inside or (original.inside if original else DEFAULT_NAME)
-    return Hdf5Target(
+    return kind(
         path,
         named,
-        make_template(wanted, named),
+        make_template(wanted, named, describe=describe),
         write_empty=wanted.wishes.write_empty,
         overwrite=overwrite,
         durability=durability,
@@ -61,7 +66,7 @@ def remake_hdf5(
     *,
     durability: Durability,
     reserve: bool,
-    kind: type[Hdf5Target] | None = None,
+    kind: type[Hdf5Target],
 ) -> Hdf5Target:
     """Describe a target again that was described before.
 
@@ -75,7 +80,7 @@ def remake_hdf5(
     if not isinstance(template, str):
         raise ValueError("is not that of an HDF5 dataset")  # noqa: TRY004 - wrong data
     try:
-        return (kind or Hdf5Target)(
+        return kind(
             path,
             inside,
             b64decode(template, validate=True),

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import h5py  # type: ignore[import-untyped]
 
 from dask_io.errors import UsageError
-from dask_io.stores.hdf5.create import copy_attributes, make_dataset
+from dask_io.stores.hdf5.create import LONGEST_SCALE, copy_attributes, make_dataset
 from dask_io.stores.hdf5.dataset import (
     INTERNAL,
     is_bare,
@@ -156,12 +156,12 @@ def _find_only(
 
 
 def scales_of(dataset: Any) -> set[str]:
-    """Return the paths of the scales along a dataset's axes."""
+    """Return the paths of the scales along a dataset's axes that come along with it."""
     return {
         scale.name.strip("/")
         for axis in dataset.dims
         for scale in (axis.values() if len(axis) else ())
-        if scale.name and scale.ndim == 1
+        if scale.name and scale.ndim == 1 and scale.nbytes <= LONGEST_SCALE
     }
 
 

@@ -24,14 +24,8 @@ _KINDS = frozenset({"i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f4", "f8", 
 _FILL = "_FillValue"
 
 
-def refuse_types(dtype: np.dtype[Any]) -> None:
-    """Refuse elements that NetCDF has no type for.
-
-    Raises
-    ------
-    UsageError
-        If it has none.
-    """
+def _refuse_types(dtype: np.dtype[Any]) -> None:
+    """Refuse elements that NetCDF has no type for."""
     if dtype.str[1:] not in _KINDS:
         raise UsageError(
             f"NetCDF has no elements of {dtype}; it has integers of 1 to 8 bytes, floats of 4 and "
@@ -40,7 +34,14 @@ def refuse_types(dtype: np.dtype[Any]) -> None:
 
 
 def describe(dataset: Any, wanted: Wanted) -> None:
-    """Make a variable of a dataset, with its dimensions and all that belongs to it."""
+    """Make a variable of a dataset, with its dimensions and all that belongs to it.
+
+    Raises
+    ------
+    UsageError
+        If NetCDF has no type for its elements, or no other place for its name.
+    """
+    _refuse_types(wanted.dtype)
     around, file = _surroundings(wanted), dataset.file
     describe_file(file, around.of_file)
     lengths = _lengths(around, dataset.shape)

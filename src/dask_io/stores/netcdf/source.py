@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
+from math import prod
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -23,7 +24,7 @@ from dask_io.stores.hdf5.source import Hdf5Source, read_description
 from dask_io.stores.medium import peeking
 from dask_io.stores.naming import printable
 from dask_io.stores.netcdf.classic import read_header
-from dask_io.stores.netcdf.surroundings import Surroundings, belonging_to, gather
+from dask_io.stores.netcdf.surroundings import MOST_BYTES, Surroundings, belonging_to, gather
 from dask_io.stores.store import Access, Extent
 
 if TYPE_CHECKING:
@@ -75,8 +76,10 @@ class Netcdf4Original:
 
 
 def belonging_to_dataset(dataset: Any) -> set[str]:
-    """Return the paths of the variables that belong to one which is open."""
+    """Return the paths of the variables that belong to one, and are small beside it."""
     found = belonging_to(dataset.name.rpartition("/")[2], _Lookup(dataset))
+    if sum(prod(one.shape) * one.dtype.itemsize for one in found.values()) > MOST_BYTES:
+        return set()
     return {one.dataset.name.strip("/") for one in found.values() if isinstance(one, _Dataset)}
 
 

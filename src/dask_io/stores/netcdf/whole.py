@@ -30,7 +30,7 @@ from dask_io.stores.netcdf.source import (
     open_header,
     read_classic,
 )
-from dask_io.stores.netcdf.surroundings import Variable
+from dask_io.stores.netcdf.surroundings import MOST_BYTES, Variable
 from dask_io.stores.whole import WholeFile
 
 if TYPE_CHECKING:
@@ -103,7 +103,10 @@ def _find_only(header: Header, arrays: Mapping[str, ClassicSource]) -> str | Non
     data = [name for name in arrays if header.variables[name].dimensions != (name,)]
     if len(data) != 1:
         return None
-    known = {data[0], *arrays[data[0]].metadata["coordinates"]}
+    beside = [header.variables[name] for name in arrays[data[0]].metadata["coordinates"]]
+    if sum(prod(one.shape) * one.dtype.itemsize for one in beside) > MOST_BYTES:
+        return None
+    known = {data[0], *(one.name for one in beside)}
     used = {axis for name in known for axis in header.variables[name].dimensions}
     has_all = known.issuperset(header.variables) and used.issuperset(header.dimensions)
     return data[0] if has_all else None
