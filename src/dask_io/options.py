@@ -127,6 +127,7 @@ _FOR_SEVERAL = frozenset(
         "overwrite",
         "check",
         "durability",
+        "storage_options",
     }
 )
 

@@ -39,7 +39,7 @@ from dask_io.stores.container import INSIDE, Wanted
 from dask_io.stores.files import Durability, storage_errors
 from dask_io.stores.formats import find_container, format_of, load_format
 from dask_io.stores.journal import VERSION, is_sealed, read_job
-from dask_io.stores.location import locate
+from dask_io.stores.location import is_url, locate
 from dask_io.stores.naming import printable
 from dask_io.stores.registry import check_places, journal_at, refuse_unfinished
 from dask_io.stores.whole import HoldsSeveral
@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from dask_io.options import ResumeOptions
     from dask_io.planning import Device
     from dask_io.stores.location import Location
+    from dask_io.stores.store import Source
     from dask_io.stores.whole import WholeFile, WholeTarget
 
 _MOST_NAMED = 5
@@ -147,10 +148,10 @@ def find_file(place: object) -> WholeFile | None:
     DataError
         If it is one that is not complete, or is broken.
     """
-    if not isinstance(place, str | Path):
+    if not isinstance(place, str | Path) or is_url(place):
         return None
-    path = locate(place)
-    if not isinstance(path, Path) or not path.is_file():
+    path = Path(place)
+    if not path.is_file():
         return None
     container = find_container(path, None)
     if not isinstance(container, HoldsSeveral):
@@ -346,9 +347,7 @@ def plan_file_resume(place: Location, options: ResumeOptions) -> FileJob | Compl
 
 
 def verify_files(
-    one: WholeFile,
-    other: WholeFile,
-    compare: Callable[[str, str], Verification],
+    one: WholeFile, other: WholeFile, compare: Callable[[Source, Source], Verification]
 ) -> Verification:
     """Compare the arrays of two files, each with the one of its name.
 
@@ -360,15 +359,16 @@ def verify_files(
     shown = printable(other.place)
     differing = sorted(one.dimensions.keys() ^ other.dimensions.keys())
     if differing:
-        problem = f"array {printable(differing[0])} is only in one of it and {one.place}"
+        problem = f"array {differing[0]} is only in one of it and {one.place}"
         raise DataError(shown, [printable(problem)])
     found = Verification(0)
     for name in one.dimensions:
-        places = [f"{each.place}{INSIDE}/{name}" for each in (one, other)]
         if name in one.arrays and name in other.arrays:
-            found = found.followed_by(compare(*places), printable(places[1]))
+            place = printable(f"{other.place}{INSIDE}/{name}")
+            found = found.followed_by(compare(one.arrays[name], other.arrays[name]), place)
         elif not _is_same(one.model.read(name), other.model.read(name)):
-            raise DataError(shown, [f"array {printable(name)} differs from that of {one.place}"])
+            problem = f"array {name} differs from that of {one.place}"
+            raise DataError(shown, [printable(problem)])
     return found
 
 

@@ -348,7 +348,7 @@ def _run(verb: Literal["resplit", "split", "merge"], src: str, dst: str, **given
     elif verb == "split":
         source = api.open_one_file(source)
     else:
-        job = groups.plan_several(source, dst, options.parse_chunks(given["chunks"]), **chosen)
+        job = groups.plan_whole(source, dst, options.parse_chunks(given["chunks"]), **chosen)
     if job is None:
         job = api.plan(source, dst, chunks=options.parse_chunks(given["chunks"]), **chosen)
     _show_or_run(job, dst, label=verb, given=given)
