@@ -281,12 +281,17 @@ def _plan(
 def _wanted(source: WholeFile, chunks: Mapping[str, Chunks], options: Options) -> dict[str, Wanted]:
     """Return what arrays are to become; one that keeps its chunks keeps its filters, too."""
     wanted, wishes = {}, wishes_of(options)
+    for name, problem in source.uncopied.items():
+        raise UsageError(
+            f"array {printable(name)} of {printable(source.place)} {problem}, so that it cannot be "
+            f"copied; name another one, as in {printable(source.place)}{INSIDE}/name"
+        )
     for name, asked in chunks.items():
         is_kept = asked is None
         if name in source.others:
             if not is_kept and len(source.dimensions[name]) > 1:
-                problem = printable(source.others[name])
-                raise UsageError(f"array {printable(name)} cannot be re-split: it {problem}")
+                why = printable(source.others[name])
+                raise UsageError(f"array {printable(name)} cannot be re-split: it {why}")
             continue
         if is_kept and name in source.as_they_are:
             continue

@@ -383,7 +383,7 @@ def spoil_references(file: Any) -> None:
     [
         (spoil_link, "has a link away to another file"),
         (spoil_external, "values are in other files, which are not read .away."),
-        (spoil_references, "away cannot be copied: holds references"),
+        (spoil_references, "array away of .* holds references, .* so that it cannot be copied"),
     ],
 )
 def test_what_cannot_be_copied_is_named(
@@ -408,6 +408,28 @@ def test_references_among_attributes_are_told_of(tmp_path: Path) -> None:
     )
     assert done.exit_code == 0
     assert "the target's format has no place for references" in done.stdout
+
+
+def test_a_user_block_is_told_of(tmp_path: Path) -> None:
+    """What another program has put before the file is not HDF5's."""
+    with h5py.File(tmp_path / "a.h5", "w", userblock_size=512) as file:
+        file["a"], file["b"] = np.arange(6), np.arange(6)
+    assert dask_io.resplit(tmp_path / "a.h5", tmp_path / "b.h5", chunks=3).not_kept == (
+        "user_block",
+    )
+    assert dask_io.verify(tmp_path / "a.h5", tmp_path / "b.h5")
+
+
+def test_names_that_version_4_has_no_place_for(tmp_path: Path) -> None:
+    """A variable with the name of a dimension along another one is named before anything runs."""
+    with netCDF4.Dataset(tmp_path / "a.nc", "w", format="NETCDF3_CLASSIC") as file:
+        for name in "yx":
+            file.createDimension(name, 2)
+        for name in ("v", "w"):
+            file.createVariable(name, "i4", ("y", "x"))[:] = 1
+        file.createVariable("x", "i4", ("y",))[:] = 1
+    with pytest.raises(UsageError, match=r"array x of .* has the name of a dimension, but"):
+        dask_io.resplit(tmp_path / "a.nc", tmp_path / "b.nc", chunks={"x": 1})
 
 
 def test_an_array_of_texts_cannot_be_re_split(tmp_path: Path) -> None:

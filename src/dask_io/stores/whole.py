@@ -61,6 +61,8 @@ class WholeFile:
         The blocks that arrays get which are not to be re-split, if not their own.
     as_they_are
         Arrays that would not be the same if they were encoded again.
+    uncopied
+        Arrays of which there can be no copy in another file: with what is wrong with them.
     attributes
         What the file says about itself.
     """
@@ -73,6 +75,7 @@ class WholeFile:
     only: str | None
     kept: Mapping[str, Grid] = field(default_factory=dict)
     as_they_are: frozenset[str] = frozenset()
+    uncopied: Mapping[str, str] = field(default_factory=dict)
     attributes: Mapping[str, Any] = field(default_factory=dict)
 
     @property

@@ -97,6 +97,7 @@ class Looked:
 
     arrays: Mapping[str, tuple[Dataset, Places]]
     others: Mapping[str, str]
+    uncopied: Mapping[str, str]
     dimensions: Mapping[str, tuple[str | None, ...]]
     only: str | None
     attributes: Mapping[str, Any]
@@ -109,6 +110,7 @@ def look_into_all(path: Path, belonging_to: Callable[[Any], set[str]]) -> Looked
     """
     arrays: dict[str, tuple[Dataset, Places]] = {}
     others: dict[str, str] = {}
+    uncopied: dict[str, str] = {}
     dimensions: dict[str, tuple[str | None, ...]] = {}
     size = path.stat().st_size
     with reading(path) as file:
@@ -128,7 +130,9 @@ def look_into_all(path: Path, belonging_to: Callable[[Any], set[str]]) -> Looked
                 arrays[name] = replace(array), find_places(found, array, size)
             except ValueError as error:
                 others[name] = str(error)
-        return Looked(arrays, others, dimensions, only, plain_attributes(file))
+            if found.id.get_type().detect_class(h5py.h5t.REFERENCE):
+                uncopied[name] = "holds references, which lead to places in its own file"
+        return Looked(arrays, others, uncopied, dimensions, only, plain_attributes(file))
 
 
 def _dimensions(dataset: Any) -> tuple[str | None, ...]:
@@ -190,6 +194,7 @@ def open_all(
             for name, (array, places) in found.arrays.items()
         },
         others=found.others,
+        uncopied=found.uncopied,
         dimensions=found.dimensions,
         only=found.only,
         as_they_are=frozenset(
@@ -218,7 +223,8 @@ class Hdf5Model:
             with writing(path), h5py.File(path, "w", track_order=in_order) as target:
                 copy = _Copy(source, target, wanted, in_order=in_order)
                 copy.run(path)
-        return ("references",) if copy.has_references else ()
+            has_more = {"references": copy.has_references, "user_block": source.userblock_size}
+        return tuple(name for name, is_lost in has_more.items() if is_lost)
 
     def read(self, name: str) -> Any:
         """Return the values of a dataset that is copied as it is."""
@@ -273,8 +279,6 @@ class _Copy:
         kind = found.id.get_type()
         if name in self._wanted:
             made = make_dataset(self._target, self._wanted[name], name, in_order=self._in_order)
-        elif _is_of_references(kind):
-            raise ValueError("holds references, which lead elsewhere")
         elif _has_any_length(kind):
             made = self._copy_values(name, found)
         else:
@@ -321,10 +325,6 @@ def _parts(dataset: Any) -> list[Any]:
 def _has_any_length(kind: Any) -> bool:
     is_text = isinstance(kind, h5py.h5t.TypeStringID) and kind.is_variable_str()
     return is_text or bool(kind.detect_class(h5py.h5t.VLEN))
-
-
-def _is_of_references(kind: Any) -> bool:
-    return bool(kind.detect_class(h5py.h5t.REFERENCE))
 
 
 @contextmanager

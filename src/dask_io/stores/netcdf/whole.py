@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import h5py  # type: ignore[import-untyped]
 
-from dask_io.errors import DataError, UsageError
+from dask_io.errors import DataError
 from dask_io.geometry import Grid
 from dask_io.stores.files import storage_errors
 from dask_io.stores.hdf5 import whole as hdf5
@@ -93,6 +93,11 @@ def open_classic_file(path: Path) -> WholeFile:
         others={name: "has no axes" for name, one in header.variables.items() if not one.shape},
         dimensions={name: one.dimensions for name, one in header.variables.items()},
         only=_find_only(header, arrays),
+        uncopied={
+            name: "has the name of a dimension, but does not lie along it alone"
+            for name, one in header.variables.items()
+            if name in header.dimensions and one.dimensions != (name,)
+        },
         kept={name: _kept(one) for name, one in header.variables.items() if one.shape},
         attributes=header.attributes,
     )
@@ -139,12 +144,6 @@ class ClassicModel:
     def build(self, path: Path, wanted: Mapping[str, Wanted]) -> tuple[str, ...]:
         """Make a file with all that is in this one, but without the values of some variables."""
         header = self.header
-        for name, one in header.variables.items():
-            if name in header.dimensions and one.dimensions != (name,):
-                raise UsageError(
-                    f"variable {printable(name)} has the name of a dimension, but does not lie "
-                    "along it alone, which is not supported; name one variable"
-                )
         with writing(path), h5py.File(path, "w", track_order=True) as file:
             describe_file(file, header.attributes)
             made = {name: self._make(file, name, wanted) for name in header.variables}
