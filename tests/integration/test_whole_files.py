@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 import shutil
 import subprocess
 from pathlib import Path
@@ -259,6 +260,19 @@ def test_the_plan_says_that_nothing_is_gone_on_with(tmp_path: Path) -> None:
     assert (result.seeks, result.held) == (job.plan.seeks, job.plan.held_bytes)
     with pytest.raises(BudgetTooSmallError):
         api.plan_file(source, tmp_path / "c.nc", chunks=CHUNKS, memory="1KiB")
+
+
+@pytest.mark.parametrize("version", ["NETCDF4", "NETCDF3_CLASSIC"])
+def test_a_job_travels_to_other_processes(version: str, tmp_path: Path) -> None:
+    """What is done there is what would have been done here."""
+    source = save(tmp_path / "a.nc", version)
+    job = api.plan_file(source, tmp_path / "b.nc", chunks=CHUNKS)
+
+    there = pickle.loads(pickle.dumps(job))  # noqa: S301 - our own
+
+    assert str(there.plan) == str(job.plan)
+    there.run(verify=True)
+    assert dask_io.verify(source, tmp_path / "b.nc")
 
 
 def stop_at(part: float) -> Callable[[dask_io.Progress], None]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dask_io.errors import UsageError
 from dask_io.geometry import Grid
@@ -84,7 +85,7 @@ class WholeHdf5(OneFileTarget):
         overwrite: bool,
         durability: Durability,
     ) -> None:
-        self._path, self._model, self._wanted = path, model, wanted
+        self._path, self._model, self._wanted, self._format = path, model, wanted, format
         self.arrays = {
             name: Member(
                 self,
@@ -98,6 +99,17 @@ class WholeHdf5(OneFileTarget):
         }
         self.not_kept: tuple[str, ...] = ()
         super().__init__(path, is_one_file=True, overwrite=overwrite, durability=durability)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # What belongs to a run does not travel to other processes.
+        remake = partial(
+            type(self),
+            format=self._format,
+            overwrite=self._overwrite,
+            durability=self.durability,
+        )
+        arrays = {name: replace(each.array) for name, each in self.arrays.items()}
+        return remake, (self._path, self._model, self._wanted, arrays)
 
     @property
     def place(self) -> str:
@@ -186,6 +198,10 @@ class Member(WrittenDataset):
         super().__init__(Path(file.place), inside, array, write_empty=write_empty)
         self._file, self._number, self.format = file, number, format
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Where the file is, its arrays are.
+        return _member_of, (self._file, self.inside)
+
     @property
     def durability(self) -> Durability:
         """What the file outlasts once it is complete."""
@@ -215,3 +231,7 @@ class Member(WrittenDataset):
     def abandon(self, *, keep: bool = False) -> bool:  # noqa: ARG002 - of the file nothing is kept
         """Leave it to the file."""
         return False
+
+
+def _member_of(file: WholeHdf5, inside: str) -> Member:
+    return file.arrays[inside]
