@@ -110,6 +110,15 @@ def _lay_out(
 def plan_one(store: Source, wanted: Wanted, **options: Unpack[Options]) -> Job:
     """Plan one target, or only what one would cost."""
     made, side = _lay_out(store, wanted, **options)
+    return _plan_move(store, made, side, options)
+
+
+def plan_to(store: Source, target: Target, **options: Unpack[Options]) -> Job:
+    """Plan one target that has been described already."""
+    return _plan_move(store, target, side_of(target), options)
+
+
+def _plan_move(store: Source, made: Target | None, side: Side, options: Options) -> Job:
     workers, memory = parse_workers(options.get("workers")), parse_memory(options.get("memory"))
     consume = options.get("consume", False)
     if consume:
