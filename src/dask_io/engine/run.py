@@ -12,7 +12,7 @@ import time
 from dataclasses import dataclass, replace
 from functools import partial
 from threading import Lock
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dask_io.engine.crew import Crew
 from dask_io.engine.machine import ResidentMeter
@@ -23,10 +23,12 @@ from dask_io.geometry.union import disjoint_boxes
 from dask_io.planning import Bundle, Seeks
 from dask_io.stores.addressable import staged
 from dask_io.stores.files import Traffic
-from dask_io.stores.store import Access, Expecting
+from dask_io.stores.store import Access, expect
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from numpy.typing import NDArray
 
     from dask_io.engine.commit import Outlet
     from dask_io.engine.copy import Copying
@@ -230,6 +232,17 @@ class _Taker(NamedTuple):
             return found
         return self.member.needed(found.relative_to(self.origin)).shifted_by(self.origin)
 
+    def place(self, region: Region, values: NDArray[Any]) -> None:
+        """Put values where they belong."""
+        self.member.place(region.relative_to(self.origin), values, self.filling)
+
+
+class _Part(NamedTuple):
+    """What a member takes of a source block, in the box's coordinates."""
+
+    taker: _Taker
+    region: Region
+
 
 class _Run:
     """One bundle under way."""
@@ -249,6 +262,8 @@ class _Run:
             for plan, outlet in zip(bundle.members, sweep.outlets, strict=True)
         ]
         self.moved = moved_dtype(source.dtype)
+        self.is_atomic = source.access is Access.ATOMIC
+        self.largest_share = max(1, _SHARE // source.dtype.itemsize)
 
     def carry_out(self) -> None:
         with self.room.crew as crew:
@@ -273,23 +288,22 @@ class _Run:
             takers.append(_Taker(member, cell.shifted_by(origin), origin, member.make_pieces(each)))
         return takers
 
-    def _shares(self, takers: list[_Taker]) -> Iterator[tuple[Region | None, list[_Taker]]]:
+    def _shares(self, parts: list[_Part]) -> Iterator[tuple[Region | None, list[_Part]]]:
         """Divide a large part of a block between threads: each share, and the one before it."""
-        if not takers:
+        if not parts:
             return
-        if len(takers) > 1 or self.source.access is Access.ATOMIC:
-            yield None, takers
+        if len(parts) > 1 or self.is_atomic:
+            yield None, parts
             return
-        after, (taker,) = None, takers
-        largest = max(1, _SHARE // self.source.dtype.itemsize)
-        for share in self.source.layout.slabs(taker.region, largest):
-            yield after, [taker._replace(region=share)]
+        after, ((taker, region),) = None, parts
+        for share in self.source.layout.slabs(region, self.largest_share):
+            yield after, [_Part(taker, share)]
             after = share
 
     def _read(
         self,
         index: tuple[int, ...],
-        takers: list[_Taker],
+        parts: list[_Part],
         after: Region | None,
         staging: memoryview,
     ) -> None:
@@ -298,31 +312,34 @@ class _Run:
         origin = block.start
         before = None if after is None else after.relative_to(origin)
         with self.source.reader(index, after=before) as reader:
-            for box in self._boxes(index, takers):
-                if isinstance(reader, Expecting):
-                    reader.expect(box.relative_to(origin))
-                largest = self._slab_size(box.relative_to(origin), block, staging)
-                for slab in self.source.layout.slabs(box, largest):
-                    values = reader.read_into(slab.relative_to(origin), staging).view(self.moved)
-                    for taker in takers:
-                        part, found = slab, values
-                        if len(takers) > 1:
-                            part = slab & taker.region
-                            found = values[part.relative_to(slab.start).slices]
-                        if part.size:
-                            place = part.relative_to(taker.origin)
-                            taker.member.place(place, found, taker.filling)
+            for box in self._boxes(index, parts):
+                inside = box.relative_to(origin)
+                expect(reader, inside)
+                largest = self._slab_size(inside, block, staging)
+                for slab in self.source.layout.slabs(inside, largest):
+                    values = reader.read_into(slab, staging).view(self.moved)
+                    self._place(slab.shifted_by(origin), values, parts)
 
-    def _boxes(self, index: tuple[int, ...], takers: list[_Taker]) -> list[Region]:
+    def _place(self, slab: Region, values: NDArray[Any], parts: list[_Part]) -> None:
+        """Give each member its part of a slab."""
+        if len(parts) == 1:
+            parts[0].taker.place(slab, values)
+            return
+        for taker, region in parts:
+            part = slab & region
+            if part.size:
+                taker.place(part, values[part.relative_to(slab.start).slices])
+
+    def _boxes(self, index: tuple[int, ...], parts: list[_Part]) -> list[Region]:
         """Return what is to be read of a block, each element once, in the order of reading."""
-        if len(takers) == 1:
-            return [takers[0].region]
+        if len(parts) == 1:
+            return [parts[0].region]
         # Runs are those of the block as it is stored, not of its part within the box.
         side, box = self.bundle.source, self.bundle.box
         first = (axis.index_at(low) for axis, low in zip(side.stored.axes, box.start, strict=True))
         stored = side.stored.block([a + b for a, b in zip(first, index, strict=True)])
         corner = stored.relative_to(box.start).start
-        inside = [taker.region.relative_to(corner) for taker in takers]
+        inside = [part.region.relative_to(corner) for part in parts]
         boxes = disjoint_boxes(inside, side.layout, stored.shape)
         return [found.shifted_by(corner) for found in boxes]
 
@@ -334,7 +351,9 @@ class _Run:
         return min(run, largest) if run * itemsize >= _LONG_RUN else largest
 
 
-def _parts(takers: list[_Taker], region: Region) -> list[_Taker]:
-    """Return what each member takes of a region, if anything."""
-    parts = (taker._replace(region=taker.takes(region)) for taker in takers)
+def _parts(takers: list[_Taker], region: Region) -> list[_Part]:
+    """Return what each member takes of a region of their step, if anything."""
+    if len(takers) == 1 and takers[0].member.ledger is None:
+        return [_Part(takers[0], region)]
+    parts = (_Part(taker, taker.takes(region)) for taker in takers)
     return [part for part in parts if part.region.size]
