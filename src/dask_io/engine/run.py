@@ -12,7 +12,7 @@ import time
 from dataclasses import dataclass, replace
 from functools import partial
 from threading import Lock
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dask_io.engine.crew import Crew
 from dask_io.engine.machine import ResidentMeter
@@ -27,6 +27,8 @@ from dask_io.stores.store import Access, Expecting
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from numpy.typing import NDArray
 
     from dask_io.engine.commit import Outlet
     from dask_io.engine.copy import Copying
@@ -230,6 +232,17 @@ class _Taker(NamedTuple):
             return found
         return self.member.needed(found.relative_to(self.origin)).shifted_by(self.origin)
 
+    def place(self, region: Region, values: NDArray[Any]) -> None:
+        """Put values where they belong."""
+        self.member.place(region.relative_to(self.origin), values, self.filling)
+
+
+class _Part(NamedTuple):
+    """What a member takes of a source block, in the box's coordinates."""
+
+    taker: _Taker
+    region: Region
+
 
 class _Run:
     """One bundle under way."""
@@ -249,6 +262,7 @@ class _Run:
             for plan, outlet in zip(bundle.members, sweep.outlets, strict=True)
         ]
         self.moved = moved_dtype(source.dtype)
+        self.through = 0 if source.access is Access.ATOMIC else bundle.source.through
 
     def carry_out(self) -> None:
         with self.room.crew as crew:
@@ -257,7 +271,7 @@ class _Run:
                 if takers is None:
                     break
                 for index, region in self.source.grid.pieces(step.cell):
-                    for after, parts in self._shares(_parts(takers, region)):
+                    for after, parts in self._shares(index, _parts(takers, region)):
                         crew.add(partial(self._read, index, parts, after))
             crew.finish()
 
@@ -273,23 +287,27 @@ class _Run:
             takers.append(_Taker(member, cell.shifted_by(origin), origin, member.make_pieces(each)))
         return takers
 
-    def _shares(self, takers: list[_Taker]) -> Iterator[tuple[Region | None, list[_Taker]]]:
+    def _shares(
+        self, index: tuple[int, ...], parts: list[_Part]
+    ) -> Iterator[tuple[Region | None, list[_Part]]]:
         """Divide a large part of a block between threads: each share, and the one before it."""
-        if not takers:
+        if not parts:
             return
-        if len(takers) > 1 or self.source.access is Access.ATOMIC:
-            yield None, takers
+        if len(parts) > 1 or self.source.access is Access.ATOMIC:
+            yield None, parts
             return
-        after, (taker,) = None, takers
+        after, ((taker, region),) = None, parts
+        if self.through:
+            (region,) = self._read_through(index, parts)
         largest = max(1, _SHARE // self.source.dtype.itemsize)
-        for share in self.source.layout.slabs(taker.region, largest):
-            yield after, [taker._replace(region=share)]
+        for share in self.source.layout.slabs(region, largest):
+            yield after, [_Part(taker, share)]
             after = share
 
     def _read(
         self,
         index: tuple[int, ...],
-        takers: list[_Taker],
+        parts: list[_Part],
         after: Region | None,
         staging: memoryview,
     ) -> None:
@@ -298,43 +316,54 @@ class _Run:
         origin = block.start
         before = None if after is None else after.relative_to(origin)
         with self.source.reader(index, after=before) as reader:
-            for box in self._boxes(index, takers):
+            for box in self._boxes(index, parts):
                 if isinstance(reader, Expecting):
                     reader.expect(box.relative_to(origin))
                 largest = self._slab_size(box.relative_to(origin), block, staging)
                 for slab in self.source.layout.slabs(box, largest):
                     values = reader.read_into(slab.relative_to(origin), staging).view(self.moved)
-                    for taker in takers:
-                        part, found = slab, values
-                        if len(takers) > 1:
-                            part = slab & taker.region
-                            found = values[part.relative_to(slab.start).slices]
-                        if part.size:
-                            place = part.relative_to(taker.origin)
-                            taker.member.place(place, found, taker.filling)
+                    self._place(slab, values, parts)
 
-    def _boxes(self, index: tuple[int, ...], takers: list[_Taker]) -> list[Region]:
+    def _place(self, slab: Region, values: NDArray[Any], parts: list[_Part]) -> None:
+        """Give each member its part of a slab."""
+        if len(parts) == 1 and not self.through:
+            parts[0].taker.place(slab, values)
+            return
+        for taker, _ in parts:
+            # Of what is read through, nothing beyond the step's cell is anyone's.
+            part = slab & taker.region
+            if part.size:
+                taker.place(part, values[part.relative_to(slab.start).slices])
+
+    def _boxes(self, index: tuple[int, ...], parts: list[_Part]) -> list[Region]:
         """Return what is to be read of a block, each element once, in the order of reading."""
-        if len(takers) == 1:
-            return [takers[0].region]
+        return [parts[0].region] if len(parts) == 1 else self._read_through(index, parts)
+
+    def _read_through(self, index: tuple[int, ...], parts: list[_Part]) -> list[Region]:
+        """Return disjoint boxes of a block that hold some parts and the gaps to be read through."""
         # Runs are those of the block as it is stored, not of its part within the box.
         side, box = self.bundle.source, self.bundle.box
         first = (axis.index_at(low) for axis, low in zip(side.stored.axes, box.start, strict=True))
         stored = side.stored.block([a + b for a, b in zip(first, index, strict=True)])
         corner = stored.relative_to(box.start).start
-        inside = [taker.region.relative_to(corner) for taker in takers]
+        inside = [
+            side.layout.read_through(part.region.relative_to(corner), stored.shape, self.through)
+            for part in parts
+        ]
         boxes = disjoint_boxes(inside, side.layout, stored.shape)
         return [found.shifted_by(corner) for found in boxes]
 
     def _slab_size(self, region: Region, block: Region, staging: memoryview) -> int:
         """Return how many elements of a region are read at once: long runs one by one."""
         itemsize = self.source.dtype.itemsize
-        run = self.source.layout.run_length(region, block.shape)
+        # What is read through may reach out of the block's part within the box.
+        shape = tuple(map(max, block.shape, region.shape))
+        run = self.source.layout.run_length(region, shape)
         largest = staged(staging, self.source.dtype)
         return min(run, largest) if run * itemsize >= _LONG_RUN else largest
 
 
-def _parts(takers: list[_Taker], region: Region) -> list[_Taker]:
+def _parts(takers: list[_Taker], region: Region) -> list[_Part]:
     """Return what each member takes of a region, if anything."""
-    parts = (taker._replace(region=taker.takes(region)) for taker in takers)
+    parts = (_Part(taker, taker.takes(region)) for taker in takers)
     return [part for part in parts if part.region.size]

@@ -19,6 +19,7 @@ from dask_io.planning.shared import (
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from typing import Self
 
     from dask_io.planning.problem import Problem, Side, Staging
     from dask_io.planning.reads import AxisStep, Hold
@@ -86,6 +87,7 @@ class Bundle:
                 plan.order,
                 plan.problem.source.stored,
                 plan.problem.source.layout,
+                plan.problem.source.through,
                 plan.problem.dtype,
                 plan.problem.budget,
                 plan.problem.staging,
@@ -253,6 +255,10 @@ class Bundle:
     def fits(self) -> bool:
         """Whether all members together keep within the budget."""
         return self.peak_bytes <= self.budget
+
+    def reading_through(self, n_axes: int) -> Self:
+        """Return the same bundle with source blocks read whole along so many fastest axes."""
+        return replace(self, members=tuple(each.reading_through(n_axes) for each in self.members))
 
     def steps(self) -> Iterator[SharedStep]:
         """Yield the steps that some member takes part in, in order, lazily."""

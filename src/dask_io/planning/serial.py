@@ -119,6 +119,7 @@ def _side_to_json(side: Side) -> dict[str, Any]:
         "atomic": side.atomic,
         "codec_bytes": side.codec_bytes,
         "grain": side.grain,
+        "through": side.through,
         "window": side.window and [list(bounds) for bounds in side.window.bounds],
     }
 
@@ -268,7 +269,9 @@ def _side_from_json(side: _Node) -> Side:
     atomic, codec_bytes = side["atomic"].truth(), side["codec_bytes"].number()
     indivisible = side["grain"].text() == "container"
     described = (grid, layout, side["format"].text(), window, atomic, codec_bytes)
-    return Side(*described, indivisible)
+    # Plans written before gaps could be read through do not say so.
+    through = side["through"].number() if "through" in side else 0
+    return Side(*described, indivisible, through)
 
 
 def _window_from_json(window: _Node) -> Region | None:

@@ -215,7 +215,8 @@ class _Storage:
         self.places: dict[Box, NDArray[np.int64]] = {}
         self.times_written: dict[Box, NDArray[np.int64]] = {}
         self.seeks = self.openings = self.moved = 0
-        self.atomic = side.atomic
+        # Along these axes all of a block is read.
+        self.whole = side.layout.axes if side.atomic else side.layout.axes[::-1][: side.through]
         for block in filter(self._takes_part, product(*bounds)):
             shape = [high - low for low, high in block]
             self.buffers[block] = np.zeros(prod(shape), dtype)
@@ -248,17 +249,23 @@ class _Storage:
         """Yield what each block holds of a box."""
         for block, buffer in self.buffers.items():
             if part := _overlap(block, box):
-                places = self.places[block][_slices(part, block)]
-                self._count(self.places[block].ravel() if self.atomic else places.ravel())
-                yield part, buffer[places]
+                self._count(self._read_for(part, block))
+                yield part, buffer[self.places[block][_slices(part, block)]]
 
     def read_union(self, boxes: Sequence[Box]) -> None:
         """Read what boxes cover together, each block that holds some of it in one visit."""
         for block in self.buffers:
             parts = [part for box in boxes if (part := _overlap(block, box))]
             if parts:
-                places = [self.places[block][_slices(part, block)].ravel() for part in parts]
+                places = [self._read_for(part, block) for part in parts]
                 self._count(np.unique(np.concatenate(places)))
+
+    def _read_for(self, part: Box, block: Box) -> NDArray[np.int64]:
+        """Return the places that are read when a part of a block is needed."""
+        wider = tuple(
+            block[axis] if axis in self.whole else part[axis] for axis in range(len(block))
+        )
+        return self.places[block][_slices(wider, block)].ravel()
 
     def write(self, parts: Iterable[tuple[Box, NDArray[Any]]]) -> None:
         """Write boxes that lie in one block each, all those of a block in one visit."""

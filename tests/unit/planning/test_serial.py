@@ -79,6 +79,7 @@ def test_every_key_of_the_contract_is_there() -> None:
             "atomic": False,
             "codec_bytes": 0,
             "grain": "cell",
+            "through": 0,
             "window": None,
         },
         "target": {
@@ -90,6 +91,7 @@ def test_every_key_of_the_contract_is_there() -> None:
             "atomic": False,
             "codec_bytes": 0,
             "grain": "cell",
+            "through": 0,
             "window": None,
         },
         "axes": [
