@@ -243,8 +243,9 @@ class Bundle:
     @property
     def staging_bytes(self) -> int:
         """Bytes between file and array: what the engine would like, as far as there is room."""
-        room = self.budget - self.held_bytes
-        return max(self.staging.needed(self.budget), min(self.staging.preferred, room))
+        left = self.budget - self.held_bytes
+        cell = min(member.cell_bytes for member in self.members)
+        return self.staging.granted(self.budget, left=left, cell=cell)
 
     @property
     def peak_bytes(self) -> int:

@@ -243,9 +243,16 @@ class Plan:
     @property
     def staging_bytes(self) -> int:
         """Bytes between file and array: what the engine would like, as far as there is room."""
-        staging = self.problem.staging
         budget = self.problem.budget
-        return max(staging.needed(budget), min(staging.preferred, budget - self.held_bytes))
+        return self.problem.staging.granted(
+            budget, left=budget - self.held_bytes, cell=self.cell_bytes
+        )
+
+    @property
+    def cell_bytes(self) -> int:
+        """Bytes of a write cell, at the most."""
+        longest = (min(axis.target.longest, axis.flushes.longest) for axis in self.axes)
+        return prod(longest) * self.problem.itemsize
 
     @property
     def peak_bytes(self) -> int:

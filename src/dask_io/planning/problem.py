@@ -99,24 +99,39 @@ class Side:
 class Staging:
     """Bytes the engine needs between file and array: what it must have, what it would like.
 
-    It must have `minimum`, and of a larger budget one `part`, up to `most`.
+    It must have `minimum`, and of a larger budget one `part`, up to `most`. If it says what its
+    `threads` work with, the rest of what is preferred is room to write behind.
 
     Examples
     --------
-    >>> staging = Staging(minimum=10, preferred=1000, part=64, most=100)
+    >>> staging = Staging(minimum=10, preferred=1000, part=64, most=100, threads=200)
     >>> [staging.needed(budget) for budget in (100, 3200, 10**6)]
     [10, 50, 100]
+    >>> [staging.granted(10**6, left=500, cell=cell) for cell in (100, 199, 200)]
+    [500, 500, 200]
     """
 
     minimum: int = 0
     preferred: int = 0
     part: int = 0
     most: int = 0
+    threads: int = 0
 
     def needed(self, budget: int) -> int:
         """Return the bytes that a budget has to leave to staging."""
         share = min(budget // self.part, self.most) if self.part else 0
         return max(self.minimum, share)
+
+    def granted(self, budget: int, *, left: int, cell: int) -> int:
+        """Return the bytes that staging has of a budget of which so many are left to it.
+
+        Room to write behind is of use if the largest write cell has its place there, and a half
+        more: so much stays free, that buffers of any size find a hole. With less there is none.
+        """
+        room = min(self.preferred, left)
+        if self.threads and room <= self.threads + cell + cell // 2:
+            room = min(room, self.threads)
+        return max(self.needed(budget), room)
 
     def budget_for(self, held: int) -> int:
         """Return the smallest budget that leaves room for `held` bytes."""

@@ -202,7 +202,9 @@ def _problem_from_json(plan: _Node) -> Problem:
 
 
 def _staging_from_json(rule: _Node) -> Staging:
-    return Staging(**{key: rule[key].number() for key in _STAGING})
+    # Plans written before the room to write behind was known by itself do not tell of threads.
+    known = (key for key in _STAGING if key in rule or key != "threads")
+    return Staging(**{key: rule[key].number() for key in known})
 
 
 def _copied_from_json(memory: _Node) -> Staging | None:

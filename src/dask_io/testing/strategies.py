@@ -92,7 +92,8 @@ def stagings(draw: st.DrawFn) -> Staging:
         return Staging()
     minimum, more = draw(st.integers(0, 64)), draw(st.integers(0, 256))
     part, most = draw(st.sampled_from([0, 2, 7, 64])), draw(st.integers(0, 80))
-    return Staging(minimum, minimum + more, part, most)
+    threads = draw(st.integers(0, more))
+    return Staging(minimum, minimum + more, part, most, threads)
 
 
 @st.composite

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dask_io.geometry import Region
-    from dask_io.planning import Bundle, Plan, Side, Step
+    from dask_io.planning import Bundle, Plan, Problem, Side, Step
 
 # Start and stop along each axis.
 Box: TypeAlias = tuple[tuple[int, int], ...]
@@ -98,10 +98,7 @@ def walk(plan: Plan, array: NDArray[Any] | None = None) -> Walked:
         memory.free(complete)
         carried = max(carried, memory.held)
 
-    staging = max(
-        problem.staging.needed(problem.budget),
-        min(problem.staging.preferred, problem.budget - held * problem.itemsize),
-    )
+    staging = _staging(problem, held, _cell_size(plan))
     return Walked(
         read_seeks=source.seeks,
         write_seeks=target.seeks,
@@ -159,10 +156,8 @@ def walk_bundle(bundle: Bundle) -> Walked:
         carried = max(carried, sum(memory.held for memory in memories))
     assert next(told, None) is None, "the bundle has more steps than are needed"
 
-    staging = max(
-        bundle.staging.needed(bundle.budget),
-        min(bundle.staging.preferred, bundle.budget - held * bundle.itemsize),
-    )
+    cell_size = min(map(_cell_size, bundle.members))
+    staging = _staging(bundle.members[0].problem, held, cell_size)
     stores = (source, *targets)
     return Walked(
         read_seeks=source.seeks,
@@ -179,6 +174,15 @@ def walk_bundle(bundle: Bundle) -> Walked:
             for target, window in zip(targets, windows, strict=True)
         ),
     )
+
+
+def _staging(problem: Problem, held: int, cell_size: int) -> int:
+    """Return what is left to staging: no more than threads need, if a cell has no place behind."""
+    rule = problem.staging
+    granted = min(rule.preferred, problem.budget - held * problem.itemsize)
+    if rule.threads and 2 * (granted - rule.threads) < 3 * cell_size * problem.itemsize + 1:
+        granted = min(granted, rule.threads)
+    return max(rule.needed(problem.budget), granted)
 
 
 def _cells_in_order(bundle: Bundle, chosen: tuple[tuple[int, int], ...] = ()) -> Iterator[Box]:
@@ -325,16 +329,30 @@ class _Memory:
         return sum(prod(high - low for low, high in cell) for cell in self.touched)
 
 
+def _cell_size(plan: Plan) -> int:
+    """Return how large a write cell may be: no longer than a block, or than from flush to flush."""
+    size = 1
+    for axis, blocks in enumerate(plan.problem.target.grid.axes):
+        flushed = pairwise(sorted({0, *_flushed(plan, axis), plan.problem.shape[axis]}))
+        longest = max((high - low for low, high in flushed), default=0)
+        size *= min(longest, max(blocks.lengths(), default=0))
+    return size
+
+
 def _write_bounds(plan: Plan, axis: int) -> list[tuple[int, int]]:
     """List the write cells along an axis: the target's blocks, cut at every flushed end."""
     ends = set(accumulate(plan.problem.target.grid.axes[axis].lengths(), initial=0))
+    return list(pairwise(sorted(ends.union(_flushed(plan, axis)))))
+
+
+def _flushed(plan: Plan, axis: int) -> Iterator[int]:
+    """Yield the ends of read cells along an axis that are flushed."""
     end = 0
     for length, count, keep in plan.reads[axis]:
         for _ in range(count):
             start, end = end, end + length
             if not keep:
-                ends.add(start if axis in plan.backwards else end)
-    return list(pairwise(sorted(ends)))
+                yield start if axis in plan.backwards else end
 
 
 def _check_step(plan: Plan, step: Step, touched: set[Box], complete: set[Box]) -> None:
