@@ -169,6 +169,8 @@ class Proxy:
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    # Head and body are sent at once: apart, the other side waits before it confirms the first.
+    wbufsize = -1
     proxy: Proxy
 
     def do_GET(self) -> None:

@@ -202,9 +202,11 @@ def info(source: Place, *, storage_options: Mapping[str, Any] | None = None) -> 
     )
 
 
-def info_group(source: Place) -> GroupInfo | None:
+def info_group(
+    source: Place, *, storage_options: Mapping[str, Any] | None = None
+) -> GroupInfo | None:
     """Tell what a group says about itself, None if the source is no group."""
-    root = find_group(source)
+    root = find_group(source, storage_options)
     if root is None:
         return None
     from dask_io.stores.zarr.group import read_group  # noqa: PLC0415  # a second, if needed
@@ -247,7 +249,7 @@ def plan_group(
     UsageError
         If the source is no group, or a name is that of no array's dimension.
     """
-    root = find_group(source)
+    root = find_group(source, options.get("storage_options"))
     if root is None:
         raise UsageError(f"{printable(fspath(source))} is no group of Zarr arrays")
     return plan_found_group(root, target, dict(chunks), **options)
@@ -368,7 +370,7 @@ def resplit(
     if isinstance(target, (list, tuple)):
         several = _plan_layouts(source, target, chunks, **options)
         return start(several, compute=compute, verify=verify, on_progress=on_progress)
-    root = find_group(source)
+    root = find_group(source, options.get("storage_options"))
     if root is not None:
         group = plan_found_group(root, cast("str", target), cast("Chunks", chunks), **options)
         return start(group, compute=compute, verify=verify, on_progress=on_progress)
@@ -588,18 +590,19 @@ def verify(
     if b is None:
         place = locate(a.source.place if isinstance(a, BlockArray) else a, storage_options)
         return verify_alone(place, budget, threads)
-    roots = find_group(a), find_group(b)
+
+    def compare(one: Source, other: Source) -> Verification:
+        if one.grid.shape != other.grid.shape:
+            shapes = f"has shape {other.grid.shape}, but {one.place} has {one.grid.shape}"
+            raise DataError(other.place, [shapes])
+        at = locate(other.place, storage_options)
+        return plan_comparison(one, other, budget, threads, at=at).run(one, other)
+
+    roots = find_group(a, storage_options), find_group(b, storage_options)
     if roots[0] is not None and roots[1] is not None:
-        return verify_groups(
-            roots[0], roots[1], lambda a, b: verify(a, b, memory=budget, workers=threads)
-        )
+        return verify_groups(roots[0], roots[1], compare)
     options = Options(storage_options=storage_options)
-    one, other = _source(a, options), _source(b, options)
-    if one.grid.shape != other.grid.shape:
-        shapes = f"has shape {other.grid.shape}, but {one.place} has {one.grid.shape}"
-        raise DataError(other.place, [shapes])
-    at = locate(other.place, storage_options)
-    return plan_comparison(one, other, budget, threads, at=at).run(one, other)
+    return compare(_source(a, options), _source(b, options))
 
 
 def _source(place: Place, options: Options) -> Source:

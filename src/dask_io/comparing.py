@@ -12,6 +12,7 @@ from dask_io.engine.staging import comparison_slab
 from dask_io.engine.verify import verify_plan
 from dask_io.errors import BudgetTooSmallError, DataError, StorageError, UsageError
 from dask_io.planning import plan_sweep
+from dask_io.stores.medium import medium_of, pieces_of
 from dask_io.stores.naming import printable
 from dask_io.stores.registry import journal_at, read_back, refuse_unfinished
 
@@ -119,3 +120,23 @@ def verify_sealed(
     if slab > memory:
         raise BudgetTooSmallError(slab, memory, "element")
     return verify_checksums(written, journal, workers=workers, slab=slab)
+
+
+def compare_files(a: Location, b: Location) -> None:
+    """Compare the files in two directories byte by byte.
+
+    Raises
+    ------
+    DataError
+        If they differ.
+    """
+    files = [dict(medium_of(each).files(each)) for each in (a, b)]
+    for name in sorted(files[0].keys() | files[1].keys()):
+        found = [each[name].size if name in each else None for each in files]
+        if found[0] != found[1] or not _are_same(a / name, b / name):
+            problem = f"its file {printable(name)} differs from that of {printable(str(a))}"
+            raise DataError(printable(str(b)), [problem])
+
+
+def _are_same(a: Location, b: Location) -> bool:
+    return all(map(bytes.__eq__, pieces_of(a), pieces_of(b)))

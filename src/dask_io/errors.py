@@ -9,6 +9,7 @@
     │   ├── TargetExistsError          the target is there already
     │   └── SamePlaceError             source and target are one place, or one is in the other
     ├── StorageError                3  a path is absent, permission is missing, the disk is full
+    │   └── LockedError                another run is writing there
     └── InterruptedRunError         4  the run was stopped from outside
 
 Messages are one line: what was asked, what was found, what to do next. Facts are attributes,
@@ -107,6 +108,10 @@ class StorageError(DaskIOError):
 
     def __str__(self) -> str:
         return f"{self.path}: {self.reason}" + (f"; {self.advice}" if self.advice else "")
+
+
+class LockedError(StorageError):
+    """Another run is writing there."""
 
 
 class InterruptedRunError(DaskIOError):

@@ -8,15 +8,15 @@ from dataclasses import dataclass, replace
 from operator import itemgetter
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from xxhash import xxh3_64_intdigest
 
-from dask_io.comparing import check_again, verify_sealed
+from dask_io.comparing import check_again, compare_files, verify_sealed
 from dask_io.engine.job import JobRecord
 from dask_io.engine.run import Progress, RunResult
 from dask_io.engine.verify import Verification
-from dask_io.errors import DataError, UsageError
+from dask_io.errors import DataError, StorageError, UsageError
 from dask_io.jobs import Complete, Job, resumable
 from dask_io.options import (
     Options,
@@ -28,11 +28,11 @@ from dask_io.options import (
 from dask_io.planning import Series
 from dask_io.prepare import Wanted, plan_one, plan_recorded
 from dask_io.prepare import plan_resumes as plan_array_resumes
-from dask_io.stores.container import needs, on_disk, split_place
-from dask_io.stores.disk import DISK
-from dask_io.stores.files import Durability
+from dask_io.stores.container import INSIDE, needs, split_place
+from dask_io.stores.files import Durability, storage_errors
 from dask_io.stores.journal import VERSION, is_sealed, read_job
-from dask_io.stores.location import is_url, locate
+from dask_io.stores.location import is_taken, locate
+from dask_io.stores.medium import medium_of
 from dask_io.stores.naming import printable
 from dask_io.stores.registry import (
     check_places,
@@ -50,9 +50,11 @@ if TYPE_CHECKING:
     from dask_io.geometry.chunks import AxisChunks, Chunks
     from dask_io.options import ResumeOptions
     from dask_io.planning import Device
+    from dask_io.stores.files import Found
     from dask_io.stores.location import Location
     from dask_io.stores.store import Source
-    from dask_io.stores.zarr.group import Group, GroupTarget
+    from dask_io.stores.zarr.group import Group
+    from dask_io.stores.zarr.grouptarget import GroupTarget
 
 # What can be asked of a group as a whole.
 _FOR_GROUPS = frozenset(
@@ -68,6 +70,7 @@ _FOR_GROUPS = frozenset(
         "max_rate",
         "check",
         "durability",
+        "storage_options",
     }
 )
 
@@ -113,26 +116,17 @@ class GroupJob:
                 for name, job in self.jobs.items():
                     outlet = job.open_outlet(record.arrays[name])
                     result = result.followed_by(job.carry_out(outlet, progress.of_next(job)))
-                _complete(self.group, self.target, self.copies)
+                _complete(record, self.target)
             except BaseException:
-                self._abandon()
+                self.target.give_up()
                 raise
         if verify:
             places = [self.target.root / name for name in self.jobs]
             check_again(places, self.memory, self.workers)
         return replace(result, verified=True if verify else None)
 
-    def _is_begun(self) -> bool:
-        return any(journal_at(self.target.root / name) is not None for name in self.jobs)
-
-    def _abandon(self) -> None:
-        if self._is_begun():
-            self.target.abandon()
-        else:
-            self.target.remove()
-
     def _left(self) -> str:
-        return quote(self.target.place) if journal_at(self.target.root) is not None else ""
+        return quote(self.target.place) if self.target.is_resumable else ""
 
     def __str__(self) -> str:
         return f"{self.group.place} to {self.target.place}\n{self.plan}"
@@ -192,8 +186,15 @@ class GroupRecord:
         ).encode()
 
     @classmethod
-    def read(cls, journal: Path, source: Path | None = None) -> GroupRecord:
+    def read(
+        cls,
+        journal: Location,
+        source: str | None = None,
+        storage_options: Mapping[str, Any] | None = None,
+    ) -> GroupRecord:
         """Read what a journal says; `source` is where the other group is, if it has been moved.
+
+        `storage_options` say how to reach it, if it is in an object store.
 
         Raises
         ------
@@ -204,7 +205,7 @@ class GroupRecord:
 
         job = read_job(journal)
         try:
-            root = source or Path(job["group"]["source"])
+            root = locate(source or job["group"]["source"], storage_options)
             arrays = {
                 checked_path(name): JobRecord.from_json(each)
                 for name, each in job["arrays"].items()
@@ -220,14 +221,15 @@ class GroupRecord:
 
 def fingerprint_copies(group: Group, copies: tuple[str, ...]) -> int:
     """Return a number that changes when a file of a group does that is copied as it is."""
-    names = [*group.files, *(f"{name}/{file}" for name in copies for file in files_of(group, name))]
-    told = ((name, DISK.find(group.root / name)) for name in names)
+    medium = medium_of(group.root)
+    told = [(name, medium.find(group.root / name)) for name in group.files]
+    told += [(f"{name}/{file}", found) for name in copies for file, found in _files(group, name)]
     return xxh3_64_intdigest(repr(sorted(told, key=itemgetter(0))).encode())
 
 
-def files_of(group: Group, name: str) -> list[str]:
-    """Return the files of an array that is copied as it is."""
-    return [file for file, _ in DISK.files(group.root / name)]
+def _files(group: Group, name: str) -> Iterator[tuple[str, Found]]:
+    """Yield the files of an array that is copied as it is."""
+    return medium_of(group.root).files(group.root / name)
 
 
 def _record_of(job: Job) -> JobRecord:
@@ -235,16 +237,23 @@ def _record_of(job: Job) -> JobRecord:
     return JobRecord.of(job.source, job.target)
 
 
-def _complete(group: Group, target: GroupTarget, copies: tuple[str, ...]) -> None:
-    from dask_io.stores.zarr.group import copy_array  # noqa: PLC0415 - a second, if needed
-    from dask_io.stores.zarr.ome import check_images  # noqa: PLC0415 - as above
-
-    for name in copies:
-        copy_array(group.root / name, target.root / name)
-    target.finish(group, check_images)
+def _complete(record: GroupRecord, target: GroupTarget) -> None:
+    group = record.group
+    for name in record.copies:
+        target.copy_array(group.root / name, name)
+    target.finish(group, [*record.arrays, *record.copies], _check_written)
 
 
-def find_group(place: object) -> Path | None:
+def _check_written(root: Location, like: Group) -> None:
+    """Look at a group once more if there are images in it."""
+    from dask_io.stores.zarr.group import read_group  # noqa: PLC0415 - a second, if needed
+    from dask_io.stores.zarr.ome import check_images, image_groups  # noqa: PLC0415 - as above
+
+    if image_groups(like):
+        check_images(read_group(root))
+
+
+def find_group(place: object, storage_options: Mapping[str, Any] | None = None) -> Location | None:
     """Return the directory of the group that a source names, None if it names none.
 
     Raises
@@ -254,24 +263,30 @@ def find_group(place: object) -> Path | None:
     """
     if not isinstance(place, str | Path):
         return None
-    path = Path(place)
-    if is_url(place):
-        return None
-    if not path.exists():
+    root = locate(place, storage_options)
+    if INSIDE in str(root) and not is_taken(root):
         container, inside = split_place(str(place))
-        path = Path(container) / inside
-    if not any((path / mark).is_file() for mark in ("zarr.json", ".zgroup")):
+        root = locate(container, storage_options) / inside
+    # What lies in a group on a plain web server cannot be listed.
+    if not isinstance(root, Path) and not root.connection.can_list:
+        return None
+    try:
+        with storage_errors(root):
+            is_marked = any((root / mark).is_file() for mark in ("zarr.json", ".zgroup"))
+    except StorageError as error:
+        raise type(error)(printable(str(root)), error.reason, error.advice) from error
+    if not is_marked:
         return None
     with needs("zarr", "zarr"):
         from dask_io.stores.zarr.group import is_group_at  # noqa: PLC0415 - a second, if needed
-    if not is_group_at(path):
+    if not is_group_at(root):
         return None
-    refuse_unfinished(path)
-    return path
+    refuse_unfinished(root)
+    return root
 
 
 def plan_group(
-    root: Path,
+    root: Location,
     target: str | PathLike[str] | None,
     chunks: Chunks,
     **options: Unpack[Options],
@@ -296,10 +311,8 @@ def plan_group(
     UsageError
         If a name is that of no array's dimension, or an array cannot be re-split.
     """
-    from dask_io.stores.zarr.group import (  # noqa: PLC0415 - a second, if needed
-        GroupTarget,
-        read_group,
-    )
+    from dask_io.stores.zarr.group import read_group  # noqa: PLC0415 - a second, if needed
+    from dask_io.stores.zarr.grouptarget import GroupTarget  # noqa: PLC0415 - as above
     from dask_io.stores.zarr.ome import check_images  # noqa: PLC0415 - as above
 
     check_options(options)
@@ -308,13 +321,13 @@ def plan_group(
         raise UsageError(f"{printable(str(root))} is a group; name a target to plan for all of it")
     group = read_group(root)
     made = GroupTarget(
-        on_disk(locate(target), "a Zarr group"),
+        locate(target, options.get("storage_options")),
         durability=parse_durability(options.get("durability", Durability.FSYNC)),
     )
     check_places(group, made)
     made.check()
     wanted = choose_chunks(group, chunks)
-    check_images(root, group)
+    check_images(group)
     jobs: dict[str, Job] = {}
     copies = []
     for name in group.arrays:
@@ -410,7 +423,7 @@ def _dimensions(documents: Mapping[str, bytes]) -> tuple[str, ...]:
     return tuple(name for name in found or () if isinstance(name, str))
 
 
-def _plan_array(source: Source, target: Path, chunks: Chunks, options: Options) -> Job:
+def _plan_array(source: Source, target: Location, chunks: Chunks, options: Options) -> Job:
     """Plan one array; one that keeps its chunks keeps its shards and codecs, too."""
     chosen: Options = {**options, "format": "zarr"}
     if chunks is None:
@@ -424,7 +437,7 @@ def plan_resumes(
     """Plan what `resume` does, one array after another: each has run when the next is planned."""
     place = locate(target, options.get("storage_options"))
     journal = group_journal_at(place)
-    if journal is None or not isinstance(place, Path):
+    if journal is None:
         yield from plan_array_resumes(target, **options)
         return
     if not is_sealed(journal):
@@ -434,11 +447,11 @@ def plan_resumes(
     yield Complete(place, 0, memory, workers, parts)
 
 
-def _plan_rest(place: Path, journal: Path, options: ResumeOptions) -> Iterator[Job]:
-    from dask_io.stores.zarr.group import GroupTarget  # noqa: PLC0415 - a second, if needed
+def _plan_rest(place: Location, journal: Location, options: ResumeOptions) -> Iterator[Job]:
+    from dask_io.stores.zarr.grouptarget import GroupTarget  # noqa: PLC0415 - a second, if needed
 
-    moved = options.get("source")
-    record = GroupRecord.read(journal, None if moved is None else Path(moved))
+    moved, reach = options.get("source"), options.get("storage_options")
+    record = GroupRecord.read(journal, moved, reach)
     if fingerprint_copies(record.group, record.copies) != record.identity:
         changed = ["files that are copied as they are have changed since the run began"]
         advice = f"remove {printable(str(place))}, and start again"
@@ -449,17 +462,21 @@ def _plan_rest(place: Path, journal: Path, options: ResumeOptions) -> Iterator[J
         for name, each in record.arrays.items():
             chosen = options
             if moved is not None:
-                chosen = {**options, "source": str(Path(moved) / name)}
+                chosen = {**options, "source": str(record.group.root / name)}
             job = plan_recorded(place / name, each, **chosen)
             if isinstance(job, Job):
                 yield job
-        _complete(record.group, target, record.copies)
+        _complete(record, target)
     finally:
         target.abandon()
 
 
-def verify_groups(a: Path, b: Path, compare: Callable[[Path, Path], Verification]) -> Verification:
+def verify_groups(
+    a: Location, b: Location, compare: Callable[[Source, Source], Verification]
+) -> Verification:
     """Compare the arrays of two groups, each with the one of its name.
+
+    Those that Dask IO does not understand have the same files, byte by byte, or differ.
 
     Raises
     ------
@@ -475,7 +492,13 @@ def verify_groups(a: Path, b: Path, compare: Callable[[Path, Path], Verification
         raise DataError(printable(str(b)), [problem])
     found = Verification(0)
     for name in one.arrays:
-        found = found.followed_by(compare(a / name, b / name), printable(str(b / name)))
+        try:
+            source = open_source(a / name, format="zarr")
+        except (DataError, UsageError):
+            compare_files(a / name, b / name)
+            continue
+        compared = compare(source, open_source(b / name, format="zarr"))
+        found = found.followed_by(compared, printable(str(b / name)))
     return found
 
 
@@ -494,10 +517,7 @@ def verify_alone(place: Location, memory: int, workers: int) -> Verification:
     return found
 
 
-def group_journal_at(place: Location) -> Path | None:
+def group_journal_at(place: Location) -> Location | None:
     """Return the journal of a group that Dask IO has written, if a place has one."""
     journal = journal_at(place)
-    # Groups are written on local disk only.
-    if not isinstance(journal, Path) or "group" not in read_job(journal):
-        return None
-    return journal
+    return journal if journal is not None and "group" in read_job(journal) else None

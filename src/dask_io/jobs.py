@@ -149,7 +149,7 @@ class Complete:
     n_blocks: int
     memory: int
     workers: int
-    parts: tuple[Path, ...] = ()
+    parts: tuple[Location, ...] = ()
     plan: None = None
     device: None = None
 
@@ -275,7 +275,7 @@ def resumable(find_left: Callable[[], str], place: str) -> Iterator[None]:
             raise
         advice = f"{error.advice}; then" if error.advice else "then"
         message = f"{advice} go on with: dask-io resume {printable(left)}"
-        raise StorageError(error.path, error.reason, message) from error
+        raise type(error)(error.path, error.reason, message) from error
 
 
 def _left_by(outlets: Sequence[Outlet]) -> str:

@@ -72,7 +72,7 @@ if TYPE_CHECKING:
 class Wanted(NamedTuple):
     """One target as the user describes it."""
 
-    target: str | PathLike[str] | None
+    target: str | PathLike[str] | Location | None
     chunks: Chunks
     order: str | None
 

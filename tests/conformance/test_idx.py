@@ -6,7 +6,6 @@ import os
 import re
 import subprocess
 import sys
-from importlib.metadata import EntryPoint
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -34,8 +33,8 @@ def registered(monkeypatch: pytest.MonkeyPatch) -> None:
     module = ModuleType("idx_of_another_package")
     monkeypatch.setitem(sys.modules, module.__name__, module)
     exec(compile(EXAMPLE, "CONTRIBUTING.md", "exec"), module.__dict__)  # noqa: S102 - our own text
-    entries = [EntryPoint("idx", f"{module.__name__}:FORMAT", ENTRY_POINTS)]
-    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: entries)  # noqa: ARG005
+    entries = {"idx": f"{module.__name__}:FORMAT"}
+    monkeypatch.setattr("dask_io.stores.formats._others", lambda: entries)
 
 
 class TestIdx(StoreConformance):

@@ -134,11 +134,11 @@ def test_what_stays_wrong_ends_a_run_that_can_be_resumed(
     assert np.array_equal(dask_io.open(f"{bucket}/again")[:, :], ARRAY)
 
 
-def command(place: str, target: str) -> list[str]:
+def command(source: str, target: str, chunks: str = "2,4") -> list[str]:
     """Return the command that does the same in a process of its own."""
     run = "from dask_io.engine import commit; commit.MOST_CELLS = 1; from dask_io.cli import main"
-    options = ["--chunks", "2,4", "--workers", "1", "--strategy", "naive", "--device", "ssd"]
-    return [sys.executable, "-c", f"{run}; main()", "resplit", f"{place}/in", target, *options]
+    options = ["--chunks", chunks, "--workers", "1", "--strategy", "naive", "--device", "ssd"]
+    return [sys.executable, "-c", f"{run}; main()", "resplit", source, target, *options]
 
 
 def test_a_process_is_killed_at_a_request(
@@ -146,12 +146,12 @@ def test_a_process_is_killed_at_a_request(
 ) -> None:
     """Another one on the same machine goes on at once."""
     proxy.begin()
-    subprocess.run(command(bucket, f"{bucket}/out"), check=True, capture_output=True)
+    subprocess.run(command(f"{bucket}/in", f"{bucket}/out"), check=True, capture_output=True)
     n_requests, n_killed = len(proxy.log), 0
     for at in range(n_requests - 1, 0, -7):
         target = f"{bucket}/out-{at}"
         proxy.begin(at, "kill")
-        run = subprocess.Popen(command(bucket, target), stderr=subprocess.DEVNULL)
+        run = subprocess.Popen(command(f"{bucket}/in", target), stderr=subprocess.DEVNULL)
         proxy.on_kill = run.kill
         assert run.wait() == -signal.SIGKILL
         proxy.begin()

@@ -129,9 +129,9 @@ def target(path: Path, chunks: tuple[int, ...], **options: Any) -> zarr.Array[An
     return zarr.create_array(str(path), chunks=chunks, **options)
 
 
-def source(inputs: Path, name: str = "a") -> Any:
+def source(inputs: Path, name: str = "a", **options: Any) -> Any:
     """Return an array as Dask reads it."""
-    return da.from_zarr(str(inputs / f"{name}.zarr"))
+    return da.from_zarr(str(inputs / f"{name}.zarr"), **options)
 
 
 # What goes by plan.
@@ -325,6 +325,12 @@ def astype_before(inputs: Path, out: Path) -> None:
 def ufuncs_after(inputs: Path, out: Path) -> None:
     array = np.sqrt(source(inputs).rechunk((25, 44)))
     array.store(target(out / "x.zarr", (25, 22), dtype="f8"))
+
+
+@matched
+def arithmetic_in_fortran_order(inputs: Path, out: Path) -> None:
+    array = np.sqrt(source(inputs, "v2") * 2)
+    array.rechunk((16, 30)).store(target(out / "x.zarr", (16, 30), dtype="f8"))
 
 
 @matched
@@ -575,6 +581,57 @@ def masked(inputs: Path, out: Path) -> None:
 
 def _mask(block: NDArray[Any]) -> NDArray[Any]:
     return np.ma.masked_greater(block, 5000)
+
+
+@declined("in a way of their own")
+def blocks_in_fortran_order(inputs: Path, out: Path) -> None:
+    array = source(inputs, "v2").map_blocks(_less_mean_root, dtype="f4")
+    array.rechunk((25, 44)).to_zarr(str(out / "x.zarr"))
+
+
+@declined("in a way of their own")
+def blocks_with_gaps(inputs: Path, out: Path) -> None:
+    """Dask does not copy what is more than half of a block."""
+    array = source(inputs, "plain").rechunk((16, 30)).map_blocks(_less_mean_root, dtype="f4")
+    array.store(target(out / "x.zarr", (16, 30), dtype="f4"))
+
+
+def _less_mean_root(block: NDArray[Any]) -> NDArray[Any]:
+    """Add up in the order of memory, which rounding tells."""
+    roots = np.sqrt(block, dtype="f4", casting="unsafe")
+    return np.asarray(roots - roots.mean())
+
+
+class Doubling(zarr.Array[Any]):
+    """An array that is not what is stored."""
+
+    def __getitem__(self, selection: Any) -> Any:
+        """Read something else."""
+        return 2 * np.asarray(super().__getitem__(selection))
+
+
+@declined("of which Dask IO does not know the blocks")
+def derived_from_zarr(inputs: Path, out: Path) -> None:
+    opened = zarr.open_array(str(inputs / "a.zarr"), mode="r")
+    array = da.from_array(Doubling(opened.async_array), chunks=(10, 11))
+    array.rechunk((25, 44)).store(target(out / "x.zarr", (25, 44)))
+
+
+@declined("not at its path", threads_only=True)
+def hdf5_file_that_was_replaced(inputs: Path, out: Path) -> None:
+    for name, number in (("old", 1), ("new", 2)):
+        with h5py.File(out / name, "w") as file:
+            file["a"] = np.full(SHAPE, number)
+    with h5py.File(out / "old", "r") as file:
+        (out / "new").replace(out / "old")
+        da.from_array(file["a"], chunks=(20, 22)).rechunk((25, 44)).to_zarr(str(out / "x.zarr"))
+
+
+@declined("no conversion of numbers")
+def cast_to_fields(inputs: Path, out: Path) -> None:
+    fields = np.dtype([("a", "i4"), ("b", "i2")])
+    stored = target(out / "x.zarr", (25, 44), dtype=fields, zarr_format=2)
+    source(inputs).rechunk((25, 44)).store(stored)
 
 
 @declined("told which block")

@@ -79,6 +79,42 @@ def test_any_other_array_is_computed_block_by_block(inputs: Path, tmp_path: Path
     )
 
 
+def test_blocks_may_change_their_shape(inputs: Path, tmp_path: Path) -> None:
+    """What a program says of its result counts, not what it reads."""
+    array = source(inputs).map_blocks(lambda block: block[:5], chunks=(5, 11), dtype="i4")
+    dask_io.store(array, tmp_path / "out", memory="1MiB")
+
+    np.testing.assert_array_equal(dask_io.open(tmp_path / "out")[...], array.compute())
+
+
+def test_blocks_in_fortran_order_are_computed_by_dask(inputs: Path, tmp_path: Path) -> None:
+    """What a function makes of a block may depend on the order of memory."""
+    array = source(inputs, "v2").map_blocks(lambda block: block - block.ravel("K")[1], dtype="i4")
+    dask_io.store(array, tmp_path / "out", memory="1MiB")
+
+    assert dask_io.open(tmp_path / "out")[...].tobytes() == array.compute().tobytes()
+
+
+def test_the_fill_value_is_of_the_type_that_is_stored(inputs: Path, tmp_path: Path) -> None:
+    """Not of the type that is read."""
+    array = source(inputs).astype("U5")
+    dask_io.store(array, tmp_path / "out.zarr", memory="1MiB")
+
+    np.testing.assert_array_equal(dask_io.open(tmp_path / "out.zarr")[...], array.compute())
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_chunks_that_cannot_be_planned_are_refused(
+    inputs: Path, tmp_path: Path, *, is_known: bool
+) -> None:
+    """Chunks of no length, or of one that nobody knows, are an error of usage."""
+    flat = source(inputs).ravel()
+    array = flat[:0] if is_known else flat[flat > 5]
+
+    with pytest.raises(UsageError, match="empty" if is_known else "not known"):
+        dask_io.store(array, tmp_path / "out", memory="1MiB")
+
+
 def test_storing_can_wait(inputs: Path, tmp_path: Path) -> None:
     """With compute=False nothing happens until Dask is told to."""
     later = dask_io.store(source(inputs), tmp_path / "out", chunks=-1, compute=False)

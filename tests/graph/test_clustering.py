@@ -48,12 +48,41 @@ def test_seeks_are_those_that_were_told(raw: dask_io.BlockArray) -> None:
 
 
 def test_work_before_a_rechunk_is_done_on_the_way(raw: dask_io.BlockArray) -> None:
-    """Functions are applied to the blocks that Dask would apply them to."""
-    array = da.from_array(raw, chunks=(20, 11)).map_blocks(lambda block: block - block.min())
-    array = array.rechunk((60, 4)).max(axis=0)
+    """Arithmetic is done on the blocks that Dask would do it on."""
+    array = (da.from_array(raw, chunks=(20, 11)).rechunk((20, 44)) % 7).rechunk((60, 4))
+    alone = array.compute()
+    with dask_io.optimize(memory="1MiB"):
+        told = dask_io.explain(array)
+        np.testing.assert_array_equal(array.compute(), alone)
+
+    assert told.matched
+
+
+def test_functions_that_change_the_shape_of_blocks_are_left_to_dask(
+    raw: dask_io.BlockArray,
+) -> None:
+    """Only what a program says of its result tells that they do."""
+    array = da.from_array(raw, chunks=(5, 11)).rechunk((10, 44))
+    array = array.map_blocks(lambda block: block[:5], chunks=(5, 44)).rechunk((10, 44))
     alone = array.compute()
     with dask_io.optimize(memory="1MiB"):
         np.testing.assert_array_equal(array.compute(), alone)
+
+
+@pytest.mark.parametrize("chunks", [(4, 9), (16, 7)])
+def test_blocks_that_lie_otherwise_in_memory_are_left_to_dask(
+    inputs: Path, chunks: tuple[int, int]
+) -> None:
+    """Numbers are added up in the order of memory, on which the last digits depend."""
+    array = source(inputs, "v2", chunks=chunks)
+    array = np.sqrt(array).astype("f4").mean()
+    alone = array.compute()
+    with dask_io.optimize(memory="1MiB"):
+        told = dask_io.explain(array)
+        found = array.compute()
+
+    assert "in a way of their own" in told.reasons[0]
+    assert found.tobytes() == alone.tobytes()
 
 
 def test_what_dask_reads_as_well_is_left_to_it(inputs: Path) -> None:

@@ -209,3 +209,23 @@ def test_one_source_for_several_targets_is_read_once(inputs: Path, tmp_path: Pat
     (plan,) = dask_io.explain(*collections, memory="1MiB").plans
 
     assert plan.seeks.read == 6 * 4
+
+
+def test_what_a_function_computes_is_left_to_dask(inputs: Path, tmp_path: Path) -> None:
+    """A plan on the way of another would wait for it for ever."""
+    inner = stored(inputs, tmp_path)
+    found: list[Any] = []
+
+    def compute(block: Any) -> Any:
+        found.append(planned_tasks(inner))
+        return block
+
+    outer = source(inputs).map_blocks(compute, dtype="i4").rechunk((25, 44))
+    with dask_io.optimize(memory="1MiB"):
+        collection = outer.to_zarr(str(tmp_path / "y.zarr"), compute=False)
+        assert planned_tasks(collection)
+        collection.compute()
+        assert planned_tasks(inner)
+
+    assert found
+    assert not any(found)

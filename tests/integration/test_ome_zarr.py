@@ -19,6 +19,8 @@ from dask_io.stores.zarr.documents import quiet
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from dask_io.stores.zarr.group import Group
+
 AXES = [
     {"name": "c", "type": "channel"},
     {"name": "z", "type": "space", "unit": "micrometer"},
@@ -176,8 +178,8 @@ def test_what_is_written_is_looked_at_before_it_counts(
     source = make(tmp_path / "a.zarr", 3)
     job = dask_io.plan_group(source, tmp_path / "b.zarr", chunks={"x": 20})
 
-    def refuse(root: Path, _: object) -> None:
-        raise DataError(str(root), ["is no valid OME-Zarr"])
+    def refuse(group: Group) -> None:
+        raise DataError(group.place, ["is no valid OME-Zarr"])
 
     monkeypatch.setattr("dask_io.stores.zarr.ome.check_images", refuse)
     with pytest.raises(DataError, match="no valid OME-Zarr"):

@@ -10,6 +10,7 @@ from dask_io.errors import (
     DaskIOError,
     DataError,
     InterruptedRunError,
+    LockedError,
     SamePlaceError,
     StorageError,
     TargetExistsError,
@@ -23,6 +24,7 @@ EXAMPLES: list[tuple[DaskIOError, int]] = [
     (TargetExistsError("out"), 2),
     (SamePlaceError("in", "in/out"), 2),
     (StorageError("out", "no space left", "free some"), 3),
+    (LockedError("out", "another run is writing it", "wait for it"), 3),
     (InterruptedRunError("out"), 4),
 ]
 

@@ -80,10 +80,45 @@ class Stretch(NamedTuple):
     origin: int
 
 
+class Overlap(NamedTuple):
+    """What a range has in common with a write cell, along one axis."""
+
+    start: int
+    inside: slice
+    taken: slice
+    length: int
+
+
+class Along:
+    """The write cells that a step fills along one axis.
+
+    There may be many blocks in a step and many small pieces in a block, but few ranges along an
+    axis: what each overlaps is worked out once.
+    """
+
+    def __init__(self, stretches: list[Stretch]) -> None:
+        self.stretches = stretches
+        self._known: dict[tuple[int, int], list[Overlap]] = {}
+
+    def overlaps(self, bounds: tuple[int, int]) -> list[Overlap]:
+        """Return where each cell begins that overlaps a range, and slices into piece and range."""
+        found = self._known.get(bounds)
+        if found is None:
+            found = self._known[bounds] = list(self._overlaps(*bounds))
+        return found
+
+    def _overlaps(self, low: int, high: int) -> Iterator[Overlap]:
+        for start, stop, origin in self.stretches:
+            begin, end = max(start, low), min(stop, high)
+            if begin < end:
+                inside, taken = slice(begin - origin, end - origin), slice(begin - low, end - low)
+                yield Overlap(start, inside, taken, end - begin)
+
+
 class Wanted(NamedTuple):
     """The write cells that a step fills, and for which of them what room has to be made."""
 
-    along: list[list[Stretch]]
+    along: list[Along]
     cells: list[Cell]
     regions: list[tuple[Cell, Region]]
     n_bytes: int
@@ -92,7 +127,7 @@ class Wanted(NamedTuple):
 class Filling(NamedTuple):
     """What a step fills: write cells along each axis, and by its corner each with its piece."""
 
-    along: list[list[Stretch]]
+    along: list[Along]
     cells: dict[tuple[int, ...], tuple[Cell, NDArray[Any]]]
 
 
@@ -119,14 +154,16 @@ class Member:
         """Begin the write cells of a region that will be read, and say what memory they need."""
         in_pieces = self.plan.hold is Hold.PIECES
         along = [
-            [
-                Stretch(start, stop, max(start, low) if in_pieces else start)
-                for start, stop in axis.write_cells(low, high)
-            ]
+            Along(
+                [
+                    Stretch(start, stop, max(start, low) if in_pieces else start)
+                    for start, stop in axis.write_cells(low, high)
+                ]
+            )
             for axis, (low, high) in zip(self.plan.axes, region.bounds, strict=True)
         ]
         with self.lock:
-            begun = (self._begin_cell(parts) for parts in product(*along))
+            begun = (self._begin_cell(parts) for parts in product(*(a.stretches for a in along)))
             cells = [cell for cell in begun if cell is not None]
         if in_pieces:
             regions = [(cell, cell.region & region) for cell in cells]
@@ -195,16 +232,9 @@ class Member:
         return index, grid.block(index)
 
     def place(self, region: Region, values: NDArray[Any], filling: Filling) -> None:
-        """Put what has been read of a region where it belongs.
-
-        There may be many small pieces, so what can be is worked out axis by axis.
-        """
-        along = [
-            list(_overlaps(stretches, low, high))
-            for stretches, (low, high) in zip(filling.along, region.bounds, strict=True)
-        ]
+        """Put what has been read of a region where it belongs."""
         placed = []
-        for overlaps in product(*along):
+        for overlaps in product(*map(Along.overlaps, filling.along, region.bounds)):
             corner, inside, taken, lengths = zip(*overlaps, strict=True)
             if corner in filling.cells:
                 cell, array = filling.cells[corner]
@@ -312,14 +342,3 @@ def _strides(
 def moved_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """Return the type as which elements are moved: NumPy copies fields without what is between."""
     return dtype if dtype.names is None else np.dtype((np.void, dtype.itemsize))
-
-
-def _overlaps(
-    stretches: list[Stretch], low: int, high: int
-) -> Iterator[tuple[int, slice, slice, int]]:
-    """Yield those that overlap a range: start, slices into the piece and the range, length."""
-    for start, stop, origin in stretches:
-        begin, end = max(start, low), min(stop, high)
-        if begin < end:
-            inside = slice(begin - origin, end - origin)
-            yield start, inside, slice(begin - low, end - low), end - begin

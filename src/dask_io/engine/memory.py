@@ -97,9 +97,8 @@ class Buffers:
                 begin = _up(start - phase, step) + phase
                 end = _up(begin + n_bytes, _GRAIN)
                 if end <= stop:
-                    del self._holes[place]
-                    self._add_hole(start, begin)
-                    self._add_hole(end, stop)
+                    left = (start, begin), (end, stop)
+                    self._holes[place : place + 1] = [hole for hole in left if hole[0] < hole[1]]
                     return self._view[begin : begin + n_bytes]
             return self._lend_outside(n_bytes)
 

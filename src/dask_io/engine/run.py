@@ -23,7 +23,7 @@ from dask_io.geometry.union import disjoint_boxes
 from dask_io.planning import Bundle, Seeks
 from dask_io.stores.addressable import staged
 from dask_io.stores.files import Traffic
-from dask_io.stores.store import Access, Expecting
+from dask_io.stores.store import Access, expect
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -262,7 +262,9 @@ class _Run:
             for plan, outlet in zip(bundle.members, sweep.outlets, strict=True)
         ]
         self.moved = moved_dtype(source.dtype)
-        self.through = 0 if source.access is Access.ATOMIC else bundle.source.through
+        self.is_atomic = source.access is Access.ATOMIC
+        self.largest_share = max(1, _SHARE // source.dtype.itemsize)
+        self.through = 0 if self.is_atomic else bundle.source.through
 
     def carry_out(self) -> None:
         with self.room.crew as crew:
@@ -293,14 +295,13 @@ class _Run:
         """Divide a large part of a block between threads: each share, and the one before it."""
         if not parts:
             return
-        if len(parts) > 1 or self.source.access is Access.ATOMIC:
+        if len(parts) > 1 or self.is_atomic:
             yield None, parts
             return
         after, ((taker, region),) = None, parts
         if self.through:
             (region,) = self._read_through(index, parts)
-        largest = max(1, _SHARE // self.source.dtype.itemsize)
-        for share in self.source.layout.slabs(region, largest):
+        for share in self.source.layout.slabs(region, self.largest_share):
             yield after, [_Part(taker, share)]
             after = share
 
@@ -317,12 +318,12 @@ class _Run:
         before = None if after is None else after.relative_to(origin)
         with self.source.reader(index, after=before) as reader:
             for box in self._boxes(index, parts):
-                if isinstance(reader, Expecting):
-                    reader.expect(box.relative_to(origin))
-                largest = self._slab_size(box.relative_to(origin), block, staging)
-                for slab in self.source.layout.slabs(box, largest):
-                    values = reader.read_into(slab.relative_to(origin), staging).view(self.moved)
-                    self._place(slab, values, parts)
+                inside = box.relative_to(origin)
+                expect(reader, inside)
+                largest = self._slab_size(inside, block, staging)
+                for slab in self.source.layout.slabs(inside, largest):
+                    values = reader.read_into(slab, staging).view(self.moved)
+                    self._place(slab.shifted_by(origin), values, parts)
 
     def _place(self, slab: Region, values: NDArray[Any], parts: list[_Part]) -> None:
         """Give each member its part of a slab."""
@@ -364,6 +365,8 @@ class _Run:
 
 
 def _parts(takers: list[_Taker], region: Region) -> list[_Part]:
-    """Return what each member takes of a region, if anything."""
+    """Return what each member takes of a region of their step, if anything."""
+    if len(takers) == 1 and takers[0].member.ledger is None:
+        return [_Part(takers[0], region)]
     parts = (_Part(taker, taker.takes(region)) for taker in takers)
     return [part for part in parts if part.region.size]

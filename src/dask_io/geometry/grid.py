@@ -86,8 +86,8 @@ class Grid:
         """
         bounds = zip(self.axes, region.start, region.stop, strict=True)
         for parts in product(*(list(axis.pieces(low, high)) for axis, low, high in bounds)):
-            index = tuple(i for i, _, _ in parts)
-            yield index, Region.of((low, high) for _, low, high in parts)
+            index, start, stop = zip(*parts, strict=True)
+            yield index, Region(start, stop)
 
     def clipped(self, region: Region) -> Grid:
         """Return the blocks' parts within a region as a grid of their own."""

@@ -100,7 +100,12 @@ def store(
 
 def _source_of(array: da.Array) -> Source:
     try:
-        return worked_source(find_array(array.dask, array.name))
+        chunks = grid_of(array.chunks)
+    except DeclinedError as declined:
+        raise UsageError(f"a Dask array cannot be stored: {declined}") from declined
+    try:
+        reading = find_array(array.dask, array.name)
+        return worked_source(reading) if reading.chunks == chunks else ComputedSource(array)
     except DeclinedError:
         return ComputedSource(array)
 

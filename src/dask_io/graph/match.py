@@ -31,6 +31,8 @@ class Reading:
         What is done to each of them.
     chunks
         The blocks that it is in in the end, maybe after another rechunk.
+    is_plain
+        Whether all of Dask's blocks lie in memory in C order without gaps, as those of a plan do.
     lock
         What Dask would hold while reading, if anything.
     layers
@@ -42,6 +44,7 @@ class Reading:
     worked: Grid
     function: BlockFunction
     chunks: Grid
+    is_plain: bool
     lock: Any
     layers: tuple[str, ...]
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from os import fstat
+from os.path import samestat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -50,6 +52,11 @@ def source_of(thing: Any) -> Source:
     raise DeclinedError(f"it reads a {_kind(thing)}, of which Dask IO does not know the blocks")
 
 
+def is_in_c_order(thing: Any) -> bool:
+    """Whether what is read from something lies in memory in C order."""
+    return getattr(_unwrap(thing), "order", "C") == "C"
+
+
 def target_of(thing: Any, chunks: Grid, corner: tuple[int, ...]) -> Target:
     """Describe what a graph stores to, as a target that is filled in place.
 
@@ -94,9 +101,11 @@ def _kind(thing: Any) -> str:
 
 
 def _is(thing: Any, library: str, name: str) -> bool:
-    """Whether an object is of a class of a library, which is not imported for that."""
-    found = getattr(sys.modules.get(library), name, None)
-    return found is not None and isinstance(thing, found)
+    """Whether an object is of a class of a library, which is not imported for that.
+
+    One of a class that is derived from it may read and write in a way of its own.
+    """
+    return type(thing) is getattr(sys.modules.get(library), name, None)
 
 
 def _open_zarr(array: Any) -> ZarrSource:
@@ -129,10 +138,23 @@ def _open_hdf5(dataset: Any) -> Source:
 
     if dataset.file.mode != "r":
         raise DeclinedError("it reads an HDF5 file that is open for writing")
+    path = Path(dataset.file.filename)
+    if not _is_open_at(dataset.file, path):
+        raise DeclinedError("it reads an HDF5 file that is not at its path, or not a file")
+    if dataset.name is None:
+        raise DeclinedError("it reads a dataset without a name")
     try:
-        return open_hdf5(Path(dataset.file.filename), dataset.name.strip("/"), strict=False)
+        return open_hdf5(path, dataset.name.strip("/"), strict=False)
     except DaskIOError as error:
         raise DeclinedError(str(error)) from error
+
+
+def _is_open_at(file: Any, path: Path) -> bool:
+    """Whether an HDF5 file that is open is the one at a path, which may be meant from elsewhere."""
+    try:
+        return file.driver == "sec2" and samestat(fstat(file.id.get_vfd_handle()), path.stat())
+    except OSError:
+        return False
 
 
 def _fill_hdf5(dataset: Any, chunks: Grid, corner: tuple[int, ...]) -> Target:

@@ -12,6 +12,7 @@ import dask
 from dask.highlevelgraph import HighLevelGraph
 
 from dask_io.errors import UsageError
+from dask_io.graph.functions import is_at_work
 from dask_io.graph.options import GraphOptions, OnMismatch, graph_options
 from dask_io.graph.rewrite import consider, replace_layers
 
@@ -48,8 +49,11 @@ class Optimizer:
         return then(self.rewrite(dsk, keys), keys, **kwargs)
 
     def rewrite(self, dsk: Any, keys: Any) -> Any:
-        """Put plans into a graph; on any doubt it is returned as it is."""
-        if not isinstance(dsk, HighLevelGraph):
+        """Put plans into a graph; on any doubt it is returned as it is.
+
+        So is one that is computed on the way of a plan: it would wait for that plan to end.
+        """
+        if not isinstance(dsk, HighLevelGraph) or is_at_work():
             return dsk
         try:
             considered = consider(dsk, keys if isinstance(keys, list) else [keys], self.options)

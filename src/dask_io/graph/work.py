@@ -26,6 +26,7 @@ from dask_io.planning import (
     read_through,
 )
 from dask_io.prepare import make_plan
+from dask_io.stores.dtypes import check_cast
 from dask_io.stores.part import Part
 from dask_io.stores.window import Window
 
@@ -190,6 +191,9 @@ def _worked_target(match: Match, dtype: np.dtype[Any]) -> Target:
     trial = _try(match.function, dtype, len(target.grid.axes))
     if trial.dtype != target.dtype and not converts_as_numpy(target):
         raise DeclinedError(f"{target.format} converts elements in a way of its own")
+    problem = check_cast(trial.dtype, target.dtype, "unsafe")
+    if problem:
+        raise DeclinedError(problem)
     if not match.function:
         return target
     if not _holds_whole_blocks(match.chunks, target.grid):

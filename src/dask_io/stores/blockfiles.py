@@ -232,17 +232,17 @@ class BlockFiles(BlockStore):
             If the block is not what the grid says.
         """
         blocks, region, flat = self._blocks, self.grid.block(index), self.grid.flat(index)
-        path = self._path_of(index, region)
-        with self._medium.reader(path, self.tally) as file:
+        shape, name = region.shape, self._file_name(index, region)
+        with self._medium.reader_in(blocks.folder, name, self.tally) as file:
 
             def begin(offset: int) -> AddressableReader:
-                extent = Extent(path.name, offset, region.shape)
+                extent = Extent(name, offset, shape)
                 return AddressableReader(file, extent, blocks.dtype, blocks.layout)
 
             def look(peek: Callable[[int], bytes]) -> int:
-                problem, offset = self._look(region.shape, peek, file.size)
+                problem, offset = self._look(shape, peek, file.size)
                 if problem:
-                    raise DataError(printable(str(path)), [problem])
+                    raise DataError(printable(f"{blocks.folder}/{name}"), [problem])
                 self._remember(flat, offset)
                 return offset
 
@@ -253,7 +253,7 @@ class BlockFiles(BlockStore):
                 look(file.peek)
             offset = self._other_offsets.get(flat, self._usual_offset)
             if after is not None:
-                n_before = blocks.layout.end_of(after, region.shape)
+                n_before = blocks.layout.end_of(after, shape)
                 file.go_on_from(offset + n_before * blocks.dtype.itemsize)
             yield begin(offset)
 
@@ -271,12 +271,13 @@ class BlockFiles(BlockStore):
 
     def fingerprint(self, index: tuple[int, ...]) -> int:
         """Return a number that changes when a block does."""
-        path = self._path_of(index, self.grid.block(index))
-        with storage_errors(path):
-            found = self._medium.find(path) if self._blocks.is_one_file else self._find(path.name)
+        blocks, name = self._blocks, self._file_name(index, self.grid.block(index))
+        place = f"{blocks.folder}/{name}"
+        with storage_errors(place):
+            found = self._medium.find(blocks.path) if blocks.is_one_file else self._find(name)
         if found is None:
-            raise StorageError(printable(str(path)), "no such file or directory", "check the path")
-        return xxh3_64_intdigest(f"{path.name}\0{found.size}\0{found.mark}".encode())
+            raise StorageError(printable(place), "no such file or directory", "check the path")
+        return xxh3_64_intdigest(f"{name}\0{found.size}\0{found.mark}".encode())
 
     def discard(self, index: tuple[int, ...]) -> None:
         """Remove a block's file, if it is still there."""
@@ -331,8 +332,10 @@ class BlockFiles(BlockStore):
         return self._blocks.problem_with(header, shape, size), header.offset if header else 0
 
     def _path_of(self, index: tuple[int, ...], region: Region) -> Location:
-        name = self._odd_names.get(index) or self._name_of(index, region)
-        return self._blocks.folder / name
+        return self._blocks.folder / self._file_name(index, region)
+
+    def _file_name(self, index: tuple[int, ...], region: Region) -> str:
+        return self._odd_names.get(index) or self._name_of(index, region)
 
     def _remember(self, flat: int, offset: int) -> None:
         if self._usual_offset < 0:

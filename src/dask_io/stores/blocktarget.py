@@ -78,9 +78,10 @@ class BlockFilesTarget(BlockStore, JournalledTarget):
     @contextmanager
     def writer(self, index: tuple[int, ...]) -> Iterator[AddressableWriter]:
         """Visit a block in the making."""
-        blocks, shape = self._blocks, self.grid.block(index).shape
+        blocks, region = self._blocks, self.grid.block(index)
+        shape, name = region.shape, self._name_of(index, region)
         header = self._header(shape)
-        name, n_bytes = self._file_of(index)
+        n_bytes = len(header) + prod(shape) * blocks.dtype.itemsize
         with self._write_file(
             name, self.tally, header=header, n_bytes=n_bytes, reserve=self._reserve
         ) as file:

@@ -15,6 +15,7 @@ from dask_io.stores.files import (
     FileReader,
     Found,
     Publisher,
+    Tally,
     storage_errors,
     sync,
     write_whole,
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
-    from dask_io.stores.files import Durability, Tally
+    from dask_io.stores.files import Durability
 
 
 class Disk:
@@ -43,6 +44,11 @@ class Disk:
         """Visit a file."""
         return FileReader(path, tally)
 
+    def reader_in(self, folder: Path, name: str, tally: Tally) -> FileReader:
+        """Visit a file of a directory."""
+        # There may be many, and paths take longer to put together than strings.
+        return FileReader(f"{folder}/{name}", tally)
+
     def publisher(self, folder: Path, durability: Durability) -> Publisher:
         """Return what writes the files of a directory."""
         return Publisher(folder, durability)
@@ -51,20 +57,30 @@ class Disk:
         """Write a small file aside and give it its name when it is whole and durable."""
         write_whole(path, content)
 
+    def update(self, path: Path, make: Callable[[], bytes]) -> None:
+        """Write a small file: who changes it holds a lock, which no living process loses."""
+        write_whole(path, make())
+
+    def write_pieces(self, path: Path, n_bytes: int, pieces: Callable[[], Iterator[bytes]]) -> None:
+        """Write a file aside, and give it its name when it is whole and durable."""
+        publisher, offset = Publisher(path.parent), 0
+        try:
+            with publisher.writer(path.name, Tally(), n_bytes=n_bytes) as file:
+                for piece in pieces():
+                    file.write(offset, memoryview(piece))
+                    offset += len(piece)
+            publisher.commit([path.name], [path.name])
+        except BaseException:
+            publisher.abandon()
+            raise
+
     def find(self, path: Path) -> Found | None:
         """Return size and time of a file, links followed."""
-        try:
-            found = path.stat()
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-        return Found(_size(found), str(found.st_mtime_ns))
+        return _find(str(path))
 
     def finder(self, root: Path) -> Callable[[str], Found | None]:
         """Return what finds files in a directory, as they are then."""
-        return partial(self._find_in, root)
-
-    def _find_in(self, root: Path, name: str) -> Found | None:
-        return self.find(root / name)
+        return partial(_find, os.path.join(root, ""))  # noqa: PTH118 - may be many
 
     def sizes(self, folder: Path) -> dict[str, int]:
         """Return the size of all in a directory, links followed, without opening any."""
@@ -124,6 +140,14 @@ class Disk:
         for folder in folders:
             with storage_errors(folder):
                 sync(folder)
+
+
+def _find(folder: str, name: str = "") -> Found | None:
+    try:
+        found = os.stat(f"{folder}{name}")  # noqa: PTH116 - may be many
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return Found(_size(found), str(found.st_mtime_ns))
 
 
 def _size_of(entry: os.DirEntry[str]) -> int:

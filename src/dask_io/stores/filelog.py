@@ -10,11 +10,11 @@ import errno
 import glob
 import os
 import secrets
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from dask_io.errors import StorageError
+from dask_io.errors import LockedError, StorageError
 from dask_io.stores import system
 from dask_io.stores.files import storage_errors, sync, write_fully, write_whole
 from dask_io.stores.logs import LONGEST_LINE, NAME
@@ -54,6 +54,9 @@ class FileLog:
         """Have other lines in place of all that there are."""
         write_whole(self.folder / _FILE, content)
         self._size = len(content)
+
+    def fold(self) -> None:
+        """A file is one piece."""
 
     def check_held(self) -> None:
         """The system keeps the lock as long as the process lives."""
@@ -133,6 +136,24 @@ class FileLogs:
         """Refuse a journal that another process has."""
         system.calls.close(_lock(folder))
 
+    @contextmanager
+    def holding(self, folder: Path) -> Iterator[None]:
+        """Hold the lock of a journal; if there is none, nothing of it stays."""
+        with suppress(FileExistsError):
+            system.calls.mkdir(folder)
+        try:
+            lock = _lock(folder)
+        except FileNotFoundError:
+            place = printable(str(folder.parent))
+            raise LockedError(place, "another run was writing it", "try again") from None
+        try:
+            yield
+        finally:
+            if not self.exists(folder):
+                with suppress(OSError):
+                    remove_folder(folder)
+            system.calls.close(lock)
+
     def remove(self, folder: Path) -> None:
         """Remove a journal, if it is there."""
         remove_folder(folder)
@@ -207,7 +228,7 @@ def _lock(folder: Path) -> int:
         holder = path.read_text(encoding="ascii", errors="replace").strip()
         place = folder.parent if folder.name == NAME else folder
         reason = f"another run is writing it (process {holder})"
-        raise StorageError(printable(str(place)), reason, "wait for it, or stop it") from None
+        raise LockedError(printable(str(place)), reason, "wait for it, or stop it") from None
     return fd
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import errno
 import os
 from contextlib import suppress
+from ctypes import addressof, c_char
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import lru_cache
@@ -386,7 +387,10 @@ def checksum_of_file(file: Reader, offset: int, n_bytes: int, staging: memoryvie
 
 def address_of(buffer: memoryview) -> int:
     """Return where a buffer lies in memory."""
-    return int(np.frombuffer(buffer, np.uint8).__array_interface__["data"][0])
+    if buffer.readonly or not buffer:
+        return int(np.frombuffer(buffer, np.uint8).__array_interface__["data"][0])
+    # Eight times as fast, and asked for several times a block.
+    return addressof(c_char.from_buffer(buffer))
 
 
 # Most files of an array have the same head.

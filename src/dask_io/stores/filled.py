@@ -10,7 +10,7 @@ from xxhash import xxh3_64
 
 from dask_io.stores.addressable import staged, view_as_array, view_as_bytes
 from dask_io.stores.ledger import NOTHING
-from dask_io.stores.store import Expecting
+from dask_io.stores.store import expect
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -56,8 +56,7 @@ class UnfilledReader:
 
     def expect(self, region: Region) -> None:
         """Be told what will be read part by part."""
-        if isinstance(self.reader, Expecting):
-            self.reader.expect(region)
+        expect(self.reader, region)
 
     def checksum(self, region: Region, staging: memoryview) -> int:
         """Return the checksum of a region's bytes; if all of it is the fill value, of nothing."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, TypeAlias, cast
 
@@ -34,6 +35,8 @@ def format_names() -> list[str]:
     return [*_OURS, *sorted(_others().keys() - _OURS.keys())]
 
 
+# All that is installed is looked through.
+@cache
 def _others() -> dict[str, str]:
     from importlib.metadata import entry_points  # noqa: PLC0415 - slow, and rarely needed
 

@@ -158,10 +158,19 @@ def _here() -> str:
 def serve() -> None:
     """Do the work that comes in, until nobody is there any more to ask for it."""
     _set_limit(resource.RLIMIT_CORE, 0)
+    _close_all_but_standard()
     with Connection(0) as way, suppress(EOFError):
         way.send("ready")
         while True:
             way.send_bytes(_answer(way.recv_bytes()))
+
+
+def _close_all_but_standard() -> None:
+    """Let go of what libraries had open in the other process: locks of files last until then."""
+    for number in [int(path.name) for path in Path("/dev/fd").iterdir()]:
+        if number > 2:  # noqa: PLR2004 - what comes in, goes out and goes wrong
+            with suppress(OSError):
+                os.close(number)
 
 
 def _answer(question: bytes) -> bytes:

@@ -12,11 +12,14 @@ for nothing: what it would have said is done again.
 from __future__ import annotations
 
 import json
+import time
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, Self
 
 from xxhash import xxh3_64_hexdigest
 
-from dask_io.errors import DataError, UsageError
+from dask_io.errors import DataError, LockedError, UsageError
+from dask_io.stores.files import storage_errors
 from dask_io.stores.logs import LONGEST_LINE, NAME
 from dask_io.stores.medium import medium_of
 from dask_io.stores.naming import printable
@@ -30,6 +33,8 @@ if TYPE_CHECKING:
 
 VERSION = 1
 _JOB, _SEALED = "job", "sealed"
+# What is done under the lock of a group takes no longer; seconds.
+PATIENCE, _LOOK_SECONDS = 60.0, 0.2
 # Where the last line begins, if it is the one that seals.
 _LONGEST_SEAL = 64
 
@@ -146,6 +151,7 @@ class Journal:
 
     def seal(self) -> None:
         """Note that the target is complete, and let go of the journal."""
+        self._log.fold()
         self.append([_SEALED])
         self.close()
 
@@ -167,6 +173,31 @@ def refuse_locked(folder: Location) -> None:
         If there is one.
     """
     medium_of(folder).logs.refuse_locked(folder)
+
+
+@contextmanager
+def alone(folder: Location) -> Iterator[None]:
+    """Hold the lock of a journal, which need not be there; wait for it, but not for ever.
+
+    For what runs share that write different things, such as the group around their arrays.
+
+    Raises
+    ------
+    LockedError
+        If another run does not let go of it.
+    """
+    until = time.monotonic() + PATIENCE
+    with ExitStack() as stack:
+        while True:
+            try:
+                with storage_errors(folder.parent):
+                    stack.enter_context(medium_of(folder).logs.holding(folder))
+                break
+            except LockedError:
+                if time.monotonic() > until:
+                    raise
+                time.sleep(_LOOK_SECONDS)
+        yield
 
 
 def _first_lines(job: bytes, lines: Iterable[str]) -> bytes:

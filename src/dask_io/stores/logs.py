@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from contextlib import AbstractContextManager
 
 NAME = ".dask-io"
 # Far more than any line has to say; anything longer was not written by us.
@@ -20,6 +21,9 @@ class Log(Protocol):
 
     def replace(self, content: bytes) -> None:
         """Have other lines in place of all that there are, at once."""
+
+    def fold(self) -> None:
+        """Keep the same lines in fewer pieces, if they are in many."""
 
     def check_held(self) -> None:
         """Refuse to go on if the lock has been lost.
@@ -77,6 +81,15 @@ class Logs(Protocol):
         ------
         StorageError
             If one has.
+        """
+
+    def holding(self, folder: Any) -> AbstractContextManager[None]:
+        """Hold the lock of a journal, which need not be there.
+
+        Raises
+        ------
+        LockedError
+            If another process has it, or had it a moment ago.
         """
 
     def remove(self, folder: Any) -> None:

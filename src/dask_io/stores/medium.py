@@ -7,6 +7,7 @@ removes them. So a format says the same for all media.
 from __future__ import annotations
 
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from dask_io.stores.files import Durability, Found
     from dask_io.stores.location import Location
     from dask_io.stores.logs import Logs
+
+_PIECE = 2**20
 
 
 class Reader(Protocol):
@@ -115,11 +118,23 @@ class Medium(Protocol):
     def reader(self, path: Any, tally: Tally) -> AbstractContextManager[Reader]:
         """Visit a file."""
 
+    def reader_in(self, folder: Any, name: str, tally: Tally) -> AbstractContextManager[Reader]:
+        """Visit a file by its name in a directory."""
+
     def publisher(self, folder: Any, durability: Durability) -> Publisher:
         """Return what writes the files of a directory."""
 
     def write_whole(self, path: Any, content: bytes) -> None:
         """Write a small file; it appears when it is whole and durable."""
+
+    def update(self, path: Any, make: Callable[[], bytes]) -> None:
+        """Write a small file whose content is made of what is there, by others too.
+
+        Where another one can change it at any moment, it is made anew until none has meanwhile.
+        """
+
+    def write_pieces(self, path: Any, n_bytes: int, pieces: Callable[[], Iterator[bytes]]) -> None:
+        """Write a file of any size, from pieces that can be asked for again; as `write_whole`."""
 
     def find(self, path: Any) -> Found | None:
         """Return what is known of a file, None if there is none."""
@@ -184,3 +199,19 @@ def read_whole(path: Location, longest: int) -> bytes:
 def write_whole(path: Location, content: bytes) -> None:
     """Write a small file; it appears when it is whole and durable."""
     medium_of(path).write_whole(path, content)
+
+
+def pieces_of(path: Location) -> Iterator[bytes]:
+    """Yield what a file holds, piece by piece."""
+    with open_reader(path, Tally()) as file:
+        n_bytes = file.size
+        buffer = memoryview(bytearray(min(n_bytes, _PIECE)))
+        for offset in range(0, n_bytes, _PIECE):
+            yield bytes(file.read(offset, min(_PIECE, n_bytes - offset), buffer))
+
+
+def copy_file(source: Location, target: Location) -> None:
+    """Copy a file piece by piece; it appears under its name when it is whole and durable."""
+    with open_reader(source, Tally()) as file:
+        n_bytes = file.size
+    medium_of(target).write_pieces(target, n_bytes, partial(pieces_of, source))

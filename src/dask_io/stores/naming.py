@@ -55,6 +55,7 @@ class BlockNames:
     _parts: tuple[tuple[str, int, int], ...] = field(init=False, repr=False, compare=False)
     _form: str = field(init=False, repr=False, compare=False)
     _regex: re.Pattern[str] = field(init=False, repr=False, compare=False)
+    _order: tuple[int, ...] | None = field(init=False, repr=False, compare=False)
     by_offset: bool = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -83,6 +84,9 @@ class BlockNames:
         object.__setattr__(self, "_form", "".join(starmap(_form_of, parts)))
         object.__setattr__(self, "by_offset", kinds == {"offset"})
         object.__setattr__(self, "_regex", _regex_of(parts))
+        in_order = axes == sorted(axes)
+        order = None if in_order else tuple(axes.index(axis) for axis in range(len(axes)))
+        object.__setattr__(self, "_order", order)
 
     @classmethod
     def default(cls, n_axes: int, suffix: str) -> BlockNames:
@@ -109,7 +113,8 @@ class BlockNames:
         match = self._regex.fullmatch(name)
         if match is None:
             return None
-        return tuple(int(match[f"axis{axis}"]) for axis in range(self.n_axes))
+        numbers = tuple(map(int, match.groups()))
+        return numbers if self._order is None else tuple(numbers[place] for place in self._order)
 
     @classmethod
     def guess(
@@ -190,8 +195,7 @@ def _form_of(literal: str, axis: int, width: int) -> str:
 def _regex_of(parts: Sequence[tuple[str, int, int]]) -> re.Pattern[str]:
     return re.compile(
         "".join(
-            re.escape(literal) + (f"(?P<axis{axis}>[0-9]+)" if axis >= 0 else "")
-            for literal, axis, _ in parts
+            re.escape(literal) + ("([0-9]+)" if axis >= 0 else "") for literal, axis, _ in parts
         )
     )
 

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from functools import cache
+from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
@@ -143,6 +144,18 @@ class Expecting(Protocol):
 
     def expect(self, region: Region) -> None:
         """Be told of a region, counted from the block's start, that will be read part by part."""
+
+
+def expect(reader: Checkable, region: Region) -> None:
+    """Tell a reader what it will be asked for, if it gains from that."""
+    if _is_expecting(type(reader)):
+        cast("Expecting", reader).expect(region)
+
+
+# Whether a class keeps a protocol takes long to find out.
+@cache
+def _is_expecting(kind: type) -> bool:
+    return issubclass(kind, Expecting)
 
 
 class Source(Store, Protocol):

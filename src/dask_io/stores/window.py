@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from dask_io.errors import UsageError
-from dask_io.stores.store import Expecting
+from dask_io.stores.store import expect
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -132,8 +132,7 @@ class _ShiftedReader:
         return self.reader.read_into(region.relative_to(self.shift), buffer)
 
     def expect(self, region: Region) -> None:
-        if isinstance(self.reader, Expecting):
-            self.reader.expect(region.relative_to(self.shift))
+        expect(self.reader, region.relative_to(self.shift))
 
     def checksum(self, region: Region, staging: memoryview) -> int:
         return self.reader.checksum(region.relative_to(self.shift), staging)

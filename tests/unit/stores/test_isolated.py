@@ -56,6 +56,24 @@ def test_it_is_another_process_and_stays() -> None:
     assert WORKER.call(LIMITS, os.getpid) == first
 
 
+def test_it_holds_nothing_that_was_open(tmp_path: Path) -> None:
+    """A lock ends with the file that was open when the process was started, as HDF5 opens files."""
+    ended = run(
+        f"""
+        from fcntl import LOCK_EX, LOCK_NB, flock
+        first = os.open({str(tmp_path / "a")!r}, os.O_RDWR | os.O_CREAT)
+        os.set_inheritable(first, True)
+        flock(first, LOCK_EX)
+        WORKER.call(Limits.for_file(0), os.getpid)
+        os.close(first)
+        flock(os.open({str(tmp_path / "a")!r}, os.O_RDWR), LOCK_EX | LOCK_NB)
+        """
+    )
+
+    assert not ended.stderr
+    assert ended.returncode == 0
+
+
 def test_an_error_is_raised_where_work_was_asked_for() -> None:
     """An exception comes back with a note of where it comes from, and ends nothing."""
     pid = WORKER.call(LIMITS, os.getpid)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from importlib.metadata import EntryPoint
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -20,7 +19,7 @@ from dask_io.stores import check_places, format_names, make_target, open_source
 from dask_io.stores.blocktarget import BlockFilesTarget
 from dask_io.stores.container import Wishes
 from dask_io.stores.files import Durability
-from dask_io.stores.formats import ENTRY_POINTS, load_format
+from dask_io.stores.formats import load_format
 from dask_io.stores.registry import read_back, remake_target, reopen_source
 
 if TYPE_CHECKING:
@@ -44,17 +43,14 @@ def target_at(path: str | Path, **changes: Any) -> BlockFilesTarget:
 @pytest.mark.parametrize("name", ["npy", "raw"])
 def test_our_formats_need_no_entry_point(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Our own formats are there even if nothing is announced."""
-    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: [])  # noqa: ARG005
+    monkeypatch.setattr("dask_io.stores.formats._others", dict)
     assert load_format(name).name == name
 
 
 def test_other_packages_add_formats(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """An entry point is a format by name and suffix, and is loaded when it is used."""
-    entries = [
-        EntryPoint("mine", "tests_no_such_module:FORMAT", ENTRY_POINTS),
-        EntryPoint("npy", "tests_no_such_module:FORMAT", ENTRY_POINTS),
-    ]
-    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: entries)  # noqa: ARG005
+    entries = dict.fromkeys(["mine", "npy"], "tests_no_such_module:FORMAT")
+    monkeypatch.setattr("dask_io.stores.formats._others", lambda: entries)
     assert format_names()[:2] == ["npy", "raw"]
     assert format_names().count("npy") == 1
     assert format_names()[-1] == "mine"
@@ -102,8 +98,8 @@ def test_other_packages_add_containers(monkeypatch: pytest.MonkeyPatch, tmp_path
     module = ModuleType("their_module")
     module.FORMAT = Memory()  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "their_module", module)
-    entries = [EntryPoint("memory", "their_module:FORMAT", ENTRY_POINTS)]
-    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: entries)  # noqa: ARG005
+    entries = {"memory": "their_module:FORMAT"}
+    monkeypatch.setattr("dask_io.stores.formats._others", lambda: entries)
 
     (tmp_path / "x.memory").write_bytes(b"")
     (tmp_path / "y").write_bytes(b"memory")

@@ -23,8 +23,8 @@ from dask_io.graph.matchers.layers import (
     understand_store,
     understand_work,
 )
-from dask_io.graph.matchers.rechunks import find_rechunks, is_rechunk, rechunk
-from dask_io.graph.objects import source_of, target_of
+from dask_io.graph.matchers.rechunks import find_rechunks, is_rechunk, makes_views, rechunk
+from dask_io.graph.objects import is_in_c_order, source_of, target_of
 from dask_io.stores.part import Part
 from dask_io.stores.registry import check_places
 
@@ -121,6 +121,7 @@ def find_array(graph: HighLevelGraph, name: str) -> Reading:
         raise DeclinedError("it is worked on both before and after a rechunk")
     if function:
         reading = replace(reading, worked=reading.chunks, function=function)
+    _refuse_other_order(reading, reading.function)
     return replace(reading, layers=(*reading.layers, *layers))
 
 
@@ -140,6 +141,10 @@ def _look_at_read(asked: Asked, name: str) -> Finding:
         reading = _find_reading(asked.graph, name)
     except DeclinedError as declined:
         return Finding(name, None, str(declined))
+    if not reading.is_plain:
+        return Finding(name, None, "its blocks lie in memory in a way of their own")
+    if not reading.function.is_elementwise:
+        return Finding(name, None, "a function before a rechunk may change the shape of blocks")
     if not asked.is_for_all(name, reading.chunks.n_blocks):
         return Finding(name, None, "only some of its blocks are asked for")
     reason = asked.why_shared(reading.layers[:-1], reading.layers)
@@ -155,12 +160,19 @@ def _follow(graph: HighLevelGraph, name: str, store: Store) -> Match:
     if is_read(graph.layers[root]):
         # Blocks are the same then, and those that are read need not fit those that are stored.
         reading, function = replace(reading, function=function), BlockFunction()
+    _refuse_other_order(reading, reading.function, function)
     target = _find_target(store)
     try:
         check_places(reading.source, target)
     except DaskIOError as error:
         raise DeclinedError(str(error)) from error
     return Match(name, reading, function, store.chunks, target, store.lock, (*layers, name))
+
+
+def _refuse_other_order(reading: Reading, *functions: BlockFunction) -> None:
+    """Refuse functions whose results may depend on how blocks lie in memory."""
+    if not reading.is_plain and not all(function.is_elementwise for function in functions):
+        raise DeclinedError("a function is given blocks that lie in memory in a way of their own")
 
 
 def _find_work(graph: HighLevelGraph, top: str) -> tuple[BlockFunction, str, tuple[str, ...]]:
@@ -210,12 +222,14 @@ def _find_reading(graph: HighLevelGraph, top: str) -> Reading:
     if source.dtype != read.thing.dtype:
         raise DeclinedError(f"{source.place} is stored in another byte order than it is read in")
     before = rechunk(graph, first, read.chunks)
+    has_views = makes_views(graph, first, read.chunks) or makes_views(graph, later, before)
     return Reading(
         source=source,
         read=read.chunks,
         worked=before,
         function=function,
         chunks=rechunk(graph, later, before),
+        is_plain=is_in_c_order(read.thing) and not has_views,
         lock=read.lock,
         layers=(*read.layers, *first, *layers, *later),
     )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from itertools import count
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 from dask._task_spec import Alias, Task
@@ -14,11 +16,11 @@ from dask_io.graph.match import DeclinedError
 from dask_io.graph.matchers.layers import grid_of, refuse_annotations
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from dask.highlevelgraph import HighLevelGraph, Layer
 
-    from dask_io.geometry import Grid
+    from dask_io.geometry import Axis, Grid
 
 
 def is_rechunk(name: str, layer: Layer) -> bool:
@@ -77,6 +79,49 @@ def rechunk(graph: HighLevelGraph, names: Iterable[str], chunks: Grid) -> Grid:
         if chunks.shape != shape:
             raise DeclinedError("a rechunk changes its shape")
     return chunks
+
+
+def makes_views(graph: HighLevelGraph, names: Iterable[str], chunks: Grid) -> bool:
+    """Whether layers that rechunk hand on parts of blocks without copying them.
+
+    Functions are given such a part with gaps between its rows, and may add it up in another order.
+    """
+    for name in names:
+        before, chunks = chunks, rechunk(graph, [name], chunks)
+        if not _is_p2p(graph.layers[name]) and has_views(before, chunks):
+            return True
+    return False
+
+
+def has_views(before: Grid, after: Grid) -> bool:
+    """Whether Dask takes a new block out of an old one without copying it: more than half of it.
+
+    Examples
+    --------
+    >>> from dask_io.geometry import Grid
+    >>> old = Grid.regular((8, 8), (8, 8))
+    >>> [has_views(old, Grid.regular((8, 8), new)) for new in ((8, 5), (8, 4), (5, 8), (4, 5))]
+    [True, False, False, False]
+    """
+    shares = [[*_shares(old, new)] for old, new in zip(before.axes, after.axes, strict=True)]
+    largest = [max(each, default=Fraction(0)) for each in shares]
+    # A part along the slowest axis alone has no gaps.
+    return any(
+        2 * part * prod(largest[:axis]) * prod(largest[axis + 1 :]) > 1
+        for axis in range(1, len(shares))
+        for part in shares[axis]
+        if part < 1
+    )
+
+
+def _shares(old: Axis, new: Axis) -> Iterator[Fraction]:
+    """Yield how much of an old block each new one is that lies within one."""
+    for number in range(new.n_blocks):
+        low, high = new.start_of(number), new.start_of(number + 1)
+        around = old.index_at(low)
+        start, stop = old.start_of(around), old.start_of(around + 1)
+        if high <= stop:
+            yield Fraction(high - low, stop - start)
 
 
 def _lengths(name: str, tasks: Mapping[Any, Any], chunks: Grid, axis: int) -> list[int]:

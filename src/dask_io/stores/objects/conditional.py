@@ -1,32 +1,41 @@
-"""Puts that succeed only if nobody else has put there: all that locks and journals stand on."""
+"""Puts that succeed only if nobody else has put there: all that locks and journals stand on.
+
+And how what they put is looked at, and removed.
+"""
 
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
 
-from dask_io.stores.files import storage_errors
 from dask_io.stores.objects import requests
 from dask_io.stores.objects.failures import ask_again, to_storage_error
 
 if TYPE_CHECKING:
-    from obstore import PutMode
+    from collections.abc import Iterable
+
+    from obstore import ObjectMeta, PutMode, PutResult, UpdateVersion
 
     from dask_io.stores.objects.path import ObjectPath
 
 # obstore does not repeat what might have been done; here that shows.
 _MOST_TIMES, _FIRST_WAIT = 4, 0.2
+# As many as one request removes.
+_MOST_REMOVED = 1000
 
 
 class ConflictError(Exception):
     """Another one has put there."""
 
 
-def put_if(path: ObjectPath, content: bytes, mode: PutMode) -> str | None:
+def put_if(path: ObjectPath, content: bytes, mode: PutMode) -> UpdateVersion:
     """Put an object on a condition, and return its version.
+
+    The condition is that there is none (``"create"``), or that there is one version of it.
 
     The content must be like no other, so that one's own is known again: a request whose
     answer was lost may have been carried out.
@@ -39,7 +48,7 @@ def put_if(path: ObjectPath, content: bytes, mode: PutMode) -> str | None:
     n_failed = 0
     while True:
         try:
-            return requests.calls.put(path.store, path.key, content, mode=mode)["e_tag"]
+            return _version(requests.calls.put(path.store, path.key, content, mode=mode))
         except (AlreadyExistsError, PreconditionError):
             found = look(path)
             if found is None or found[0] != content:
@@ -52,12 +61,18 @@ def put_if(path: ObjectPath, content: bytes, mode: PutMode) -> str | None:
             time.sleep(_FIRST_WAIT * 2**n_failed)
 
 
-def look(path: ObjectPath) -> tuple[bytes, str | None] | None:
+def _version(told: PutResult | ObjectMeta) -> UpdateVersion:
+    """Return what tells versions of an object apart: Google has numbers for it, others do not."""
+    found = {"e_tag": told["e_tag"], "version": told["version"]}
+    return cast("UpdateVersion", {name: value for name, value in found.items() if value})
+
+
+def look(path: ObjectPath) -> tuple[bytes, UpdateVersion] | None:
     """Return what a small object holds, and its version; None if there is none."""
 
-    def ask() -> tuple[bytes, str | None]:
+    def ask() -> tuple[bytes, UpdateVersion]:
         found = requests.calls.get(path.store, path.key)
-        return bytes(found.bytes()), found.meta["e_tag"]
+        return bytes(found.bytes()), _version(found.meta)
 
     try:
         return ask_again(path, ask)
@@ -67,5 +82,19 @@ def look(path: ObjectPath) -> tuple[bytes, str | None] | None:
 
 def remove(path: ObjectPath) -> None:
     """Remove an object, if it is there."""
-    with storage_errors(path):
+    with suppress(FileNotFoundError):
         ask_again(path, partial(requests.calls.delete, path.store, path.key))
+
+
+def remove_all(paths: Iterable[ObjectPath]) -> None:
+    """Remove objects of one store, many by one request; what is not there is none."""
+    left = list(paths)
+    while left:
+        some, left = left[:_MOST_REMOVED], left[_MOST_REMOVED:]
+        keys = [path.key for path in some]
+        try:
+            ask_again(some[0], partial(requests.calls.delete, some[0].store, keys))
+        except FileNotFoundError:
+            # Where one is not there, some stores do not come to the others.
+            for path in some:
+                remove(path)

@@ -26,6 +26,14 @@ if TYPE_CHECKING:
 
 # How the variables of the environment begin that obstore looks at.
 _VARIABLES = {"s3": "AWS", "gs": "GOOGLE", "az": "AZURE"}
+# What it takes to reach a store, or what is wrong most often.
+_NEEDED = {
+    "s3": "AWS_REGION, AWS_ENDPOINT_URL and the options' names",
+    "gs": "GOOGLE_SERVICE_ACCOUNT (the path of a key) and the options' names",
+    "az": "AZURE_STORAGE_ACCOUNT_NAME and the options' names",
+    "http": "the options' names",
+    "https": "the options' names",
+}
 _SCHEMES = ("s3", "gs", "az", "http", "https", "memory")
 _URL = re.compile(r"([a-z][a-z0-9+.-]*)://([^/?#]*)([^?#]*)(.*)", re.IGNORECASE | re.DOTALL)
 # What obstore takes apart from what is of one kind of store.
@@ -109,14 +117,18 @@ class Connection:
             known = f" ({', '.join(sorted(self.options))})" if self.options else ""
             raise UsageError(
                 f"{self.scheme}://{self.bucket} cannot be reached as the storage options{known} "
-                "and the environment say; see the documentation of obstore"
+                f"and the environment say; check {_NEEDED[self.scheme]}"
             ) from None
 
     def _allowed(self) -> dict[str, bool]:
         """Return whether there may be no encryption; obstore asks the environment only for all."""
-        variable = f"{_VARIABLES.get(self.scheme)}_ALLOW_HTTP"
-        is_allowed = os.environ.get(variable, "").lower() in {"1", "on", "true", "yes"}
+        is_allowed = os.environ.get(self.allows_http, "").lower() in {"1", "on", "true", "yes"}
         return {"allow_http": True} if is_allowed or self.scheme == "http" else {}
+
+    @property
+    def allows_http(self) -> str:
+        """The variable of the environment that says whether there may be no encryption."""
+        return f"{_VARIABLES.get(self.scheme)}_ALLOW_HTTP"
 
     def __getstate__(self) -> dict[str, Any]:
         # Stores are made anew in other processes.

@@ -64,7 +64,8 @@ def to_storage_error(path: ObjectPath, error: BaseError) -> StorageError:
         reason, advice = "the store cannot do that", "choose another one"
     elif "BadScheme" in text:
         reason = "the endpoint is not https"
-        advice = "allow it with AWS_ALLOW_HTTP=true, or storage_options of {'allow_http': True}"
+        variable = path.connection.allows_http
+        advice = f"allow it with {variable}=true, or storage_options of {{'allow_http': True}}"
     elif "NoSuchBucket" in said:
         reason, advice = "there is no such bucket", "check the URL"
     elif said:

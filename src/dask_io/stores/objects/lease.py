@@ -21,13 +21,13 @@ from threading import Event, Lock, Thread
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet, ref
 
-from dask_io.errors import StorageError
+from dask_io.errors import LockedError, StorageError
 from dask_io.stores.logs import NAME
 from dask_io.stores.naming import printable
 from dask_io.stores.objects.conditional import ConflictError, look, put_if, remove
 
 if TYPE_CHECKING:
-    from obstore import PutMode
+    from obstore import PutMode, UpdateVersion
 
     from dask_io.stores.objects.path import ObjectPath
 
@@ -43,7 +43,7 @@ class _Seen:
     """A lock as it was found: who holds it, and its version."""
 
     holder: dict[str, Any]
-    version: str | None
+    version: UpdateVersion
 
     @property
     def is_free(self) -> bool:
@@ -67,7 +67,7 @@ class Lease:
     def __init__(self, path: ObjectPath) -> None:
         self._path = path
         self.token = secrets.token_hex(16)
-        self._version: str | None = None
+        self._version: UpdateVersion = {}
         self._renewed, self._n_renewed = 0.0, 0
         self._is_lost = False
         self._renewing, self._ended = Lock(), Event()
@@ -97,7 +97,7 @@ class Lease:
         if seen is not None and not (seen.is_free or _has_ended(seen.holder)):
             seen = _watch(self._path, seen)
         try:
-            self._put({"e_tag": seen.version} if seen else "create")
+            self._put(seen.version if seen else "create")
         except ConflictError:
             raise _held(self._path, _look(self._path)) from None
 
@@ -132,7 +132,7 @@ class Lease:
             if self._ended.is_set() or self._is_lost:
                 return
             try:
-                self._put({"e_tag": self._version})
+                self._put(self._version)
             except ConflictError:
                 self.lose()
 
@@ -163,7 +163,7 @@ class Lease:
             self._end()
             with suppress(ConflictError, StorageError):
                 if not self._is_lost:
-                    self._put({"e_tag": self._version}, free=True)
+                    self._put(self._version, free=True)
 
     def remove(self) -> None:
         """Remove the lock, as long as it is held."""
@@ -225,9 +225,9 @@ def _watch(path: ObjectPath, seen: _Seen) -> _Seen | None:
     return seen
 
 
-def _held(path: ObjectPath, seen: _Seen | None) -> StorageError:
+def _held(path: ObjectPath, seen: _Seen | None) -> LockedError:
     shown = f" ({seen.shown})" if seen else ""
-    return StorageError(
+    return LockedError(
         printable(str(_target_of(path))),
         f"another run is writing it{shown}, or was less than {LEASE_SECONDS:.0f} s ago",
         "wait for it, or stop it",

@@ -3,17 +3,18 @@
 Every addition is an object of its own, ``journal.000001`` and so on, which is made by a conditional
 put: it cannot be another run's. It begins with a line that says by which run it was put, whether
 a journal begins with it or goes on, and the checksum of the rest. What comes before the last one
-that begins counts for nothing.
+that begins counts for nothing. So many of them are folded into one, with which a journal begins,
+and then removed: when a run is resumed, and when it is complete.
 """
 
 from __future__ import annotations
 
 import re
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 from threading import Lock
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from xxhash import xxh3_64_hexdigest
 
@@ -21,20 +22,28 @@ from dask_io.errors import DataError, StorageError
 from dask_io.stores.files import storage_errors
 from dask_io.stores.naming import printable
 from dask_io.stores.objects import requests
-from dask_io.stores.objects.conditional import ConflictError, look, put_if, remove
+from dask_io.stores.objects.conditional import ConflictError, look, put_if, remove, remove_all
 from dask_io.stores.objects.failures import ask_again
 from dask_io.stores.objects.lease import Lease, refuse_held
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+
+    from obstore import GetOptions
 
     from dask_io.stores.objects.path import ObjectPath
 
 _LOCK = "lock"
 _NAME = re.compile(r"journal\.([0-9]{6,})")
 _BEGINS, _GOES_ON = b"begins", b"goes-on"
-# Objects that are asked for at once.
-_AT_ONCE = 8
+# Objects that are asked for at once; more of them are folded, unless they take more bytes.
+_AT_ONCE = _MOST_APART = 8
+_MOST_FOLDED = 16 * 2**20
+# Of what an object says before its lines.
+_LONGEST_HEAD = 128
+# How often a journal is read anew that others fold meanwhile.
+_MOST_TIMES = 4
+_T = TypeVar("_T")
 
 
 class ObjectLog:
@@ -53,6 +62,12 @@ class ObjectLog:
         """Have other lines in place of all that there are."""
         self._add(_BEGINS, content)
         _remove_below(self.folder, self._last)
+
+    def fold(self) -> None:
+        """Have one object in place of many, unless it would be large."""
+        pieces = _pieces(self.folder)
+        if len(pieces) > _MOST_APART and sum(each.n_bytes for each in pieces) <= _MOST_FOLDED:
+            self.replace(b"".join(entry.content for entry in _entries(self.folder)))
 
     def begin(self, content: bytes) -> None:
         """Have the first lines.
@@ -102,9 +117,9 @@ class ObjectLog:
     def remove(self) -> None:
         """Take the journal away, that with which it begins last."""
         self._lease.check()
-        entries = [number for number, _ in _newest_first(self.folder)]
-        _remove_below(self.folder, entries[-1])
-        for number in entries:
+        numbers = [number for number, _ in _newest_first(self.folder)]
+        _remove_below(self.folder, numbers[-1])
+        for number in numbers:
             remove(_numbered(self.folder, number))
         self._lease.remove()
 
@@ -114,22 +129,16 @@ class ObjectLogs:
 
     def exists(self, folder: ObjectPath) -> bool:
         """Tell whether there is a journal."""
-        return folder.connection.can_list and bool(_numbers(folder))
+        return folder.connection.can_list and bool(_pieces(folder))
 
     def lines(self, folder: ObjectPath) -> Iterator[bytes]:
         """Yield all lines."""
-        entries = [entry for _, entry in _newest_first(folder)]
-        for entry in reversed(entries):
+        for entry in _entries(folder):
             yield from entry.content.splitlines(keepends=True)
 
     def tail(self, folder: ObjectPath, n_bytes: int) -> bytes:
         """Return the last bytes."""
-        found = b""
-        for _, entry in _newest_first(folder):
-            found = entry.content + found
-            if len(found) >= n_bytes:
-                break
-        return found[-n_bytes:]
+        return _look_again(folder, lambda: _tail(folder, n_bytes))
 
     def begin(self, folder: ObjectPath, content: bytes, *, durable: bool) -> ObjectLog:  # noqa: ARG002 - what is put is durable
         """Make a journal that holds some lines; until then there is at most a lock."""
@@ -146,9 +155,11 @@ class ObjectLogs:
         """Go on with a journal that is there."""
         lease = Lease.take(folder / _LOCK)
         try:
-            log = ObjectLog(folder, lease, max(_numbers(folder), default=0))
+            last = max((each.number for each in _pieces(folder)), default=0)
+            log = ObjectLog(folder, lease, last)
             # Whoever held the lock before, and may not know yet, can add no more.
             log.append(b"")
+            log.fold()
         except BaseException:
             lease.release()
             raise
@@ -158,15 +169,35 @@ class ObjectLogs:
         """Refuse a journal that another process has."""
         refuse_held(folder / _LOCK)
 
+    @contextmanager
+    def holding(self, folder: ObjectPath) -> Iterator[None]:
+        """Hold the lock of a journal; if there is none, nothing of it stays."""
+        lease = Lease.take(folder / _LOCK)
+        try:
+            yield
+        finally:
+            # What cannot be let go of is given up by itself.
+            with suppress(StorageError):
+                if self.exists(folder):
+                    lease.release()
+                else:
+                    lease.remove()
+
     def remove(self, folder: ObjectPath) -> None:
         """Remove a journal, if it is there."""
-        numbers = _numbers(folder)
-        for number in reversed(numbers):
-            remove(_numbered(folder, number))
+        for each in reversed(_pieces(folder)):
+            remove(_numbered(folder, each.number))
         remove(folder / _LOCK)
 
     def remove_stale(self, folder: ObjectPath) -> None:
         """Nothing is made aside."""
+
+
+class _Piece(NamedTuple):
+    """An object of a journal, as it is listed."""
+
+    number: int
+    n_bytes: int
 
 
 class _Entry(NamedTuple):
@@ -176,9 +207,38 @@ class _Entry(NamedTuple):
     content: bytes
 
 
+def _entries(folder: ObjectPath) -> list[_Entry]:
+    """Return the entries of a journal, from the one that begins it."""
+    found = _look_again(folder, lambda: list(_newest_first(folder)))
+    return [entry for _, entry in reversed(found)]
+
+
+def _tail(folder: ObjectPath, n_bytes: int) -> bytes:
+    found = b""
+    for number, size in reversed(_pieces(folder)):
+        path = _numbered(folder, number)
+        if size > n_bytes + _LONGEST_HEAD:
+            # Lines have checksums of their own, and most of a large object need not be read.
+            return (_read_end(path, size, n_bytes) + found)[-n_bytes:]
+        entry = _read(path)
+        found = entry.content + found
+        if entry.begins or len(found) >= n_bytes:
+            break
+    return found[-n_bytes:]
+
+
+def _look_again(folder: ObjectPath, read: Callable[[], _T]) -> _T:
+    """Read what is listed; if something is gone by then, others have folded it into one."""
+    for _ in range(_MOST_TIMES):
+        with suppress(FileNotFoundError):
+            return read()
+    problem = "loses what it holds while it is read"
+    raise DataError(printable(str(folder)), [problem], "try again later")
+
+
 def _newest_first(folder: ObjectPath) -> Iterator[tuple[int, _Entry]]:
     """Yield the entries of a journal with their numbers, back to the one that begins it."""
-    numbers = _numbers(folder)[::-1]
+    numbers = [each.number for each in _pieces(folder)][::-1]
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         for start in range(0, len(numbers), _AT_ONCE):
             some = numbers[start : start + _AT_ONCE]
@@ -191,20 +251,29 @@ def _newest_first(folder: ObjectPath) -> Iterator[tuple[int, _Entry]]:
 
 def _read(path: ObjectPath) -> _Entry:
     found = look(path)
-    checksum, _, said = (found[0] if found else b"").partition(b" ")
+    if found is None:
+        raise FileNotFoundError(str(path))
+    checksum, _, said = found[0].partition(b" ")
     if checksum != _checksum(said):
         raise DataError(printable(str(path)), ["is damaged: it does not match its checksum"])
     head, _, content = said.partition(b"\n")
     return _Entry(head.startswith(_BEGINS), content)
 
 
-def _numbers(folder: ObjectPath) -> list[int]:
-    """Return the numbers of a journal's objects, lowest first."""
+def _read_end(path: ObjectPath, size: int, n_bytes: int) -> bytes:
+    options: GetOptions = {"range": (size - n_bytes, size)}
+    ask = partial(requests.calls.get, path.store, path.key, options=options)
+    return ask_again(path, lambda: bytes(ask().bytes()))
+
+
+def _pieces(folder: ObjectPath) -> list[_Piece]:
+    """Return a journal's objects, lowest number first."""
     ask = partial(requests.calls.list_with_delimiter, folder.store, folder.key)
     with storage_errors(folder):
         listed = ask_again(folder, ask)
-    names = (each["path"].rpartition("/")[2] for each in listed["objects"])
-    return sorted(int(found[1]) for found in map(_NAME.fullmatch, names) if found)
+    named = ((each["path"].rpartition("/")[2], each["size"]) for each in listed["objects"])
+    found = ((_NAME.fullmatch(name), size) for name, size in named)
+    return sorted(_Piece(int(number[1]), size) for number, size in found if number)
 
 
 def _numbered(folder: ObjectPath, number: int) -> ObjectPath:
@@ -213,9 +282,8 @@ def _numbered(folder: ObjectPath, number: int) -> ObjectPath:
 
 def _remove_below(folder: ObjectPath, first: int) -> None:
     """Remove what an older journal has left."""
-    for number in _numbers(folder):
-        if number < first:
-            remove(_numbered(folder, number))
+    numbers = (each.number for each in _pieces(folder))
+    remove_all([_numbered(folder, number) for number in numbers if number < first])
 
 
 def _checksum(said: bytes) -> bytes:

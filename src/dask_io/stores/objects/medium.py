@@ -14,6 +14,7 @@ from dask_io.stores.files import NOT_A_FILE, Found, storage_errors
 from dask_io.stores.logs import NAME as JOURNAL
 from dask_io.stores.naming import printable
 from dask_io.stores.objects import requests
+from dask_io.stores.objects.conditional import ConflictError, look, put_if, remove_all
 from dask_io.stores.objects.failures import ask_again, object_errors, wait_or_raise
 from dask_io.stores.objects.log import ObjectLogs
 from dask_io.stores.objects.transport import (
@@ -23,6 +24,7 @@ from dask_io.stores.objects.transport import (
     PARTS_AT_ONCE,
     ObjectPublisher,
     ObjectReader,
+    put_in_parts,
     put_whole,
 )
 
@@ -34,8 +36,8 @@ if TYPE_CHECKING:
     from dask_io.stores.files import Durability, Tally
     from dask_io.stores.objects.path import ObjectPath
 
-# As many as one request removes.
-_MOST_REMOVED = 1000
+# More than there can be if runs hold a lock meanwhile, as they do.
+_MOST_UPDATES = 8
 
 
 class Objects:
@@ -53,6 +55,10 @@ class Objects:
         """Visit an object."""
         return ObjectReader(path, tally)
 
+    def reader_in(self, folder: ObjectPath, name: str, tally: Tally) -> ObjectReader:
+        """Visit an object right in here."""
+        return ObjectReader(folder / name, tally)
+
     def publisher(self, folder: ObjectPath, durability: Durability) -> ObjectPublisher:  # noqa: ARG002 - what is put is durable
         """Return what writes objects.
 
@@ -66,8 +72,39 @@ class Objects:
         return ObjectPublisher(folder)
 
     def write_whole(self, path: ObjectPath, content: bytes) -> None:
-        """Put a small object."""
-        put_whole(path, content)
+        """Put a small object in the place of the very one that is there, or of none.
+
+        So what describes a target is not undone by a run that has lost its lock since.
+
+        Raises
+        ------
+        StorageError
+            If another one has put something else meanwhile.
+        """
+        seen = look(path)
+        try:
+            put_if(path, content, seen[1] if seen else "create")
+        except ConflictError:
+            reason, advice = "another run has put it meanwhile", "see whether one goes on"
+            raise StorageError(printable(str(path)), reason, advice) from None
+
+    def update(self, path: ObjectPath, make: Callable[[], bytes]) -> None:
+        """Put a small object in the place of the very one that was there when it was made."""
+        for _ in range(_MOST_UPDATES):
+            seen = look(path)
+            with suppress(ConflictError):
+                put_if(path, make(), seen[1] if seen else "create")
+                return
+        raise StorageError(printable(str(path)), "others change it all the time", "try again later")
+
+    def write_pieces(
+        self, path: ObjectPath, n_bytes: int, pieces: Callable[[], Iterator[bytes]]
+    ) -> None:
+        """Put an object, one that is large in parts, of which few are held at once."""
+        if n_bytes <= PART:
+            put_whole(path, b"".join(pieces()))
+        else:
+            put_in_parts(path, pieces)
 
     def find(self, path: ObjectPath) -> Found | None:
         """Return size and version of an object, None if there is none."""
@@ -131,13 +168,7 @@ class Objects:
 
     def remove(self, paths: Iterable[ObjectPath]) -> None:
         """Remove objects; what is not there is none."""
-        left = list(paths)
-        while left:
-            some, left = left[:_MOST_REMOVED], left[_MOST_REMOVED:]
-            keys = [path.key for path in some]
-            named = keys if len(keys) > 1 else keys[0]
-            with suppress(FileNotFoundError):
-                ask_again(some[0], partial(requests.calls.delete, some[0].store, named))
+        remove_all(paths)
 
     def make_folders(self, folder: ObjectPath, made: list[ObjectPath], *, durable: bool) -> None:
         """There are no directories."""

@@ -268,6 +268,18 @@ def put_whole(path: ObjectPath, content: bytes | memoryview) -> None:
         ask_again(path, partial(put, use_multipart=is_large, max_concurrency=PARTS_AT_ONCE))
 
 
+def put_in_parts(path: ObjectPath, pieces: Callable[[], Iterator[bytes]]) -> None:
+    """Put an object from its pieces, which are asked for anew if it has to be done again."""
+
+    def put() -> object:
+        return requests.calls.put(
+            path.store, path.key, pieces(), use_multipart=True, chunk_size=PART, max_concurrency=1
+        )
+
+    with storage_errors(path):
+        ask_again(path, put)
+
+
 class ObjectPublisher:
     """Objects that are put one by one, each when it is whole.
 

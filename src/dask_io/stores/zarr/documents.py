@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import zarr
 from zarr.buffer.cpu import Buffer
-from zarr.storage import MemoryStore, ObjectStore
+from zarr.storage import MemoryStore
 
 from dask_io.errors import DataError
 from dask_io.stores.files import storage_errors
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from dask_io.stores.location import Location
 
 V3, V2, V2_ATTRIBUTES, V2_GROUP = "zarr.json", ".zarray", ".zattrs", ".zgroup"
+CONSOLIDATED = ".zmetadata"
 # Consolidated metadata of large groups takes some MiB; an array alone far less.
 LONGEST = 16 * 2**20
 _MOST_AXES = 64
@@ -47,7 +48,7 @@ def quiet() -> Iterator[None]:
 def read_documents(root: Location) -> dict[str, bytes]:
     """Return what describes the array or group in a directory, newest version first, by name."""
     with storage_errors(root):
-        for names in ((V3,), (V2, V2_ATTRIBUTES), (V2_GROUP,)):
+        for names in ((V3,), (V2, V2_ATTRIBUTES), (V2_GROUP, V2_ATTRIBUTES)):
             found = {name: read_document(root, name) for name in names if (root / name).is_file()}
             if names[0] in found:
                 return found
@@ -174,18 +175,9 @@ def _made(make: Callable[[MemoryStore], object]) -> dict[str, bytes]:
     return {name: each.to_bytes() for name, each in content.items()}
 
 
-def consolidate(root: Location) -> None:
-    """Have zarr-python gather the metadata of a group's members in the group's own anew."""
-    with quiet(), storage_errors(root):
-        if isinstance(root, Path):
-            zarr.consolidate_metadata(str(root))
-        else:
-            zarr.consolidate_metadata(ObjectStore(root.store), path=root.key)
-
-
 def is_consolidated(root: Location) -> bool:
     """Tell whether a group has the metadata of its members in its own."""
-    if (root / ".zmetadata").is_file():
+    if (root / CONSOLIDATED).is_file():
         return True
     documents = read_documents(root)
     try:

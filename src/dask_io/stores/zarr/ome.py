@@ -14,11 +14,10 @@ from dask_io.errors import DataError
 from dask_io.stores.container import needs
 from dask_io.stores.naming import printable
 from dask_io.stores.zarr.documents import quiet
-from dask_io.stores.zarr.group import attributes_of
+from dask_io.stores.zarr.group import attributes_of, in_memory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-    from pathlib import Path
 
     from dask_io.stores.zarr.group import Group
 
@@ -57,8 +56,8 @@ def _levels(inside: str, attributes: Mapping[str, Any]) -> Iterator[tuple[str, t
             yield (f"{inside}/{path}" if inside else path), names
 
 
-def check_images(root: Path, group: Group) -> None:
-    """Have ome-zarr-models look at every image of a group, wherever the group is.
+def check_images(group: Group) -> None:
+    """Have ome-zarr-models look at the metadata of every image of a group.
 
     Raises
     ------
@@ -67,16 +66,19 @@ def check_images(root: Path, group: Group) -> None:
     DataError
         If one is no valid OME-Zarr.
     """
+    images = image_groups(group)
+    if not images:
+        return
     with needs("ome-zarr", "ome-zarr-models"), quiet():
         from ome_zarr_models import v04, v05  # noqa: PLC0415 - seconds, if needed
 
     version, image = ("0.5", v05.Image) if group.version == 3 else ("0.4", v04.Image)  # noqa: PLR2004 - of Zarr
-    for path in image_groups(group):
-        folder = root / path
+    store = in_memory({**group.groups, **group.arrays})
+    for path in images:
         try:
             with quiet():
-                image.from_zarr(zarr.open_group(folder, mode="r"))
+                image.from_zarr(zarr.open_group(store, path=path or None, mode="r"))
         except Exception as error:  # whatever hostile metadata makes it raise
             said = " ".join(str(error).split())[:_LONGEST]
             problem = f"is no valid OME-Zarr {version}: {said}"
-            raise DataError(printable(str(folder)), [printable(problem)]) from error
+            raise DataError(printable(str(group.root / path)), [printable(problem)]) from error

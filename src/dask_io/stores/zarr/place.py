@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
-from dask_io.errors import DataError, UsageError
+from dask_io.errors import DataError, StorageError, UsageError
 from dask_io.stores.files import storage_errors
-from dask_io.stores.journal import is_unfinished
+from dask_io.stores.journal import alone, is_unfinished, refuse_locked
 from dask_io.stores.location import is_taken
 from dask_io.stores.logs import NAME as JOURNAL
 from dask_io.stores.medium import medium_of, write_whole
@@ -18,13 +18,13 @@ from dask_io.stores.zarr.documents import (
     V2,
     V2_ATTRIBUTES,
     V3,
-    consolidate,
     is_consolidated,
     is_group,
     leads_into,
     make_group_documents,
     read_documents,
 )
+from dask_io.stores.zarr.group import consolidate
 from dask_io.stores.zarr.keys import Keys
 from dask_io.stores.zarr.metadata import understand
 
@@ -77,10 +77,15 @@ class Place:
         ------
         UsageError
             If it is one.
+        StorageError
+            If it is in a group that another run writes, or has not come to an end with.
         """
         for folder in self.groups:
             if folder.is_dir() and (found := read_documents(folder)) and not is_group(found):
                 raise UsageError(f"{printable(str(folder))} is an array, so it can hold no other")
+            if is_unfinished(folder / JOURNAL):
+                refuse_locked(folder / JOURNAL)
+                _refuse_unfinished(folder)
         if not leads_into(self.root, self.path.resolve()):
             raise UsageError(
                 f"{printable(str(self.root))} leads out of {printable(str(self.path))}"
@@ -153,8 +158,11 @@ class Place:
         version = 3 if V3 in documents else 2
         for folder in self.groups:
             if not read_documents(folder):
-                for name, content in make_group_documents(version).items():
-                    write_whole(folder / name, content)
+                with _alone(folder):
+                    # Another run may just have done it.
+                    if not read_documents(folder):
+                        for name, content in make_group_documents(version).items():
+                            write_whole(folder / name, content)
         for name in sorted(documents, key=METADATA.index, reverse=True):
             write_whole(self.root / name, documents[name])
         self._tell_groups()
@@ -172,7 +180,26 @@ class Place:
         """Have groups that hold the metadata of their members gather it anew."""
         for folder in self.groups:
             if is_consolidated(folder):
-                consolidate(folder)
+                with _alone(folder):
+                    consolidate(folder)
+
+
+@contextmanager
+def _alone(folder: Location) -> Iterator[None]:
+    """Have runs that write into one group change its own metadata one after another."""
+    with alone(folder / JOURNAL):
+        _refuse_unfinished(folder)
+        yield
+
+
+def _refuse_unfinished(folder: Location) -> None:
+    """Refuse to make a group of what another run is to make one of, when it is complete."""
+    if is_unfinished(folder / JOURNAL):
+        raise StorageError(
+            printable(str(folder)),
+            "it is unfinished: the run that writes all of the group did not end",
+            f"complete it with dask-io resume {printable(str(folder))}",
+        )
 
 
 def _is_ours(name: str, is_chunk: Callable[[str], bool]) -> bool:

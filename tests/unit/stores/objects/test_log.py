@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import numpy as np
@@ -17,13 +17,15 @@ from dask_io.errors import DataError, StorageError
 from dask_io.geometry import Grid, Layout, Region
 from dask_io.stores import make_target, open_source
 from dask_io.stores.ledger import Written
-from dask_io.stores.objects import conditional, lease
+from dask_io.stores.objects import conditional, lease, requests
+from dask_io.stores.objects import log as journals
 from dask_io.stores.objects.conditional import ConflictError, put_if
 from dask_io.stores.objects.connect import parse_url
 from dask_io.stores.objects.log import ObjectLogs
 from dask_io.testing.faults import Killed, RequestFaults, inject_into_requests
 
 if TYPE_CHECKING:
+    from dask_io.stores.objects.log import ObjectLog
     from dask_io.stores.objects.path import ObjectPath
     from dask_io.stores.store import Target
 
@@ -102,7 +104,90 @@ def test_a_journal_is_replaced_at_once(folder: ObjectPath) -> None:
         assert len(names(folder)) == 2
         again.close()
     assert found == {b"old\nmore\n", b"new\n"}
-    assert n_moments > 5
+    # Before and after the put, before the listing, before and after what removes the old ones.
+    assert n_moments == 5
+
+
+def begin_in_pieces(folder: ObjectPath, n_pieces: int) -> tuple[ObjectLog, bytes]:
+    """Make a journal of many objects; return it and what it says."""
+    lines = [b"line %d\n" % number for number in range(n_pieces)]
+    log = LOGS.begin(folder, lines[0], durable=True)
+    for line in lines[1:]:
+        log.append(line)
+    return log, b"".join(lines)
+
+
+def test_many_objects_are_folded_into_one(folder: ObjectPath) -> None:
+    """When a run is complete, and when one goes on: the lines are the same, and few objects."""
+    log, expected = begin_in_pieces(folder, 30)
+    log.fold()
+    log.append(b"sealed\n")
+    assert names(folder) == ["journal.000031", "journal.000032", "lock"]
+    assert b"".join(LOGS.lines(folder)) == expected + b"sealed\n"
+    assert LOGS.tail(folder, 40) == (expected + b"sealed\n")[-40:]
+    log.close()
+    LOGS.remove(folder)
+    log, expected = begin_in_pieces(folder, 30)
+    log.close()
+    LOGS.resume(folder, durable=True).close()
+    assert len(names(folder)) == 2
+    assert b"".join(LOGS.lines(folder)) == expected
+
+
+def test_few_objects_and_large_ones_stay_as_they_are(
+    folder: ObjectPath, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is folded is held in memory meanwhile, so it is bounded."""
+    log, _ = begin_in_pieces(folder, 8)
+    log.fold()
+    assert len(names(folder)) == 9
+    log.append(b"more\n")
+    monkeypatch.setattr(journals, "_MOST_FOLDED", 100)
+    log.fold()
+    assert len(names(folder)) == 10
+    monkeypatch.undo()
+    log.fold()
+    assert len(names(folder)) == 2
+
+
+def test_folding_may_end_at_any_moment(folder: ObjectPath) -> None:
+    """The lines are the same, and who goes on can add to them."""
+    n_moments = 0
+    for at in range(1, 30):
+        LOGS.remove(folder)
+        log, expected = begin_in_pieces(folder, 12)
+        try:
+            with inject_into_requests(RequestFaults(at)):
+                log.fold()
+        except Killed:
+            n_moments += 1
+        assert b"".join(LOGS.lines(folder)) == expected
+        assert LOGS.tail(folder, 20) == expected[-20:]
+        again = LOGS.resume(folder, durable=True)
+        again.append(b"more\n")
+        assert b"".join(LOGS.lines(folder)) == expected + b"more\n"
+        again.close()
+    assert n_moments == 19, "two listings, twelve objects read, one put, the rest removed"
+
+
+def test_who_reads_while_another_folds_sees_all(folder: ObjectPath) -> None:
+    """What has been listed may be gone when it is asked for; then it is listed anew."""
+    log, expected = begin_in_pieces(folder, 12)
+    listing = requests.Requests.list_with_delimiter
+    left = [log.fold]
+
+    class Folding(requests.Requests):
+        @staticmethod
+        def list_with_delimiter(store: Any, prefix: str) -> Any:
+            found = listing(store, prefix)
+            if left:
+                left.pop()()
+            return found
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(requests, "calls", Folding())
+        assert b"".join(LOGS.lines(folder)) == expected
+    assert len(names(folder)) == 2
 
 
 def test_a_journal_is_taken_away_from_its_end(folder: ObjectPath) -> None:
@@ -159,11 +244,11 @@ def test_a_put_whose_answer_is_lost_is_known_again(
         "put x/.dask-io/a",
         "get x/.dask-io/a",
     ]
-    assert put_if(folder / "a", b"mine too", {"e_tag": version}) != version
+    assert put_if(folder / "a", b"mine too", version) != version
     with pytest.raises(ConflictError):
         put_if(folder / "a", b"other", "create")
     with pytest.raises(ConflictError):
-        put_if(folder / "a", b"other", {"e_tag": version})
+        put_if(folder / "a", b"other", version)
 
 
 def target_at(place: ObjectPath) -> Target:
@@ -208,6 +293,26 @@ def test_what_may_be_taken_over_meanwhile_is_not_put(
     with pytest.raises(StorageError, match="another run may have taken over"):
         visit.close()
     assert not (folder.parent / "b_0_0.npy").exists()
+
+
+def test_what_describes_a_target_is_not_undone_by_a_late_put(
+    folder: ObjectPath, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was asked for before another run put it is refused by the store."""
+    path, put = folder.parent / "zarr.json", conditional.put_if
+
+    def late(path: ObjectPath, content: bytes, mode: Any) -> object:
+        monkeypatch.undo()
+        path.medium.write_whole(path, b"new")
+        return put(path, content, mode)
+
+    for was_there in (False, True):
+        if was_there:
+            path.medium.write_whole(path, b"old")
+        monkeypatch.setattr("dask_io.stores.objects.medium.put_if", late)
+        with pytest.raises(StorageError, match="another run has put it meanwhile"):
+            path.medium.write_whole(path, b"late")
+        assert obstore.get(path.store, path.key).bytes() == b"new"
 
 
 def test_what_nobody_took_over_is_taken_away(folder: ObjectPath) -> None:

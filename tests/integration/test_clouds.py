@@ -1,0 +1,132 @@
+"""Google's and Azure's stores are reached as the environment says, and errors are one line."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import dask_io
+from dask_io.cli import commands
+from dask_io.stores.objects import connect, lease
+from dask_io.stores.objects.connect import parse_url
+from dask_io.stores.objects.lease import Lease
+from tests.clouds import azure, google
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.clouds import Cloud
+
+__all__ = ["azure", "google"]
+
+ARRAY = np.arange(30 * 20, dtype="<f4").reshape(30, 20)
+URLS = {"google": "gs://bucket", "azure": "az://bucket"}
+
+
+@pytest.fixture(params=list(URLS))
+def cloud(request: pytest.FixtureRequest) -> tuple[str, Cloud]:
+    """A bucket, and its URL."""
+    found: Cloud = request.getfixturevalue(request.param)
+    return URLS[request.param], found
+
+
+def run(*arguments: object, code: int = 0) -> str:
+    """Run a command, and return what it prints."""
+    done = CliRunner().invoke(commands, list(map(str, arguments)))
+    assert done.exit_code == code, done.output
+    return done.stdout if code == 0 else done.stderr
+
+
+def test_arrays_come_and_go(cloud: tuple[str, Cloud], tmp_path: Path) -> None:
+    """As at any other place: written, replaced, verified, consumed, with a lock meanwhile."""
+    url, objects = cloud
+    np.save(tmp_path / "x.npy", ARRAY)
+    run("split", tmp_path / "x.npy", f"{url}/deep/blocks", "--chunks", "10,20", "--verify")
+    assert "deep/blocks/b_2_0.npy" in objects.objects
+    run("resplit", f"{url}/deep/blocks", f"{url}/x.zarr", "--chunks", "7,6", "--codec", "zstd:1")
+    overwriting = ["--chunks", "9,6", "--overwrite", "--verify"]
+    run("resplit", tmp_path / "x.npy", f"{url}/x.zarr", *overwriting)
+    assert dask_io.open(f"{url}/x.zarr").chunks[0] == (9, 9, 9, 3)
+    run("verify", f"{url}/x.zarr", tmp_path / "x.npy")
+    run("resplit", f"{url}/deep/blocks", tmp_path / "out", "--chunks", "30,5", "--consume")
+    assert np.array_equal(dask_io.open(tmp_path / "out")[:, :], ARRAY)
+    assert not [key for key in objects.objects if key.startswith("deep")]
+
+
+def test_what_is_not_there_does_not_keep_the_rest(cloud: tuple[str, Cloud]) -> None:
+    """Some stores stop removing many at once where one is missing."""
+    url, objects = cloud
+    folder = parse_url(f"{url}/x")
+    present = [f"{number:03}" for number in range(0, 300, 2)]
+    for name in present:
+        objects.put(f"x/{name}", b"", expected=None)
+    folder.medium.remove(folder / f"{number:03}" for number in range(300))
+    assert not objects.objects
+    folder.medium.remove([folder / "000"])
+
+
+def test_locks_are_renewed_and_let_go_of(cloud: tuple[str, Cloud]) -> None:
+    """By conditions that each store puts in its own words."""
+    url, objects = cloud
+    held = Lease.take(parse_url(f"{url}/x/.dask-io/lock"))
+    n_puts = objects.n_puts
+    held.renew()
+    held.check()
+    assert objects.n_puts == n_puts + 1
+    with pytest.raises(dask_io.errors.LockedError):
+        Lease.take(parse_url(f"{url}/x/.dask-io/lock"))
+    held.release()
+    other = Lease.take(parse_url(f"{url}/x/.dask-io/lock"))
+    held.renew()
+    other.renew()
+    other.check()
+    other.remove()
+    assert not objects.objects
+
+
+def test_a_store_that_denies_is_named_in_one_line(cloud: tuple[str, Cloud]) -> None:
+    """With what to do, and the code for the environment; nothing is asked again and again."""
+    url, objects = cloud
+    objects.denies = True
+    said = run("info", f"{url}/x", code=3)
+    assert said.startswith(f"dask-io: {url}/x: access is denied (403 Forbidden")
+    assert "check the credentials" in said
+    assert said.count("\n") == 1
+
+
+@pytest.mark.parametrize("url", ["gs://bucket/x", "az://bucket/x"])
+def test_a_store_that_cannot_be_reached_is_named(
+    url: str, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    """After some attempts: nobody listens there any more."""
+    monkeypatch.setitem(connect.RETRIES["backoff"], "init_backoff", timedelta(milliseconds=1))
+    monkeypatch.setitem(connect.RETRIES["backoff"], "max_backoff", timedelta(milliseconds=2))
+    request.getfixturevalue("google" if url.startswith("gs") else "azure")
+    key = '{"gcs_base_url": "http://127.0.0.1:1", "disable_oauth": true, "client_email": "", '
+    key += '"private_key": "", "private_key_id": ""}'
+    monkeypatch.setenv("GOOGLE_SERVICE_ACCOUNT_KEY", key)
+    monkeypatch.setenv("AZURE_STORAGE_ENDPOINT", "http://127.0.0.1:1")
+    said = run("info", url, code=3)
+    assert said == (
+        f"dask-io: {url}: the store cannot be reached; check the endpoint and the network\n"
+    )
+
+
+def test_an_account_must_be_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A URL of Azure's does not say whose container it is."""
+    for name in ("AZURE_STORAGE_ACCOUNT_NAME", "AZURE_STORAGE_ENDPOINT"):
+        monkeypatch.delenv(name, raising=False)
+    said = run("info", "az://bucket/x", code=2)
+    assert "check AZURE_STORAGE_ACCOUNT_NAME" in said
+    assert said.count("\n") == 1
+
+
+def test_attempts_end_some_time() -> None:
+    """Neither the number of attempts nor the time that they take is without bound."""
+    assert connect.RETRIES["max_retries"] <= 10
+    assert connect.RETRIES["retry_timeout"] <= timedelta(minutes=2)
+    assert lease.LEASE_SECONDS <= 60
