@@ -269,6 +269,18 @@ print(status("VmHWM") - before, chain.encoding_bytes - 2 * (chain.longest - enco
 """
 
 
+def test_moving_bytes_takes_little_memory() -> None:
+    """Most files of NetCDF are shuffled, so a budget must not be asked for arithmetic then."""
+    n_bytes = 2**26
+    plain = Chain([{"id": "zlib", "level": 4}], NUMBER, n_bytes)
+    shuffled = Chain(
+        [{"id": "shuffle", "elementsize": 4}, {"id": "zlib", "level": 4}], NUMBER, n_bytes
+    )
+
+    assert shuffled.encoding_bytes == plain.encoding_bytes + 2 * n_bytes
+    assert shuffled.decoding_bytes == plain.decoding_bytes + 2 * n_bytes
+
+
 @pytest.mark.linux
 @pytest.mark.parametrize("level", [0, 1, 3, 4, 6, 7, 9])
 def test_zstandard_takes_no_more_than_said(level: int) -> None:
