@@ -649,6 +649,8 @@ def verify(
     if roots[0] is not None and roots[1] is not None:
         return verify_groups(roots[0], roots[1], compare)
     options = Options(storage_options=storage_options)
+    if files[0] is not None or roots[0] is not None:
+        _source(b, options)  # if it is not there, that is what is wrong
     return compare(_source(a, options), _source(b, options))
 
 

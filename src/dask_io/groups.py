@@ -479,6 +479,7 @@ def verify_alone(place: Location, memory: int, workers: int) -> Verification:
     """Compare with the checksums of journals an array, or all in a group or in a folder."""
     journal = group_journal_at(place)
     if journal is not None:
+        refuse_unfinished(place)
         targets = [place / name for name in GroupRecord.read(journal).arrays]
     else:
         targets = targets_in(place) or [place]

@@ -55,6 +55,14 @@ def test_a_missing_source_is_the_environment(tmp_path: Path) -> None:
     assert not target.exists()
 
 
+def test_a_file_is_no_folder(source: Path, tmp_path: Path) -> None:
+    """Exit code 3, and what to look at."""
+    file = tmp_path / "file"
+    file.write_bytes(b"")
+    said = fail("resplit", source, file / "target", "--chunks", "3", code=3)
+    assert said.endswith("a folder in it is a file; check the path")
+
+
 def test_an_existing_target_is_refused(source: Path, tmp_path: Path) -> None:
     """Exit code 2; what is there stays as it is."""
     target = tmp_path / "target"

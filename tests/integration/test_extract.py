@@ -88,6 +88,10 @@ def test_several_regions_become_files_of_a_folder(source: Path, tmp_path: Path) 
 def test_all_regions_of_a_folder_are_verified(source: Path, tmp_path: Path) -> None:
     """A difference in one of them is found, and says in which."""
     run("extract", source, tmp_path / "rois", *with_regions(*REGIONS))
+    told = run("resume", tmp_path / "rois").splitlines()
+    assert [Path(line.partition(": ")[0]).name for line in told] == [
+        f"region_{n:03}.npy" for n in range(3)
+    ]
     found = dask_io.verify(tmp_path / "rois")
     assert (bool(found), found.n_elements) == (True, sum(part.size for part in PARTS))
 
@@ -135,7 +139,7 @@ def test_a_dry_run_touches_nothing(source: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("regions", "said"),
     [
-        (["0:13"], "does not lie within 0:12"),
+        (["0:13"], "0:13 of axis 0 does not lie within 0:12"),
         (["0:6", "0:13"], "does not lie within 0:12"),
         (["3:3"], "empty"),
         (["0:6", ":,4:4"], "empty"),

@@ -125,6 +125,8 @@ def test_a_run_that_was_cut_short_is_resumed(version: int, part: float, tmp_path
     assert not (target / ".zgroup").exists()
     with pytest.raises(DataError, match="unfinished"):
         dask_io.open(target)
+    with pytest.raises(DataError, match=rf"dask-io resume {target}$"):
+        dask_io.verify(target)
     with pytest.raises(TargetExistsError, match="dask-io resume"):
         dask_io.resplit(source, target, chunks=CHUNKS)
     shutil.move(source, tmp_path / "moved.zarr")

@@ -476,6 +476,8 @@ def test_the_command_line(tmp_path: Path) -> None:
     assert "tas" in run("info", target)
     assert "equal" in run("verify", source, target)
     assert "nothing left to do" in run("resume", target)
+    absent = CliRunner().invoke(commands, ["verify", str(source), str(tmp_path / "absent.nc")])
+    assert (absent.exit_code, "absent.nc: no such file" in absent.stderr) == (3, True)
 
 
 TYPES = ["i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f4", "f8"]

@@ -91,7 +91,7 @@ dtype = click.option(
 casting = click.option(
     "--casting",
     type=click.Choice(["no", "equiv", "safe", "same_kind", "unsafe"]),
-    help="What --dtype may do to values, in NumPy's words.  [default: safe, nothing]",
+    help="What --dtype may do to values, in NumPy's words.  [default: safe, change none]",
 )
 as_json = click.option(
     "--json",
@@ -157,10 +157,13 @@ running = stack(
     click.option(
         "--codec",
         metavar="C",
-        help="Codec of a zarr target: none, zstd:3, blosc:lz4:5:shuffle, ...  [default: as source]",
+        help="Codec of a target that can have one: none, zstd:3, shuffle+gzip:4 (hdf5, netcdf), ..."
+        "  [default: as source]",
     ),
     click.option("--shards", metavar="C,C,...", help="Files of several chunks in a zarr target."),
-    click.option("--fill-value", metavar="V", help="Value of what a zarr target does not store."),
+    click.option(
+        "--fill-value", metavar="V", help="Value of what a container, such as zarr, does not store."
+    ),
     click.option("--write-empty", is_flag=True, help="Store blocks of the fill value, too."),
     order,
     click.option("--dry-run", is_flag=True, help="Show the plan; touch nothing."),

@@ -48,7 +48,9 @@ def commands(ctx: click.Context) -> None:
 @options.as_json
 @options.debug
 def info(src: str, *, as_json: bool, **given: Any) -> None:
-    r"""Show what SRC holds: shape, type, blocks, size; of a group, its arrays.
+    r"""Show what SRC holds: shape, type, blocks, size.
+
+    Of a group, and of a file of several arrays, all arrays are listed.
 
     \b
     Example:
@@ -95,6 +97,8 @@ def info(src: str, *, as_json: bool, **given: Any) -> None:
 @options.debug
 def plan(src: str | None, *, explain: bool, as_json: bool, **given: Any) -> None:
     r"""Show how an array would be moved, and the cost.
+
+    For all arrays of a group or a file, resplit --dry-run shows it.
 
     \b
     Examples:
@@ -204,7 +208,9 @@ def extract(src: str, dst: str, **given: Any) -> None:
 @options.quiet
 @options.debug
 def resume(dst: str, **given: Any) -> None:
-    r"""Complete DST after its run was cut short; what is durable is not done again.
+    r"""Complete DST after its run was cut short.
+
+    What is durable is not done again.
 
     \b
     Example:
@@ -230,10 +236,11 @@ def resume(dst: str, **given: Any) -> None:
 @options.quiet
 @options.debug
 def verify(src: str, dst: str | None, *, as_json: bool, quiet: bool, **given: Any) -> None:
-    r"""Compare two arrays, whatever their blocks; or one with its own checksums.
+    r"""Compare two arrays, or one with its own checksums.
 
-    Values are compared bit by bit where the types agree. What Dask IO has written can be compared
-    alone, with the checksums that were taken then. Exit code 1 if anything differs.
+    Their blocks and formats may differ. Values are compared bit by bit where the types agree. What
+    Dask IO has written can be compared alone, with the checksums that were taken then. Exit code 1
+    if anything differs.
 
     \b
     Examples:
@@ -387,7 +394,16 @@ def _show_results(
         for job, result in told:
             done = "is complete; there is nothing left to do"
             what = done if job.plan is None else text.run_text(job.plan, result)
-            show(f"{one_line(dst)}: {what}")
+            show(f"{one_line(_name_of(job, dst) if len(told) > 1 else dst)}: {what}")
+
+
+def _name_of(job: AnyJob, dst: str) -> str:
+    """Return which one of the targets in DST a job is for."""
+    from dask_io.jobs import Complete, Job  # noqa: PLC0415  # loaded on use
+
+    if isinstance(job, Complete):
+        return str(job.place)
+    return job.target.place if isinstance(job, Job) and job.target is not None else dst
 
 
 def _show_plan(plan: AnyPlan | Sweeps | Series, device: Device, *, as_json: bool) -> None:

@@ -64,7 +64,7 @@ class Region:
             message = f"region {text!r} names {len(parts)} axes of an array of {len(shape)}"
             raise ValueError(message)
         parts += [":"] * (len(shape) - len(parts))
-        return cls.of(_bounds(part, length) for part, length in zip(parts, shape, strict=True))
+        return cls.of(map(_bounds, parts, shape, range(len(shape))))
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -104,7 +104,7 @@ class Region:
         return ",".join(f"{low}:{high}" for low, high in zip(self.start, self.stop, strict=True))
 
 
-def _bounds(text: str, length: int) -> tuple[int, int]:
+def _bounds(text: str, length: int, axis: int) -> tuple[int, int]:
     """Read a start and a stop along an axis."""
     match = _RANGE.fullmatch(text)
     if match is None:
@@ -114,6 +114,6 @@ def _bounds(text: str, length: int) -> tuple[int, int]:
         end + length if end < 0 else end for end in (int(match[1] or 0), int(match[2] or length))
     )
     if not 0 <= low <= high <= length:
-        message = f"the range {text} does not lie within 0:{length}"
+        message = f"the range {text} of axis {axis} does not lie within 0:{length}"
         raise ValueError(message)
     return low, high

@@ -98,8 +98,9 @@ def _types(problem: Problem) -> str:
 
 def _side(side: Side) -> str:
     n_blocks, kind = side.grid.n_blocks, "atomic block" if side.atomic else "block"
-    blocks = f"{n_blocks:,} {kind}{'s' if n_blocks != 1 else ''} of {side.grid}"
-    return f"{side.format}, {blocks}, {side.layout.name} order"
+    blocks = f"{n_blocks:,} {kind}{'s' if n_blocks != 1 else ''} of {side.stored}"
+    window = "" if side.window is None else f", of which {side.window}"
+    return f"{side.format}, {blocks}, {side.layout.name} order{window}"
 
 
 def _slabs(slabs: Slabs) -> str:

@@ -37,7 +37,8 @@ def describe_sweeps(sweeps: Sweeps) -> str:
         (
             "source",
             (
-                f"{side.format}, {side.stored.n_blocks:,} blocks of {side.stored}, "
+                f"{side.format}, {side.stored.n_blocks:,} "
+                f"block{'s' * (side.stored.n_blocks != 1)} of {side.stored}, "
                 f"{side.layout.name} order, {problems[0].dtype}"
             ),
         ),

@@ -107,7 +107,7 @@ def group_text(group: DescribedGroup) -> str:
         dtype = _brief(str(info.dtype))
         rows.append((printable(name), _by(info.shape), dtype, blocks, *sizes, _brief(names)))
     for name, problem in group.others.items():
-        rows.append((printable(name), *["-"] * 5, _brief(f"not supported: {problem}")))
+        rows.append((printable(name), *["-"] * 5, _brief(f"cannot be re-split: {problem}")))
     head = f"{printable(group.place)}: a group of {len(rows) - 1} {group.format} arrays"
     about = f"\nattributes: {_brief(', '.join(group.attributes))}" if group.attributes else ""
     return f"{head}\n{table(rows)}{about}"

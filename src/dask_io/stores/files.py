@@ -126,6 +126,8 @@ def _storage_error(path: str, error: OSError) -> StorageError:
             return StorageError(path, reason, "check its permissions")
         case errno.ENOENT:
             return StorageError(path, "no such file or directory", "check the path")
+        case errno.ENOTDIR:
+            return StorageError(path, "a folder in it is a file", "check the path")
         case errno.EMFILE | errno.ENFILE:
             return StorageError(path, reason, "raise the limit of open files (ulimit -n)")
         case _:

@@ -1,10 +1,12 @@
 """A plan as text."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 
-from dask_io.geometry import Axis
-from dask_io.planning import Hold, Plan, Problem, ReadRun, Staging, describe_plan, plan_keep
+from dask_io.geometry import Axis, Grid, Layout, Region
+from dask_io.planning import Hold, Plan, Problem, ReadRun, Side, Staging, describe_plan, plan_keep
 from dask_io.testing.strategies import plans
 
 
@@ -58,3 +60,12 @@ def test_an_empty_axis_reads_nothing() -> None:
     plan = plan_keep(Problem.regular((0, 4), (1, 2), (1, 4), budget=8))
     assert plan.axes[0].ends == Axis(())
     assert "axis 0: nothing" in str(plan)
+
+
+def test_a_region_is_named_with_the_blocks_that_it_is_in() -> None:
+    """Blocks are as large as they are stored; how many is how many take part."""
+    whole = Problem.regular((10, 6), (4, 6), (3, 6), dtype="u1", budget=2**20)
+    source = Side(Grid.regular((10, 6), (4, 6)), Layout.c(2), window=Region((5, 0), (8, 6)))
+    target = Side(Grid.regular((3, 6), (3, 6)), Layout.c(2))
+    plan = plan_keep(replace(whole, source=source, target=target))
+    assert "source    raw, 1 block of 4 x 6, C order, of which 5:8,0:6\n" in str(plan)

@@ -153,10 +153,19 @@ def parse_filters(text: str, dtype: np.dtype[Any]) -> list[Filter]:
     for part in text.split("+"):
         if part in own:
             found.append(Filter(own[part], _OPTIONAL * (own[part] != Code.FLETCHER32), ()))
+        elif part.partition(":")[0] not in _CHOSEN:
+            raise ValueError(f"{part} {_NO_FILTER}")
         else:
             configs = [config for config in parse_codec(part) if config]
             found += filters_for(configs, dtype)
     return found
+
+
+_CHOSEN = frozenset({"none", "gzip", "zlib", "zstd", "blosc", "bz2"})
+_NO_FILTER = (
+    "is none of HDF5's filters; choose gzip:4, zstd:3, blosc:lz4:5:shuffle, bz2:9 or lzf, each "
+    "with shuffle+ before or +fletcher32 behind it, or none"
+)
 
 
 def filters_for(configs: Sequence[Config], dtype: np.dtype[Any]) -> list[Filter]:
@@ -190,10 +199,7 @@ def _filter_for(config: Config, dtype: np.dtype[Any]) -> Filter:
             level = int(config.get("clevel", 5))
             return Filter(Code.BLOSC, _OPTIONAL, (0, 0, 0, 0, level, shuffle, code))
         case name:
-            raise ValueError(
-                f"{name} is none of HDF5's filters; choose gzip:4, zstd:3, blosc:lz4:5:shuffle, "
-                "bz2:9 or lzf, each with shuffle+ before or +fletcher32 behind it, or none"
-            )
+            raise ValueError(f"{name} {_NO_FILTER}")
 
 
 # What gives back the very bits that it was given: it can be kept.
