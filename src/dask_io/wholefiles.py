@@ -42,8 +42,9 @@ from dask_io.stores.formats import find_container, format_of, load_format
 from dask_io.stores.journal import VERSION, is_sealed, read_job
 from dask_io.stores.location import is_url, locate
 from dask_io.stores.logs import NAME as JOURNAL
+from dask_io.stores.making import check_places
 from dask_io.stores.naming import printable
-from dask_io.stores.registry import check_places, journal_at, refuse_unfinished
+from dask_io.stores.places import journal_at, refuse_unfinished
 from dask_io.stores.whole import HoldsSeveral
 
 if TYPE_CHECKING:

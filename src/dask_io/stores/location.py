@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import unquote, urlsplit
 
+from dask_io.errors import UsageError
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -47,11 +49,13 @@ def locate(
     Raises
     ------
     UsageError
-        If it is a URL that is not understood, or one with a password or a signature in it.
+        If it is empty, a URL that is not understood, or one with a password or a signature in it.
     """
     if not isinstance(place, (str, os.PathLike)):
         return place
     text = os.fspath(place)
+    if not text:
+        raise UsageError("a path is empty; write . for the folder that you are in")
     if is_url(text):
         from dask_io.stores.objects.connect import parse_url  # noqa: PLC0415 - only if needed
 

@@ -184,6 +184,19 @@ def test_many_axes(n_axes: int) -> None:
         assert plan.seeks.total <= plan_keep(problem.within(budget)).seeks.total
 
 
+@pytest.mark.parametrize("n_short", [9, 28])
+def test_as_many_axes_as_an_array_can_have(n_short: int) -> None:
+    """Axes of one element change nothing, and are planned as if they were not there."""
+    few = regular((12, 12, 12, 12), (4, 3, 4, 3), (3, 4, 3, 4))
+    ones = (1,) * n_short
+    many = regular((12, 12, *ones, 12, 12), (4, 3, *ones, 4, 3), (3, 4, *ones, 3, 4))
+
+    memory = memory_for_lower_bound(many)
+
+    assert memory == memory_for_lower_bound(few)
+    assert plan_sweep(many.within(memory)).seeks.total == few.lower_bound
+
+
 def test_any_budget_does_that_holds_one_element() -> None:
     """One element and the least staging are enough; a byte less is too little."""
     problem = Problem.regular(

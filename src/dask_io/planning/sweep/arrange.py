@@ -15,12 +15,14 @@ from typing import TYPE_CHECKING
 from dask_io.planning.envelope import NOTHING_WRITTEN, Envelope, is_never_above, most, wrap
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from dask_io.planning.sweep.choices import Choice
 
 # Outer products (a, b) by which ways are compared if too many are left.
 _OUTER_PRODUCTS = ((4, 5), (5, 4), (2, 1), (1, 2), (10, 9), (3, 2), (9, 10))
+# Sets of axes are twice as many with every axis; of more axes than these, not all are looked at.
+_MOST_AXES = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +77,9 @@ def arrange(
 ) -> Table:
     """Find good ways to sweep every set of axes, the whole set's by what they hold.
 
+    Of very many axes only some are put in all orders, those along which the most is carried; the
+    others lie around them.
+
     Parameters
     ----------
     families
@@ -85,21 +90,38 @@ def arrange(
         Sets for which the ways are known already.
     """
     table: Table = {frozenset(): [Arrangement((), (), NOTHING_WRITTEN)], **(known or {})}
-    for size in range(1, len(families) + 1):
-        for members in map(frozenset, combinations(families, size)):
-            if members in table:
-                continue
-            ways = []
-            for axis in members:
-                inside = prod(families[other][0].cells.length for other in members - {axis})
-                ways += [
-                    inner.around(axis, choice, inside)
-                    for inner in table[members - {axis}]
-                    for choice in families[axis]
-                ]
-            ways.sort(key=lambda way: (way.held, way.n_steps))
-            table[members] = ways if size == len(families) else _worth_keeping(ways, most_kept)
+    for members in _sets(families):
+        if members in table:
+            continue
+        ways = []
+        for axis in members:
+            inside = prod(families[other][0].cells.length for other in members - {axis})
+            ways += [
+                inner.around(axis, choice, inside)
+                for inner in table.get(members - {axis}, ())
+                for choice in families[axis]
+            ]
+        ways.sort(key=lambda way: (way.held, way.n_steps))
+        is_all = len(members) == len(families)
+        table[members] = ways if is_all else _worth_keeping(ways, most_kept)
     return table
+
+
+def _sets(families: Mapping[int, Sequence[Choice]]) -> Iterator[frozenset[int]]:
+    """Yield sets of axes from small to large, each of them one of those before and one more."""
+    axes = list(families)
+    if len(axes) > _MOST_AXES:
+        axes.sort(key=lambda axis: _carried(families[axis]), reverse=True)
+    some, others = axes[:_MOST_AXES], axes[_MOST_AXES:]
+    for size in range(1, len(some) + 1):
+        yield from map(frozenset, combinations(some, size))
+    for n_others in range(1, len(others) + 1):
+        yield frozenset((*some, *others[:n_others]))
+
+
+def _carried(choices: Sequence[Choice]) -> int:
+    """Return how many elements are carried along an axis at least, if there were no others."""
+    return min(arrangement_of((0,), (choice,)).held - choice.longest for choice in choices)
 
 
 def _worth_keeping(ways: list[Arrangement], most_kept: int) -> list[Arrangement]:

@@ -35,14 +35,15 @@ _MOST_KEPT = 16 * 2**20
 class Shards:
     """The indices of an array's shards, read as they are needed; safe to share between threads.
 
-    `visit` opens a shard, if it is no file.
+    `visit` opens a shard, if it is no file. A shard is told from one that takes its place by its
+    size and a `mark`.
     """
 
     def __init__(self, metadata: Metadata, visit: Visit = open_reader) -> None:
         assert metadata.index is not None, "only for arrays in shards"
         self._metadata, self._index = metadata, metadata.index
         self._visit = visit
-        self._kept: OrderedDict[Location, NDArray[np.uint64]] = OrderedDict()
+        self._kept: OrderedDict[tuple[Location, int, str], NDArray[np.uint64]] = OrderedDict()
         self._most = max(1, _MOST_KEPT // self._index.chain.n_bytes)
         self._lock = Lock()
 
@@ -50,7 +51,9 @@ class Shards:
         # Locks do not travel to other processes.
         return Shards, (self._metadata, self._visit)
 
-    def find(self, index: tuple[int, ...], path: Location, size: int) -> tuple[int, int] | None:
+    def find(
+        self, index: tuple[int, ...], path: Location, size: int, mark: str = ""
+    ) -> tuple[int, int] | None:
         """Return offset and bytes of a chunk in its shard, None if it is not stored.
 
         Raises
@@ -58,7 +61,7 @@ class Shards:
         DataError
             If the index is broken, or says that the chunk lies outside the file.
         """
-        entries = self._entries(path, size)
+        entries = self._entries(path, size, mark)
         place = tuple(i % n for i, n in zip(index, self._index.counts, strict=True))
         offset, n_bytes = (int(number) for number in entries[place])
         if (offset, n_bytes) == (_ABSENT, _ABSENT):
@@ -78,12 +81,13 @@ class Shards:
             if found is not None:
                 yield found[1]
 
-    def _entries(self, path: Location, size: int) -> NDArray[np.uint64]:
+    def _entries(self, path: Location, size: int, mark: str = "") -> NDArray[np.uint64]:
+        shard = path, size, mark
         with self._lock:
-            if path in self._kept:
-                self._kept.move_to_end(path)
-                return self._kept[path]
-            entries = self._kept[path] = self._read(path, size)
+            if shard in self._kept:
+                self._kept.move_to_end(shard)
+                return self._kept[shard]
+            entries = self._kept[shard] = self._read(path, size)
             if len(self._kept) > self._most:
                 self._kept.popitem(last=False)
             return entries

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
     from dask_io.geometry import Grid, Region
     from dask_io.stores.encoded import EncodedReader
+    from dask_io.stores.files import Found
     from dask_io.stores.location import Location
     from dask_io.stores.medium import Reader
     from dask_io.stores.store import BlockReader, Checkable
@@ -272,13 +273,13 @@ class ZarrSource(ZarrStore):
         array, shards = self.array, self._shards
         name = self._name_of(index)
         path = self.root / name
-        size = self.size_of(name)
-        if size is None:
+        found = self._look_at(name)
+        if found is None:
             place = None
         elif shards is None:
-            place = (0, size)
+            place = (0, found.size)
         else:
-            place = shards.find(index, path, size)
+            place = shards.find(index, path, found.size, found.mark)
         if place is None:
             self._refuse_missing(index, path)
             return None
@@ -295,6 +296,10 @@ class ZarrSource(ZarrStore):
 
     def size_of(self, name: str) -> int | None:
         """Return the bytes of a file in the array's directory, None if there is none."""
+        found = self._look_at(name)
+        return None if found is None else found.size
+
+    def _look_at(self, name: str) -> Found | None:
         path = self.root / name
         with storage_errors(path):
             found = self._find_file(name)
@@ -304,7 +309,7 @@ class ZarrSource(ZarrStore):
             raise DataError(printable(str(path)), [f"leads out of {printable(self.place)}"])
         if found.size == NOT_A_FILE:
             raise DataError(printable(str(path)), ["is not a file"])
-        return found.size
+        return found
 
     def _wrong_size(self, n_bytes: int) -> str:
         """Say why a chunk cannot have so many bytes; empty if it can."""

@@ -209,6 +209,19 @@ def test_a_shard_s_index_is_read_once(tmp_path: Path, monkeypatch: pytest.Monkey
     assert (source.tally.read.seeks, source.tally.read.n_bytes) == (16, array.nbytes)
 
 
+def test_a_shard_that_was_written_again_is_read_again(tmp_path: Path) -> None:
+    """An array that stays open shows what is there now, not where it was before."""
+    sample(tmp_path / "x.zarr", shards=(10, 10), compressors=None, fill_value=0)
+    stored = zarr.open_array(str(tmp_path / "x.zarr"))
+    opened = BlockArray(open_source(tmp_path / "x.zarr"))
+    # Of the shards only some chunks are stored, so that the others lie elsewhere in them.
+    for corner in range(0, 10, 5):
+        new = np.zeros(stored.shape, stored.dtype)
+        new[corner:] = 1 + corner
+        stored[...] = new
+        np.testing.assert_array_equal(opened[...], new)
+
+
 def test_a_visit_reads_what_it_needs(tmp_path: Path) -> None:
     """Runs of an uncompressed chunk, or a compressed one once however many parts are read."""
     plain, packed = tmp_path / "plain.zarr", tmp_path / "packed.zarr"
