@@ -26,12 +26,14 @@ class Stored(NamedTuple):
 class Places:
     """Where all blocks are that are stored, by their numbers in order; the others are not.
 
-    A dataset so small that its values are among the metadata has them as `compact`.
+    A dataset so small that its values are among the metadata has them as `compact`. All of that
+    holds as long as the file has this `size_and_time`.
     """
 
     numbers: NDArray[np.int64]
     stored: NDArray[np.int64]
     compact: bytes | None = None
+    size_and_time: tuple[int, int] | None = None
 
     def find(self, number: int) -> Stored | None:
         """Return where a block is, None if it is not stored."""
