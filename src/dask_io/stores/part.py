@@ -113,14 +113,17 @@ class Part:
 
     def writer(self, index: tuple[int, ...]) -> AbstractContextManager[BlockWriter]:
         """Visit a block."""
-        return self.whole.writer(self._stored(index))
+        return self.whole.writer(self.whole.grid.unclipped(index, self.region))
 
     def commit(self, cells: Collection[Written]) -> None:
         """Commit blocks of the whole target."""
-        corner = self.region.start
         self.whole.commit(
             [
-                replace(cell, index=self._stored(cell.index), region=cell.region.shifted_by(corner))
+                replace(
+                    cell,
+                    index=self.whole.grid.unclipped(cell.index, self.region),
+                    region=cell.region.shifted_by(self.region.start),
+                )
                 for cell in cells
             ]
         )
@@ -136,9 +139,3 @@ class Part:
     def abandon(self, *, keep: bool = False) -> bool:
         """Remove what has not been committed."""
         return self.whole.abandon(keep=keep)
-
-    def _stored(self, index: tuple[int, ...]) -> tuple[int, ...]:
-        """Return which of the whole target's blocks one is."""
-        axes = self.whole.grid.axes
-        first = (axis.index_at(low) for axis, low in zip(axes, self.region.start, strict=True))
-        return tuple(a + b for a, b in zip(first, index, strict=True))

@@ -92,7 +92,7 @@ class Window:
 
     def fingerprint(self, index: tuple[int, ...]) -> int:
         """Return a number that changes when a block of the whole source does."""
-        return self.whole.fingerprint(self._stored(index))
+        return self.whole.fingerprint(self.whole.grid.unclipped(index, self.region))
 
     def discard(self, index: tuple[int, ...]) -> None:  # noqa: ARG002 - none can be
         """Refuse: what lies outside the region would be lost."""
@@ -106,19 +106,13 @@ class Window:
         self, index: tuple[int, ...], *, after: Region | None = None
     ) -> Iterator[BlockReader]:
         """Visit a block of the whole source."""
-        stored = self._stored(index)
+        stored = self.whole.grid.unclipped(index, self.region)
         low = self.whole.grid.block(stored).start
         # How far a block's part within the region lies from the block's own start.
         shift = tuple(min(0, a - b) for a, b in zip(low, self.region.start, strict=True))
         before = None if after is None else after.relative_to(shift)
         with self.whole.reader(stored, after=before) as reader:
             yield _ShiftedReader(reader, shift)
-
-    def _stored(self, index: tuple[int, ...]) -> tuple[int, ...]:
-        """Return which of the whole source's blocks one is."""
-        axes = self.whole.grid.axes
-        first = (axis.index_at(low) for axis, low in zip(axes, self.region.start, strict=True))
-        return tuple(a + b for a, b in zip(first, index, strict=True))
 
 
 @dataclass(frozen=True, slots=True)
