@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from dask_io.api import (
         BlockArray,
+        FileJob,
         GroupInfo,
         GroupJob,
         Info,
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
         open,  # noqa: A004  # the public name, as in `h5py` or `zarr`
         plan,
         plan_extract,
+        plan_file,
         plan_group,
         plan_shape,
         resplit,
@@ -40,6 +42,7 @@ __version__ = "0.1.0"
 __all__ = [
     "BlockArray",
     "Explanation",
+    "FileJob",
     "GroupInfo",
     "GroupJob",
     "Info",
@@ -61,6 +64,7 @@ __all__ = [
     "optimize",
     "plan",
     "plan_extract",
+    "plan_file",
     "plan_group",
     "plan_shape",
     "resplit",

@@ -25,6 +25,7 @@ from dask_io.groups import (
     GroupJob,
     find_group,
     plan_resumes,
+    plan_whole,
     verify_alone,
     verify_groups,
 )
@@ -47,10 +48,13 @@ from dask_io.prepare import Wanted, make_plan, plan_one, plan_several
 from dask_io.stores.array import BlockArray
 from dask_io.stores.description import parse_dtype, parse_order
 from dask_io.stores.location import locate
+from dask_io.stores.making import names_one_file
 from dask_io.stores.naming import printable
-from dask_io.stores.registry import names_one_file, open_source
+from dask_io.stores.opening import open_source
 from dask_io.stores.several import region_places
 from dask_io.stores.window import Window
+from dask_io.wholefiles import FileJob, find_file, verify_files
+from dask_io.wholefiles import plan_file as plan_found_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -66,10 +70,12 @@ if TYPE_CHECKING:
     from dask_io.stores.store import Source
 
     Place = str | PathLike[str] | BlockArray
+    AnyJob = Job | JointJob | GroupJob | FileJob
 
 __all__ = [
     "BlockArray",
     "Complete",
+    "FileJob",
     "GroupInfo",
     "GroupJob",
     "Info",
@@ -85,6 +91,7 @@ __all__ = [
     "open",
     "plan",
     "plan_extract",
+    "plan_file",
     "plan_group",
     "plan_resumes",
     "plan_shape",
@@ -205,10 +212,10 @@ def info(source: Place, *, storage_options: Mapping[str, Any] | None = None) -> 
 def info_group(
     source: Place, *, storage_options: Mapping[str, Any] | None = None
 ) -> GroupInfo | None:
-    """Tell what a group says about itself, None if the source is no group."""
+    """Tell what a group or a file of several arrays says, None if the source is one array."""
     root = find_group(source, storage_options)
     if root is None:
-        return None
+        return _info_file(source)
     from dask_io.stores.zarr.group import read_group  # noqa: PLC0415  # a second, if needed
     from dask_io.stores.zarr.ome import image_groups  # noqa: PLC0415  # as above
 
@@ -221,6 +228,14 @@ def info_group(
             others[name] = "; ".join(error.problems)
     kind = "ome-zarr" if image_groups(group) else "zarr"
     return GroupInfo(group.place, kind, arrays, others, group.attributes)
+
+
+def _info_file(source: Place) -> GroupInfo | None:
+    file = find_file(source)
+    if file is None:
+        return None
+    arrays = {name: info(BlockArray(each)) for name, each in file.arrays.items()}
+    return GroupInfo(file.place, file.format, arrays, file.others, file.attributes)
 
 
 def plan_group(
@@ -253,6 +268,38 @@ def plan_group(
     if root is None:
         raise UsageError(f"{printable(fspath(source))} is no group of Zarr arrays")
     return plan_found_group(root, target, dict(chunks), **options)
+
+
+def plan_file(
+    source: str | PathLike[str],
+    target: str | PathLike[str],
+    *,
+    chunks: Chunks,
+    **options: Unpack[Options],
+) -> FileJob:
+    """Plan how to re-split all arrays of a file into another one, and what that will cost.
+
+    Parameters
+    ----------
+    source
+        A NetCDF or HDF5 file of several arrays.
+    target
+        The other file.
+    chunks
+        Chunks by names of dimensions; by position if all arrays have so many axes. Arrays that
+        have none of the names keep the chunks that they have, and so do coordinates.
+    **options
+        See `Options`; those that are about one array are refused.
+
+    Raises
+    ------
+    UsageError
+        If the source is no such file, or a name is that of no array's dimension.
+    """
+    file = find_file(source)
+    if file is None:
+        raise UsageError(f"{printable(fspath(source))} is no file of several arrays")
+    return plan_found_file(file, target, chunks, **options)
 
 
 def plan(
@@ -349,8 +396,8 @@ def resplit(
     Parameters
     ----------
     source
-        A path, or what `open` returned. Of a group of Zarr arrays all are
-        re-split, see `plan_group`.
+        A path, or what `open` returned. Of a group of Zarr arrays, and of a NetCDF or HDF5
+        file of several arrays, all are re-split, see `plan_group` and `plan_file`.
     target
         Where the blocks go. A list of targets is written from one read.
     chunks
@@ -370,16 +417,14 @@ def resplit(
     if isinstance(target, (list, tuple)):
         several = _plan_layouts(source, target, chunks, **options)
         return start(several, compute=compute, verify=verify, on_progress=on_progress)
-    root = find_group(source, options.get("storage_options"))
-    if root is not None:
-        group = plan_found_group(root, cast("str", target), cast("Chunks", chunks), **options)
-        return start(group, compute=compute, verify=verify, on_progress=on_progress)
-    job = plan(source, cast("str", target), chunks=cast("Chunks", chunks), **options)
+    job: AnyJob | None = plan_whole(source, cast("str", target), cast("Chunks", chunks), **options)
+    if job is None:
+        job = plan(source, cast("str", target), chunks=cast("Chunks", chunks), **options)
     return start(job, compute=compute, verify=verify, on_progress=on_progress)
 
 
 def start(
-    job: Job | JointJob | GroupJob,
+    job: AnyJob,
     *,
     compute: bool,
     verify: bool,
@@ -599,6 +644,9 @@ def verify(
         return plan_comparison(one, other, budget, threads, at=at).run(one, other)
 
     roots = find_group(a, storage_options), find_group(b, storage_options)
+    files = find_file(a), find_file(b)
+    if files[0] is not None and files[1] is not None:
+        return verify_files(files[0], files[1], compare)
     if roots[0] is not None and roots[1] is not None:
         return verify_groups(roots[0], roots[1], compare)
     options = Options(storage_options=storage_options)

@@ -6,26 +6,28 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dask_io.engine.checksums import verify_checksums
-from dask_io.engine.job import JobRecord
+from dask_io.engine.job import WHOLE_FILE, JobRecord, described_in
 from dask_io.engine.problem import make_problem, side_of
 from dask_io.engine.staging import comparison_slab
-from dask_io.engine.verify import verify_plan
+from dask_io.engine.verify import Verification, verify_plan
 from dask_io.errors import BudgetTooSmallError, DataError, StorageError, UsageError
 from dask_io.planning import plan_sweep
+from dask_io.stores.container import split_place
+from dask_io.stores.journal import read_job
 from dask_io.stores.medium import medium_of, pieces_of
 from dask_io.stores.naming import printable
-from dask_io.stores.registry import journal_at, read_back, refuse_unfinished
+from dask_io.stores.places import journal_at, refuse_unfinished
+from dask_io.stores.reopening import read_back
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     import numpy as np
 
-    from dask_io.engine.verify import Verification
     from dask_io.planning import Plan
     from dask_io.stores.location import Location
     from dask_io.stores.pace import Pace
-    from dask_io.stores.store import Source, Store
+    from dask_io.stores.store import Readback, Source, Store
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +66,9 @@ def plan_comparison(a: Store, b: Store, memory: int, workers: int, *, at: Locati
 def _is_made_of(dtype: np.dtype[Any], place: Location) -> bool:
     """Whether a journal says that a target's elements were converted from those of a type."""
     journal = journal_at(place)
-    stored = JobRecord.read(journal).converted if journal else None
+    # Of a file that is written as a whole no elements are converted.
+    is_known = journal is None or WHOLE_FILE in read_job(journal)
+    stored = None if journal is None or is_known else JobRecord.read(journal).converted
     # To NumPy, None is a type too.
     return stored is not None and stored == dtype
 
@@ -104,22 +108,44 @@ def verify_sealed(
     """
     journal = journal_at(place)
     if journal is None:
-        name = printable(str(place))
         if not place.exists():
-            raise StorageError(name, "no such file or directory", "check the path")
-        raise UsageError(
-            f"{name} has no checksums of its own; compare it with its source: "
-            f"dask-io verify SRC {name}"
-        )
+            shown = printable(str(place))
+            raise StorageError(shown, "no such file or directory", "check the path")
+        raise UsageError(_without_checksums(place))
     refuse_unfinished(place)
-    written = read_back(JobRecord.read(journal).target, at=place)
-    written.tally.pace = pace
+    found = Verification(0)
+    several = described_in(journal)
+    if None not in several and not place.exists():
+        # Of a whole file, one array may be named.
+        inside = split_place(str(place))[1]
+        several = {n: each for n, each in several.items() if each.get("inside") == inside}
+    if not several:
+        raise UsageError(_without_checksums(place))
+    for array, described in several.items():
+        written = read_back(described, at=place)
+        written.tally.pace = pace
+        one = _verify_written(written, journal, memory, workers, array)
+        name = printable(f"{place}::/{described.get('inside')}") if len(several) > 1 else ""
+        found = found.followed_by(one, name)
+    return found
+
+
+def _without_checksums(place: Location) -> str:
+    name = printable(str(place))
+    return (
+        f"{name} has no checksums of its own; compare it with its source: dask-io verify SRC {name}"
+    )
+
+
+def _verify_written(
+    written: Readback, journal: Location, memory: int, workers: int, array: int | None
+) -> Verification:
     slab = comparison_slab(memory, written.dtype.itemsize, workers)
     if workers * slab > memory:
         workers = 1
     if slab > memory:
         raise BudgetTooSmallError(slab, memory, "element")
-    return verify_checksums(written, journal, workers=workers, slab=slab)
+    return verify_checksums(written, journal, workers=workers, slab=slab, array=array)
 
 
 def compare_files(a: Location, b: Location) -> None:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from operator import itemgetter
+from os import fspath
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Any, cast
@@ -15,8 +16,10 @@ from xxhash import xxh3_64_intdigest
 from dask_io.comparing import check_again, compare_files, verify_sealed
 from dask_io.engine.job import JobRecord
 from dask_io.engine.run import Progress, RunResult
+from dask_io.engine.series import SeriesProgress
 from dask_io.engine.verify import Verification
 from dask_io.errors import DataError, StorageError, UsageError
+from dask_io.geometry.named import chunks_by_name
 from dask_io.jobs import Complete, Job, resumable
 from dask_io.options import (
     Options,
@@ -24,23 +27,22 @@ from dask_io.options import (
     parse_durability,
     parse_memory,
     parse_workers,
+    refuse_for_several,
 )
 from dask_io.planning import Series
 from dask_io.prepare import Wanted, plan_one, plan_recorded
 from dask_io.prepare import plan_resumes as plan_array_resumes
 from dask_io.stores.container import INSIDE, needs, split_place
 from dask_io.stores.files import Durability, storage_errors
+from dask_io.stores.formats import format_of
 from dask_io.stores.journal import VERSION, is_sealed, read_job
 from dask_io.stores.location import is_taken, locate
+from dask_io.stores.making import check_places
 from dask_io.stores.medium import medium_of
 from dask_io.stores.naming import printable
-from dask_io.stores.registry import (
-    check_places,
-    journal_at,
-    open_source,
-    refuse_unfinished,
-    targets_in,
-)
+from dask_io.stores.opening import open_source
+from dask_io.stores.places import journal_at, refuse_unfinished, targets_in
+from dask_io.wholefiles import FileJob, find_file, plan_file, plan_file_resume
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -52,27 +54,9 @@ if TYPE_CHECKING:
     from dask_io.planning import Device
     from dask_io.stores.files import Found
     from dask_io.stores.location import Location
-    from dask_io.stores.store import Source
+    from dask_io.stores.store import Source, Target
     from dask_io.stores.zarr.group import Group
     from dask_io.stores.zarr.grouptarget import GroupTarget
-
-# What can be asked of a group as a whole.
-_FOR_GROUPS = frozenset(
-    {
-        "memory",
-        "strategy",
-        "objective",
-        "device",
-        "format",
-        "codec",
-        "write_empty",
-        "workers",
-        "max_rate",
-        "check",
-        "durability",
-        "storage_options",
-    }
-)
 
 
 @dataclass(frozen=True)
@@ -109,13 +93,15 @@ class GroupJob:
             fingerprint_copies(self.group, self.copies),
         )
         self.target.create(record.to_bytes())
-        progress = _Progress(on_progress, self.jobs)
+        targets = {name: _target_of(job) for name, job in self.jobs.items()}
+        progress = SeriesProgress(on_progress, list(targets.values()))
         result = RunResult.of_nothing(0)
         with resumable(self._left, self.target.place):
             try:
                 for name, job in self.jobs.items():
                     outlet = job.open_outlet(record.arrays[name])
-                    result = result.followed_by(job.carry_out(outlet, progress.of_next(job)))
+                    next_one = progress.of_next(targets[name])
+                    result = result.followed_by(job.carry_out(outlet, next_one))
                 _complete(record, self.target)
             except BaseException:
                 self.target.give_up()
@@ -130,35 +116,6 @@ class GroupJob:
 
     def __str__(self) -> str:
         return f"{self.group.place} to {self.target.place}\n{self.plan}"
-
-
-class _Progress:
-    """Progress of several runs as that of one."""
-
-    def __init__(self, report: Callable[[Progress], None] | None, jobs: Mapping[str, Job]) -> None:
-        self._report = report
-        targets = [job.target for job in jobs.values() if job.target is not None]
-        self._n_bytes = sum(each.grid.size * each.dtype.itemsize for each in targets)
-        self._n_blocks = sum(each.grid.n_blocks for each in targets)
-        self._before = (0, 0)
-        self._with_next = (0, 0)
-
-    def of_next(self, job: Job) -> Callable[[Progress], None] | None:
-        """Return what is to be told of the next run."""
-        assert job.target is not None, "arrays of a group have targets"
-        report, grid = self._report, job.target.grid
-        n_bytes, n_blocks = self._before = self._with_next
-        size = grid.size * job.target.dtype.itemsize
-        self._with_next = (n_bytes + size, n_blocks + grid.n_blocks)
-        if report is None:
-            return None
-
-        def tell(progress: Progress) -> None:
-            written = n_bytes + progress.n_bytes_written
-            blocks = n_blocks + progress.n_blocks_written
-            report(Progress(written, self._n_bytes, blocks, self._n_blocks))
-
-        return tell
 
 
 @dataclass(frozen=True)
@@ -233,8 +190,12 @@ def _files(group: Group, name: str) -> Iterator[tuple[str, Found]]:
 
 
 def _record_of(job: Job) -> JobRecord:
+    return JobRecord.of(job.source, _target_of(job))
+
+
+def _target_of(job: Job) -> Target:
     assert job.target is not None, "arrays of a group have targets"
-    return JobRecord.of(job.source, job.target)
+    return job.target
 
 
 def _complete(record: GroupRecord, target: GroupTarget) -> None:
@@ -285,6 +246,19 @@ def find_group(place: object, storage_options: Mapping[str, Any] | None = None) 
     return root
 
 
+def plan_whole(
+    source: object, target: str | PathLike[str] | None, chunks: Chunks, **options: Unpack[Options]
+) -> GroupJob | FileJob | None:
+    """Plan how to re-split all arrays of a group or a file; None if a source is one array."""
+    root = find_group(source, options.get("storage_options"))
+    if root is not None:
+        return plan_group(root, target, chunks, **options)
+    file = find_file(source)
+    if file is None or (target is not None and INSIDE in fspath(target)):
+        return None
+    return plan_file(file, target, chunks, **options)
+
+
 def plan_group(
     root: Location,
     target: str | PathLike[str] | None,
@@ -319,6 +293,7 @@ def plan_group(
     _check_for_groups(options)
     if target is None:
         raise UsageError(f"{printable(str(root))} is a group; name a target to plan for all of it")
+    _refuse_other_formats(root, target)
     group = read_group(root)
     made = GroupTarget(
         locate(target, options.get("storage_options")),
@@ -349,12 +324,19 @@ def plan_group(
 def _check_for_groups(options: Options) -> None:
     if options.get("overwrite"):
         raise UsageError("a group is not overwritten as a whole; remove it yourself first")
-    for name, value in options.items():
-        if name not in _FOR_GROUPS and value is not None and value is not False:
-            word = name.replace("_", "-")
-            raise UsageError(f"{word} is for one array, but the source is a group; leave it out")
+    refuse_for_several(options, "is a group")
     if options.get("format") not in {None, "zarr", "ome-zarr"}:
         raise UsageError(f"a group becomes another group of Zarr, not {options.get('format')}")
+
+
+def _refuse_other_formats(root: Location, target: str | PathLike[str]) -> None:
+    kind = format_of(Path(target).name)
+    if kind is not None and kind.name not in {"zarr", "ome-zarr"}:
+        shown = printable(str(root))
+        raise UsageError(
+            f"{shown} is a group, which becomes another group of Zarr, not {kind.name}; name one "
+            f"of its arrays, as in {shown}{INSIDE}/name"
+        )
 
 
 def choose_chunks(group: Group, chunks: Chunks) -> dict[str, Chunks]:
@@ -372,15 +354,7 @@ def choose_chunks(group: Group, chunks: Chunks) -> dict[str, Chunks]:
         name: levels.get(name) or _dimensions(documents) for name, documents in group.arrays.items()
     }
     asked = _by_name(group, chunks, list(levels.values()))
-    known = {axis for names in dimensions.values() for axis in names}
-    for axis in asked:
-        if axis not in known:
-            listed = ", ".join(sorted(map(printable, known))) or "none"
-            raise UsageError(f"no array has a dimension {printable(axis)!r}; there are {listed}")
-    return {
-        name: None if _is_coordinate(name, names) else _of_those(asked, names)
-        for name, names in dimensions.items()
-    }
+    return chunks_by_name(asked, dimensions)
 
 
 def _by_name(
@@ -398,15 +372,6 @@ def _by_name(
         f"{printable(group.place)} is {what}, whose arrays are re-split by the names of their "
         "dimensions; write chunks as time=24,y=-1"
     )
-
-
-def _of_those(asked: Mapping[str, AxisChunks], names: tuple[str, ...]) -> Chunks:
-    found = {names.index(axis): entry for axis, entry in asked.items() if axis in names}
-    return found or None
-
-
-def _is_coordinate(name: str, dimensions: tuple[str, ...]) -> bool:
-    return dimensions == (name.rpartition("/")[2],)
 
 
 def _dimensions(documents: Mapping[str, bytes]) -> tuple[str, ...]:
@@ -433,9 +398,13 @@ def _plan_array(source: Source, target: Location, chunks: Chunks, options: Optio
 
 def plan_resumes(
     target: str | PathLike[str], **options: Unpack[ResumeOptions]
-) -> Iterator[Job | Complete]:
+) -> Iterator[Job | FileJob | Complete]:
     """Plan what `resume` does, one array after another: each has run when the next is planned."""
     place = locate(target, options.get("storage_options"))
+    file = plan_file_resume(place, options)
+    if file is not None:
+        yield file
+        return
     journal = group_journal_at(place)
     if journal is None:
         yield from plan_array_resumes(target, **options)

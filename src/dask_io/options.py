@@ -112,6 +112,26 @@ class Options(TypedDict, total=False):
     storage_options: Mapping[str, Any] | None
 
 
+# What can be asked for all arrays of a source at once.
+_FOR_SEVERAL = frozenset(
+    {
+        "memory",
+        "strategy",
+        "objective",
+        "device",
+        "format",
+        "codec",
+        "write_empty",
+        "workers",
+        "max_rate",
+        "overwrite",
+        "check",
+        "durability",
+        "storage_options",
+    }
+)
+
+
 class ResumeOptions(TypedDict, total=False):
     """What may be chosen when a run is resumed; as in `Options`."""
 
@@ -154,6 +174,20 @@ def check_options(options: Options) -> None:
             f"consume removes source blocks, but with durability {durability} what they became "
             "could be lost with the power; use fsync"
         )
+
+
+def refuse_for_several(options: Options, what: str) -> None:
+    """Refuse what cannot be asked for all arrays of a source at once, which is said to be so.
+
+    Raises
+    ------
+    UsageError
+        If it is asked for.
+    """
+    for name, value in options.items():
+        if name not in _FOR_SEVERAL and value is not None and value is not False:
+            word = name.replace("_", "-")
+            raise UsageError(f"{word} is for one array, but the source {what}; leave it out")
 
 
 def check_several(options: Options) -> None:

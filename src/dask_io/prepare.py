@@ -36,6 +36,7 @@ from dask_io.planning import (
     plan_sweep,
     plan_together,
     plan_with,
+    read_through,
 )
 from dask_io.stores.description import parse_order
 from dask_io.stores.dtypes import with_cast_fill
@@ -45,15 +46,10 @@ from dask_io.stores.formats import load_format
 from dask_io.stores.journal import is_sealed, refuse_locked
 from dask_io.stores.ledger import Ledger
 from dask_io.stores.location import follow, locate
+from dask_io.stores.making import check_places, make_target
 from dask_io.stores.naming import printable
-from dask_io.stores.registry import (
-    check_places,
-    journal_at,
-    make_target,
-    remake_target,
-    reopen_source,
-    targets_in,
-)
+from dask_io.stores.places import journal_at, targets_in
+from dask_io.stores.reopening import remake_target, reopen_source
 from dask_io.stores.several import check_apart
 
 if TYPE_CHECKING:
@@ -110,6 +106,15 @@ def _lay_out(
 def plan_one(store: Source, wanted: Wanted, **options: Unpack[Options]) -> Job:
     """Plan one target, or only what one would cost."""
     made, side = _lay_out(store, wanted, **options)
+    return _plan_move(store, made, side, options)
+
+
+def plan_to(store: Source, target: Target, **options: Unpack[Options]) -> Job:
+    """Plan one target that has been described already."""
+    return _plan_move(store, target, side_of(target), options)
+
+
+def _plan_move(store: Source, made: Target | None, side: Side, options: Options) -> Job:
     workers, memory = parse_workers(options.get("workers")), parse_memory(options.get("memory"))
     consume = options.get("consume", False)
     if consume:
@@ -127,7 +132,7 @@ def plan_one(store: Source, wanted: Wanted, **options: Unpack[Options]) -> Job:
     places = [store.place, *([made.place] if made else [])]
     device = find_device(options.get("device"), *places)
     scratch = free_space(made) if made else None
-    planned = make_plan(problem, device, scratch=scratch, **options)
+    planned = read_through(make_plan(problem, device, scratch=scratch, **options), device)
     max_rate = parse_rate(options.get("max_rate"))
     reach = options.get("storage_options")
     return Job(planned, store, made, workers, device, consume, max_rate, storage_options=reach)
@@ -184,6 +189,7 @@ def plan_several(
 
     strategy = options.get("strategy", "auto")
     sweeps = plan_together(problems, plan_alone, apart=strategy != "auto")
+    sweeps = read_through(sweeps, device)
     if strategy != "auto":
         sweeps = replace(sweeps, strategy=strategy)
     max_rate = parse_rate(options.get("max_rate"))
@@ -312,7 +318,7 @@ def _plan_rest(
     device = find_device(options.get("device"), source.place, target.place)
     scratch = 0 if consume else free_space(target)
     chosen = Options(strategy=options.get("strategy", "auto"), objective=options.get("objective"))
-    planned = make_plan(problem, device, scratch=scratch, **chosen)
+    planned = read_through(make_plan(problem, device, scratch=scratch, **chosen), device)
     # What has been written before must be whole write cells.
     planned = planned.flushed_at(ledger.cuts)
     max_rate = parse_rate(options.get("max_rate"))

@@ -15,6 +15,7 @@ from dask_io.stores.objects import connect, lease
 from dask_io.stores.objects.connect import parse_url
 from dask_io.stores.objects.lease import Lease
 from tests.clouds import azure, google
+from tests.integration.test_remote_groups import save_small
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -67,6 +68,35 @@ def test_what_is_not_there_does_not_keep_the_rest(cloud: tuple[str, Cloud]) -> N
     folder.medium.remove(folder / f"{number:03}" for number in range(300))
     assert not objects.objects
     folder.medium.remove([folder / "000"])
+
+
+def test_what_stands_for_a_folder_is_no_object(cloud: tuple[str, Cloud], tmp_path: Path) -> None:
+    """Consoles put empty objects there whose names end in a slash; groups are read all the same."""
+    url, objects = cloud
+    save_small(tmp_path / "in.zarr")
+    for path in (tmp_path / "in.zarr").rglob("*"):
+        key, content = str(path.relative_to(tmp_path)), b""
+        if path.is_file():
+            content = path.read_bytes()
+        objects.put(key if path.is_file() else f"{key}/", content, expected=None)
+    for key in ("in.zarr/", "in.zarr/empty/", "in.zarr/a/c/9/"):
+        objects.put(key, b"", expected=None)
+    objects.put("in.zarr/nothing.txt", b"", expected=None)
+    dask_io.resplit(f"{url}/in.zarr", tmp_path / "out.zarr", chunks={"y": 3})
+    dask_io.resplit(f"{url}/in.zarr", f"{url}/out.zarr", chunks={"y": 3})
+    assert dask_io.verify(tmp_path / "in.zarr", tmp_path / "out.zarr")
+    assert dask_io.verify(f"{url}/in.zarr", f"{url}/out.zarr")
+    assert (tmp_path / "out.zarr/nothing.txt").is_file()
+    assert not (tmp_path / "out.zarr/empty").exists()
+
+
+def test_an_object_with_others_in_it_is_named(cloud: tuple[str, Cloud], tmp_path: Path) -> None:
+    """Of a folder and an object of one name neither is left out unsaid."""
+    url, objects = cloud
+    dask_io.resplit(save_small(tmp_path / "in.zarr"), f"{url}/in.zarr", chunks={"y": 3})
+    objects.put("in.zarr/a", b"something", expected=None)
+    with pytest.raises(dask_io.errors.DataError, match="is an object, and others lie in it"):
+        dask_io.info_group(f"{url}/in.zarr")
 
 
 def test_locks_are_renewed_and_let_go_of(cloud: tuple[str, Cloud]) -> None:

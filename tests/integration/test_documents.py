@@ -10,6 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import netCDF4
 import numpy as np
 import pytest
 import zarr
@@ -71,6 +72,18 @@ def make_groups(folder: Path) -> None:
     ]:
         made = group.create_array(path, shape=shape, dtype="i2", dimension_names=names)
         made[...] = np.arange(np.prod(shape)).reshape(shape)
+
+    make_file(folder / "year.nc")
+
+
+def make_file(path: Path) -> None:
+    """Make a file of several variables of NetCDF."""
+    with netCDF4.Dataset(path, "w") as file:
+        for name, length in (("time", None), ("lat", 6), ("lon", 8)):
+            file.createDimension(name, length)
+        file.createVariable("time", "f8", ("time",))[:] = np.arange(48)
+        for name in ("tas", "pr"):
+            file.createVariable(name, "f4", ("time", "lat", "lon"))[:] = np.zeros((48, 6, 8))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

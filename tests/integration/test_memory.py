@@ -278,8 +278,7 @@ def test_a_run_ends_well_in_a_control_group(
     assert killed.returncode == -9
 
 
-# A merge (d) asks for room to write its one block behind, and seldom fills it: some 60 %.
-@pytest.mark.parametrize("name", [name for name in WORKLOADS if name != "d"])
+@pytest.mark.parametrize("name", WORKLOADS)
 def test_the_predicted_peak_is_tight(tmp_path: Path, target: Path, name: str) -> None:
     """A run that uses its budget takes at least 70 % of the memory that its plan predicts."""
     workload = WORKLOADS[name]

@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dask_io.geometry import Region
+
 pytestmark = [
     pytest.mark.linux,
     pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed"),
@@ -29,6 +31,7 @@ counted = {
     "read": result.seeks.read, "write": result.seeks.write, "openings": result.openings,
     "n_read": result.n_bytes_read, "n_written": result.n_bytes_written,
     "predicted": [job.plan.seeks.read, job.plan.seeks.write, job.plan.openings],
+    "n_predicted": job.plan.n_bytes_read, "n_gaps": job.plan.n_bytes_in_gaps,
 }
 print(json.dumps(counted))
 """
@@ -156,18 +159,27 @@ def by_side(found: Trace, folder: Path) -> tuple[list[Visit], list[Visit]]:
 
 @pytest.mark.parametrize("workers", [1, 3])
 @pytest.mark.parametrize(
-    ("strategy", "memory", "order"),
-    [("naive", "1MB", "C"), ("keep", "1MB", "C"), ("keep", "150kB", "F")],
+    ("options", "region"),
+    [
+        ({"strategy": "naive", "memory": "1MB"}, ":,:"),
+        ({"strategy": "keep", "memory": "1MB"}, ":,:"),
+        ({"strategy": "keep", "memory": "150kB", "order": "F"}, ":,:"),
+        ({"strategy": "auto", "memory": "1MB", "device": "hdd"}, "5:93,7:40"),
+    ],
 )
 def test_counts_are_system_calls(
-    quick_path: Path, workers: int, strategy: str, memory: str, order: str
+    quick_path: Path, workers: int, options: dict[str, Any], region: str
 ) -> None:
-    """Seeks, openings and bytes are those of the kernel's log, and no file position is used."""
+    """Seeks, openings and bytes are those of the kernel's log, and no file position is used.
+
+    What lies between the parts of a region is read through: these bytes are counted too.
+    """
     # Every block is longer than a look at its header.
     array = np.arange(96 * 76, dtype="<c16").reshape(96, 76)
     begin = make_source(quick_path, array, (20, 30))
-    options = {"chunks": [35, 25], "memory": memory, "strategy": strategy}
-    counted, found = trace(quick_path, {**options, "workers": workers, "order": order})
+    needed = array[Region.parse(region, array.shape).slices].nbytes
+    options = {**options, "chunks": [35, 25], "workers": workers, "region": region}
+    counted, found = trace(quick_path, options)
 
     read, written = by_side(found, quick_path)
     reads = [calls for visit in read if (calls := visit.moved_from(begin))]
@@ -178,8 +190,10 @@ def test_counts_are_system_calls(
     assert sum(map(n_seeks, reads)) == counted["read"]
     assert sum(map(n_seeks, writes)) == counted["write"]
     assert len(reads) + len(writes) == counted["openings"]
-    assert sum(n for calls in reads for _, n in calls) == counted["n_read"] == array.nbytes
-    assert sum(n for calls in writes for _, n in calls) == counted["n_written"] == array.nbytes
+    assert sum(n for calls in reads for _, n in calls) == counted["n_read"]
+    assert counted["n_read"] == counted["n_predicted"] == needed + counted["n_gaps"]
+    assert bool(counted["n_gaps"]) == (region != ":,:")
+    assert sum(n for calls in writes for _, n in calls) == counted["n_written"] == needed
     assert counted["predicted"] == [counted["read"], counted["write"], counted["openings"]]
 
 

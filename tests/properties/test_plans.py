@@ -23,7 +23,7 @@ def predicted(plan: Plan) -> Walked:
         write_seeks=plan.seeks.write,
         openings=plan.openings,
         n_steps=plan.n_steps,
-        read_bytes=plan.problem.n_bytes,
+        read_bytes=plan.n_bytes_read,
         written_bytes=plan.problem.n_bytes,
         held_bytes=plan.held_bytes,
         carried_bytes=plan.carried_bytes,
@@ -47,12 +47,24 @@ def test_any_plan_costs_what_it_says(plan: Plan) -> None:
     assert walk(plan) == predicted(plan)
 
 
-@given(plan=plans(max_axes=4))
+@given(plan=plans(max_axes=4, windows=True))
 def test_any_plan_of_atomic_source_blocks_costs_what_it_says(plan: Plan) -> None:
     """Source blocks that are read whole are counted as often as they are, whatever the plan."""
     source = replace(plan.problem.source, atomic=True)
     plan = replace(plan, problem=replace(plan.problem, source=source))
-    assert walk(plan) == replace(predicted(plan), read_bytes=plan.n_bytes_read)
+    assert walk(plan) == predicted(plan)
+
+
+@given(plan=plans(windows=True))
+def test_only_what_is_read_through_is_read_besides(plan: Plan) -> None:
+    """Where no gap is read through, every element is read once and nothing else is."""
+    by_run = replace(plan.problem, source=replace(plan.problem.source, through=0))
+    plain = replace(plan, problem=by_run)
+
+    assert plain.n_bytes_read == by_run.n_source_bytes
+    assert plan.n_bytes_read == by_run.n_source_bytes + plan.n_bytes_in_gaps
+    assert plan.openings == plain.openings
+    assert plan.openings <= plan.seeks.total <= plain.seeks.total
 
 
 @given(plan=plans(windows=True))

@@ -14,10 +14,10 @@ from dask_io.cli.group import Verbs, one_line, show, show_json
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dask_io.api import Complete, GroupJob, Job, JointJob, RunResult
+    from dask_io.api import Complete, FileJob, GroupJob, Job, JointJob, RunResult
     from dask_io.planning import AnyPlan, Device, Series, Sweeps
 
-    AnyJob = Job | JointJob | GroupJob | Complete
+    AnyJob = Job | JointJob | GroupJob | FileJob | Complete
 
 _WIDTH = 100
 
@@ -117,12 +117,14 @@ def plan(src: str | None, *, explain: bool, as_json: bool, **given: Any) -> None
 def resplit(src: str, dst: str, **given: Any) -> None:
     r"""Move the array in SRC to blocks of another shape in DST.
 
-    Of a group of Zarr arrays, all are moved, with chunks by the names of their dimensions.
+    Of a group of Zarr arrays, and of a NetCDF or HDF5 file of several arrays, all are moved, with
+    chunks by the names of their dimensions.
 
     \b
     Examples:
       dask-io resplit blocks/ out/ --chunks 500,500,500 --memory 4GiB
       dask-io resplit year.zarr days.zarr --chunks time=24,y=-1,x=-1
+      dask-io resplit year.nc days.nc --chunks time=24,lat=-1,lon=-1
     """
     _run("resplit", src, dst, **given)
 
@@ -340,21 +342,20 @@ def _run(verb: Literal["resplit", "split", "merge"], src: str, dst: str, **given
     from dask_io import api, groups  # noqa: PLC0415  # loaded on use
 
     source, chosen = options.open_source(src, given), _run_options(given)
-    job: Job | GroupJob
-    if verb == "resplit" and (root := groups.find_group(source)) is not None:
-        chunks = options.parse_chunks(given["chunks"])
-        job = groups.plan_group(root, dst, chunks, **chosen)
-    elif verb == "merge":
+    job: Job | GroupJob | FileJob | None = None
+    if verb == "merge":
         job = api.plan_merge(source, dst, **chosen)
+    elif verb == "split":
+        source = api.open_one_file(source)
     else:
-        if verb == "split":
-            source = api.open_one_file(source)
+        job = groups.plan_whole(source, dst, options.parse_chunks(given["chunks"]), **chosen)
+    if job is None:
         job = api.plan(source, dst, chunks=options.parse_chunks(given["chunks"]), **chosen)
     _show_or_run(job, dst, label=verb, given=given)
 
 
 def _show_or_run(
-    job: Job | JointJob | GroupJob, dst: str, *, label: str, given: dict[str, Any]
+    job: Job | JointJob | GroupJob | FileJob, dst: str, *, label: str, given: dict[str, Any]
 ) -> None:
     as_json, quiet = given["as_json"], given["quiet"]
     if given["dry_run"]:

@@ -22,11 +22,16 @@ if TYPE_CHECKING:
 
 
 def verify_checksums(
-    written: Readback, journal: Location, *, workers: int, slab: int
+    written: Readback,
+    journal: Location,
+    *,
+    workers: int,
+    slab: int,
+    array: int | None = None,
 ) -> Verification:
     """Read every cell that a journal tells of, and compare its checksum.
 
-    Each thread needs `slab` bytes.
+    Each thread needs `slab` bytes. If the target holds several arrays, `array` is the one meant.
 
     Raises
     ------
@@ -35,7 +40,7 @@ def verify_checksums(
     """
     grid, wrong = written.grid, _Wrong()
     try:
-        n_durable = Ledger(grid, read_lines(journal)).n_blocks
+        n_durable = Ledger(grid, read_lines(journal, array)).n_blocks
     except ValueError as error:
         raise DataError(printable(str(journal)), [str(error)]) from error
     if n_durable < grid.n_blocks:
@@ -50,7 +55,7 @@ def verify_checksums(
                 wrong.add(cell.region)
 
     with Crew([buffers.lend(slab) for _ in range(workers)], on_stop=lambda: None) as crew:
-        for cell in cells_in(read_lines(journal), grid):
+        for cell in cells_in(read_lines(journal, array), grid):
             crew.add(partial(check, cell))
         crew.finish()
     return Verification(grid.size, 0 if wrong.first is None else None, wrong.first)

@@ -27,7 +27,7 @@ class Crew:
         self._ordinary: deque[Task] = deque()
         # Whoever adds is woken when half of these are left: waking costs more than adding.
         self._most_waiting = 4 * len(stagings)
-        self._busy = self._n_ended = 0
+        self._busy = self._n_idle = self._n_waiting = self._n_ended = 0
         self._stopped = False
         self._error: BaseException | None = None
         lock = Lock()
@@ -60,14 +60,14 @@ class Crew:
                 while self._has_enough and not self._stopped:
                     self._wait()
             self._ordinary.append(task)
-            self._has_task.notify()
+            self._wake_one()
         self.raise_error()
 
     def add_urgent(self, task: Task) -> None:
         """Queue a task before all ordinary ones; never waits."""
         with self._has_task:
             self._urgent.append(task)
-            self._has_task.notify()
+            self._wake_one()
 
     def finish(self) -> None:
         """Wait until every task is done."""
@@ -90,8 +90,19 @@ class Crew:
         return not (self._urgent or self._ordinary or self._busy)
 
     def _wait(self) -> None:
+        self._n_waiting += 1
         # Waking up now and then lets the interpreter deliver signals.
         self._changed.wait(timeout=0.5)
+        self._n_waiting -= 1
+
+    # To wake someone takes long even if no one waits.
+    def _wake_one(self) -> None:
+        if self._n_idle:
+            self._has_task.notify()
+
+    def _tell(self) -> None:
+        if self._n_waiting:
+            self._changed.notify_all()
 
     def _end(self) -> None:
         """Stop everyone and wait until they have ended; what interrupts that is raised then."""
@@ -143,9 +154,11 @@ class Crew:
         with self._has_task:
             self._busy -= after
             if self._is_idle:
-                self._changed.notify_all()
+                self._tell()
             while not (self._urgent or self._ordinary or self._stopped):
+                self._n_idle += 1
                 self._has_task.wait()
+                self._n_idle -= 1
             if self._stopped:
                 return None
             self._busy += 1
@@ -153,5 +166,5 @@ class Crew:
                 return self._urgent.popleft()
             task = self._ordinary.popleft()
             if not self._has_enough:
-                self._changed.notify_all()
+                self._tell()
             return task

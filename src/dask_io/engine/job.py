@@ -14,7 +14,7 @@ from dask_io.stores.files import Durability
 from dask_io.stores.journal import VERSION, read_job, read_lines
 from dask_io.stores.ledger import freed_in
 from dask_io.stores.naming import printable
-from dask_io.stores.registry import reopen_source
+from dask_io.stores.reopening import reopen_source
 from dask_io.stores.window import Window
 
 if TYPE_CHECKING:
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from dask_io.stores.store import Source, Target
 
 _BITS = 2**64
+WHOLE_FILE = "file"
+"""What the job of a file that is written as a whole has, besides its arrays."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,3 +143,20 @@ class JobRecord:
             )
             raise DataError(printable(source.place), ["has changed since the run began"], advice)
         return source, freed
+
+
+def described_in(journal: Location) -> dict[int | None, Mapping[str, Any]]:
+    """Return what a journal says about its target, or by number about all arrays of a whole file.
+
+    Raises
+    ------
+    DataError
+        If there is nothing of the kind.
+    """
+    job = read_job(journal)
+    if WHOLE_FILE not in job:
+        return {None: JobRecord.read(journal).target}
+    arrays = job.get("arrays")
+    if not isinstance(arrays, dict) or not all(isinstance(each, dict) for each in arrays.values()):
+        raise DataError(printable(str(journal)), ["is not about a file of arrays"])
+    return dict(enumerate(arrays.values()))

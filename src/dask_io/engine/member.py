@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from dask_io.engine.crew import Crew
     from dask_io.engine.memory import Account, Buffers
     from dask_io.geometry import Layout
-    from dask_io.planning import Plan
+    from dask_io.planning import AxisPlan, Plan
     from dask_io.stores.store import BlockWriter
 
 # Runs at least this long are spread in memory, so that each can be written past the page cache:
@@ -73,11 +73,12 @@ class Cell:
 
 
 class Stretch(NamedTuple):
-    """A write cell along one axis, and where the newest piece of it begins."""
+    """A write cell along one axis, and where the newest piece of it begins and ends."""
 
     start: int
     stop: int
     origin: int
+    end: int
 
 
 class Overlap(NamedTuple):
@@ -108,8 +109,8 @@ class Along:
         return found
 
     def _overlaps(self, low: int, high: int) -> Iterator[Overlap]:
-        for start, stop, origin in self.stretches:
-            begin, end = max(start, low), min(stop, high)
+        for start, _, origin, last in self.stretches:
+            begin, end = max(origin, low), min(last, high)
             if begin < end:
                 inside, taken = slice(begin - origin, end - origin), slice(begin - low, end - low)
                 yield Overlap(start, inside, taken, end - begin)
@@ -154,33 +155,26 @@ class Member:
         """Begin the write cells of a region that will be read, and say what memory they need."""
         in_pieces = self.plan.hold is Hold.PIECES
         along = [
-            Along(
-                [
-                    Stretch(start, stop, max(start, low) if in_pieces else start)
-                    for start, stop in axis.write_cells(low, high)
-                ]
-            )
+            Along(list(_stretches(axis, low, high, in_pieces=in_pieces)))
             for axis, (low, high) in zip(self.plan.axes, region.bounds, strict=True)
         ]
+        cells, regions = [], []
         with self.lock:
-            begun = (self._begin_cell(parts) for parts in product(*(a.stretches for a in along)))
-            cells = [cell for cell in begun if cell is not None]
-        if in_pieces:
-            regions = [(cell, cell.region & region) for cell in cells]
-        else:
-            regions = [(cell, cell.region) for cell in cells if not cell.pieces]
+            for parts in product(*(each.stretches for each in along)):
+                corner, stop, origin, end = zip(*parts, strict=True)
+                cell = self.cells.get(corner) or self._begin_cell(Region(corner, stop))
+                if cell is not None:
+                    cells.append(cell)
+                    if in_pieces or not cell.pieces:
+                        regions.append((cell, Region(origin, end)))
         n_elements = sum(each.size for _, each in regions)
         return Wanted(along, cells, regions, n_elements * self.target.dtype.itemsize)
 
-    def _begin_cell(self, parts: tuple[Stretch, ...]) -> Cell | None:
-        """Return the cell of these stretches, None if it is durable already."""
-        corner = tuple(part.start for part in parts)
-        cell = self.cells.get(corner)
-        if cell is None:
-            region = Region(corner, tuple(part.stop for part in parts))
-            if self._is_durable(region):
-                return None
-            cell = self.cells[corner] = Cell(region, region.size)
+    def _begin_cell(self, region: Region) -> Cell | None:
+        """Return a new cell, None if it is durable already."""
+        if self._is_durable(region):
+            return None
+        cell = self.cells[region.start] = Cell(region, region.size)
         return cell
 
     def needed(self, region: Region) -> Region:
@@ -314,6 +308,15 @@ class Member:
         if self.ledger is None or index not in self.ledger.parts:
             return self.plan.count_write_cells(block)
         return sum(1 for _ in self._missing_cells(block))
+
+
+def _stretches(axis: AxisPlan, low: int, high: int, *, in_pieces: bool) -> Iterator[Stretch]:
+    """Yield the write cells of a range, each with the piece of it that is held, or all of it."""
+    for start, stop in axis.write_cells(low, high):
+        if in_pieces:
+            yield Stretch(start, stop, max(start, low), min(stop, high))
+        else:
+            yield Stretch(start, stop, start, stop)
 
 
 def _strides(

@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, replace
 from functools import partial
+from math import prod
 from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -262,8 +263,13 @@ class _Run:
             for plan, outlet in zip(bundle.members, sweep.outlets, strict=True)
         ]
         self.moved = moved_dtype(source.dtype)
-        self.is_atomic = source.access is Access.ATOMIC
+        is_atomic = source.access is Access.ATOMIC
+        self.through = 0 if is_atomic else bundle.source.through
         self.largest_share = max(1, _SHARE // source.dtype.itemsize)
+        is_large = prod(source.grid.longest) > self.largest_share
+        self.shares_blocks = not is_atomic and (is_large or self.through > 0)
+        # The cell of a step then is what the one member takes.
+        self.takes_all = len(self.members) == 1 and self.members[0].ledger is None
 
     def carry_out(self) -> None:
         with self.room.crew as crew:
@@ -272,7 +278,7 @@ class _Run:
                 if takers is None:
                     break
                 for index, region in self.source.grid.pieces(step.cell):
-                    for after, parts in self._shares(_parts(takers, region)):
+                    for after, parts in self._shares(index, self._parts(takers, region)):
                         crew.add(partial(self._read, index, parts, after))
             crew.finish()
 
@@ -288,14 +294,25 @@ class _Run:
             takers.append(_Taker(member, cell.shifted_by(origin), origin, member.make_pieces(each)))
         return takers
 
-    def _shares(self, parts: list[_Part]) -> Iterator[tuple[Region | None, list[_Part]]]:
+    def _parts(self, takers: list[_Taker], region: Region) -> list[_Part]:
+        """Return what each member takes of a region, if anything."""
+        if self.takes_all:
+            return [_Part(takers[0], region)]
+        parts = (_Part(taker, taker.takes(region)) for taker in takers)
+        return [part for part in parts if part.region.size]
+
+    def _shares(
+        self, index: tuple[int, ...], parts: list[_Part]
+    ) -> Iterator[tuple[Region | None, list[_Part]]]:
         """Divide a large part of a block between threads: each share, and the one before it."""
         if not parts:
             return
-        if len(parts) > 1 or self.is_atomic:
+        if len(parts) > 1 or not self.shares_blocks:
             yield None, parts
             return
         after, ((taker, region),) = None, parts
+        if self.through:
+            (region,) = self._read_through(index, parts)
         for share in self.source.layout.slabs(region, self.largest_share):
             yield after, [_Part(taker, share)]
             after = share
@@ -322,38 +339,38 @@ class _Run:
 
     def _place(self, slab: Region, values: NDArray[Any], parts: list[_Part]) -> None:
         """Give each member its part of a slab."""
-        if len(parts) == 1:
+        if len(parts) == 1 and not self.through:
             parts[0].taker.place(slab, values)
             return
-        for taker, region in parts:
-            part = slab & region
+        for taker, _ in parts:
+            # Of what is read through, nothing beyond the step's cell is anyone's.
+            part = slab & taker.region
             if part.size:
                 taker.place(part, values[part.relative_to(slab.start).slices])
 
     def _boxes(self, index: tuple[int, ...], parts: list[_Part]) -> list[Region]:
         """Return what is to be read of a block, each element once, in the order of reading."""
-        if len(parts) == 1:
-            return [parts[0].region]
+        return [parts[0].region] if len(parts) == 1 else self._read_through(index, parts)
+
+    def _read_through(self, index: tuple[int, ...], parts: list[_Part]) -> list[Region]:
+        """Return disjoint boxes of a block that hold some parts and the gaps to be read through."""
         # Runs are those of the block as it is stored, not of its part within the box.
         side, box = self.bundle.source, self.bundle.box
         first = (axis.index_at(low) for axis, low in zip(side.stored.axes, box.start, strict=True))
         stored = side.stored.block([a + b for a, b in zip(first, index, strict=True)])
         corner = stored.relative_to(box.start).start
-        inside = [part.region.relative_to(corner) for part in parts]
+        inside = [
+            side.layout.read_through(part.region.relative_to(corner), stored.shape, self.through)
+            for part in parts
+        ]
         boxes = disjoint_boxes(inside, side.layout, stored.shape)
         return [found.shifted_by(corner) for found in boxes]
 
     def _slab_size(self, region: Region, block: Region, staging: memoryview) -> int:
         """Return how many elements of a region are read at once: long runs one by one."""
         itemsize = self.source.dtype.itemsize
-        run = self.source.layout.run_length(region, block.shape)
+        # What is read through may reach out of the block's part within the box.
+        shape = tuple(map(max, block.shape, region.shape))
+        run = self.source.layout.run_length(region, shape)
         largest = staged(staging, self.source.dtype)
         return min(run, largest) if run * itemsize >= _LONG_RUN else largest
-
-
-def _parts(takers: list[_Taker], region: Region) -> list[_Part]:
-    """Return what each member takes of a region of their step, if anything."""
-    if len(takers) == 1 and takers[0].member.ledger is None:
-        return [_Part(takers[0], region)]
-    parts = (_Part(taker, taker.takes(region)) for taker in takers)
-    return [part for part in parts if part.region.size]

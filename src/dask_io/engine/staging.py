@@ -44,10 +44,11 @@ def staging_for(
         n * dtype.itemsize for n in (prod(target.grid.longest), target.grid.size)
     )
     behind = max(2 * block_bytes, min(_BEHIND, n_bytes // _PART_BEHIND))
-    wanted = workers * (max(_SLAB, smallest) + behind)
+    slab = max(_SLAB, smallest)
+    wanted = workers * (slab + behind)
     preferred = max(smallest + codec_bytes, min(wanted, n_bytes) + workers * codec_bytes)
     minimum, most = smallest + codec_bytes, min(_MOST_NEEDED, preferred)
-    return Staging(minimum, preferred, _PART_OF_BUDGET, most)
+    return Staging(minimum, preferred, _PART_OF_BUDGET, most, workers * (slab + codec_bytes))
 
 
 class Share(NamedTuple):

@@ -94,18 +94,6 @@ class Grid:
         bounds = zip(self.axes, region.start, region.stop, strict=True)
         return Grid(tuple(axis.clipped(low, high) for axis, low, high in bounds))
 
-    def unclipped(self, index: tuple[int, ...], region: Region) -> tuple[int, ...]:
-        """Return which block of this grid one of `clipped` is.
-
-        Examples
-        --------
-        >>> from dask_io.geometry import Region
-        >>> Grid.regular((12, 12), (4, 3)).unclipped((0, 1), Region.of([(5, 12), (6, 12)]))
-        (1, 3)
-        """
-        first = (axis.index_at(low) for axis, low in zip(self.axes, region.start, strict=True))
-        return tuple(a + b for a, b in zip(first, index, strict=True))
-
     def __str__(self) -> str:
         return " x ".join(map(_lengths, self.axes))
 

@@ -116,6 +116,23 @@ class Layout:
         pairs = zip(region.stop, self.strides(shape), strict=True)
         return 1 + sum((high - 1) * stride for high, stride in pairs)
 
+    def read_through(self, region: Region, shape: tuple[int, ...], n_axes: int) -> Region:
+        """Return a region that is whole along the fastest axes, so many of them, of a block.
+
+        It has fewer and longer runs, and holds what lies between those of the region.
+
+        Examples
+        --------
+        >>> from dask_io.geometry.region import Region
+        >>> str(Layout.c(3).read_through(Region((1, 1, 1), (2, 3, 4)), (4, 5, 6), 1))
+        '1:2,1:3,0:6'
+        """
+        whole = self.axes[len(self.axes) - n_axes :]
+        return type(region).of(
+            (0, length) if axis in whole else bounds
+            for axis, (bounds, length) in enumerate(zip(region.bounds, shape, strict=True))
+        )
+
     def count_runs(self, region: Region, shape: tuple[int, ...]) -> int:
         """Return how many runs `runs` yields."""
         return region.size and prod(region.shape) // self.run_length(region, shape)

@@ -16,7 +16,15 @@ from dask_io.graph.carried import WorkedSource, WorkedTarget
 from dask_io.graph.match import DeclinedError
 from dask_io.graph.objects import converts_as_numpy
 from dask_io.graph.parts import cut_into_parts
-from dask_io.planning import Plan, Problem, Staging, Sweeps, plan_sweep, plan_together
+from dask_io.planning import (
+    Plan,
+    Problem,
+    Staging,
+    Sweeps,
+    plan_sweep,
+    plan_together,
+    read_through,
+)
 from dask_io.prepare import make_plan
 from dask_io.stores.dtypes import check_cast
 from dask_io.stores.part import Part
@@ -31,6 +39,7 @@ if TYPE_CHECKING:
     from dask_io.graph.functions import BlockFunction, Trial
     from dask_io.graph.match import Match, Reading
     from dask_io.graph.options import GraphOptions
+    from dask_io.planning import Device
     from dask_io.stores.store import Source, Target
 
 # The memory of a plan is that of a process, so one plan runs in it at a time.
@@ -124,7 +133,8 @@ def plan_matches(matches: Sequence[Match], options: GraphOptions) -> tuple[Work,
 def _plan_alone(
     source: Source, target: Target, locks: tuple[Any, ...], options: GraphOptions
 ) -> Work:
-    plan = _plan(_problem(source, target, options), source, target, options)
+    device = find_device(options.device, source.place, target.place)
+    plan = read_through(_plan(_problem(source, target, options), device, options), device)
     return Work(plan, source, (target,), options.workers, locks)
 
 
@@ -139,8 +149,7 @@ def _problem(source: Source, target: Target, options: GraphOptions) -> Problem:
     )
 
 
-def _plan(problem: Problem, source: Source, target: Target, options: GraphOptions) -> Plan:
-    device = find_device(options.device, source.place, target.place)
+def _plan(problem: Problem, device: Device, options: GraphOptions) -> Plan:
     # A graph has no place for scratch files.
     plan = make_plan(problem, device, scratch=0, **options.choice)
     if not isinstance(plan, Plan):
@@ -155,15 +164,16 @@ def _plan_together(
     made = [_problem(source, target, options) for target in targets]
     staging = Staging(*map(max, zip(*(astuple(each.staging) for each in made), strict=True)))
     problems = [replace(each, staging=staging) for each in made]
+    device = find_device(options.device, source.place, targets[0].place)
 
     def plan_alone(problem: Problem) -> Plan:
         try:
-            return _plan(problem, source, targets[0], options)
+            return _plan(problem, device, options)
         except BudgetTooSmallError:
             return plan_sweep(problem)
 
     sweeps = plan_together(problems, plan_alone, apart=options.strategy != "auto")
-    return Work(sweeps, source, tuple(targets), options.workers, locks)
+    return Work(read_through(sweeps, device), source, tuple(targets), options.workers, locks)
 
 
 def worked_source(reading: Reading) -> Source:

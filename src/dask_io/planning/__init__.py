@@ -27,6 +27,7 @@ from dask_io.planning.series import Series, series_to_json
 from dask_io.planning.slabs import Slabs, Stretch
 from dask_io.planning.spill import AnyPlan, SpillPlan, plan_spill
 from dask_io.planning.sweep import memory_for_lower_bound, plan_sweep
+from dask_io.planning.through import read_through
 from dask_io.planning.together import Sweeps, plan_together
 
 __all__ = [
@@ -74,6 +75,7 @@ __all__ = [
     "plan_with",
     "predict_seconds",
     "read_cost",
+    "read_through",
     "series_to_json",
     "stretch",
     "sweeps_to_json",

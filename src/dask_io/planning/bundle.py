@@ -19,6 +19,7 @@ from dask_io.planning.shared import (
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from typing import Self
 
     from dask_io.planning.problem import Problem, Side, Staging
     from dask_io.planning.reads import AxisStep, Hold
@@ -86,6 +87,7 @@ class Bundle:
                 plan.order,
                 plan.problem.source.stored,
                 plan.problem.source.layout,
+                plan.problem.source.through,
                 plan.problem.dtype,
                 plan.problem.budget,
                 plan.problem.staging,
@@ -241,8 +243,9 @@ class Bundle:
     @property
     def staging_bytes(self) -> int:
         """Bytes between file and array: what the engine would like, as far as there is room."""
-        room = self.budget - self.held_bytes
-        return max(self.staging.needed(self.budget), min(self.staging.preferred, room))
+        left = self.budget - self.held_bytes
+        cell = min(member.cell_bytes for member in self.members)
+        return self.staging.granted(self.budget, left=left, cell=cell)
 
     @property
     def peak_bytes(self) -> int:
@@ -253,6 +256,10 @@ class Bundle:
     def fits(self) -> bool:
         """Whether all members together keep within the budget."""
         return self.peak_bytes <= self.budget
+
+    def reading_through(self, n_axes: int) -> Self:
+        """Return the same bundle with source blocks read whole along so many fastest axes."""
+        return replace(self, members=tuple(each.reading_through(n_axes) for each in self.members))
 
     def steps(self) -> Iterator[SharedStep]:
         """Yield the steps that some member takes part in, in order, lazily."""

@@ -14,6 +14,7 @@ from dask_io.planning.reread import box_plan
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
+    from typing import Self
 
     from dask_io.planning.plan import Plan
     from dask_io.planning.problem import Problem, Staging
@@ -68,6 +69,11 @@ class CopyPlan:
         return self.problem.n_bytes
 
     @property
+    def n_bytes_in_gaps(self) -> int:
+        """Blocks have no gaps."""
+        return 0
+
+    @property
     def n_bytes_written(self) -> int:
         """Bytes of target blocks that are written, as they would be in memory."""
         return self.problem.n_bytes
@@ -103,6 +109,10 @@ class CopyPlan:
     def fits(self) -> bool:
         """Whether the plan keeps within its problem's budget."""
         return self.peak_bytes <= self.problem.budget
+
+    def reading_through(self, n_axes: int) -> Self:  # noqa: ARG002 - blocks have no parts
+        """Return the same plan: blocks are read whole."""
+        return self
 
     def flushed_at(self, cuts: Sequence[Collection[int]]) -> CopyPlan:
         """Return the same plan: there is nothing within a block to go on with."""

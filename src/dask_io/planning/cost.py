@@ -115,8 +115,24 @@ def count_moved(blocks: Axis, cuts: Axis, low: int, high: int) -> int:
     return moved
 
 
-def count_runs(layout: Layout, shape: Sequence[int], cuts: Sequence[CutCounts]) -> int:
-    """Count the runs of all blocks' pieces, each piece touched on its own."""
+def count_runs(
+    layout: Layout, shape: Sequence[int], cuts: Sequence[CutCounts], through: int = 0
+) -> int:
+    """Count the runs of all blocks' pieces, each piece touched on its own.
+
+    Along the fastest axes, `through` of them, a piece is moved as if its block were not cut.
+
+    Examples
+    --------
+    >>> from dask_io.geometry import Layout
+    >>> cuts = [CutCounts(1, 0), CutCounts(0, 2)]
+    >>> count_runs(Layout.c(2), (10, 8), cuts), count_runs(Layout.c(2), (10, 8), cuts, through=1)
+    (20, 2)
+    """
+    if through:
+        cuts = list(cuts)
+        for axis in layout.axes[-through:]:
+            cuts[axis] = CutCounts(cuts[axis].uncut + cuts[axis].pieces, 0)
     runs, before = 0, 1
     for place, axis in enumerate(layout.axes):
         after = prod(cuts[other].uncut for other in layout.axes[place + 1 :])
@@ -135,13 +151,15 @@ def fewest_runs(side: Side) -> int:
     if side.atomic:
         return side.grid.n_blocks
     uncut = [Axis(((length, 1),) if length else ()) for length in side.grid.shape]
-    return count_runs(side.layout, side.grid.shape, cut_side(side, uncut))
+    return count_runs(side.layout, side.grid.shape, cut_side(side, uncut), side.through)
 
 
 def read_cost(side: Side, cells: Sequence[Axis]) -> int:
     """Count the seeks of reading a side cell by cell: visits, if its blocks are atomic."""
     cuts = cut_side(side, cells)
-    return count_openings(cuts) if side.atomic else count_runs(side.layout, side.grid.shape, cuts)
+    if side.atomic:
+        return count_openings(cuts)
+    return count_runs(side.layout, side.grid.shape, cuts, side.through)
 
 
 def naive_seeks(problem: Problem) -> int:

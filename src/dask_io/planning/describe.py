@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from dask_io.planning.problem import Problem, Side
     from dask_io.planning.reads import ReadRun
     from dask_io.planning.slabs import Slabs
+    from dask_io.planning.together import Sweeps
 
 # Runs of read cells shown for one axis.
 _SHOWN = 4
@@ -75,12 +76,18 @@ def _costs(plan: Plan | CopyPlan) -> dict[str, str]:
         "seeks": f"{plan.seeks.read:,} read + {plan.seeks.write:,} write = {plan.seeks.total:,} "
         f"(lower bound {problem.lower_bound:,}, naive {naive_seeks(problem):,})",
         "openings": f"{plan.openings:,}",
-        "bytes": f"{format_bytes(plan.n_bytes_read)} read, "
+        "bytes": f"{format_bytes(plan.n_bytes_read)} read{gaps_of(plan)}, "
         f"{format_bytes(plan.n_bytes_written)} written",
         "memory": f"{format_bytes(plan.held_bytes)} held + "
         f"{format_bytes(plan.staging_bytes)} staging = {format_bytes(plan.peak_bytes)} of "
         f"{format_bytes(problem.budget)}{excess}",
     }
+
+
+def gaps_of(plan: Plan | CopyPlan | Sweeps) -> str:
+    """Say how much is read only because it lies between what is needed."""
+    n_bytes = plan.n_bytes_in_gaps
+    return f" ({format_bytes(n_bytes)} of it gaps, read through)" if n_bytes else ""
 
 
 def _types(problem: Problem) -> str:

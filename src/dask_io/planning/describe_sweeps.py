@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from dask_io.planning.bundle import window_of
+from dask_io.planning.describe import gaps_of
 from dask_io.planning.device import predict_seconds
 from dask_io.planning.serial import plan_to_json
 from dask_io.units import format_bytes
@@ -58,7 +59,7 @@ def describe_sweeps(sweeps: Sweeps) -> str:
         (
             "bytes",
             (
-                f"{format_bytes(sweeps.n_bytes_read)} read, "
+                f"{format_bytes(sweeps.n_bytes_read)} read{gaps_of(sweeps)}, "
                 f"{format_bytes(sweeps.n_bytes_written)} written"
             ),
         ),

@@ -49,6 +49,15 @@ class Device:
         if min(waits) < 0 or min(rates) <= 0:
             raise ValueError(f"times are at least 0, rates and concurrency above it: {self}")
 
+    @property
+    def seconds_a_seek(self) -> float:
+        """What one seek adds to the time of a plan, the engine's own work included."""
+        return (self.seek_seconds + self.request_latency) / self.concurrency + SECONDS_A_RUN
+
+
+# What a run, an opening and a copy cost besides the device, as measured in memory: one thread at
+# a time does this work, on any device. Without it a million visits to a fast one would seem free.
+SECONDS_A_RUN, SECONDS_AN_OPENING, SECONDS_A_PLACEMENT = 1e-5, 3e-4, 1e-5
 
 # Round figures of common devices. The engine has up to eight requests under way at once; a disk
 # with one arm serves them one after another.
@@ -64,11 +73,6 @@ DEVICES: Mapping[str, Device] = MappingProxyType(
     {device.name: device for device in (HDD, SSD, NVME, NFS, S3)}
 )
 """The presets by name."""
-
-
-# What a run, an opening and a copy cost besides the device, as measured in memory: one thread at
-# a time does this work, on any device. Without it a million visits to a fast one would seem free.
-SECONDS_A_RUN, SECONDS_AN_OPENING, SECONDS_A_PLACEMENT = 1e-5, 3e-4, 1e-5
 
 
 def predict_seconds(plan: AnyPlan | Sweeps | Series, device: Device) -> float:
@@ -95,10 +99,9 @@ def predict_seconds(plan: AnyPlan | Sweeps | Series, device: Device) -> float:
     [('hdd', 105.9), ('ssd', 3.8), ('nvme', 3.4), ('nfs', 8.8), ('s3', 130.2)]
     """
     seeks, openings = plan.seeks.total, plan.openings
-    waiting = seeks * (device.seek_seconds + device.request_latency)
-    waiting += openings * device.request_latency
-    working = seeks * SECONDS_A_RUN + openings * SECONDS_AN_OPENING
-    working += plan.n_placements * SECONDS_A_PLACEMENT
+    seeking = seeks * device.seconds_a_seek
+    opening = openings * (device.request_latency / device.concurrency + SECONDS_AN_OPENING)
+    placing = plan.n_placements * SECONDS_A_PLACEMENT
     moving = plan.n_bytes_read / device.read_bandwidth
     moving += plan.n_bytes_written / device.write_bandwidth
-    return waiting / device.concurrency + working + moving
+    return seeking + opening + placing + moving

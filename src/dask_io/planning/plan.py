@@ -15,7 +15,6 @@ from dask_io.geometry import Region, count_segments
 from dask_io.planning.cost import (
     CutCounts,
     Held,
-    count_moved,
     count_openings,
     count_runs,
     cut_side,
@@ -28,6 +27,7 @@ from dask_io.planning.slabs import parts_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
+    from typing import Self
 
     from dask_io.planning.problem import Problem, Side
     from dask_io.planning.reads import AxisStep, Hold, ReadRun
@@ -169,15 +169,21 @@ class Plan:
 
     @cached_property
     def n_bytes_read(self) -> int:
-        """Bytes of source blocks that are read, as they are in memory; more than once if reread."""
+        """Bytes of source blocks that are read, as they are in memory; gaps read through too."""
         source = self.problem.source
-        if not source.atomic:
+        if not source.read_whole:
             return self.problem.n_source_bytes
 
         def count(part: Part, axis: int, low: int, high: int) -> int:
-            return count_moved(source.grid.axes[axis], part.axes[axis].ends, low, high)
+            return source.count_moved(axis, part.axes[axis].ends, low, high)
 
         return self._sum_over_parts(count) * self.problem.source_itemsize
+
+    @property
+    def n_bytes_in_gaps(self) -> int:
+        """Bytes that are read only because they lie between runs that are needed."""
+        n_bytes = 0 if self.problem.source.atomic else self.n_bytes_read
+        return max(0, n_bytes - self.problem.n_source_bytes)
 
     @property
     def n_bytes_written(self) -> int:
@@ -237,9 +243,16 @@ class Plan:
     @property
     def staging_bytes(self) -> int:
         """Bytes between file and array: what the engine would like, as far as there is room."""
-        staging = self.problem.staging
         budget = self.problem.budget
-        return max(staging.needed(budget), min(staging.preferred, budget - self.held_bytes))
+        return self.problem.staging.granted(
+            budget, left=budget - self.held_bytes, cell=self.cell_bytes
+        )
+
+    @property
+    def cell_bytes(self) -> int:
+        """Bytes of a write cell, at the most."""
+        longest = (min(axis.target.longest, axis.flushes.longest) for axis in self.axes)
+        return prod(longest) * self.problem.itemsize
 
     @property
     def peak_bytes(self) -> int:
@@ -316,10 +329,16 @@ class Plan:
             slabs = slabs.flushed_at(cuts[slabs.inner], self.axes[slabs.inner])
         return replace(self, reads=reads, slabs=slabs)
 
+    def reading_through(self, n_axes: int) -> Self:
+        """Return the same plan with source blocks read whole along so many fastest axes."""
+        return replace(self, problem=self.problem.reading_through(n_axes))
+
     def __str__(self) -> str:
         return describe_plan(self)
 
 
 def _count_runs(side: Side, shape: Sequence[int], cuts: Sequence[CutCounts]) -> int:
     """Count the runs of a side's pieces; what is atomic is moved whole at every visit, in one."""
-    return count_openings(cuts) if side.atomic else count_runs(side.layout, shape, cuts)
+    if side.atomic:
+        return count_openings(cuts)
+    return count_runs(side.layout, shape, cuts, side.through)

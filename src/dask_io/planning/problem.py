@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from dask_io.geometry import Grid, Layout, Region
-from dask_io.planning.cost import fewest_runs
+from dask_io.geometry import Axis, Grid, Layout, Region
+from dask_io.planning.cost import count_moved, fewest_runs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,6 +26,9 @@ class Side:
     one takes `codec_bytes` besides its elements. Of what is `indivisible`, nothing can be removed,
     or kept of a run that was cut short, but all of it.
 
+    Part of a source block may be read with what lies between its runs, so that they become
+    fewer and longer: along the fastest axes, `through` of them, all of the block is read.
+
     Examples
     --------
     >>> side = Side(Grid.regular((10,), (4,)), Layout.c(1), window=Region((3,), (8,)))
@@ -40,8 +43,12 @@ class Side:
     atomic: bool = False
     codec_bytes: int = 0
     indivisible: bool = False
+    through: int = 0
 
     def __post_init__(self) -> None:
+        if not 0 <= self.through <= max(0, len(self.stored.axes) - 1):
+            message = f"blocks of {len(self.stored.axes)} axes are not read through {self.through}"
+            raise ValueError(message)
         if len(self.layout.axes) != len(self.stored.axes):
             message = f"a layout of {len(self.layout.axes)} axes for {len(self.stored.axes)}"
             raise ValueError(message)
@@ -61,6 +68,24 @@ class Side:
             return "container"
         return "block" if self.atomic else "cell"
 
+    @property
+    def read_whole(self) -> tuple[int, ...]:
+        """The axes along which all of a block is read, whatever part of it is needed."""
+        if self.atomic:
+            return self.layout.axes
+        return self.layout.axes[len(self.layout.axes) - self.through :]
+
+    def count_moved(self, axis: int, ends: Axis, low: int, high: int) -> int:
+        """Count the elements read along an axis, from one position of the window to another.
+
+        `ends` are those of the read cells, counted from the window's corner as the positions are.
+        """
+        if axis not in self.read_whole:
+            return high - low
+        zero = self.window.start[axis] if self.window else 0
+        shifted = Axis(((zero, 1), *ends.runs)) if zero else ends
+        return count_moved(self.stored.axes[axis], shifted, zero + low, zero + high)
+
     @cached_property
     def partial(self) -> tuple[tuple[bool, bool], ...]:
         """Along each axis, whether the first and the last block reach out of the window."""
@@ -74,24 +99,39 @@ class Side:
 class Staging:
     """Bytes the engine needs between file and array: what it must have, what it would like.
 
-    It must have `minimum`, and of a larger budget one `part`, up to `most`.
+    It must have `minimum`, and of a larger budget one `part`, up to `most`. If it says what its
+    `threads` work with, the rest of what is preferred is room to write behind.
 
     Examples
     --------
-    >>> staging = Staging(minimum=10, preferred=1000, part=64, most=100)
+    >>> staging = Staging(minimum=10, preferred=1000, part=64, most=100, threads=200)
     >>> [staging.needed(budget) for budget in (100, 3200, 10**6)]
     [10, 50, 100]
+    >>> [staging.granted(10**6, left=500, cell=cell) for cell in (100, 199, 200)]
+    [500, 500, 200]
     """
 
     minimum: int = 0
     preferred: int = 0
     part: int = 0
     most: int = 0
+    threads: int = 0
 
     def needed(self, budget: int) -> int:
         """Return the bytes that a budget has to leave to staging."""
         share = min(budget // self.part, self.most) if self.part else 0
         return max(self.minimum, share)
+
+    def granted(self, budget: int, *, left: int, cell: int) -> int:
+        """Return the bytes that staging has of a budget of which so many are left to it.
+
+        Room to write behind is of use if the largest write cell has its place there, and a half
+        more: so much stays free, that buffers of any size find a hole. With less there is none.
+        """
+        room = min(self.preferred, left)
+        if self.threads and room <= self.threads + cell + cell // 2:
+            room = min(room, self.threads)
+        return max(self.needed(budget), room)
 
     def budget_for(self, held: int) -> int:
         """Return the smallest budget that leaves room for `held` bytes."""
@@ -139,6 +179,8 @@ class Problem:
         if self.source.grid.shape != self.target.grid.shape:
             message = f"source {self.source.grid.shape} and target {self.target.grid.shape} differ"
             raise ValueError(message)
+        if self.target.through:
+            raise ValueError("what lies between the runs of a target is not written")
 
     @classmethod
     def regular(
@@ -202,6 +244,10 @@ class Problem:
     def holdable(self) -> int:
         """Bytes that may be held once the engine has the staging it must have."""
         return self.budget - self.staging.needed(self.budget)
+
+    def reading_through(self, n_axes: int) -> Problem:
+        """Return the same problem with source blocks read whole along so many fastest axes."""
+        return replace(self, source=replace(self.source, through=n_axes))
 
     def within(self, budget: int) -> Problem:
         """Return the same problem with another budget."""

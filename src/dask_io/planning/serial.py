@@ -119,6 +119,7 @@ def _side_to_json(side: Side) -> dict[str, Any]:
         "atomic": side.atomic,
         "codec_bytes": side.codec_bytes,
         "grain": side.grain,
+        "through": side.through,
         "window": side.window and [list(bounds) for bounds in side.window.bounds],
     }
 
@@ -201,7 +202,9 @@ def _problem_from_json(plan: _Node) -> Problem:
 
 
 def _staging_from_json(rule: _Node) -> Staging:
-    return Staging(**{key: rule[key].number() for key in _STAGING})
+    # Plans written before the room to write behind was known by itself do not tell of threads.
+    known = (key for key in _STAGING if key in rule or key != "threads")
+    return Staging(**{key: rule[key].number() for key in known})
 
 
 def _copied_from_json(memory: _Node) -> Staging | None:
@@ -268,7 +271,9 @@ def _side_from_json(side: _Node) -> Side:
     atomic, codec_bytes = side["atomic"].truth(), side["codec_bytes"].number()
     indivisible = side["grain"].text() == "container"
     described = (grid, layout, side["format"].text(), window, atomic, codec_bytes)
-    return Side(*described, indivisible)
+    # Plans written before gaps could be read through do not say so.
+    through = side["through"].number() if "through" in side else 0
+    return Side(*described, indivisible, through)
 
 
 def _window_from_json(window: _Node) -> Region | None:

@@ -104,7 +104,8 @@ def _count_reads(
     def count_visit(shape: tuple[int, ...], boxes: frozenset[Region]) -> SharedReads:
         if side.atomic:
             return SharedReads(1, 1, prod(shape))
-        disjoint = disjoint_boxes(list(boxes), layout, shape)
+        read = [layout.read_through(box, shape, side.through) for box in boxes]
+        disjoint = disjoint_boxes(read, layout, shape)
         runs = count_boxes_runs(disjoint, layout, shape)
         return SharedReads(runs, 1, sum(box.size for box in disjoint))
 

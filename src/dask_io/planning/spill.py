@@ -18,6 +18,7 @@ from dask_io.units import format_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
+    from typing import Self
 
     from dask_io.geometry import Axis
     from dask_io.planning.copy import CopyPlan
@@ -120,6 +121,14 @@ class SpillPlan:
     def flushed_at(self, cuts: Sequence[Collection[int]]) -> SpillPlan:
         """Return the same plan with writes that also end at these positions; see `Plan`."""
         return replace(self, second=self.second.flushed_at(cuts))
+
+    def reading_through(self, n_axes: int) -> Self:
+        """Return the same plan with source blocks read whole along so many fastest axes.
+
+        Scratch blocks are read whole anyway.
+        """
+        problem, first = self.problem.reading_through(n_axes), self.first.reading_through(n_axes)
+        return replace(self, problem=problem, first=first)
 
     @property
     def fits(self) -> bool:

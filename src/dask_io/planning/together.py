@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations, count, permutations
 from math import prod
@@ -19,6 +19,7 @@ from dask_io.planning.shared import count_shared_reads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+    from typing import Self
 
     from dask_io.geometry import Region
     from dask_io.planning.problem import Problem
@@ -106,6 +107,11 @@ class Sweeps:
         return sum(bundle.n_bytes_read for bundle in self.bundles)
 
     @property
+    def n_bytes_in_gaps(self) -> int:
+        """Bytes that are read only because they lie between runs that are needed."""
+        return self.n_bytes_read - self.reading_through(0).n_bytes_read
+
+    @property
     def n_bytes_read_again(self) -> int:
         """Bytes that are read because a sweep before did not have room for them."""
         if len(self.bundles) == 1:
@@ -143,6 +149,10 @@ class Sweeps:
     def fits(self) -> bool:
         """Whether every sweep keeps within the budget."""
         return all(bundle.fits for bundle in self.bundles)
+
+    def reading_through(self, n_axes: int) -> Self:
+        """Return the same sweeps with source blocks read whole along so many fastest axes."""
+        return replace(self, bundles=tuple(each.reading_through(n_axes) for each in self.bundles))
 
     def __str__(self) -> str:
         return describe_sweeps(self)

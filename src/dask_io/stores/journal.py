@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from dask_io.stores.logs import Log
 
 VERSION = 1
-_JOB, _SEALED = "job", "sealed"
+_JOB, _SEALED, _ABOUT = "job", "sealed", "about"
 # What is done under the lock of a group takes no longer; seconds.
 PATIENCE, _LOOK_SECONDS = 60.0, 0.2
 # Where the last line begins, if it is the one that seals.
@@ -86,14 +86,25 @@ def read_job(folder: Location) -> Mapping[str, Any]:
     return job
 
 
-def read_lines(folder: Location) -> Iterator[list[str]]:
-    """Yield the words of every line that matches its checksum, but for the job."""
+def read_lines(folder: Location, array: int | None = None) -> Iterator[list[str]]:
+    """Yield the words of every line that matches its checksum, but for the job.
+
+    Of a target that holds several arrays they can be those about one of them.
+    """
     lines = medium_of(folder).logs.lines(folder)
     next(lines, None)
     for line in lines:
         text = _parse(line.rstrip(b"\n")) if line.endswith(b"\n") else ""
-        if text:
-            yield text.split(" ")
+        words = text.split(" ")
+        if array is None and text:
+            yield words
+        elif words[:2] == [_ABOUT, str(array)]:
+            yield words[2:]
+
+
+def about(array: int, lines: Iterable[str]) -> Iterator[str]:
+    """Return lines about one of several arrays."""
+    return (f"{_ABOUT} {array} {line}" for line in lines)
 
 
 def _parse(line: bytes) -> str:

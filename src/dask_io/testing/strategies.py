@@ -92,7 +92,8 @@ def stagings(draw: st.DrawFn) -> Staging:
         return Staging()
     minimum, more = draw(st.integers(0, 64)), draw(st.integers(0, 256))
     part, most = draw(st.sampled_from([0, 2, 7, 64])), draw(st.integers(0, 80))
-    return Staging(minimum, minimum + more, part, most)
+    threads = draw(st.integers(0, more))
+    return Staging(minimum, minimum + more, part, most, threads)
 
 
 @st.composite
@@ -108,6 +109,12 @@ def sides(draw: st.DrawFn, shape: tuple[int, ...], *, windows: bool = False) -> 
     return Side(draw(grids(larger)), layout, kind, Region(before, stop))
 
 
+def read_through(side: Side) -> st.SearchStrategy[Side]:
+    """A side whose blocks are read run by run, or with the gaps between some of the runs."""
+    n_axes = st.integers(0, len(side.stored.axes) - 1)
+    return st.just(side) | n_axes.map(lambda through: replace(side, through=through))
+
+
 @st.composite
 def problems(draw: st.DrawFn, *, max_axes: int = 5, windows: bool = False) -> Problem:
     """Problems of any grids, layouts and dtypes.
@@ -118,7 +125,7 @@ def problems(draw: st.DrawFn, *, max_axes: int = 5, windows: bool = False) -> Pr
     shape = draw(shapes(max_axes=max_axes))
     dtype, staging = draw(dtypes()), draw(stagings())
     source, target = (draw(sides(shape, windows=windows)) for _ in range(2))
-    problem = Problem(source, target, dtype, 0, staging)
+    problem = Problem(draw(read_through(source)), target, dtype, 0, staging)
     least = staging.budget_for(dtype.itemsize)
     most = staging.preferred + max(least, 2 * problem.n_bytes)
     return problem.within(draw(st.integers(least, most)))
@@ -188,7 +195,7 @@ def slabs(draw: st.DrawFn, plan: Plan) -> Slabs | None:
 def shared_problems(draw: st.DrawFn, *, max_axes: int = 3) -> list[Problem]:
     """Problems of one source: regions that may overlap, and several layouts of one region."""
     shape = draw(shapes(max_axes=max_axes))
-    source, dtype = draw(sides(shape)), draw(dtypes())
+    source, dtype = draw(sides(shape).flatmap(read_through)), draw(dtypes())
     regions = draw(st.lists(_regions(shape), min_size=1, max_size=3))
     regions += draw(st.lists(st.sampled_from(regions), max_size=1))
     staging, budget = draw(stagings()), draw(st.integers(1, 4000))

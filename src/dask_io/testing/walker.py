@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dask_io.geometry import Region
-    from dask_io.planning import Bundle, Plan, Side, Step
+    from dask_io.planning import Bundle, Plan, Problem, Side, Step
 
 # Start and stop along each axis.
 Box: TypeAlias = tuple[tuple[int, int], ...]
@@ -98,10 +98,7 @@ def walk(plan: Plan, array: NDArray[Any] | None = None) -> Walked:
         memory.free(complete)
         carried = max(carried, memory.held)
 
-    staging = max(
-        problem.staging.needed(problem.budget),
-        min(problem.staging.preferred, problem.budget - held * problem.itemsize),
-    )
+    staging = _staging(problem, held, _cell_size(plan))
     return Walked(
         read_seeks=source.seeks,
         write_seeks=target.seeks,
@@ -159,10 +156,8 @@ def walk_bundle(bundle: Bundle) -> Walked:
         carried = max(carried, sum(memory.held for memory in memories))
     assert next(told, None) is None, "the bundle has more steps than are needed"
 
-    staging = max(
-        bundle.staging.needed(bundle.budget),
-        min(bundle.staging.preferred, bundle.budget - held * bundle.itemsize),
-    )
+    cell_size = min(map(_cell_size, bundle.members))
+    staging = _staging(bundle.members[0].problem, held, cell_size)
     stores = (source, *targets)
     return Walked(
         read_seeks=source.seeks,
@@ -179,6 +174,15 @@ def walk_bundle(bundle: Bundle) -> Walked:
             for target, window in zip(targets, windows, strict=True)
         ),
     )
+
+
+def _staging(problem: Problem, held: int, cell_size: int) -> int:
+    """Return what is left to staging: no more than threads need, if a cell has no place behind."""
+    rule = problem.staging
+    granted = min(rule.preferred, problem.budget - held * problem.itemsize)
+    if rule.threads and 2 * (granted - rule.threads) < 3 * cell_size * problem.itemsize + 1:
+        granted = min(granted, rule.threads)
+    return max(rule.needed(problem.budget), granted)
 
 
 def _cells_in_order(bundle: Bundle, chosen: tuple[tuple[int, int], ...] = ()) -> Iterator[Box]:
@@ -215,7 +219,8 @@ class _Storage:
         self.places: dict[Box, NDArray[np.int64]] = {}
         self.times_written: dict[Box, NDArray[np.int64]] = {}
         self.seeks = self.openings = self.moved = 0
-        self.atomic = side.atomic
+        # Along these axes all of a block is read.
+        self.whole = side.layout.axes if side.atomic else side.layout.axes[::-1][: side.through]
         for block in filter(self._takes_part, product(*bounds)):
             shape = [high - low for low, high in block]
             self.buffers[block] = np.zeros(prod(shape), dtype)
@@ -248,17 +253,23 @@ class _Storage:
         """Yield what each block holds of a box."""
         for block, buffer in self.buffers.items():
             if part := _overlap(block, box):
-                places = self.places[block][_slices(part, block)]
-                self._count(self.places[block].ravel() if self.atomic else places.ravel())
-                yield part, buffer[places]
+                self._count(self._read_for(part, block))
+                yield part, buffer[self.places[block][_slices(part, block)]]
 
     def read_union(self, boxes: Sequence[Box]) -> None:
         """Read what boxes cover together, each block that holds some of it in one visit."""
         for block in self.buffers:
             parts = [part for box in boxes if (part := _overlap(block, box))]
             if parts:
-                places = [self.places[block][_slices(part, block)].ravel() for part in parts]
+                places = [self._read_for(part, block) for part in parts]
                 self._count(np.unique(np.concatenate(places)))
+
+    def _read_for(self, part: Box, block: Box) -> NDArray[np.int64]:
+        """Return the places that are read when a part of a block is needed."""
+        wider = tuple(
+            block[axis] if axis in self.whole else part[axis] for axis in range(len(block))
+        )
+        return self.places[block][_slices(wider, block)].ravel()
 
     def write(self, parts: Iterable[tuple[Box, NDArray[Any]]]) -> None:
         """Write boxes that lie in one block each, all those of a block in one visit."""
@@ -318,16 +329,30 @@ class _Memory:
         return sum(prod(high - low for low, high in cell) for cell in self.touched)
 
 
+def _cell_size(plan: Plan) -> int:
+    """Return how large a write cell may be: no longer than a block, or than from flush to flush."""
+    size = 1
+    for axis, blocks in enumerate(plan.problem.target.grid.axes):
+        flushed = pairwise(sorted({0, *_flushed(plan, axis), plan.problem.shape[axis]}))
+        longest = max((high - low for low, high in flushed), default=0)
+        size *= min(longest, max(blocks.lengths(), default=0))
+    return size
+
+
 def _write_bounds(plan: Plan, axis: int) -> list[tuple[int, int]]:
     """List the write cells along an axis: the target's blocks, cut at every flushed end."""
     ends = set(accumulate(plan.problem.target.grid.axes[axis].lengths(), initial=0))
+    return list(pairwise(sorted(ends.union(_flushed(plan, axis)))))
+
+
+def _flushed(plan: Plan, axis: int) -> Iterator[int]:
+    """Yield the ends of read cells along an axis that are flushed."""
     end = 0
     for length, count, keep in plan.reads[axis]:
         for _ in range(count):
             start, end = end, end + length
             if not keep:
-                ends.add(start if axis in plan.backwards else end)
-    return list(pairwise(sorted(ends)))
+                yield start if axis in plan.backwards else end
 
 
 def _check_step(plan: Plan, step: Step, touched: set[Box], complete: set[Box]) -> None:

@@ -79,6 +79,7 @@ def test_every_key_of_the_contract_is_there() -> None:
             "atomic": False,
             "codec_bytes": 0,
             "grain": "cell",
+            "through": 0,
             "window": None,
         },
         "target": {
@@ -90,6 +91,7 @@ def test_every_key_of_the_contract_is_there() -> None:
             "atomic": False,
             "codec_bytes": 0,
             "grain": "cell",
+            "through": 0,
             "window": None,
         },
         "axes": [
@@ -114,7 +116,7 @@ def test_every_key_of_the_contract_is_there() -> None:
             "peak": 24,
             "held": 24,
             "staging": 0,
-            "staging_rule": {"minimum": 0, "preferred": 0, "part": 0, "most": 0},
+            "staging_rule": {"minimum": 0, "preferred": 0, "part": 0, "most": 0, "threads": 0},
             "for_lower_bound": 72,
             "copy_rule": None,
         },

@@ -153,7 +153,7 @@ class Space:
     def _count(self, side: Side, cuts: Sequence[CutCounts], shape: Lengths | None = None) -> int:
         if side.atomic:
             return count_openings(cuts)
-        return count_runs(side.layout, shape or self.source.grid.shape, cuts)
+        return count_runs(side.layout, shape or self.source.grid.shape, cuts, side.through)
 
     def prices(
         self, axis: int, choices: Mapping[int, Choice], shape: Lengths | None = None

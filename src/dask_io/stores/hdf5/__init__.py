@@ -14,27 +14,46 @@ from dask_io.stores.hdf5.blocks import Hdf5Blocks
 from dask_io.stores.medium import peeking
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from collections.abc import Set as AbstractSet
 
     from dask_io.stores.container import Wanted
     from dask_io.stores.files import Durability
     from dask_io.stores.format import Format
+    from dask_io.stores.hdf5.source import Hdf5Source
+    from dask_io.stores.hdf5.target import Hdf5Target
     from dask_io.stores.location import Location
     from dask_io.stores.store import Readback, Source, Target
+    from dask_io.stores.whole import Model, WholeFile, WholeTarget
 
 _SIGNATURE = b"\x89HDF\r\n\x1a\n"
 # It comes first, or behind what another program has put there.
 _BEGINS_AT = (0, 512, 1024, 2048, 4096)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Hdf5Format:
-    """Files that hold datasets, one of which is an array."""
+    """Files that hold datasets, one of which is an array; also of formats that are HDF5 inside."""
 
     name: str = "hdf5"
     suffixes: tuple[str, ...] = (".h5", ".hdf5", ".hdf")
-    blocks: Format = field(default_factory=Hdf5Blocks)
+    blocks: Format | None = field(default_factory=Hdf5Blocks)
+
+    def source_kind(self) -> type[Hdf5Source]:
+        """Return what sources are."""
+        with needs(self.name, "h5py"):
+            from dask_io.stores.hdf5.source import Hdf5Source  # noqa: PLC0415 - slow, if needed
+        return Hdf5Source
+
+    def target_kind(self) -> type[Hdf5Target]:
+        """Return what targets are."""
+        with needs(self.name, "h5py"):
+            from dask_io.stores.hdf5.target import Hdf5Target  # noqa: PLC0415 - as above
+        return Hdf5Target
+
+    def describing(self) -> Callable[[Any, Wanted], None] | None:
+        """Return what adds to a dataset what the format wants beside it."""
+        return None
 
     def recognises(self, path: Location) -> bool:
         """Look for the signature."""
@@ -46,9 +65,10 @@ class Hdf5Format:
 
     def open(self, path: Location, inside: str, *, strict: bool) -> Source:
         """Open a dataset; only metadata is read yet."""
-        with needs(self.name, "h5py"):
-            from dask_io.stores.hdf5.source import open_hdf5  # noqa: PLC0415 - slow, if needed
-        return open_hdf5(on_disk(path, self.name), inside, strict=strict)
+        kind, file = self.source_kind(), on_disk(path, self.name)
+        from dask_io.stores.hdf5.source import open_hdf5  # noqa: PLC0415 - as above
+
+        return open_hdf5(file, inside, strict=strict, kind=kind)
 
     def make(
         self,
@@ -61,15 +81,18 @@ class Hdf5Format:
         reserve: bool,
     ) -> Target:
         """Describe a target."""
-        with needs(self.name, "h5py"):
-            from dask_io.stores.hdf5.target import make_hdf5  # noqa: PLC0415 - as above
+        kind, describe, file = self.target_kind(), self.describing(), on_disk(path, self.name)
+        from dask_io.stores.hdf5.target import make_hdf5  # noqa: PLC0415 - as above
+
         return make_hdf5(
-            on_disk(path, self.name),
+            file,
             inside,
             wanted,
             overwrite=overwrite,
             durability=durability,
             reserve=reserve,
+            kind=kind,
+            describe=describe,
         )
 
     def reopen(
@@ -79,9 +102,10 @@ class Hdf5Format:
         absent: AbstractSet[tuple[int, ...]],  # noqa: ARG002 - no chunk can be removed alone
     ) -> Source:
         """Open a source again."""
-        with needs(self.name, "h5py"):
-            from dask_io.stores.hdf5.source import reopen_hdf5  # noqa: PLC0415 - as above
-        return reopen_hdf5(described, None if at is None else on_disk(at, self.name))
+        kind, file = self.source_kind(), None if at is None else on_disk(at, self.name)
+        from dask_io.stores.hdf5.source import reopen_hdf5  # noqa: PLC0415 - as above
+
+        return reopen_hdf5(described, file, kind=kind)
 
     def read_back(self, described: Mapping[str, Any], at: Location) -> Readback:
         """Open what was a target."""
@@ -93,10 +117,33 @@ class Hdf5Format:
         self, described: Mapping[str, Any], at: Location, *, durability: Durability, reserve: bool
     ) -> Target:
         """Describe a target again."""
+        kind, file = self.target_kind(), on_disk(at, self.name)
+        from dask_io.stores.hdf5.target import remake_hdf5  # noqa: PLC0415 - as above
+
+        return remake_hdf5(described, file, durability=durability, reserve=reserve, kind=kind)
+
+    def open_all(self, path: Location) -> WholeFile:
+        """Look at everything in a file."""
         with needs(self.name, "h5py"):
-            from dask_io.stores.hdf5.target import remake_hdf5  # noqa: PLC0415 - as above
-        path = on_disk(at, self.name)
-        return remake_hdf5(described, path, durability=durability, reserve=reserve)
+            from dask_io.stores.hdf5.whole import open_all  # noqa: PLC0415 - as above
+        return open_all(on_disk(path, self.name))
+
+    def make_all(
+        self,
+        path: Location,
+        model: Model,
+        wanted: Mapping[str, Wanted],
+        *,
+        overwrite: bool,
+        durability: Durability,
+    ) -> WholeTarget:
+        """Describe a file like another one."""
+        with needs(self.name, "h5py"):
+            from dask_io.stores.hdf5.whole_target import make_all  # noqa: PLC0415 - as above
+        file = on_disk(path, self.name)
+        return make_all(
+            file, model, wanted, format=self.name, overwrite=overwrite, durability=durability
+        )
 
 
 FORMAT = Hdf5Format()

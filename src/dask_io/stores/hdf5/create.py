@@ -14,6 +14,7 @@ import h5py  # type: ignore[import-untyped]
 import numpy as np
 
 from dask_io.errors import UsageError
+from dask_io.geometry import Grid
 from dask_io.stores.blockfiles import order_of
 from dask_io.stores.dtypes import check_dtype
 from dask_io.stores.hdf5.dataset import kept_attributes, refuse_others
@@ -30,7 +31,7 @@ from dask_io.stores.hdf5.filters import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     from dask_io.geometry import Region
     from dask_io.stores.container import Wanted
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 DEFAULT_NAME = "data"
 _LONGEST_CHUNK = 2**32 - 1
 # Scales lie along one axis each; longer ones are no small part of the array any more.
-_LONGEST_SCALE = 16 * 2**20
+LONGEST_SCALE = 16 * 2**20
 
 
 def make_template(
@@ -54,7 +55,7 @@ def make_template(
     UsageError
         If HDF5 cannot hold the array, or cannot honour a wish.
     """
-    _refuse(wanted)
+    refuse(wanted)
     original: Original | None = wanted.metadata.get("hdf5")
     if original is None:
         return _make_template(wanted, inside, describe)
@@ -68,15 +69,21 @@ def _make_template(
     in_order = describe is not None
     with in_memory(in_order=in_order) as file:
         try:
-            dataset = _make_dataset(file, wanted, inside or DEFAULT_NAME, in_order=in_order)
+            dataset = make_dataset(file, wanted, inside or DEFAULT_NAME, in_order=in_order)
             (describe or _describe)(dataset, wanted)
         except (OSError, RuntimeError, TypeError, ValueError) as error:
             raise UsageError(f"HDF5 cannot hold the array: {brief(error)}") from error
         return image_of(file)
 
 
-def _refuse(wanted: Wanted) -> None:
-    """Refuse what HDF5 does not have."""
+def refuse(wanted: Wanted) -> None:
+    """Refuse what HDF5 does not have.
+
+    Raises
+    ------
+    UsageError
+        If it is asked for.
+    """
     for word in ("shards", "format_version"):
         if getattr(wanted.wishes, word) is not None:
             raise UsageError(f"format hdf5 has no {word.replace('_', '-')}; leave it out")
@@ -95,11 +102,16 @@ def _refuse(wanted: Wanted) -> None:
         )
 
 
-def _make_dataset(file: Any, wanted: Wanted, inside: str, *, in_order: bool) -> Any:
+def make_dataset(file: Any, wanted: Wanted, inside: str, *, in_order: bool) -> Any:
+    """Make a dataset that is to be written, and nothing of its values.
+
+    The file may remember in which order things are put into it.
+    """
     *groups, name = inside.split("/")
     group = file
     for each in groups:
-        group = group.create_group(each, track_order=in_order)
+        is_new = each not in group
+        group = group.create_group(each, track_order=in_order) if is_new else group[each]
     shape = wanted.grid.shape
     maxshape, filters = _maxshape(wanted), _filters(wanted)
     plist = in_one_go()
@@ -153,7 +165,13 @@ def touch(dataset: Any) -> None:
 
 
 def _chunks(wanted: Wanted) -> tuple[int, ...]:
-    chunks = tuple(axis.chunk or 1 for axis in wanted.grid.axes)
+    chunks, kept = (
+        tuple(axis.chunk or 1 for axis in wanted.grid.axes),
+        wanted.metadata.get("chunks"),
+    )
+    if "hdf5" in wanted.metadata and kept and Grid.regular(wanted.grid.shape, kept) == wanted.grid:
+        # They may be longer than the array is yet.
+        chunks = tuple(kept)
     if prod(chunks) * wanted.dtype.itemsize > _LONGEST_CHUNK:
         raise UsageError("a chunk of HDF5 cannot be of 4 GiB or more; use smaller chunks")
     return chunks
@@ -246,9 +264,12 @@ def _copy(source: Any, dataset: Any, region: Region | None) -> None:
 
 
 def _copy_scale(scale: Any, file: Any, bounds: tuple[int, int] | None) -> Any:
-    """Copy a scale, or the part of it along the array's part; None if it is too large."""
+    """Copy a scale, or the part of it along the array's part; None if it is too large.
+
+    A run then says that not all coordinates were kept.
+    """
     refuse_others(scale)
-    if scale.name in file or scale.nbytes > _LONGEST_SCALE or scale.ndim != 1:
+    if scale.name in file or scale.nbytes > LONGEST_SCALE or scale.ndim != 1:
         return None
     values = scale[...] if bounds is None else scale[slice(*bounds)]
     made = file.create_dataset(scale.name, data=values, dtype=scale.dtype)
@@ -257,14 +278,20 @@ def _copy_scale(scale: Any, file: Any, bounds: tuple[int, int] | None) -> Any:
     return made
 
 
-def copy_attributes(source: Any, target: Any) -> None:
-    """Copy attributes with their types; references, which lead elsewhere, are left out."""
-    for name in kept_attributes(source):
+def copy_attributes(source: Any, target: Any, besides: Collection[str] = ()) -> bool:
+    """Copy attributes with their types, and some of those that HDF5 notes for itself.
+
+    References, which lead elsewhere, are left out; tells whether there are none.
+    """
+    has_all = True
+    for name in [*kept_attributes(source), *(name for name in besides if name in source.attrs)]:
         attribute = source.attrs.get_id(name)
         if h5py.check_ref_dtype(attribute.dtype) is not None:
+            has_all = False
             continue
         value = source.attrs[name]
         if isinstance(value, h5py.Empty):
             target.attrs[name] = value
         else:
             target.attrs.create(name, value, shape=attribute.shape, dtype=attribute.dtype)
+    return has_all

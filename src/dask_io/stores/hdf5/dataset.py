@@ -48,7 +48,7 @@ BARE = "This is a netCDF dimension but not a netCDF variable."
 class Dataset:
     """A dataset: what it holds, how it is cut, and how its chunks are stored.
 
-    Without `chunks` its elements lie one after another.
+    Without `chunks` its elements lie one after another. `scales` lie along its axes.
     """
 
     shape: tuple[int, ...]
@@ -60,6 +60,7 @@ class Dataset:
     filters: tuple[Filter, ...]
     attributes: Mapping[str, Any]
     dimension_names: tuple[str | None, ...] | None
+    scales: tuple[str, ...] = ()
 
     @cached_property
     def grid(self) -> Grid:
@@ -122,6 +123,7 @@ class Dataset:
             "fill_value": self.fill[()] if self.has_fill else None,
             "dimension_names": self.dimension_names,
             "attributes": dict(self.attributes),
+            "coordinates": self.scales,
         }
 
 
@@ -174,7 +176,8 @@ def understand(dataset: Any) -> Dataset:
         has_fill=has_fill,
         filters=filters_of(plist),
         attributes=plain_attributes(dataset),
-        dimension_names=_names_of(dataset),
+        dimension_names=names_of(dataset),
+        scales=_scales_of(dataset),
     )
 
 
@@ -286,10 +289,17 @@ def _as_plain(value: Any) -> tuple[bool, Any]:
     return isinstance(value, str | int | float), value
 
 
-def _names_of(dataset: Any) -> tuple[str | None, ...] | None:
+def names_of(dataset: Any) -> tuple[str | None, ...] | None:
     """Return what the axes are called: by their labels, or else by the scales along them."""
     names = tuple(_name_of(axis) for axis in dataset.dims)
     return names if any(names) else None
+
+
+def _scales_of(dataset: Any) -> tuple[str, ...]:
+    """Return the names of the scales along the axes, but for those that hold nothing."""
+    scales = [scale for axis in dataset.dims if len(axis) for scale in axis.values()]
+    names = (scale.name.rpartition("/")[2] for scale in scales if scale.name and not is_bare(scale))
+    return tuple(dict.fromkeys(names))
 
 
 def _name_of(axis: Any) -> str | None:

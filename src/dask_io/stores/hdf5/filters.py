@@ -1,14 +1,15 @@
 """The filters of chunks: as HDF5 names them, as users write them, and what runs them.
 
 Most are run outside of HDF5, by the codecs of `dask_io.stores.chain`, in as many threads as there
-are. The others only HDF5 itself can run, which does one thing at a time.
+are. The others only HDF5 itself can run, which does one thing at a time; what it decodes may come
+from anyone, so that this is done in a process that may crash.
 """
 
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import dataclass
 from enum import IntEnum
-from functools import cached_property
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
@@ -18,6 +19,7 @@ import numpy as np
 from dask_io.stores.chain import Chain, longest_encoded
 from dask_io.stores.chosen import parse_codec
 from dask_io.stores.hdf5.file import in_memory
+from dask_io.stores.isolated import WORKER, Limits
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -281,22 +283,29 @@ class _Outside:
         (self._without(mask) if mask else self._all).decode(data, out)
 
 
+@dataclass(frozen=True)
 class _WithinHdf5:
-    """Filters that only HDF5 can run, one chunk at a time, in a file in memory."""
+    """Filters that only HDF5 can run, one chunk at a time, in a file in memory.
 
-    def __init__(
-        self, filters: tuple[Filter, ...], dtype: np.dtype[Any], chunks: tuple[int, ...]
-    ) -> None:
-        self._filters, self._dtype, self._chunks = filters, dtype, chunks
-        self._n_bytes = prod(chunks) * dtype.itemsize
+    They decode in a process of its own: a chunk that is broken can have them crash.
+    """
 
-    @cached_property
+    _filters: tuple[Filter, ...]
+    _dtype: np.dtype[Any]
+    _chunks: tuple[int, ...]
+
+    @property
+    def _n_bytes(self) -> int:
+        return prod(self._chunks) * self._dtype.itemsize
+
+    @property
     def longest(self) -> int:
         return longest_encoded(self._n_bytes)
 
     @property
     def decoding_bytes(self) -> int:
-        return self.longest + 2 * self._n_bytes
+        # On either side of the way to the other process and back there are two copies of each.
+        return 4 * self.longest + 4 * self._n_bytes
 
     @property
     def encoding_bytes(self) -> int:
@@ -313,14 +322,25 @@ class _WithinHdf5:
 
     def decode(self, data: Bytes, out: Bytes, mask: int) -> None:
         self._check_size(data, mask)
+        limits = Limits.for_file(self._n_bytes)
         try:
-            with in_memory() as file:
-                # HDF5 does not heed the mask of a chunk that it has just been given.
-                dataset, corner = self._make_chunk(file, mask), (0,) * len(self._chunks)
-                dataset.write_direct_chunk(corner, data.tobytes())
-                dataset.read(h5py.h5s.ALL, h5py.h5s.ALL, out, dataset.get_type())
+            decoded = WORKER.call(limits, self.decode_here, data.tobytes(), mask)
         except (OSError, RuntimeError, ValueError) as error:
             raise ValueError(f"cannot be decoded: {error}") from error
+        out[:] = np.frombuffer(decoded, np.uint8)
+
+    def decode_here(self, data: bytes, mask: int) -> bytes:
+        """Have HDF5 decode a chunk in this process."""
+        for one in self._filters:
+            if not is_available(one.code):
+                raise ValueError(f"needs {one.name}, which is not available")
+        out = np.empty(self._n_bytes, np.uint8)
+        with in_memory() as file:
+            # HDF5 does not heed the mask of a chunk that it has just been given.
+            dataset, corner = self._make_chunk(file, mask), (0,) * len(self._chunks)
+            dataset.write_direct_chunk(corner, data)
+            dataset.read(h5py.h5s.ALL, h5py.h5s.ALL, out, dataset.get_type())
+        return out.tobytes()
 
     def _make_chunk(self, file: Any, mask: int = 0) -> Any:
         plist = h5py.h5p.create(h5py.h5p.DATASET_CREATE)

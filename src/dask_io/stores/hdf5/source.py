@@ -102,7 +102,7 @@ def reopen_hdf5(
 
 def reopen_written(described: Mapping[str, Any], at: Path) -> Hdf5Source | StoredChunks:
     """Open a dataset that was a target, to compare what is in its file with what was written."""
-    source = reopen_hdf5(described, at)
+    source = reopen_hdf5(described, at, kind=Hdf5Source)
     is_in_place = not source.array.filters and not source.array.is_resizable
     return source if is_in_place else StoredChunks(source)
 

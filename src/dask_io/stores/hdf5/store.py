@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from dask_io.stores.files import Tally
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 class Hdf5Store:
     """A dataset in a file, be it of a format that is HDF5 inside."""
 
-    format: ClassVar[str] = "hdf5"
+    format: str = "hdf5"
 
     def __init__(self, path: Path, inside: str, array: Dataset) -> None:
         self.path, self.inside, self.array = path, inside, array

@@ -1,7 +1,8 @@
-"""Icechunk repositories on local disk: Zarr arrays of version 3, under version control.
+"""Icechunk repositories: Zarr arrays of version 3, under version control.
 
 icechunk keeps chunks and history; what a chunk holds is encoded and decoded here, as for any
-Zarr array. A source is one snapshot, which nothing can change. A target is one commit.
+Zarr array. A source is one snapshot, which nothing can change. A target is one commit, to a
+repository on local disk.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A repository on local disk: its versions, and what lies in one of them."""
+"""A repository: its versions, and what lies in one of them."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ from zarr.core.sync import sync
 from dask_io.errors import DataError, StorageError, UsageError
 from dask_io.stores.container import INSIDE
 from dask_io.stores.files import storage_errors
+from dask_io.stores.icechunk.bucket import storage_in
+from dask_io.stores.location import is_url
 from dask_io.stores.naming import printable
 from dask_io.stores.zarr.documents import LONGEST, V3
 
@@ -67,7 +69,7 @@ class Address(NamedTuple):
 
 
 def on_disk(path: Location) -> Path:
-    """Return the path of a repository.
+    """Return the path of a repository that is to be written.
 
     Raises
     ------
@@ -75,7 +77,10 @@ def on_disk(path: Location) -> Path:
         If it is in an object store.
     """
     if not isinstance(path, Path):
-        raise UsageError(f"{printable(str(path))}: icechunk repositories must be on local disk")
+        raise UsageError(
+            f"{printable(str(path))}: icechunk repositories in object stores can only be read; "
+            "choose a target on local disk, or another format"
+        )
     return path
 
 
@@ -103,6 +108,8 @@ def repository_errors(place: str) -> Iterator[None]:
         yield
     except icechunk.IcechunkError as error:
         said = _in_brief(error)
+        if is_url(place):
+            raise StorageError(printable(place), said, "check the URL and the network") from error
         found = _SYSTEM_ERROR.search(said)
         number = int(found[1]) if found else errno.ENOENT
         if number == errno.ENOENT:
@@ -130,7 +137,7 @@ def quiet() -> Iterator[None]:
         icechunk.set_logs_filter(None)
 
 
-def open_repository(path: Path) -> icechunk.Repository:
+def open_repository(path: Location) -> icechunk.Repository:
     """Open a repository that is there; none of its files may lead out of it.
 
     Raises
@@ -142,7 +149,8 @@ def open_repository(path: Path) -> icechunk.Repository:
     """
     if not path.is_dir():
         raise StorageError(printable(str(path)), "no such directory", "check the path")
-    _refuse_links(path)
+    if isinstance(path, Path):
+        _refuse_links(path)
     # Chunks in the manifest would be held in memory until the commit.
     config = icechunk.RepositoryConfig(inline_chunk_threshold_bytes=0)
     with repository_errors(str(path)):
@@ -155,7 +163,9 @@ def make_repository(path: Path) -> None:
         icechunk.Repository.create(_storage(path))
 
 
-def _storage(path: Path) -> icechunk.Storage:
+def _storage(path: Location) -> icechunk.Storage:
+    if not isinstance(path, Path):
+        return storage_in(path)
     # It would remark that two commits at once are not safe; those of ours wait for each other.
     with quiet():
         return icechunk.local_filesystem_storage(str(path.absolute()))
@@ -170,7 +180,7 @@ def _refuse_links(path: Path) -> None:
                     raise DataError(printable(found), [problem])
 
 
-def find_snapshot(repository: icechunk.Repository, path: Path, version: str) -> str:
+def find_snapshot(repository: icechunk.Repository, path: Location, version: str) -> str:
     """Return the snapshot that a branch, a tag, or its own identifier names.
 
     Raises
@@ -204,7 +214,7 @@ def find_snapshot(repository: icechunk.Repository, path: Path, version: str) -> 
 class Tree:
     """What lies in a session, by key; any number of threads may read and write at once."""
 
-    def __init__(self, session: icechunk.Session, path: Path) -> None:
+    def __init__(self, session: icechunk.Session, path: Location) -> None:
         self.session, self.path = session, path
         self._store = session.store
 

@@ -18,7 +18,6 @@ from dask_io.stores.icechunk.repository import (
     Address,
     Tree,
     find_snapshot,
-    on_disk,
     open_repository,
     place_of,
     repository_errors,
@@ -34,7 +33,6 @@ from dask_io.stores.zarr.store import ZarrStore, read_description
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
-    from pathlib import Path
 
     from dask_io.geometry import Grid, Region
     from dask_io.stores.files import Tally
@@ -56,9 +54,9 @@ def open_icechunk(path: Location, inside: str, *, strict: bool) -> IcechunkSourc
     UsageError
         If it is a group, or there is no such version.
     """
-    site, (version, array), folder = Place(path, inside), Address.parse(inside), on_disk(path)
-    repository = open_repository(folder)
-    tree = _tree_at(repository, folder, find_snapshot(repository, folder, version))
+    site, (version, array) = Place(path, inside), Address.parse(inside)
+    repository = open_repository(path)
+    tree = _tree_at(repository, path, find_snapshot(repository, path, version))
     documents = tree.documents(array)
     place = printable(place_of(site))
     try:
@@ -85,7 +83,7 @@ def reopen_icechunk(described: Mapping[str, Any], at: Location | None) -> Icechu
         If the snapshot is not there any more, or the branch has another array.
     """
     site, documents = read_description(described, at)
-    path, (version, array) = on_disk(site.path), Address.parse(site.inside)
+    path, (version, array) = site.path, Address.parse(site.inside)
     repository = open_repository(path)
     snapshot = described.get("snapshot") or find_snapshot(repository, path, version)
     tree = _tree_at(repository, path, str(snapshot))
@@ -106,7 +104,7 @@ def reopen_written(described: Mapping[str, Any], at: Location) -> IcechunkSource
     return ShardsAsWritten(source) if source.array.index else source
 
 
-def _tree_at(repository: icechunk.Repository, path: Path, snapshot: str) -> Tree:
+def _tree_at(repository: icechunk.Repository, path: Location, snapshot: str) -> Tree:
     with repository_errors(str(path)):
         return Tree(repository.readonly_session(snapshot_id=snapshot), path)
 
@@ -137,9 +135,9 @@ class IcechunkSource(ZarrStore):
         self._encoding = Encoding(array.chunks, array.dtype, array.layout, array.chain.decode)
         self._shards = Shards(array, self._visit) if array.index else None
 
-    def __reduce__(self) -> tuple[Callable[..., IcechunkSource], tuple[dict[str, Any], None]]:
+    def __reduce__(self) -> tuple[Callable[..., IcechunkSource], tuple[dict[str, Any], Location]]:
         # Sessions do not travel to other processes: the snapshot is opened anew.
-        return reopen_icechunk, (self.describe(), None)
+        return reopen_icechunk, (self.describe(), self.root)
 
     @property
     def place(self) -> str:
@@ -293,7 +291,7 @@ class IcechunkSource(ZarrStore):
             problems.add(".", missing)
         problems.raise_if_any()
 
-    def _problems_with(self, index: tuple[int, ...], path: Path) -> Iterator[str]:
+    def _problems_with(self, index: tuple[int, ...], path: Location) -> Iterator[str]:
         try:
             size = self.size_of(index) or 0
             sizes = self._shards.sizes(path, size) if self._shards else iter([size])

@@ -11,101 +11,92 @@ from typing import TYPE_CHECKING, Any
 
 from dask_io.stores.container import needs, on_disk
 from dask_io.stores.files import storage_errors
+from dask_io.stores.hdf5 import Hdf5Format
 from dask_io.stores.medium import peeking
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from collections.abc import Set as AbstractSet
 
     from dask_io.stores.container import Wanted
-    from dask_io.stores.files import Durability
+    from dask_io.stores.format import Format
     from dask_io.stores.location import Location
-    from dask_io.stores.store import Readback, Source, Target
+    from dask_io.stores.netcdf.source import Netcdf4Source
+    from dask_io.stores.netcdf.target import NetcdfTarget
+    from dask_io.stores.store import Source
+    from dask_io.stores.whole import WholeFile
 
 _CLASSIC = b"CDF"
 
 
-@dataclass(frozen=True, slots=True)
-class NetcdfFormat:
-    """Files that hold variables along named dimensions, one of which is an array."""
+@dataclass(frozen=True)
+class NetcdfFormat(Hdf5Format):
+    """Files that hold variables along named dimensions, one of which is an array.
+
+    Targets are always of version 4.
+    """
 
     name: str = "netcdf"
     suffixes: tuple[str, ...] = (".nc", ".nc4")
-    blocks: None = None
+    blocks: Format | None = None
 
     def recognises(self, path: Location) -> bool:
         """Look for how version 3 begins; version 4 begins as any HDF5 file."""
         return path.is_file() and _is_classic(path)
 
+    def source_kind(self) -> type[Netcdf4Source]:
+        """Return what sources of version 4 are."""
+        with needs(self.name, "h5py"):
+            from dask_io.stores.netcdf.source import (  # noqa: PLC0415 - slow, if needed
+                Netcdf4Source,
+            )
+        return Netcdf4Source
+
+    def target_kind(self) -> type[NetcdfTarget]:
+        """Return what targets are."""
+        with needs(self.name, "h5py"):
+            from dask_io.stores.netcdf.target import NetcdfTarget  # noqa: PLC0415 - as above
+        return NetcdfTarget
+
+    def describing(self) -> Callable[[Any, Wanted], None]:
+        """Return what makes a variable of a dataset."""
+        with needs(self.name, "h5py"):
+            from dask_io.stores.netcdf.conventions import describe  # noqa: PLC0415 - as above
+        return describe
+
     def open(self, path: Location, inside: str, *, strict: bool) -> Source:
         """Open a variable; only metadata is read yet."""
-        with needs(self.name, "h5py"):
-            from dask_io.stores.hdf5.source import open_hdf5  # noqa: PLC0415 - slow, if needed
-            from dask_io.stores.netcdf.source import (  # noqa: PLC0415 - as above
-                Netcdf4Source,
-                open_classic,
-            )
         file = on_disk(path, self.name)
-        if _is_classic(file):
-            return open_classic(file, inside)
-        return open_hdf5(file, inside, strict=strict, kind=Netcdf4Source)
-
-    def make(
-        self,
-        path: Location,
-        inside: str,
-        wanted: Wanted,
-        *,
-        overwrite: bool,
-        durability: Durability,
-        reserve: bool,
-    ) -> Target:
-        """Describe a target, always of version 4."""
+        if not _is_classic(file):
+            return super().open(path, inside, strict=strict)
         with needs(self.name, "h5py"):
-            from dask_io.stores.netcdf.target import make_netcdf  # noqa: PLC0415 - as above
-        file = on_disk(path, self.name)
-        return make_netcdf(
-            file, inside, wanted, overwrite=overwrite, durability=durability, reserve=reserve
-        )
+            from dask_io.stores.netcdf.source import open_classic  # noqa: PLC0415 - as above
+        return open_classic(file, inside)
 
     def reopen(
         self,
         described: Mapping[str, Any],
         at: Location | None,
-        absent: AbstractSet[tuple[int, ...]],  # noqa: ARG002 - no chunk can be removed alone
+        absent: AbstractSet[tuple[int, ...]],
     ) -> Source:
         """Open a source again."""
         with needs(self.name, "h5py"):
-            from dask_io.stores.hdf5.source import (  # noqa: PLC0415 - as above
-                read_description,
-                reopen_hdf5,
-            )
-            from dask_io.stores.netcdf.source import (  # noqa: PLC0415 - as above
-                Netcdf4Source,
-                reopen_classic,
-            )
+            from dask_io.stores.hdf5.source import read_description  # noqa: PLC0415 - as above
+            from dask_io.stores.netcdf.source import reopen_classic  # noqa: PLC0415 - as above
         file = None if at is None else on_disk(at, self.name)
         if _is_classic(read_description(described, file)[0]):
             return reopen_classic(described, file)
-        return reopen_hdf5(described, file, kind=Netcdf4Source)
+        return super().reopen(described, at, absent)
 
-    def read_back(self, described: Mapping[str, Any], at: Location) -> Readback:
-        """Open what was a target."""
+    def open_all(self, path: Location) -> WholeFile:
+        """Look at everything in a file."""
         with needs(self.name, "h5py"):
-            from dask_io.stores.hdf5.source import reopen_written  # noqa: PLC0415 - as above
-        return reopen_written(described, on_disk(at, self.name))
-
-    def remake(
-        self, described: Mapping[str, Any], at: Location, *, durability: Durability, reserve: bool
-    ) -> Target:
-        """Describe a target again."""
-        with needs(self.name, "h5py"):
-            from dask_io.stores.hdf5.target import remake_hdf5  # noqa: PLC0415 - as above
-            from dask_io.stores.netcdf.target import NetcdfTarget  # noqa: PLC0415 - as above
-        file = on_disk(at, self.name)
-        return remake_hdf5(
-            described, file, durability=durability, reserve=reserve, kind=NetcdfTarget
-        )
+            from dask_io.stores.netcdf.whole import (  # noqa: PLC0415 - as above
+                open_classic_file,
+                open_netcdf4,
+            )
+        file = on_disk(path, self.name)
+        return open_classic_file(file) if _is_classic(file) else open_netcdf4(file)
 
 
 def _is_classic(path: Location) -> bool:

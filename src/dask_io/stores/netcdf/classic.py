@@ -59,6 +59,7 @@ class Header:
     """What a file says about itself."""
 
     attributes: dict[str, Any]
+    dimensions: dict[str, int]
     variables: dict[str, Variable]
     record: str | None
 
@@ -163,7 +164,8 @@ class _Parser:
             names = tuple(dimensions[axis][0] for axis in axes)
             made = Variable(name, names, shape, dtype, own, begin, step if is_record else None)
             variables[name] = made
-        return Header(attributes, variables, record)
+        known = {name: length or n_records for name, length in dimensions}
+        return Header(attributes, known, variables, record)
 
     def _variable(
         self, n_dimensions: int

@@ -24,14 +24,8 @@ _KINDS = frozenset({"i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f4", "f8", 
 _FILL = "_FillValue"
 
 
-def refuse_types(dtype: np.dtype[Any]) -> None:
-    """Refuse elements that NetCDF has no type for.
-
-    Raises
-    ------
-    UsageError
-        If it has none.
-    """
+def _refuse_types(dtype: np.dtype[Any]) -> None:
+    """Refuse elements that NetCDF has no type for."""
     if dtype.str[1:] not in _KINDS:
         raise UsageError(
             f"NetCDF has no elements of {dtype}; it has integers of 1 to 8 bytes, floats of 4 and "
@@ -40,12 +34,16 @@ def refuse_types(dtype: np.dtype[Any]) -> None:
 
 
 def describe(dataset: Any, wanted: Wanted) -> None:
-    """Make a variable of a dataset, with its dimensions and all that belongs to it."""
+    """Make a variable of a dataset, with its dimensions and all that belongs to it.
+
+    Raises
+    ------
+    UsageError
+        If NetCDF has no type for its elements, or no other place for its name.
+    """
+    _refuse_types(wanted.dtype)
     around, file = _surroundings(wanted), dataset.file
-    file.attrs["_NCProperties"] = np.bytes_(
-        f"version=2,dask-io={version('dask-io')},hdf5={h5py.version.hdf5_version}"
-    )
-    _write_attributes(file, around.of_file)
+    describe_file(file, around.of_file)
     lengths = _lengths(around, dataset.shape)
     name = dataset.name.strip("/")
     if name in lengths and (dataset.ndim > 1 or around.dimensions != (name,)):
@@ -63,17 +61,30 @@ def describe(dataset: Any, wanted: Wanted) -> None:
             found = variables.get(dimension)
             is_coordinate = found is not None and found.dimensions == (dimension,)
             unlimited = dimension in around.unlimited
-            scales[dimension] = _make_scale(
+            scales[dimension] = make_scale(
                 file, dimension, length, found if is_coordinate else None, unlimited=unlimited
             )
         scales[dimension].attrs["_Netcdf4Dimid"] = np.int32(number)
-    _attach(dataset, around.dimensions, scales)
-    _write_attributes(dataset, {**around.attributes, **_fill_asked_for(wanted)})
+    attach(dataset, around.dimensions, scales)
+    write_attributes(dataset, {**around.attributes, **_fill_asked_for(wanted)})
     for each in variables.values():
         if each.name not in scales:
             most = [None if d in around.unlimited else lengths[d] for d in each.dimensions]
             grows = {"maxshape": tuple(most), "chunks": each.values.shape} if None in most else {}
-            _attach(_make_variable(file, each, **grows), each.dimensions, scales)
+            attach(make_variable(file, each, **grows), each.dimensions, scales)
+
+
+def describe_file(file: Any, attributes: Mapping[str, Any]) -> None:
+    """Write down what a file says, and who has made it."""
+    sign(file)
+    write_attributes(file, attributes)
+
+
+def sign(file: Any) -> None:
+    """Write down who has made a file, as the library of NetCDF does."""
+    file.attrs["_NCProperties"] = np.bytes_(
+        f"version=2,dask-io={version('dask-io')},hdf5={h5py.version.hdf5_version}"
+    )
 
 
 def _surroundings(wanted: Wanted) -> Surroundings:
@@ -117,13 +128,13 @@ def _lengths(around: Surroundings, shape: tuple[int, ...]) -> dict[str, int]:
     return lengths
 
 
-def _make_scale(
+def make_scale(
     file: Any, name: str, length: int, found: Variable | None, *, unlimited: bool
 ) -> Any:
     """Make the scale of a dimension: its variable, or one that says that there is none."""
     grows = {"maxshape": (None,), "chunks": (max(1, length),)} if unlimited else {}
     if found is not None:
-        made = _make_variable(file, found, **grows)
+        made = make_variable(file, found, **grows)
         made.make_scale(name)
     else:
         made = file.create_dataset(name, (length,), ">f4", track_order=True, **grows)
@@ -131,23 +142,26 @@ def _make_scale(
     return made
 
 
-def _make_variable(file: Any, found: Variable, **options: Any) -> Any:
+def make_variable(file: Any, found: Variable, **options: Any) -> Any:
+    """Make a variable with its values."""
     fill = found.attributes.get(_FILL)
     if isinstance(fill, np.ndarray) and fill.size == 1:
         options["fillvalue"] = fill.reshape(-1)[0]
     made = file.create_dataset(
         found.name, data=found.values, dtype=found.values.dtype, track_order=True, **options
     )
-    _write_attributes(made, found.attributes)
+    write_attributes(made, found.attributes)
     return made
 
 
-def _attach(dataset: Any, dimensions: tuple[str, ...], scales: Mapping[str, Any]) -> None:
+def attach(dataset: Any, dimensions: tuple[str, ...], scales: Mapping[str, Any]) -> None:
+    """Say along which dimensions a dataset lies."""
     for axis, name in zip(dataset.dims, dimensions, strict=True):
         if scales[name] != dataset:
             axis.attach_scale(scales[name])
 
 
-def _write_attributes(owner: Any, attributes: Mapping[str, Any]) -> None:
+def write_attributes(owner: Any, attributes: Mapping[str, Any]) -> None:
+    """Write attributes with the types that they have."""
     for name, value in attributes.items():
         owner.attrs[name] = "" if isinstance(value, bytes) and not value else value

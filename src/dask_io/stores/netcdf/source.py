@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
+from math import prod
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -18,12 +19,12 @@ from dask_io.stores.addressable import AddressableReader
 from dask_io.stores.container import INSIDE
 from dask_io.stores.files import FileReader, Tally, storage_errors
 from dask_io.stores.hdf5.dataset import is_bare, kept_attributes, refuse_others
-from dask_io.stores.hdf5.file import find_dataset, reading
+from dask_io.stores.hdf5.file import apart, find_dataset, reading
 from dask_io.stores.hdf5.source import Hdf5Source, read_description
 from dask_io.stores.medium import peeking
 from dask_io.stores.naming import printable
 from dask_io.stores.netcdf.classic import read_header
-from dask_io.stores.netcdf.surroundings import Surroundings, belonging_to, gather
+from dask_io.stores.netcdf.surroundings import MOST_BYTES, Surroundings, belonging_to, gather
 from dask_io.stores.store import Access, Extent
 
 if TYPE_CHECKING:
@@ -52,6 +53,9 @@ class Netcdf4Original:
     @property
     def coordinates(self) -> tuple[str, ...]:
         """Names of the variables that belong to it."""
+        return apart(self.path, self._find_coordinates)
+
+    def _find_coordinates(self) -> tuple[str, ...]:
         with reading(self.path) as file:
             dataset = find_dataset(file, self.path, self.inside)
             return tuple(belonging_to(dataset.name.rpartition("/")[2], _Lookup(dataset)))
@@ -69,6 +73,14 @@ class Netcdf4Original:
                 unlimited=lookup.unlimited(main),
                 variables=gather(dataset.name.rpartition("/")[2], lookup, region),
             )
+
+
+def belonging_to_dataset(dataset: Any) -> set[str]:
+    """Return the paths of the variables that belong to one, and are small beside it."""
+    found = belonging_to(dataset.name.rpartition("/")[2], _Lookup(dataset))
+    if sum(prod(one.shape) * one.dtype.itemsize for one in found.values()) > MOST_BYTES:
+        return set()
+    return {one.dataset.name.strip("/") for one in found.values() if isinstance(one, _Dataset)}
 
 
 @dataclass(frozen=True)
@@ -152,7 +164,7 @@ def _typed_attributes(owner: Any) -> dict[str, Any]:
 class Netcdf4Source(Hdf5Source):
     """A variable of NetCDF 4 that is read; any number of chunks may be read at once."""
 
-    format: ClassVar[str] = "netcdf"
+    format = "netcdf"
 
     @property
     def metadata(self) -> Mapping[str, Any]:
@@ -238,16 +250,20 @@ class _Classic:
 
     def read(self, slices: tuple[slice, ...]) -> NDArray[Any]:
         """Read a part of its values, by way of all of them."""
-        one = self.variable
-        values = np.empty(one.shape, one.dtype)
-        n_records = None if one.step is None else len(values)
-        pieces = [values] if n_records is None else [values[n : n + 1] for n in range(n_records)]
-        with FileReader(self.path, Tally()) as file:
-            for number, piece in enumerate(pieces):
-                raw = np.empty(piece.nbytes, np.uint8)
-                file.read(one.begin + number * (one.step or 0), piece.nbytes, raw.data)
-                piece[...] = raw.view(one.dtype).reshape(piece.shape)
-        return values[slices]
+        return read_classic(self.path, self.variable)[slices]
+
+
+def read_classic(path: Path, one: Variable) -> NDArray[Any]:
+    """Read all values of a variable that is small."""
+    values = np.empty(one.shape, one.dtype)
+    n_records = None if one.step is None else len(values)
+    pieces = [values] if n_records is None else [values[n : n + 1] for n in range(n_records)]
+    with FileReader(path, Tally()) as file:
+        for number, piece in enumerate(pieces):
+            raw = np.empty(piece.nbytes, np.uint8)
+            file.read(one.begin + number * (one.step or 0), piece.nbytes, raw.data)
+            piece[...] = raw.view(one.dtype).reshape(piece.shape)
+    return values
 
 
 def open_classic(path: Path, inside: str) -> ClassicSource:
@@ -260,13 +276,7 @@ def open_classic(path: Path, inside: str) -> ClassicSource:
     UsageError
         If there is no such variable, or several and none is named.
     """
-    with storage_errors(path):
-        file_size = path.stat().st_size
-    try:
-        with peeking(path) as peek:
-            header = read_header(peek, file_size)
-    except ValueError as error:
-        raise DataError(printable(str(path)), [printable(str(error))]) from error
+    header, file_size = open_header(path)
     name = _choose(header, path, inside)
     variable = header.variables[name]
     if not variable.shape:
@@ -275,6 +285,23 @@ def open_classic(path: Path, inside: str) -> ClassicSource:
         short = f"is truncated: it has {file_size} bytes, {name} ends at {variable.end}"
         raise DataError(printable(str(path)), [printable(short)])
     return ClassicSource(path, header, variable)
+
+
+def open_header(path: Path) -> tuple[Header, int]:
+    """Return the header of a file of NetCDF 3, and the file's size.
+
+    Raises
+    ------
+    DataError
+        If it cannot be trusted.
+    """
+    with storage_errors(path):
+        file_size = path.stat().st_size
+    try:
+        with peeking(path) as peek:
+            return read_header(peek, file_size), file_size
+    except ValueError as error:
+        raise DataError(printable(str(path)), [printable(str(error))]) from error
 
 
 def _choose(header: Header, path: Path, inside: str) -> str:

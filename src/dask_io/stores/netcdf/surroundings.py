@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from dask_io.geometry import Region
 
 # What is copied along is small beside the array; it is kept in memory, and in the journal.
-_MOST_BYTES = 32 * 2**20
+MOST_BYTES = 32 * 2**20
 # Attributes that name variables, and so say that these belong to theirs.
 _NAMING = ("coordinates", "grid_mapping", "bounds", "ancillary_variables")
 
@@ -110,10 +110,10 @@ def gather(main: str, lookup: Lookup, region: Region | None) -> tuple[Variable, 
     found, n_bytes = list[Variable](), 0
     for name, one in belonging_to(main, lookup).items():
         n_bytes += prod(one.shape) * one.dtype.itemsize
-        if n_bytes > _MOST_BYTES:
+        if n_bytes > MOST_BYTES:
             raise UsageError(
                 f"what belongs to variable {printable(main)} has {n_bytes} bytes with variable "
-                f"{printable(name)}; more than {_MOST_BYTES} are not copied along"
+                f"{printable(name)}; more than {MOST_BYTES} are not copied along"
             )
         slices = tuple(slice(*bounds.get(each, (None, None))) for each in one.dimensions)
         found.append(Variable(name, one.dimensions, one.read(slices), one.attributes))

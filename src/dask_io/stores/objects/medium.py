@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from contextlib import suppress
 from functools import partial
+from itertools import chain, pairwise
 from threading import Lock
 from typing import TYPE_CHECKING
 
 from obstore.exceptions import BaseError
 
-from dask_io.errors import StorageError, UsageError
+from dask_io.errors import DataError, StorageError, UsageError
 from dask_io.stores.files import NOT_A_FILE, Found, storage_errors
 from dask_io.stores.logs import NAME as JOURNAL
 from dask_io.stores.naming import printable
@@ -148,18 +149,34 @@ class Objects:
         ask = partial(requests.calls.list_with_delimiter, folder.store, folder.key)
         with storage_errors(folder):
             listed = ask_again(folder, ask)
-        found = {prefix.rpartition("/")[2]: NOT_A_FILE for prefix in listed["common_prefixes"]}
-        found |= {each["path"].rpartition("/")[2]: each["size"] for each in listed["objects"]}
         # Some tools put an object there to stand for the directory itself.
+        objects = [each for each in listed["objects"] if each["path"] != folder.key]
+        found = {each["path"].rpartition("/")[2]: each["size"] for each in objects}
+        for prefix in listed["common_prefixes"]:
+            name = prefix.rpartition("/")[2]
+            if found.get(name):
+                problem = "is an object, and others lie in it: only one of both could be read"
+                raise DataError(printable(f"{folder}/{name}"), [problem], "rename one of them")
+            found[name] = NOT_A_FILE
         return {name: size for name, size in found.items() if name}
 
     def files(self, root: ObjectPath) -> Iterator[tuple[str, Found]]:
         """Yield all that lies in here, journals left out."""
         _refuse_unlisted(root)
-        for each in _listed(root):
+        for each, following in pairwise(chain(_listed(root), (None,))):
+            assert each is not None, "only the last one is"
             name = each["path"][len(root.key) :].strip("/")
-            if name and not name.startswith(JOURNAL):
+            is_ours = bool(name) and not name.startswith(JOURNAL)
+            if is_ours and (each["size"] or not self._stands_for_folder(root / name, following)):
                 yield name, _found(each)
+
+    def _stands_for_folder(self, path: ObjectPath, following: ObjectMeta | None) -> bool:
+        """Tell whether an empty object, as it is listed, is one that some tools make of folders.
+
+        Its name ends in a slash, which is not told.
+        """
+        goes_on = following is not None and following["path"].startswith(f"{path.key}/")
+        return goes_on or self.find(path) is None
 
     def identity(self, path: ObjectPath) -> str:
         """Return an object's version."""

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import io
+import os
 from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import h5py  # type: ignore[import-untyped]
+import hdf5plugin
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import dask_io
-from dask_io.errors import DaskIOError
+from dask_io.errors import DaskIOError, DataError
+from dask_io.stores.isolated import WORKER
+from dask_io.wholefiles import find_file, plan_file
 
 KINDS: dict[str, dict[str, Any]] = {
     "contiguous": {},
@@ -37,6 +41,7 @@ def make(kind: str, libver: str) -> bytes:
         file["s"] = np.arange(10)
         file["s"].make_scale("s")
         made.dims[1].attach_scale(file["s"])
+        file["one"] = 7
     return content.getvalue()
 
 
@@ -56,6 +61,24 @@ def test_flipped_bytes(kind: str, libver: str, data: st.DataObject) -> None:
         path = Path(folder) / "a.h5"
         path.write_bytes(content)
         _open(path)
+
+
+@pytest.mark.parametrize("kind", ["chunked", "gzip"])
+@settings(max_examples=12)
+@given(data=st.data())
+def test_flipped_bytes_of_a_file_as_a_whole(kind: str, data: st.DataObject) -> None:
+    """Whatever byte is another, all is copied and complete, or it is one of our errors."""
+    content = bytearray(FILES[kind, "earliest"])
+    at = data.draw(st.integers(0, len(content) - 1))
+    content[at] = data.draw(st.integers(0, 255))
+    with TemporaryDirectory() as folder:
+        path, target = Path(folder) / "a.h5", Path(folder) / "b.h5"
+        path.write_bytes(content)
+        with suppress(DaskIOError):
+            file = find_file(path)
+            if file is not None and sum(each.grid.size for each in file.arrays.values()) < 2**16:
+                plan_file(file, target, 5, workers=1).run(verify=True)
+        assert target.exists() == target.with_name("b.h5.dask-io").exists()
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -99,3 +122,49 @@ def _open(path: Path) -> None:
         if opened.source.grid.size < 2**20:
             values = np.asarray(opened)
             assert values.shape == opened.shape
+
+
+ONLY_HDF5: dict[str, dict[str, Any]] = {
+    "lzf": {"compression": "lzf"},
+    "scaleoffset": {"scaleoffset": 0},
+    "lz4": dict(hdf5plugin.LZ4()),
+    "bitshuffle": dict(hdf5plugin.Bitshuffle(cname="lz4")),
+    "bitshuffle alone": dict(hdf5plugin.Bitshuffle(cname="none")),
+    "blosc2": dict(hdf5plugin.Blosc2()),
+    "zfp": dict(hdf5plugin.Zfp(reversible=True)),
+}
+
+
+@pytest.mark.parametrize("kind", ONLY_HDF5)
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_broken_chunks_that_only_hdf5_decodes(
+    kind: str, data: st.DataObject, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """It says nothing in our name, and if it crashes, our process does not."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "a.h5"
+        with h5py.File(path, "w") as file:
+            values = np.cumsum(np.arange(4096) % 7, dtype="i4").reshape(8, 512)
+            made = file.create_dataset("x", data=values, chunks=(8, 512), **ONLY_HDF5[kind])
+            offset, size = made.id.get_chunk_info(0)[2:]
+        content = bytearray(path.read_bytes())
+        for _ in range(data.draw(st.integers(1, 4))):
+            content[offset + data.draw(st.integers(0, size - 1))] = data.draw(st.integers(0, 255))
+        path.write_bytes(content)
+        with suppress(DataError):
+            assert np.asarray(dask_io.open(path)).shape == (8, 512)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_filter_that_crashes_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The process that decodes is gone, ours is not, and the error names the file."""
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file.create_dataset("x", data=np.arange(100), chunks=(50,), compression="lzf")
+    opened, call = dask_io.open(tmp_path / "a.h5"), WORKER.call
+    monkeypatch.setattr(WORKER, "call", lambda limits, *_: call(limits, os.abort))
+
+    with pytest.raises(DataError, match=r"a\.h5: .*its library fails on it .SIGABRT"):
+        np.asarray(opened)
+    monkeypatch.undo()
+    assert np.array_equal(np.asarray(opened), np.arange(100))

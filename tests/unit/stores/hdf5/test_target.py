@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import shutil
 import subprocess
 import tracemalloc
@@ -410,3 +411,43 @@ def test_no_more_memory_is_taken_than_said(codec: str, tmp_path: Path) -> None:
             tracemalloc.stop()
         assert peak <= target.codec_bytes + 2**18
     target.abandon()
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip:1"])
+def test_a_target_travels_to_other_processes(codec: str, tmp_path: Path) -> None:
+    """What is made of it there is what would have been made here."""
+    np.save(tmp_path / "a.npy", np.arange(12).reshape(3, 4))
+    target = dask_io.plan(tmp_path / "a.npy", tmp_path / "b.h5", chunks=2, codec=codec).target
+    assert target is not None
+
+    made = pickle.loads(pickle.dumps(target))  # noqa: S301 - our own
+
+    assert made.describe() == target.describe()
+    assert (made.durability, made.access, made.place) == (
+        target.durability,
+        target.access,
+        target.place,
+    )
+    made.create()
+    made.abandon()
+
+
+def test_scales_that_are_too_large_are_told_of(tmp_path: Path) -> None:
+    """One dataset does not bring them along, a file as a whole does."""
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        made = file.create_dataset("x", (3 * 2**20,), "u1", chunks=(2**20,), fillvalue=1)
+        for name, kind in (("large", "f8"), ("small", "u1")):
+            file.create_dataset(name, (3 * 2**20,), kind, chunks=(2**20,))
+            file[name].make_scale(name)
+            made.dims[0].attach_scale(file[name])
+
+    one = dask_io.resplit(f"{tmp_path}/a.h5::/x", tmp_path / "b.h5", chunks=2**19)
+    whole = dask_io.resplit(tmp_path / "a.h5", tmp_path / "c.h5", chunks=2**19)
+    other = dask_io.resplit(f"{tmp_path}/a.h5::/x", tmp_path / "b.zarr", chunks=2**19)
+
+    assert (one.not_kept, whole.not_kept) == (("coordinates",), ())
+    assert "coordinates" in other.not_kept
+    with h5py.File(tmp_path / "b.h5") as few, h5py.File(tmp_path / "c.h5") as all_of_it:
+        assert sorted(few) == ["small", "x"]
+        assert sorted(all_of_it) == ["large", "small", "x"]
+        assert len(all_of_it["x"].dims[0]) == 2

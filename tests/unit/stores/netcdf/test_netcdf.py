@@ -13,7 +13,7 @@ import xarray as xr
 
 import dask_io
 from dask_io.errors import DataError, UsageError
-from dask_io.stores import Access, open_source
+from dask_io.stores import Access, hdf5, netcdf, open_source
 
 from .conftest import VALUES
 
@@ -237,3 +237,22 @@ def test_files_of_version_3_that_are_broken(
     broken.write_bytes(b"CDF\x07" + content[4:])
     with pytest.raises(DataError, match="is no NetCDF 3 file"):
         dask_io.open(f"{broken}::tas")
+
+
+def test_files_are_never_opened_in_this_process(
+    make_file: Callable[[Any], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What HDF5 makes of a broken one may crash it: another process looks into them."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("a file of others is opened here")
+
+    path = make_file("NETCDF4")
+    dask_io.info(f"{path}::tas")
+    for module in (hdf5.create, hdf5.source, hdf5.whole, hdf5.overwrite, netcdf.source):
+        monkeypatch.setattr(module, "reading", refuse)
+
+    dask_io.resplit(f"{path}::tas", tmp_path / "b.nc", chunks=5, verify=True)
+    dask_io.resplit(f"{path}::tas", tmp_path / "b.nc", chunks=4, overwrite=True)
+    dask_io.resplit(path, tmp_path / "c.nc", chunks={"time": 3}, verify=True)
+    assert dask_io.verify(path, tmp_path / "c.nc")

@@ -1,0 +1,339 @@
+"""Files as a whole: all that is in one, and making another like it.
+
+Datasets whose chunks change are made anew; everything else is copied by HDF5, in the process that
+may look into files of others.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import h5py  # type: ignore[import-untyped]
+
+from dask_io.errors import UsageError
+from dask_io.stores.hdf5.create import LONGEST_SCALE, copy_attributes, make_dataset
+from dask_io.stores.hdf5.dataset import (
+    INTERNAL,
+    is_bare,
+    names_of,
+    plain_attributes,
+    refuse_others,
+    understand,
+)
+from dask_io.stores.hdf5.file import apart_for_long, brief, reading, writing
+from dask_io.stores.hdf5.filters import LOSSLESS
+from dask_io.stores.hdf5.overwrite import contents_at
+from dask_io.stores.hdf5.places import find_places
+from dask_io.stores.hdf5.source import Hdf5Source
+from dask_io.stores.naming import printable
+from dask_io.stores.whole import WholeFile
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from pathlib import Path
+
+    from dask_io.stores.container import Wanted
+    from dask_io.stores.hdf5.dataset import Dataset
+    from dask_io.stores.hdf5.places import Places
+
+# More than any sane file holds.
+_MOST_OBJECTS = 10_000
+# What leads to other places in the file, and is made anew.
+_REFERRING = ("DIMENSION_LIST", "REFERENCE_LIST")
+# What is true of a dataset or a group of another file too.
+_NOTES = tuple(sorted(INTERNAL.difference({*_REFERRING, "CLASS", "NAME", "_NCProperties"})))
+# Elements of any length that are copied at once.
+_PIECE = 2**14
+
+
+@dataclass(frozen=True)
+class Alias:
+    """A second name for what has one already."""
+
+    first: str
+
+
+def walk(file: Any) -> Iterator[tuple[str, Any]]:
+    """Yield all that is in a file with its path: groups before what is in them.
+
+    What has several names is yielded once, then as an `Alias`; soft links as themselves.
+
+    Raises
+    ------
+    ValueError
+        If something is in another file, or there is too much.
+    """
+    seen: dict[int, str] = {h5py.h5o.get_info(file["/"].id).addr: "/"}
+    waiting = [("", file)]
+    while waiting:
+        above, group = waiting.pop(0)
+        for name in group:
+            path = f"{above}{name}"
+            link = group.get(name, getlink=True)
+            if isinstance(link, h5py.ExternalLink):
+                said = f"has a link {path} to another file, which is not followed"
+                raise ValueError(said)  # noqa: TRY004 - wrong data
+            if isinstance(link, h5py.SoftLink):
+                yield path, link
+                continue
+            found = group[name]
+            address = h5py.h5o.get_info(found.id).addr
+            if address in seen:
+                yield path, Alias(seen[address])
+                continue
+            seen[address] = path
+            if len(seen) > _MOST_OBJECTS:
+                raise ValueError(f"holds more than {_MOST_OBJECTS:,} datasets and groups")
+            yield path, found
+            if isinstance(found, h5py.Group):
+                waiting.append((f"{path}/", found))
+
+
+@dataclass(frozen=True)
+class Looked:
+    """What there is to be said about a file once HDF5 has looked at all of it."""
+
+    arrays: Mapping[str, tuple[Dataset, Places]]
+    others: Mapping[str, str]
+    uncopied: Mapping[str, str]
+    dimensions: Mapping[str, tuple[str | None, ...]]
+    only: str | None
+    attributes: Mapping[str, Any]
+
+
+def look_into_all(path: Path, belonging_to: Callable[[Any], set[str]]) -> Looked:
+    """Look at everything in a file, unless all belongs to one dataset and comes along with it.
+
+    `belonging_to` names what does.
+    """
+    arrays: dict[str, tuple[Dataset, Places]] = {}
+    others: dict[str, str] = {}
+    uncopied: dict[str, str] = {}
+    dimensions: dict[str, tuple[str | None, ...]] = {}
+    size = path.stat().st_size
+    with reading(path) as file:
+        content = dict(walk(file))
+        only = _find_only(file, content, belonging_to)
+        for name, found in content.items() if only is None else ():
+            if not isinstance(found, h5py.Dataset) or is_bare(found):
+                continue
+            try:
+                refuse_others(found)
+            except ValueError as error:
+                raise ValueError(f"{error} ({name})") from error
+            dimensions[name] = _dimensions(found)
+            try:
+                array = understand(found)
+                # What has been worked out from it, such as its codec, does not travel.
+                arrays[name] = replace(array), find_places(found, array, size)
+            except ValueError as error:
+                others[name] = str(error)
+            if found.id.get_type().detect_class(h5py.h5t.REFERENCE):
+                uncopied[name] = "holds references, which lead to places in its own file"
+        return Looked(arrays, others, uncopied, dimensions, only, plain_attributes(file))
+
+
+def _dimensions(dataset: Any) -> tuple[str | None, ...]:
+    """Return the names of a dataset's dimensions; a scale is its own."""
+    if dataset.is_scale and len(dataset.shape or ()) == 1:
+        return (dataset.name.rpartition("/")[2],)
+    return (names_of(dataset) or (None,) * dataset.ndim) if dataset.shape else ()
+
+
+def _find_only(
+    file: Any, content: Mapping[str, Any], belonging_to: Callable[[Any], set[str]]
+) -> str | None:
+    """Return the one dataset that all else in a file belongs to, if there is one."""
+    datasets = {name: found for name, found in content.items() if isinstance(found, h5py.Dataset)}
+    axes = [name for name, found in datasets.items() if found.shape and not is_bare(found)]
+    data = [name for name in axes if not datasets[name].is_scale] or axes
+    if len(data) != 1:
+        return None
+    (name,) = data
+    above = {name[:at] for at, sign in enumerate(name) if sign == "/"}
+    plain = {path for path in above if not len(content[path].attrs)}
+    known = {name, *plain, *belonging_to(file[name])}
+    known.update(path for path, found in datasets.items() if is_bare(found))
+    return name if known.issuperset(content) else None
+
+
+def scales_of(dataset: Any) -> set[str]:
+    """Return the paths of the scales along a dataset's axes that come along with it."""
+    return {
+        scale.name.strip("/")
+        for axis in dataset.dims
+        for scale in (axis.values() if len(axis) else ())
+        if scale.name and scale.ndim == 1 and scale.nbytes <= LONGEST_SCALE
+    }
+
+
+def open_all(
+    path: Path,
+    *,
+    kind: type[Hdf5Source] = Hdf5Source,
+    model: Hdf5Model | None = None,
+    belonging_to: Callable[[Any], set[str]] = scales_of,
+) -> WholeFile:
+    """Look at everything in a file; its arrays become a kind of sources.
+
+    Raises
+    ------
+    StorageError
+        If the file is absent or cannot be read.
+    DataError
+        If it is broken, or some of it is in other files.
+    """
+    found = apart_for_long(path, look_into_all, path, belonging_to)
+    return WholeFile(
+        model=model or Hdf5Model(path),
+        format=kind.format,
+        arrays={
+            name: kind(path, name, array, places, strict=False)
+            for name, (array, places) in found.arrays.items()
+        },
+        others=found.others,
+        uncopied=found.uncopied,
+        dimensions=found.dimensions,
+        only=found.only,
+        as_they_are=frozenset(
+            name
+            for name, (array, _) in found.arrays.items()
+            if any(one.code not in LOSSLESS for one in array.filters)
+        ),
+        attributes=found.attributes,
+    )
+
+
+@dataclass(frozen=True)
+class Hdf5Model:
+    """A file of HDF5, be it of a format that is HDF5 inside."""
+
+    path: Path
+
+    def contents(self) -> set[str]:
+        """Return the names of all that the file holds."""
+        return contents_at(self.path)
+
+    def build(self, path: Path, wanted: Mapping[str, Wanted]) -> tuple[str, ...]:
+        """Make a file with all that is in this one, but without the values of some datasets."""
+        with reading(self.path) as source:
+            in_order = bool(source["/"].id.get_create_plist().get_link_creation_order())
+            with writing(path), h5py.File(path, "w", track_order=in_order) as target:
+                copy = _Copy(source, target, wanted, in_order=in_order)
+                copy.run(path)
+            has_more = {"references": copy.has_references, "user_block": source.userblock_size}
+        return tuple(name for name, is_lost in has_more.items() if is_lost)
+
+    def read(self, name: str) -> Any:
+        """Return the values of a dataset that is copied as it is."""
+        return apart_for_long(self.path, _read_values, self.path, name)
+
+
+def _read_values(path: Path, name: str) -> Any:
+    with reading(path) as file:
+        return file[name][()]
+
+
+class _Copy:
+    """Everything in a file is made again in another one."""
+
+    def __init__(
+        self, source: Any, target: Any, wanted: Mapping[str, Wanted], *, in_order: bool
+    ) -> None:
+        self._source, self._target, self._wanted = source, target, wanted
+        self._in_order = in_order
+        self.has_references = False
+
+    def run(self, path: Path) -> None:
+        """Copy all: what others may refer to comes first."""
+        content = dict(walk(self._source))
+        self._copy_attributes(self._source, self._target)
+        for name, found in content.items():
+            if isinstance(found, h5py.Group):
+                made = self._target.create_group(name, track_order=self._in_order)
+                self._copy_attributes(found, made)
+            elif isinstance(found, h5py.Datatype):
+                self._copy_object(name)
+        datasets = {name: each for name, each in content.items() if isinstance(each, h5py.Dataset)}
+        for name, found in datasets.items():
+            with _copying(path, name):
+                self._copy_dataset(name, found)
+        for name, found in datasets.items():
+            self._attach_scales(name, found)
+        for name, found in content.items():
+            if isinstance(found, h5py.SoftLink):
+                self._target[name] = h5py.SoftLink(found.path)
+            elif isinstance(found, Alias):
+                self._target[name] = self._target[found.first]
+
+    def _copy_attributes(self, source: Any, target: Any) -> None:
+        if not copy_attributes(source, target, _NOTES):
+            self.has_references = True
+
+    def _copy_object(self, name: str) -> None:
+        h5py.h5o.copy(self._source.id, name.encode(), self._target.id, name.encode())
+
+    def _copy_dataset(self, name: str, found: Any) -> None:
+        kind = found.id.get_type()
+        if name in self._wanted:
+            made = make_dataset(self._target, self._wanted[name], name, in_order=self._in_order)
+        elif _has_any_length(kind):
+            made = self._copy_values(name, found)
+        else:
+            self._copy_object(name)
+            self._drop_references(self._target[name])
+            return
+        if found.is_scale:
+            made.make_scale(found.attrs.get("NAME", b""))
+        self._copy_attributes(found, made)
+
+    def _copy_values(self, name: str, found: Any) -> Any:
+        """Copy texts and lists of any length: HDF5 loses their fill value if it copies them."""
+        kind, space, plist = found.id.get_type(), found.id.get_space(), found.id.get_create_plist()
+        made = h5py.Dataset(h5py.h5d.create(self._target.id, name.encode(), kind, space, plist))
+        for part in _parts(found):
+            made[part] = found[part]
+        return made
+
+    def _drop_references(self, made: Any) -> None:
+        for name in list(made.attrs):
+            if name in _REFERRING:
+                del made.attrs[name]
+            elif h5py.check_ref_dtype(made.attrs.get_id(name).dtype) is not None:
+                del made.attrs[name]
+                self.has_references = True
+
+    def _attach_scales(self, name: str, found: Any) -> None:
+        made = self._target[name]
+        for number, axis in enumerate(found.dims if found.shape else ()):
+            if axis.label and not made.dims[number].label:
+                made.dims[number].label = axis.label
+            for scale in axis.values() if len(axis) else ():
+                made.dims[number].attach_scale(self._target[scale.name])
+
+
+def _parts(dataset: Any) -> list[Any]:
+    """Return what selects one part of a dataset after another."""
+    if not dataset.shape:
+        return [()] if dataset.shape is not None else []
+    n_rows = max(1, _PIECE // max(1, dataset.size // max(1, len(dataset))))
+    return [slice(start, start + n_rows) for start in range(0, len(dataset), n_rows)]
+
+
+def _has_any_length(kind: Any) -> bool:
+    is_text = isinstance(kind, h5py.h5t.TypeStringID) and kind.is_variable_str()
+    return is_text or bool(kind.detect_class(h5py.h5t.VLEN))
+
+
+@contextmanager
+def _copying(path: Path, name: str) -> Iterator[None]:
+    """Tell what cannot be read from what cannot be written, and name it."""
+    try:
+        yield
+    except (OSError, RuntimeError, TypeError, ValueError) as error:
+        if getattr(error, "errno", None) is not None or "write failed" in str(error):
+            with writing(path):
+                raise
+        raise UsageError(f"dataset {printable(name)} cannot be copied: {brief(error)}") from error
