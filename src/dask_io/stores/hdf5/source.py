@@ -72,8 +72,7 @@ def look_into(path: Path, inside: str) -> tuple[str, Dataset, Places]:
         array = understand(dataset)
         with storage_errors(path):
             found = path.stat()
-        places = find_places(dataset, array, found.st_size)
-        places = replace(places, size_and_time=(found.st_size, found.st_mtime_ns))
+        places = find_places(dataset, array, found.st_size).as_of(found)
         # What has been worked out from it, such as its codec, does not travel.
         return dataset.name.strip("/"), replace(array), places
 
@@ -211,9 +210,10 @@ class Hdf5Source(Hdf5Store):
 
     def _refuse_changed(self) -> None:
         """Refuse a file in which chunks may lie elsewhere by now."""
+        known = self.places.size_and_time
         with storage_errors(self.path):
             found = self.path.stat()
-        if (found.st_size, found.st_mtime_ns) != self.places.size_and_time:
+        if known is not None and (found.st_size, found.st_mtime_ns) != known:
             changed = "has been changed since it was opened"
             raise DataError(printable(str(self.path)), [changed], "open it again")
 
