@@ -98,7 +98,17 @@ def store(
     return start(job, compute=compute, verify=verify, on_progress=on_progress)
 
 
+def _refuse_masked(array: Any) -> None:
+    """Refuse what is masked: no target would know which values are none."""
+    if isinstance(array, np.ma.MaskedArray):
+        raise UsageError(
+            "a masked array cannot be stored with its mask; fill it before, as in "
+            "dask.array.ma.filled(array, value)"
+        )
+
+
 def _source_of(array: da.Array) -> Source:
+    _refuse_masked(array._meta)  # noqa: SLF001 - what its blocks are like
     try:
         chunks = grid_of(array.chunks)
     except DeclinedError as declined:
@@ -186,7 +196,9 @@ class ComputedSource:
 
     def compute(self, index: tuple[int, ...]) -> NDArray[Any]:
         """Have Dask make a block."""
-        return np.asarray(self.array.blocks[index].compute(), self.dtype)
+        made = self.array.blocks[index].compute()
+        _refuse_masked(made)
+        return np.asarray(made, self.dtype)
 
     def check(self) -> None:
         """There is nothing to look at."""
