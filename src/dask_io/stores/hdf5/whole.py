@@ -110,7 +110,7 @@ def look_into_all(path: Path, belonging_to: Callable[[Any], set[str]]) -> Looked
     others: dict[str, str] = {}
     uncopied: dict[str, str] = {}
     dimensions: dict[str, tuple[str | None, ...]] = {}
-    size = path.stat().st_size
+    as_found = path.stat()
     with reading(path) as file:
         content = dict(walk(file))
         only = _find_only(file, content, belonging_to)
@@ -125,7 +125,8 @@ def look_into_all(path: Path, belonging_to: Callable[[Any], set[str]]) -> Looked
                     others[name] = str(error)
                     continue
                 # What has been worked out from it, such as its codec, does not travel.
-                arrays[name] = replace(array), find_places(found, array, size)
+                places = find_places(found, array, as_found.st_size).as_of(as_found)
+                arrays[name] = replace(array), places
         return Looked(arrays, others, uncopied, dimensions, only, plain_attributes(file))
 
 
