@@ -46,15 +46,10 @@ from dask_io.stores.formats import load_format
 from dask_io.stores.journal import is_sealed, refuse_locked
 from dask_io.stores.ledger import Ledger
 from dask_io.stores.location import follow, locate
+from dask_io.stores.making import check_places, make_target
 from dask_io.stores.naming import printable
-from dask_io.stores.registry import (
-    check_places,
-    journal_at,
-    make_target,
-    remake_target,
-    reopen_source,
-    targets_in,
-)
+from dask_io.stores.places import journal_at, targets_in
+from dask_io.stores.reopening import remake_target, reopen_source
 from dask_io.stores.several import check_apart
 
 if TYPE_CHECKING:
