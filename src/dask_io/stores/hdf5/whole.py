@@ -121,10 +121,10 @@ def look_into_all(path: Path, belonging_to: Callable[[Any], set[str]]) -> Looked
                 dimensions[name] = _dimensions(found)
                 try:
                     array = understand(found)
-                    places = find_places(found, array, as_found.st_size).as_of(as_found)
                 except ValueError as error:
                     others[name] = str(error)
                     continue
+                places = find_places(found, array, as_found.st_size).as_of(as_found)
                 # What has been worked out from it, such as its codec, does not travel.
                 arrays[name] = replace(array), places
         return Looked(arrays, others, uncopied, dimensions, only, plain_attributes(file))
