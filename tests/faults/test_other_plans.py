@@ -42,7 +42,7 @@ class Attempt(NamedTuple):
 
 attempts = st.builds(
     Attempt,
-    strategy=st.sampled_from(["naive", "keep", "sweep", "spill"]),
+    strategy=st.sampled_from(["naive", "keep", "sweep", "spill", "auto"]),
     n_held=st.integers(1, 150),
     n_cells=st.integers(1, 20),
     # On a slow device gaps are read through, of so small an array too.
