@@ -235,7 +235,8 @@ def _info_file(source: Place) -> GroupInfo | None:
     if file is None:
         return None
     arrays = {name: info(BlockArray(each)) for name, each in file.arrays.items()}
-    return GroupInfo(file.place, file.format, arrays, file.others, file.attributes)
+    others = {**file.others, **file.uncopied}
+    return GroupInfo(file.place, file.format, arrays, others, file.attributes)
 
 
 def plan_group(

@@ -333,8 +333,8 @@ def _wanted(source: WholeFile, chunks: Mapping[str, Chunks], options: Options) -
     wanted, wishes = {}, wishes_of(options)
     for name, problem in source.uncopied.items():
         raise UsageError(
-            f"array {printable(name)} of {printable(source.place)} {problem}, so that it cannot be "
-            f"copied; name another one, as in {printable(source.place)}{INSIDE}/name"
+            f"{printable(name)} in {printable(source.place)} cannot be copied: it {problem}; name "
+            f"one array, as in {printable(source.place)}{INSIDE}/name"
         )
     for name, asked in chunks.items():
         is_kept = asked is None
