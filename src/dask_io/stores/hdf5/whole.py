@@ -124,6 +124,7 @@ def look_into_all(path: Path, belonging_to: Callable[[Any], set[str]]) -> Looked
                 except ValueError as error:
                     others[name] = str(error)
                     continue
+                places = find_places(found, array, as_found.st_size).as_of(as_found)
                 # What has been worked out from it, such as its codec, does not travel.
                 places = find_places(found, array, as_found.st_size).as_of(as_found)
                 arrays[name] = replace(array), places
