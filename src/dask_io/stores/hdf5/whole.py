@@ -126,7 +126,6 @@ def look_into_all(path: Path, belonging_to: Callable[[Any], set[str]]) -> Looked
                     continue
                 places = find_places(found, array, as_found.st_size).as_of(as_found)
                 # What has been worked out from it, such as its codec, does not travel.
-                places = find_places(found, array, as_found.st_size).as_of(as_found)
                 arrays[name] = replace(array), places
         return Looked(arrays, others, uncopied, dimensions, only, plain_attributes(file))
 
