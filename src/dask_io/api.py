@@ -48,8 +48,9 @@ from dask_io.prepare import Wanted, make_plan, plan_one, plan_several
 from dask_io.stores.array import BlockArray
 from dask_io.stores.description import parse_dtype, parse_order
 from dask_io.stores.location import locate
+from dask_io.stores.making import names_one_file
 from dask_io.stores.naming import printable
-from dask_io.stores.registry import names_one_file, open_source
+from dask_io.stores.opening import open_source
 from dask_io.stores.several import region_places
 from dask_io.stores.window import Window
 from dask_io.wholefiles import FileJob, find_file, verify_files
@@ -234,7 +235,8 @@ def _info_file(source: Place) -> GroupInfo | None:
     if file is None:
         return None
     arrays = {name: info(BlockArray(each)) for name, each in file.arrays.items()}
-    return GroupInfo(file.place, file.format, arrays, file.others, file.attributes)
+    others = {**file.others, **file.uncopied}
+    return GroupInfo(file.place, file.format, arrays, others, file.attributes)
 
 
 def plan_group(

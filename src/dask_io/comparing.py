@@ -16,7 +16,8 @@ from dask_io.stores.container import split_place
 from dask_io.stores.journal import read_job
 from dask_io.stores.medium import medium_of, pieces_of
 from dask_io.stores.naming import printable
-from dask_io.stores.registry import journal_at, read_back, refuse_unfinished
+from dask_io.stores.places import journal_at, refuse_unfinished
+from dask_io.stores.reopening import read_back
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import suppress
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -23,17 +24,25 @@ def configured(name: str) -> Any:
     Dask takes a quarter of a second to load, so that it is only asked if it is there already, or
     has been told something about us.
     """
-    if "dask" not in sys.modules and not _is_told():
+    if "dask" not in sys.modules and not is_told():
         return None
     config = _load()
     return config.get(f"{_SECTION}.{name}", None)
 
 
-def _is_told() -> bool:
+def is_told() -> bool:
     """Whether a variable or a file of Dask's configuration is about us."""
     if any(name.startswith(_VARIABLES) for name in os.environ):
         return True
-    return any(_SECTION.encode() in path.read_bytes() for path in _find_files())
+    return any(_SECTION.encode() in _read(path) for path in _find_files())
+
+
+def _read(path: Path) -> bytes:
+    """Return what is in a file; nothing if it may not be read, as Dask does."""
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
 
 
 def _find_files() -> Iterator[Path]:
@@ -45,8 +54,9 @@ def _find_files() -> Iterator[Path]:
         *([Path(os.environ["DASK_CONFIG"])] if "DASK_CONFIG" in os.environ else []),
     ]
     for place in places:
-        found = place.iterdir() if place.is_dir() else iter([place])
-        yield from (path for path in found if path.suffix in _SUFFIXES and path.is_file())
+        with suppress(PermissionError):
+            found = place.iterdir() if place.is_dir() else iter([place])
+            yield from (path for path in found if path.suffix in _SUFFIXES and path.is_file())
 
 
 @cache

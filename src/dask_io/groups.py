@@ -37,15 +37,11 @@ from dask_io.stores.files import Durability, storage_errors
 from dask_io.stores.formats import format_of
 from dask_io.stores.journal import VERSION, is_sealed, read_job
 from dask_io.stores.location import is_taken, locate
+from dask_io.stores.making import check_places
 from dask_io.stores.medium import medium_of
 from dask_io.stores.naming import printable
-from dask_io.stores.registry import (
-    check_places,
-    journal_at,
-    open_source,
-    refuse_unfinished,
-    targets_in,
-)
+from dask_io.stores.opening import open_source
+from dask_io.stores.places import journal_at, refuse_unfinished, targets_in
 from dask_io.wholefiles import FileJob, find_file, plan_file, plan_file_resume
 
 if TYPE_CHECKING:

@@ -292,7 +292,7 @@ def parse_workers(workers: int | None) -> int:
     workers = configured("workers") if workers is None else workers
     if workers is None:
         return min(max(_FEWEST_WORKERS, usable_cores()), _MOST_WORKERS)
-    if workers < 1:
+    if not isinstance(workers, int) or workers < 1:
         message = f"at least one worker is needed, not {workers}"
         raise UsageError(message)
     return workers

@@ -46,15 +46,10 @@ from dask_io.stores.formats import load_format
 from dask_io.stores.journal import is_sealed, refuse_locked
 from dask_io.stores.ledger import Ledger
 from dask_io.stores.location import follow, locate
+from dask_io.stores.making import check_places, make_target
 from dask_io.stores.naming import printable
-from dask_io.stores.registry import (
-    check_places,
-    journal_at,
-    make_target,
-    remake_target,
-    reopen_source,
-    targets_in,
-)
+from dask_io.stores.places import journal_at, targets_in
+from dask_io.stores.reopening import remake_target, reopen_source
 from dask_io.stores.several import check_apart
 
 if TYPE_CHECKING:
@@ -65,6 +60,7 @@ if TYPE_CHECKING:
     from dask_io.geometry.chunks import Chunks
     from dask_io.options import ResumeOptions
     from dask_io.planning import Device
+    from dask_io.planning.through import Planned
     from dask_io.stores.location import Location
     from dask_io.stores.store import Source, Target
 
@@ -137,7 +133,8 @@ def _plan_move(store: Source, made: Target | None, side: Side, options: Options)
     places = [store.place, *([made.place] if made else [])]
     device = find_device(options.get("device"), *places)
     scratch = free_space(made) if made else None
-    planned = read_through(make_plan(problem, device, scratch=scratch, **options), device)
+    planned = make_plan(problem, device, scratch=scratch, **options)
+    planned = with_gaps(planned, device, options.get("strategy", "auto"))
     max_rate = parse_rate(options.get("max_rate"))
     reach = options.get("storage_options")
     return Job(planned, store, made, workers, device, consume, max_rate, storage_options=reach)
@@ -194,7 +191,7 @@ def plan_several(
 
     strategy = options.get("strategy", "auto")
     sweeps = plan_together(problems, plan_alone, apart=strategy != "auto")
-    sweeps = read_through(sweeps, device)
+    sweeps = with_gaps(sweeps, device, strategy)
     if strategy != "auto":
         sweeps = replace(sweeps, strategy=strategy)
     max_rate = parse_rate(options.get("max_rate"))
@@ -323,7 +320,8 @@ def _plan_rest(
     device = find_device(options.get("device"), source.place, target.place)
     scratch = 0 if consume else free_space(target)
     chosen = Options(strategy=options.get("strategy", "auto"), objective=options.get("objective"))
-    planned = read_through(make_plan(problem, device, scratch=scratch, **chosen), device)
+    planned = make_plan(problem, device, scratch=scratch, **chosen)
+    planned = with_gaps(planned, device, options.get("strategy", "auto"))
     # What has been written before must be whole write cells.
     planned = planned.flushed_at(ledger.cuts)
     max_rate = parse_rate(options.get("max_rate"))
@@ -337,3 +335,8 @@ def make_plan(
     """Plan as the options say."""
     objective, strategy = parse_objective(options.get("objective")), options.get("strategy", "auto")
     return plan_with(strategy, problem, objective=objective, device=on, scratch=scratch)
+
+
+def with_gaps(planned: Planned, on: Device, strategy: str) -> Planned:
+    """Have gaps read through where that is faster; a strategy that was named stays as it is."""
+    return read_through(planned, on) if strategy == "auto" else planned

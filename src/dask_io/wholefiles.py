@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from os import fspath
 from pathlib import Path
 from shlex import quote
@@ -19,6 +19,7 @@ from dask_io.engine.job import WHOLE_FILE
 from dask_io.engine.preflight import check_before_run
 from dask_io.engine.run import Progress, RunResult
 from dask_io.engine.series import SeriesProgress
+from dask_io.engine.spill import remove_scratch
 from dask_io.engine.verify import Verification
 from dask_io.errors import DataError, UsageError
 from dask_io.geometry.chunks import normalize_chunks
@@ -40,12 +41,14 @@ from dask_io.stores.files import Durability, storage_errors
 from dask_io.stores.formats import find_container, format_of, load_format
 from dask_io.stores.journal import VERSION, is_sealed, read_job
 from dask_io.stores.location import is_url, locate
+from dask_io.stores.logs import NAME as JOURNAL
+from dask_io.stores.making import check_places
 from dask_io.stores.naming import printable
-from dask_io.stores.registry import check_places, journal_at, refuse_unfinished
+from dask_io.stores.places import journal_at, refuse_unfinished
 from dask_io.stores.whole import HoldsSeveral
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from os import PathLike
     from typing import Unpack
 
@@ -64,13 +67,13 @@ class FileJob:
     """The arrays of a file, each with its job; nothing has been moved yet.
 
     What has no axes, or elements that Dask IO does not understand, is copied as it is. `chunks`
-    and `options` are what another run needs to know to do the same.
+    are those of the arrays that are re-split, `options` what was asked for besides.
     """
 
     source: WholeFile
     target: WholeTarget
     jobs: Mapping[str, Job]
-    chunks: Mapping[str, Chunks]
+    chunks: Mapping[str, Sequence[int]]
     options: Options
     workers: int
     device: Device
@@ -93,6 +96,7 @@ class FileJob:
         result = RunResult.of_nothing(0)
         if self.is_resumed:
             target.begin_again(self._record())
+            remove_scratch(targets[0])
         else:
             target.create(self._record())
         with resumable(self._left, target.place):
@@ -111,17 +115,16 @@ class FileJob:
         return replace(result, verified=True if verify else None, not_kept=not_kept)
 
     def _record(self) -> bytes:
-        """Return what the journal says: how to do the same again, and what there will be."""
-        about = {
-            "source": str(self.source.path.absolute()),
-            "identity": identity_of(self.source.path),
-            "chunks": self.chunks,
-            "codec": self.options.get("codec"),
-            "write_empty": bool(self.options.get("write_empty")),
-            "durability": self.target.durability,
-        }
-        arrays = {name: each.describe() for name, each in self.target.arrays.items()}
-        return json.dumps({"version": VERSION, WHOLE_FILE: about, "arrays": arrays}).encode()
+        record = FileRecord(
+            self.source.path.absolute(),
+            identity_of(self.source.path),
+            self.chunks,
+            self.options.get("codec"),
+            bool(self.options.get("write_empty")),
+            self.target.durability,
+            next(iter(self.target.arrays.values())).format,
+        )
+        return record.to_bytes(self.target)
 
     def _left(self) -> str:
         place = Path(self.target.place)
@@ -129,6 +132,52 @@ class FileJob:
 
     def __str__(self) -> str:
         return f"{self.source.place} to {self.target.place}\n{self.plan}"
+
+
+@dataclass(frozen=True)
+class FileRecord:
+    """What the journal of a file says: how to make the same one again."""
+
+    source: Path
+    identity: int
+    """What changes when the source does."""
+    chunks: Mapping[str, Sequence[int]]
+    codec: str | None
+    write_empty: bool
+    durability: Durability
+    format: str
+    """Name of the format that the file is to have."""
+
+    def to_bytes(self, target: WholeTarget) -> bytes:
+        """Return it as the job of a journal, with what there will be in a file."""
+        about = {**asdict(self), "source": str(self.source)}
+        arrays = {name: each.describe() for name, each in target.arrays.items()}
+        return json.dumps({"version": VERSION, WHOLE_FILE: about, "arrays": arrays}).encode()
+
+    @classmethod
+    def read(cls, journal: Path) -> FileRecord:
+        """Read what a journal says.
+
+        Raises
+        ------
+        DataError
+            If that is no such record.
+        """
+        try:
+            about = read_job(journal)[WHOLE_FILE]
+            chunks = {str(name): tuple(map(int, n)) for name, n in about["chunks"].items()}
+            return cls(
+                Path(about["source"]),
+                int(about["identity"]),
+                chunks,
+                None if about["codec"] is None else str(about["codec"]),
+                bool(about["write_empty"]),
+                Durability(about["durability"]),
+                str(about["format"]),
+            )
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            place, problem = printable(str(journal)), f"is not about a file: {error}"
+            raise DataError(place, [problem], "start again with --overwrite") from error
 
 
 def identity_of(path: Path) -> int:
@@ -271,11 +320,12 @@ def _plan(
     }
     first = next(iter(jobs.values()))
     memory = parse_memory(options.get("memory"))
-    done: dict[str, list[int] | None] = {
-        name: None if chunks[name] is None else [axis.longest or 1 for axis in each.grid.axes]
+    lengths = {
+        name: tuple(axis.longest or 1 for axis in each.grid.axes)
         for name, each in made.arrays.items()
+        if chunks[name] is not None
     }
-    return FileJob(source, made, jobs, done, options, first.workers, first.device, memory)
+    return FileJob(source, made, jobs, lengths, options, first.workers, first.device, memory)
 
 
 def _wanted(source: WholeFile, chunks: Mapping[str, Chunks], options: Options) -> dict[str, Wanted]:
@@ -283,8 +333,8 @@ def _wanted(source: WholeFile, chunks: Mapping[str, Chunks], options: Options) -
     wanted, wishes = {}, wishes_of(options)
     for name, problem in source.uncopied.items():
         raise UsageError(
-            f"array {printable(name)} of {printable(source.place)} {problem}, so that it cannot be "
-            f"copied; name another one, as in {printable(source.place)}{INSIDE}/name"
+            f"{printable(name)} in {printable(source.place)} cannot be copied: it {problem}; name "
+            f"one array, as in {printable(source.place)}{INSIDE}/name"
         )
     for name, asked in chunks.items():
         is_kept = asked is None
@@ -313,42 +363,32 @@ def plan_file_resume(place: Location, options: ResumeOptions) -> FileJob | Compl
     if not isinstance(journal, Path) or WHOLE_FILE not in read_job(journal):
         return None
     check_options(cast("Options", options))
-    memory, workers = parse_memory(options.get("memory")), parse_workers(options.get("workers"))
-    job = read_job(journal)
     if is_sealed(journal):
+        memory, workers = parse_memory(options.get("memory")), parse_workers(options.get("workers"))
         return Complete(place, 0, memory, workers)
-    try:
-        about = job[WHOLE_FILE]
-        moved = options.get("source")
-        path, identity = Path(moved or about["source"]), int(about["identity"])
-        chunks = {
-            str(name): None if each is None else tuple(map(int, each))
-            for name, each in about["chunks"].items()
-        }
-        chosen = Options(
-            codec=about["codec"],
-            write_empty=bool(about["write_empty"]),
-            durability=Durability(about["durability"]),
-            strategy=options.get("strategy", "auto"),
-            memory=options.get("memory"),
-            objective=options.get("objective"),
-            device=options.get("device"),
-            workers=options.get("workers"),
-            max_rate=options.get("max_rate"),
-        )
-        container = load_format(next(iter(job["arrays"].values()))["format"])
-    except (AttributeError, KeyError, StopIteration, TypeError, ValueError) as error:
-        place_said, problem = printable(str(journal)), f"is not about a file: {error}"
-        raise DataError(place_said, [problem], "start again with --overwrite") from error
-    if identity_of(path) != identity:
+    record, moved = FileRecord.read(journal), options.get("source")
+    path = record.source if moved is None else Path(moved)
+    if identity_of(path) != record.identity:
         advice = "begin again: run the first command with --overwrite"
         raise DataError(printable(str(path)), ["has changed since the run began"], advice)
-    found = find_container(path, None)
+    target = Path(str(journal).removesuffix(JOURNAL))
+    found, container = find_container(path, None), load_format(record.format)
     if not (isinstance(found, HoldsSeveral) and isinstance(container, HoldsSeveral)):
-        raise DataError(printable(str(path)), ["is not the file that it was"])
+        raise DataError(printable(str(journal)), ["is not about a file of several arrays"])
     source = found.open_all(path)
-    every = {name: chunks.get(name) for name in source.dimensions}
-    return replace(_plan(source, Path(str(place)), container, every, chosen), is_resumed=True)
+    chosen = Options(
+        codec=record.codec,
+        write_empty=record.write_empty,
+        durability=record.durability,
+        strategy=options.get("strategy", "auto"),
+        memory=options.get("memory"),
+        objective=options.get("objective"),
+        device=options.get("device"),
+        workers=options.get("workers"),
+        max_rate=options.get("max_rate"),
+    )
+    chunks = {name: record.chunks.get(name) for name in source.dimensions}
+    return replace(_plan(source, target, container, chunks, chosen), is_resumed=True)
 
 
 def verify_files(

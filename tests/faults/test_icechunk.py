@@ -17,7 +17,7 @@ import zarr
 
 import dask_io
 from dask_io.engine import commit
-from dask_io.errors import DaskIOError, DataError, InterruptedRunError, StorageError
+from dask_io.errors import DaskIOError, DataError, InterruptedRunError, LockedError
 from dask_io.stores.journal import Journal, is_sealed, is_unfinished
 from dask_io.testing.faults import Faults, Killed, inject
 
@@ -224,7 +224,7 @@ def test_two_runs_at_once(quick_path: Path) -> None:
         )
         second.join()
 
-    assert [type(error) for error in refused] == [StorageError]
+    assert [type(error) for error in refused] == [LockedError]
     assert "another run is writing it" in str(refused[0])
     assert len(_history(place)) == 4
     for name in "abc":

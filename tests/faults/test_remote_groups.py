@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 from collections import Counter
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -72,9 +73,9 @@ def run(bucket: ObjectPath) -> object:
     return dask_io.resplit(f"{bucket}/in.zarr", f"{bucket}/out.zarr", chunks={"y": 3}, **PLAIN)
 
 
-def keys(bucket: ObjectPath) -> list[str]:
+def keys(bucket: ObjectPath, prefix: str = "out.zarr") -> list[str]:
     """Return the keys of what is written."""
-    return [each["path"] for each in obstore.list(bucket.store, prefix="out.zarr").collect()]
+    return [each["path"] for each in obstore.list(bucket.store, prefix=prefix).collect()]
 
 
 def check(bucket: ObjectPath, expected: dict[str, NDArray[Any]]) -> None:
@@ -169,6 +170,41 @@ def test_every_fault_at_every_request(
 ) -> None:
     """All of them at every moment."""
     record_property("survived", enumerate_faults(template, expected, step=1))
+
+
+@pytest.mark.usefixtures("_dead_processes")
+def test_a_fault_while_an_array_joins_a_group(
+    template: dict[str, bytes], record_property: Callable[[str, object], None]
+) -> None:
+    """What the group gathers of its members is theirs, before and after."""
+
+    def join(bucket: ObjectPath) -> object:
+        whole = f"{bucket}/in.zarr::/a"
+        return dask_io.resplit(whole, f"{bucket}/in.zarr::/inner/c", chunks=(4, 3), **PLAIN)
+
+    def gathered(bucket: ObjectPath) -> set[str]:
+        with quiet():
+            group = zarr.open_group(ObjectStore(bucket.store), path="in.zarr", mode="r")
+        assert group.metadata.consolidated_metadata is not None
+        return set(group.metadata.consolidated_metadata.flattened_metadata)
+
+    before = gathered(upload(template))
+    with inject_into_requests(counted := RequestFaults()):
+        join(bucket := upload(template))
+    assert gathered(bucket) == before | {"inner/c"}
+    for at in range(1, counted.n_moments + 1, 2):
+        bucket = upload(template)
+        with (
+            suppress(Killed, StorageError),
+            inject_into_requests(RequestFaults(at) if at % 4 == 1 else failing(at)),
+        ):
+            join(bucket)
+        assert gathered(bucket) in (before, before | {"inner/c"}), at
+        is_begun = any("inner/c/.dask-io/journal" in key for key in keys(bucket, "in.zarr"))
+        dask_io.resume(f"{bucket}/in.zarr::/inner/c", **PLAIN) if is_begun else join(bucket)
+        assert gathered(bucket) == before | {"inner/c"}, at
+        assert dask_io.verify(f"{bucket}/in.zarr::/a", f"{bucket}/in.zarr::/inner/c")
+    record_property("survived", {"fault of a group's lock": counted.n_moments // 2})
 
 
 def test_what_goes_wrong_on_a_server(

@@ -104,6 +104,16 @@ def test_a_run_that_is_killed_midway(source: Path, tool: Tool) -> None:
         dask_io.resume(place)
 
 
+def test_scratch_blocks_of_a_run_that_was_killed_are_removed(source: Path, tool: Tool) -> None:
+    """Also if the next run goes another way."""
+    place = source.with_name("out.h5")
+    spill = ["--strategy", "spill", "--workers", "1", "--device", "ssd"]
+    tool.kill(tool.hold("resplit", source, place, "--chunks", "4,7", *spill))
+    assert list(source.parent.glob(".out.h5.*.scratch"))
+    dask_io.resume(place, strategy="naive")
+    check_complete(source, place)
+
+
 def test_two_runs_at_once(source: Path, tool: Tool) -> None:
     """Only one of them writes."""
     place = source.with_name("out.h5")

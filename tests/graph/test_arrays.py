@@ -115,6 +115,19 @@ def test_chunks_that_cannot_be_planned_are_refused(
         dask_io.store(array, tmp_path / "out", memory="1MiB")
 
 
+def test_masks_are_not_dropped(tmp_path: Path) -> None:
+    """Neither if an array says that it is masked, nor if that shows in its blocks."""
+    plain = da.arange(6, chunks=3)
+    told = da.ma.masked_equal(plain, 2)
+    found = plain.map_blocks(lambda block: np.ma.masked_equal(block, 2), meta=np.array([], "i8"))
+    for array in (told, found):
+        with pytest.raises(UsageError, match="masked"):
+            dask_io.store(array, tmp_path / "out.zarr")
+    dask_io.store(da.ma.filled(told, -1), tmp_path / "out.zarr")
+
+    assert dask_io.open(tmp_path / "out.zarr")[:].tolist() == [0, 1, -1, 3, 4, 5]
+
+
 def test_storing_can_wait(inputs: Path, tmp_path: Path) -> None:
     """With compute=False nothing happens until Dask is told to."""
     later = dask_io.store(source(inputs), tmp_path / "out", chunks=-1, compute=False)

@@ -11,7 +11,7 @@ import dask_io
 from dask_io.geometry import Axis, Grid
 from dask_io.graph.clustering import Cluster
 from dask_io.planning import stretch
-from dask_io.stores.registry import open_source
+from dask_io.stores.opening import open_source
 from tests.graph.shapes import SHAPE, da, source, values
 
 

@@ -323,6 +323,29 @@ def test_a_plan_of_a_region(source: Path) -> None:
     assert "--region" in fail("plan", *options, code=2)
 
 
+@pytest.mark.parametrize("n_regions", [1, 2])
+def test_gaps_are_read_through_unless_a_strategy_is_named(
+    source: Path, tmp_path: Path, n_regions: int
+) -> None:
+    """Where seeks take long `auto` saves them; counts agree with the plan, and the values."""
+    found = []
+    for strategy in ("auto", "keep"):
+        options = ["--strategy", strategy, "--device", "hdd", "--json"]
+        regions = with_regions("1:8,2:7,3:5", "2:8,1:9,0:2")[: 2 * n_regions]
+        told = json.loads(run("extract", source, tmp_path / strategy, *regions, *options))
+        plan, result = told["plan"], told["result"]
+        assert result["seeks"] == {key: plan["seeks"][key] for key in ("read", "write")}
+        assert result["bytes"]["read"] == plan["bytes"]["read"]
+        written = [dask_io.open(path)[:] for path in sorted(tmp_path.glob(f"{strategy}/*.npy"))]
+        written = written or [dask_io.open(tmp_path / strategy)[:]]
+        assert np.array_equal(written[0], VALUES[1:8, 2:7, 3:5])
+        found.append((plan["source"]["through"], result["seeks"]["read"]))
+
+    (through, seeks), (none, more) = found
+    assert none == 0 < through
+    assert seeks < more
+
+
 KILLED_AT_THE_SECOND = """
 import os, sys, dask_io
 from dask_io.stores.journalled import JournalledTarget

@@ -395,9 +395,9 @@ def spoil_references(file: Any) -> None:
 @pytest.mark.parametrize(
     ("spoil", "said"),
     [
-        (spoil_link, "has a link away to another file"),
-        (spoil_external, "values are in other files, which are not read .away."),
-        (spoil_references, "array away of .* holds references, .* so that it cannot be copied"),
+        (spoil_link, "away in .* cannot be copied: it is a link to another file"),
+        (spoil_external, "away in .* it has a dataset whose values are in other files"),
+        (spoil_references, "away in .* cannot be copied: it holds references"),
     ],
 )
 def test_what_cannot_be_copied_is_named(
@@ -407,9 +407,26 @@ def test_what_cannot_be_copied_is_named(
     with h5py.File(tmp_path / "a.h5", "w") as file:
         file["a"], file["b"] = np.arange(6), np.arange(6)
         spoil(file)
-    with pytest.raises((DataError, UsageError), match=said):
+    with pytest.raises(UsageError, match=said):
         dask_io.resplit(tmp_path / "a.h5", tmp_path / "b.h5", chunks=3)
+    found = api.info_group(tmp_path / "a.h5")
+    assert found is not None
+    assert (set(found.arrays), set(found.others)) == ({"a", "b"}, {"away"})
     assert not list(tmp_path.glob("*b.h5*"))
+
+
+def test_an_array_that_is_truncated_is_not_copied(tmp_path: Path) -> None:
+    """Not even as it is stored: the file is wrong."""
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file.create_dataset("a", data=np.arange(6), chunks=(3,), compression="gzip")
+        file["b"] = np.arange(6)
+        offset = file["a"].id.get_chunk_info(0).byte_offset
+    content = (tmp_path / "a.h5").read_bytes()
+    old, new = (n.to_bytes(8, "little") for n in (offset, len(content) - 3))
+    assert content.count(old) == 1
+    (tmp_path / "a.h5").write_bytes(content.replace(old, new))
+    with pytest.raises(DataError, match="is truncated"):
+        dask_io.resplit(tmp_path / "a.h5", tmp_path / "b.h5", chunks=3)
 
 
 def test_references_among_attributes_are_told_of(tmp_path: Path) -> None:
@@ -442,7 +459,7 @@ def test_names_that_version_4_has_no_place_for(tmp_path: Path) -> None:
         for name in ("v", "w"):
             file.createVariable(name, "i4", ("y", "x"))[:] = 1
         file.createVariable("x", "i4", ("y",))[:] = 1
-    with pytest.raises(UsageError, match=r"array x of .* has the name of a dimension, but"):
+    with pytest.raises(UsageError, match=r"x in .* it has the name of a dimension, but"):
         dask_io.resplit(tmp_path / "a.nc", tmp_path / "b.nc", chunks={"x": 1})
 
 

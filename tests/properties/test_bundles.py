@@ -34,7 +34,8 @@ from dask_io.planning import (
 )
 from dask_io.planning.bundle import box_around, window_of
 from dask_io.stores import system
-from dask_io.stores.registry import make_target, open_source
+from dask_io.stores.making import make_target
+from dask_io.stores.opening import open_source
 from dask_io.stores.window import Window
 from dask_io.testing import Walked, walk, walk_bundle
 from dask_io.testing.strategies import bundles, plans, shared_problems

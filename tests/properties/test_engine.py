@@ -33,7 +33,8 @@ from dask_io.planning import (
     plan_to_json,
 )
 from dask_io.stores.files import ALIGNMENT
-from dask_io.stores.registry import make_target, open_source
+from dask_io.stores.making import make_target
+from dask_io.stores.opening import open_source
 from dask_io.testing import Walked, walk
 from dask_io.testing.strategies import plans, problems
 

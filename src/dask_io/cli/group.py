@@ -68,6 +68,8 @@ def one_line_errors(ctx: click.Context | None = None) -> Iterator[None]:
     except (KeyboardInterrupt, click.Abort):
         _end("interrupted", _INTERRUPTED, ctx)
     except Exception as error:  # noqa: BLE001  # whatever it is, it ends in one line
+        if isinstance(error, OSError) and isinstance(error.filename, str):
+            _end(f"{error.filename}: {error.strerror}", _ENVIRONMENT, ctx)
         found = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
         _end(f"{found}; run again with --debug for the traceback", _ENVIRONMENT, ctx)
 

@@ -14,7 +14,7 @@ from dask_io.stores.files import Durability
 from dask_io.stores.journal import VERSION, read_job, read_lines
 from dask_io.stores.ledger import freed_in
 from dask_io.stores.naming import printable
-from dask_io.stores.registry import reopen_source
+from dask_io.stores.reopening import reopen_source
 from dask_io.stores.window import Window
 
 if TYPE_CHECKING:

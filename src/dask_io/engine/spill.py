@@ -17,7 +17,8 @@ from dask_io.engine.measure import existing_folder
 from dask_io.engine.run import Progress, run_plan
 from dask_io.stores.files import Durability, storage_errors
 from dask_io.stores.location import is_url
-from dask_io.stores.registry import make_target, open_source
+from dask_io.stores.making import make_target
+from dask_io.stores.opening import open_source
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

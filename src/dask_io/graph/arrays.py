@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass
+from functools import cached_property, partial
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -17,13 +17,13 @@ from dask_io.api import open as open_blocks
 from dask_io.api import start
 from dask_io.errors import UsageError
 from dask_io.geometry import Layout
+from dask_io.graph.carried import MadeReader
 from dask_io.graph.match import DeclinedError
 from dask_io.graph.matchers.hlg import find_array
 from dask_io.graph.matchers.layers import grid_of
 from dask_io.graph.work import worked_source
 from dask_io.options import check_options, orders_of
 from dask_io.prepare import Wanted, plan_one
-from dask_io.stores.addressable import checksum_of, view_as_array
 from dask_io.stores.array import BlockArray
 from dask_io.stores.files import Tally
 from dask_io.stores.store import Access
@@ -98,7 +98,17 @@ def store(
     return start(job, compute=compute, verify=verify, on_progress=on_progress)
 
 
+def _refuse_masked(array: Any) -> None:
+    """Refuse what is masked: no target would know which values are none."""
+    if isinstance(array, np.ma.MaskedArray):
+        raise UsageError(
+            "a masked array cannot be stored with its mask; fill it before, as in "
+            "dask.array.ma.filled(array, value)"
+        )
+
+
 def _source_of(array: da.Array) -> Source:
+    _refuse_masked(array._meta)  # noqa: SLF001 - what its blocks are like
     try:
         chunks = grid_of(array.chunks)
     except DeclinedError as declined:
@@ -182,7 +192,13 @@ class ComputedSource:
         after: Region | None = None,  # noqa: ARG002 - blocks are not shared between threads
     ) -> Iterator[BlockReader]:
         """Visit a block."""
-        yield _ComputedReader(self, index)
+        yield MadeReader(partial(self.compute, index), self.dtype, self.layout)
+
+    def compute(self, index: tuple[int, ...]) -> NDArray[Any]:
+        """Have Dask make a block."""
+        made = self.array.blocks[index].compute()
+        _refuse_masked(made)
+        return np.asarray(made, self.dtype)
 
     def check(self) -> None:
         """There is nothing to look at."""
@@ -196,27 +212,3 @@ class ComputedSource:
 
     def discard_rest(self) -> None:
         """There is nothing to remove."""
-
-
-@dataclass(slots=True)
-class _ComputedReader:
-    """One visit to a block that is computed, once."""
-
-    source: ComputedSource
-    index: tuple[int, ...]
-    _made: NDArray[Any] | None = field(default=None, init=False)
-
-    def read_into(self, region: Region, buffer: memoryview) -> NDArray[Any]:
-        """Copy a region of the block."""
-        source = self.source
-        if self._made is None:
-            self._made = np.asarray(source.array.blocks[self.index].compute(), source.dtype)
-        raw = buffer[: region.size * source.dtype.itemsize]
-        values = view_as_array(raw, region.shape, source.dtype, source.layout)
-        values[...] = self._made[region.slices]
-        return values
-
-    def checksum(self, region: Region, staging: memoryview) -> int:
-        """Return the checksum of a region of the block."""
-        source = self.source
-        return checksum_of(self.read_into, region, staging, source.dtype, source.layout)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -104,7 +104,7 @@ class WorkedSource:
         after: Region | None = None,  # noqa: ARG002 - blocks are not shared between threads
     ) -> Iterator[BlockReader]:
         """Visit a block."""
-        yield _WorkedReader(self, self.grid.block(index))
+        yield MadeReader(partial(self.make, self.grid.block(index)), self.dtype, self.layout)
 
     def make(self, region: Region) -> NDArray[Any]:
         """Read a block and apply the function."""
@@ -132,27 +132,26 @@ class WorkedSource:
 
 
 @dataclass(slots=True)
-class _WorkedReader:
-    """One visit to a block that is worked on, once."""
+class MadeReader:
+    """One visit to a block that is not read but made, as a whole and once."""
 
-    source: WorkedSource
-    block: Region
+    make: Callable[[], NDArray[Any]]
+    dtype: np.dtype[Any]
+    layout: Layout
     _made: NDArray[Any] | None = field(default=None, init=False)
 
     def read_into(self, region: Region, buffer: memoryview) -> NDArray[Any]:
         """Copy a region of the result."""
         if self._made is None:
-            self._made = self.source.make(self.block)
-        dtype = self.source.dtype
-        raw = buffer[: region.size * dtype.itemsize]
-        values = view_as_array(raw, region.shape, dtype, self.source.layout)
+            self._made = self.make()
+        raw = buffer[: region.size * self.dtype.itemsize]
+        values = view_as_array(raw, region.shape, self.dtype, self.layout)
         values[...] = self._made[region.slices]
         return values
 
     def checksum(self, region: Region, staging: memoryview) -> int:
         """Return the checksum of a region of the result."""
-        dtype, layout = self.source.dtype, self.source.layout
-        return checksum_of(self.read_into, region, staging, dtype, layout)
+        return checksum_of(self.read_into, region, staging, self.dtype, self.layout)
 
 
 @dataclass(frozen=True)

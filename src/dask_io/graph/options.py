@@ -87,7 +87,7 @@ def _parse_mismatch(text: str | None) -> OnMismatch:
 def _parse_parts(parts: int | None) -> int:
     """Check a number of parts; by default one for each worker of a cluster, if there is one."""
     parts = parts or configured("optimize.parts") or _n_cluster_workers() or 1
-    if parts < 1:
+    if not isinstance(parts, int) or parts < 1:
         raise UsageError(f"a plan has at least one part, not {parts}")
     return parts
 

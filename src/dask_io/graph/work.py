@@ -16,16 +16,8 @@ from dask_io.graph.carried import WorkedSource, WorkedTarget
 from dask_io.graph.match import DeclinedError
 from dask_io.graph.objects import converts_as_numpy
 from dask_io.graph.parts import cut_into_parts
-from dask_io.planning import (
-    Plan,
-    Problem,
-    Staging,
-    Sweeps,
-    plan_sweep,
-    plan_together,
-    read_through,
-)
-from dask_io.prepare import make_plan
+from dask_io.planning import Plan, Problem, Staging, Sweeps, plan_sweep, plan_together
+from dask_io.prepare import make_plan, with_gaps
 from dask_io.stores.dtypes import check_cast
 from dask_io.stores.part import Part
 from dask_io.stores.window import Window
@@ -134,7 +126,8 @@ def _plan_alone(
     source: Source, target: Target, locks: tuple[Any, ...], options: GraphOptions
 ) -> Work:
     device = find_device(options.device, source.place, target.place)
-    plan = read_through(_plan(_problem(source, target, options), device, options), device)
+    plan = _plan(_problem(source, target, options), device, options)
+    plan = with_gaps(plan, device, options.strategy)
     return Work(plan, source, (target,), options.workers, locks)
 
 
@@ -173,7 +166,8 @@ def _plan_together(
             return plan_sweep(problem)
 
     sweeps = plan_together(problems, plan_alone, apart=options.strategy != "auto")
-    return Work(read_through(sweeps, device), source, tuple(targets), options.workers, locks)
+    sweeps = with_gaps(sweeps, device, options.strategy)
+    return Work(sweeps, source, tuple(targets), options.workers, locks)
 
 
 def worked_source(reading: Reading) -> Source:

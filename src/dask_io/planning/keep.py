@@ -65,8 +65,8 @@ def plan_keep(problem: Problem) -> Plan:
         return cell <= problem.holdable and _plan(problem, buffer).fits
 
     def fits_easily(buffer: _Buffer) -> bool:
-        staging = problem.staging
-        return fits(buffer) and _plan(problem, buffer).staging_bytes >= staging.preferred
+        wanted = problem.staging.preferred
+        return fits(buffer) and _plan(problem, buffer).held_bytes + wanted <= problem.budget
 
     buffer, complete = _stretch_to_aggregate(problem, smallest, fits)
     if complete and fits_easily(buffer):

@@ -1,7 +1,8 @@
-"""The seam to storage: the Store protocol, block files, and the registry of formats."""
+"""The seam to storage: the Store protocol, block files, and the way from a place to a store."""
 
 from dask_io.stores.formats import format_names
-from dask_io.stores.registry import check_places, make_target, open_source
+from dask_io.stores.making import check_places, make_target
+from dask_io.stores.opening import open_source
 from dask_io.stores.store import Access, BlockReader, BlockWriter, Source, Store, Target
 
 __all__ = [

@@ -10,17 +10,9 @@ from typing import TYPE_CHECKING
 
 from dask_io.stores import system
 from dask_io.stores.filelog import FileLogs, is_in_the_making
-from dask_io.stores.files import (
-    NOT_A_FILE,
-    FileReader,
-    Found,
-    Publisher,
-    Tally,
-    storage_errors,
-    sync,
-    write_whole,
-)
+from dask_io.stores.files import NOT_A_FILE, FileReader, Found, Tally, storage_errors
 from dask_io.stores.logs import NAME as JOURNAL
+from dask_io.stores.publishing import Publisher, sync, write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING
 
 from dask_io.errors import LockedError, StorageError
 from dask_io.stores import system
-from dask_io.stores.files import storage_errors, sync, write_fully, write_whole
+from dask_io.stores.files import storage_errors, write_fully
 from dask_io.stores.logs import LONGEST_LINE, NAME
 from dask_io.stores.naming import printable
+from dask_io.stores.publishing import sync, write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,13 +13,11 @@ from __future__ import annotations
 
 import errno
 import os
-from contextlib import suppress
 from ctypes import addressof, c_char
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import lru_cache
 from mmap import mmap
-from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, NamedTuple, Self
 
@@ -31,7 +29,8 @@ from dask_io.stores import system
 from dask_io.stores.naming import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Iterable
+    from pathlib import Path
     from types import TracebackType
 
     from dask_io.stores.location import Location
@@ -44,9 +43,6 @@ ALIGNMENT = 4096
 _LARGE = 128 * 2**10
 # macOS refuses to move 2 GiB or more in one call, and Linux moves a little less than that.
 _MOST_AT_ONCE = 2**30
-# What says that a filesystem cannot reserve space. EBADF comes from glibc, which then would write
-# to every page itself, but has to read what is there first and may not: the file is open to write.
-_CANNOT_ALLOCATE = {errno.EBADF, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP}
 # macOS has no such flag; there everything goes through the page cache.
 _O_DIRECT = getattr(os, "O_DIRECT", 0)
 _NOTHING = memoryview(b"")
@@ -428,196 +424,3 @@ class Durability(StrEnum):
     """The end of the process: blocks appear under their names when they are whole."""
     FSYNC = "fsync"
     """A loss of power too: data and names are synced."""
-
-
-class Publisher:
-    """Files of one directory that are written aside and appear when they are whole.
-
-    A file in the making starts with a dot and ends in ``.part``, so that no pattern of block
-    names matches it. A name may lead into directories, which are made as they are needed.
-    """
-
-    def __init__(self, folder: Path, durability: Durability = Durability.FSYNC) -> None:
-        self.folder, self.durability = folder, durability
-        self._place = os.path.join(folder, "")  # noqa: PTH118 - names are put behind it as they are
-        self._pending: set[str] = set()
-        self._made: list[Path] = []
-        self._is_abandoned = False
-        self._lock = Lock()
-
-    def __reduce__(self) -> tuple[type[Publisher], tuple[Path, Durability]]:
-        # Locks do not travel to other processes, and neither do files in the making.
-        return Publisher, (self.folder, self.durability)
-
-    def partial(self, name: str) -> Path:
-        """Return where a file is written until it is published."""
-        return Path(self._partial(name))
-
-    def _partial(self, name: str) -> str:
-        if self.durability is Durability.NONE:
-            return f"{self._place}{name}"
-        folder, slash, last = name.rpartition("/")
-        return f"{self._place}{folder}{slash}.{last}.part"
-
-    def begin(self, name: str, header: bytes, n_bytes: int, *, reserve: bool = True) -> Path:
-        """Return the file in the making, made with its header and full size if it is new.
-
-        Its space is reserved, unless it is to take only what is written.
-
-        Raises
-        ------
-        StorageError
-            If it cannot be made, or all has been abandoned: nothing would remove it.
-        """
-        with self.writer(name, Tally(), header=header, n_bytes=n_bytes, reserve=reserve):
-            return self.partial(name)
-
-    def writer(
-        self,
-        name: str,
-        tally: Tally,
-        *,
-        header: bytes = b"",
-        n_bytes: int | None = None,
-        reserve: bool = True,
-    ) -> FileWriter:
-        """Visit a file in the making, which is made with its header and full size if it is new.
-
-        Without a size it becomes as long as what is written. Otherwise as `begin`.
-        """
-        path = self._partial(name)
-        with storage_errors(path):
-            with self._lock:
-                if self._is_abandoned:
-                    raise StorageError(printable(path), "the run has been given up")
-                if name in self._pending:
-                    return FileWriter(path, tally)
-                if "/" in name:
-                    self._make_folder(Path(path).parent)
-                flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
-                fd = system.calls.open(path, flags, 0o666)
-                self._pending.add(name)
-            # Others may write to the file already: nothing of theirs is touched.
-            try:
-                allocate(fd, n_bytes or 0, reserve=reserve)
-            except BaseException:
-                system.calls.close(fd)
-                raise
-        return FileWriter(path, tally, fd=fd, head=header)
-
-    def _make_folder(self, folder: Path) -> None:
-        """Make a directory in that of all files, with those between, if it is not there."""
-        if folder != self.folder and not folder.is_dir():
-            self._make_folder(folder.parent)
-            with suppress(FileExistsError):
-                system.calls.mkdir(folder)
-                self._made.append(folder)
-
-    def go_on(self, name: str, header: bytes) -> None:
-        """Take over a file in the making that another run has begun."""
-        path = self.partial(name)
-        with storage_errors(path):
-            fd = system.calls.open(path, os.O_WRONLY | os.O_CLOEXEC)
-            try:
-                # The other one may have ended before it came to this.
-                write_fully(fd, 0, memoryview(header))
-            finally:
-                system.calls.close(fd)
-        self._pending.add(name)
-
-    def take_back(self, name: str) -> None:
-        """Let a file that has got its name already be one in the making."""
-        path = self.partial(name)
-        with storage_errors(path):
-            system.calls.rename(self.folder / name, path)
-
-    def commit(
-        self, names: Collection[str], whole: Collection[str], left_out: Collection[str] = ()
-    ) -> None:
-        """Make what has been written to some files durable, if it is meant to be.
-
-        Those that are whole get their names; those that are left out are removed, or have
-        never been begun.
-        """
-        if self.durability is Durability.FSYNC:
-            for name in names:
-                # Another thread may have written the last of it, synced it and named it.
-                path = self._partial(name)
-                with storage_errors(path), suppress(FileNotFoundError):
-                    sync_data(path)
-        for name in whole:
-            path = self._partial(name)
-            with storage_errors(path):
-                if self.durability is not Durability.NONE:
-                    system.calls.rename(path, f"{self._place}{name}")
-            with self._lock:
-                self._pending.discard(name)
-        for name in left_out:
-            self._remove(name)
-        if self.durability is Durability.FSYNC:
-            # A directory may be new, so that the ones around it have a new name in them.
-            for folder in sorted({self.folder / above for n in names for above in Path(n).parents}):
-                # What is left out needs no directory.
-                with storage_errors(folder), suppress(FileNotFoundError):
-                    sync(folder)
-
-    def _remove(self, name: str) -> None:
-        with self._lock, storage_errors(self.partial(name)):
-            if name in self._pending:
-                system.calls.unlink(self.partial(name))
-                self._pending.discard(name)
-
-    def abandon(self, keep: Collection[str] = ()) -> None:
-        """Remove files in the making, except some, and begin no more."""
-        with self._lock:
-            self._is_abandoned = True
-            for name in self._pending.difference(keep):
-                with suppress(OSError):
-                    system.calls.unlink(self.partial(name))
-            self._pending.clear()
-            while self._made:
-                # Directories with something in them stay.
-                with suppress(OSError):
-                    system.calls.rmdir(self._made.pop())
-
-
-def allocate(fd: int, n_bytes: int, *, reserve: bool) -> None:
-    """Give a file its size and reserve its space, so that a full disk shows early."""
-    # The size comes first: within it glibc, where it has to imitate what the filesystem
-    # cannot do, reads before it writes, and so gives up instead of writing over data.
-    system.calls.ftruncate(fd, n_bytes)
-    if reserve and n_bytes and hasattr(os, "posix_fallocate"):
-        try:
-            system.calls.fallocate(fd, 0, n_bytes)
-        except OSError as error:
-            if error.errno not in _CANNOT_ALLOCATE:
-                raise
-
-
-def sync(path: Path) -> None:
-    """Make the names in a directory durable."""
-    fd = system.calls.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        system.calls.fsync(fd)
-    finally:
-        system.calls.close(fd)
-
-
-def sync_data(path: Path | str) -> None:
-    """Make what a file holds durable; its times may be lost."""
-    fd = system.calls.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        system.calls.fdatasync(fd)
-    finally:
-        system.calls.close(fd)
-
-
-def write_whole(path: Path, content: bytes) -> None:
-    """Write a small file aside and give it its name when it is whole and durable."""
-    publisher = Publisher(path.parent)
-    try:
-        publisher.begin(path.name, content, len(content))
-        publisher.commit([path.name], [path.name])
-    except StorageError:
-        publisher.abandon()
-        raise

@@ -167,7 +167,11 @@ def serve() -> None:
 
 def _close_all_but_standard() -> None:
     """Let go of what libraries had open in the other process: locks of files last until then."""
-    for number in [int(path.name) for path in Path("/dev/fd").iterdir()]:
+    found: list[int] = []
+    # Nothing can be done where there is no such folder.
+    with suppress(OSError):
+        found = [int(path.name) for path in Path("/dev/fd").iterdir()]
+    for number in found:
         if number > 2:  # noqa: PLR2004 - what comes in, goes out and goes wrong
             with suppress(OSError):
                 os.close(number)

@@ -163,9 +163,13 @@ class JournalledTarget(ABC):
         StorageError
             If another run is writing it.
         """
+        self._find_replaceable()
+
+    def _find_replaceable(self) -> list[Location]:
+        """Return the files that will be replaced, if nothing stands in the way of that."""
+        place = self._journal_place
         with storage_errors(self._target):
-            self._find_old()
-            place = self._journal_place
+            old = self._find_old()
             if is_unfinished(place):
                 refuse_locked(place)
                 if freed_in(read_lines(place)):
@@ -174,10 +178,10 @@ class JournalledTarget(ABC):
                         f"{name} holds what only it has: its source was consumed; complete it "
                         f"with dask-io resume {name}"
                     )
+        return old
 
     def _make_place(self, job: bytes) -> None:
-        self.check()
-        old, place = self._find_old(), self._journal_place
+        old, place = self._find_replaceable(), self._journal_place
         self._medium.make_folders(self._folder, self._made, durable=self._is_durable)
         self._medium.logs.remove_stale(place)
         lines = [f"{_NAMES} {word}" for word in self._own_names()]

@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from dask_io.errors import UsageError
+from dask_io.stores.store import Target
+from dask_io.stores.within import Within
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Collection, Iterable
     from contextlib import AbstractContextManager
 
-    import numpy as np
-
-    from dask_io.geometry import Grid, Layout, Region
-    from dask_io.stores.files import Durability, Tally
+    from dask_io.stores.files import Durability
     from dask_io.stores.ledger import Ledger, Written
-    from dask_io.stores.store import Access, BlockWriter, Target
+    from dask_io.stores.store import BlockWriter
 
 
 @dataclass(frozen=True)
-class Part:
-    """What lies within a region of another target; positions count from the region's corner.
+class Part(Within[Target]):
+    """What lies within a region of another target.
 
     The region holds whole blocks: none would have to be read, changed and written again. The
     target is one that is filled in place, so that several parts of it can be, by several runs.
@@ -32,9 +30,6 @@ class Part:
     UsageError
         If the region cuts blocks.
     """
-
-    whole: Target
-    region: Region
 
     def __post_init__(self) -> None:
         axes = self.whole.grid.axes
@@ -46,58 +41,9 @@ class Part:
                 )
 
     @property
-    def place(self) -> str:
-        """The whole target's place."""
-        return self.whole.place
-
-    @property
-    def format(self) -> str:
-        """Name of the format."""
-        return self.whole.format
-
-    @cached_property
-    def grid(self) -> Grid:
-        """The blocks within the region."""
-        return self.whole.grid.clipped(self.region)
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """Type of the elements."""
-        return self.whole.dtype
-
-    @property
-    def layout(self) -> Layout:
-        """How elements lie in each block."""
-        return self.whole.layout
-
-    @property
-    def access(self) -> Access:
-        """What a part of a block costs."""
-        return self.whole.access
-
-    @property
-    def codec_bytes(self) -> int:
-        """What a visit to a block holds besides its values."""
-        return self.whole.codec_bytes
-
-    @property
-    def metadata(self) -> Mapping[str, Any]:
-        """What the whole target says about the array."""
-        return self.whole.metadata
-
-    @property
-    def tally(self) -> Tally:
-        """What has been moved so far."""
-        return self.whole.tally
-
-    @property
     def durability(self) -> Durability:
         """What blocks outlast once they are committed."""
         return self.whole.durability
-
-    def describe(self) -> dict[str, Any]:
-        """Return what it takes to make the whole target again."""
-        return self.whole.describe()
 
     def check(self) -> None:
         """Refuse what the whole target refuses."""
@@ -113,14 +59,14 @@ class Part:
 
     def writer(self, index: tuple[int, ...]) -> AbstractContextManager[BlockWriter]:
         """Visit a block."""
-        return self.whole.writer(self._stored(index))
+        return self.whole.writer(self.stored(index))
 
     def commit(self, cells: Collection[Written]) -> None:
         """Commit blocks of the whole target."""
         corner = self.region.start
         self.whole.commit(
             [
-                replace(cell, index=self._stored(cell.index), region=cell.region.shifted_by(corner))
+                replace(cell, index=self.stored(cell.index), region=cell.region.shifted_by(corner))
                 for cell in cells
             ]
         )
@@ -136,9 +82,3 @@ class Part:
     def abandon(self, *, keep: bool = False) -> bool:
         """Remove what has not been committed."""
         return self.whole.abandon(keep=keep)
-
-    def _stored(self, index: tuple[int, ...]) -> tuple[int, ...]:
-        """Return which of the whole target's blocks one is."""
-        axes = self.whole.grid.axes
-        first = (axis.index_at(low) for axis, low in zip(axes, self.region.start, strict=True))
-        return tuple(a + b for a, b in zip(first, index, strict=True))

@@ -4,68 +4,28 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from dask_io.errors import UsageError
-from dask_io.stores.store import expect
+from dask_io.stores.store import Source, expect
+from dask_io.stores.within import Within
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    import numpy as np
     from numpy.typing import NDArray
 
-    from dask_io.geometry import Grid, Layout, Region
-    from dask_io.stores.files import Tally
-    from dask_io.stores.store import Access, BlockReader, Source
+    from dask_io.geometry import Region
+    from dask_io.stores.store import BlockReader
 
 
 @dataclass(frozen=True)
-class Window:
-    """What lies within a region of another source; positions count from the region's corner.
+class Window(Within[Source]):
+    """What lies within a region of another source.
 
     Blocks that reach out of the region are read in part. Nothing else is touched.
     """
-
-    whole: Source
-    region: Region
-
-    @property
-    def place(self) -> str:
-        """The whole source's place."""
-        return self.whole.place
-
-    @property
-    def format(self) -> str:
-        """Name of the format."""
-        return self.whole.format
-
-    @cached_property
-    def grid(self) -> Grid:
-        """The blocks' parts within the region."""
-        return self.whole.grid.clipped(self.region)
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """Type of the elements."""
-        return self.whole.dtype
-
-    @property
-    def layout(self) -> Layout:
-        """How elements lie in each block."""
-        return self.whole.layout
-
-    @property
-    def access(self) -> Access:
-        """What a part of a block costs."""
-        return self.whole.access
-
-    @property
-    def codec_bytes(self) -> int:
-        """What a visit to a block holds besides its values."""
-        return self.whole.codec_bytes
 
     @property
     def metadata(self) -> Mapping[str, Any]:
@@ -73,18 +33,9 @@ class Window:
         return MappingProxyType({**self.whole.metadata, "region": self.region})
 
     @property
-    def tally(self) -> Tally:
-        """What has been moved so far."""
-        return self.whole.tally
-
-    @property
     def n_bytes_on_disk(self) -> int:
         """Bytes that the whole source occupies."""
         return self.whole.n_bytes_on_disk
-
-    def describe(self) -> dict[str, Any]:
-        """Return what it takes to open the whole source again."""
-        return self.whole.describe()
 
     def check(self) -> None:
         """Look at every block's header, outside the region too."""
@@ -92,7 +43,7 @@ class Window:
 
     def fingerprint(self, index: tuple[int, ...]) -> int:
         """Return a number that changes when a block of the whole source does."""
-        return self.whole.fingerprint(self._stored(index))
+        return self.whole.fingerprint(self.stored(index))
 
     def discard(self, index: tuple[int, ...]) -> None:  # noqa: ARG002 - none can be
         """Refuse: what lies outside the region would be lost."""
@@ -106,19 +57,13 @@ class Window:
         self, index: tuple[int, ...], *, after: Region | None = None
     ) -> Iterator[BlockReader]:
         """Visit a block of the whole source."""
-        stored = self._stored(index)
+        stored = self.stored(index)
         low = self.whole.grid.block(stored).start
         # How far a block's part within the region lies from the block's own start.
         shift = tuple(min(0, a - b) for a, b in zip(low, self.region.start, strict=True))
         before = None if after is None else after.relative_to(shift)
         with self.whole.reader(stored, after=before) as reader:
             yield _ShiftedReader(reader, shift)
-
-    def _stored(self, index: tuple[int, ...]) -> tuple[int, ...]:
-        """Return which of the whole source's blocks one is."""
-        axes = self.whole.grid.axes
-        first = (axis.index_at(low) for axis, low in zip(axes, self.region.start, strict=True))
-        return tuple(a + b for a, b in zip(first, index, strict=True))
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,7 @@ from dask_io.stores.addressable import view_as_array
 from dask_io.stores.files import ALIGNMENT
 from dask_io.stores.ledger import Ledger, Written
 from dask_io.stores.location import locate
-from dask_io.stores.registry import read_back
+from dask_io.stores.reopening import read_back
 from dask_io.stores.store import Access
 
 if TYPE_CHECKING:

@@ -32,6 +32,7 @@ def group_that_raises(error: BaseException) -> Verbs:
         (InterruptedRunError("x"), 4, str(InterruptedRunError("x"))),
         (KeyboardInterrupt(), 4, "interrupted"),
         (click.Abort(), 4, "interrupted"),
+        (PermissionError(13, "Permission denied", "/x"), 3, "/x: Permission denied"),
         (OSError("odd"), 3, "OSError: odd; run again with --debug for the traceback"),
         (MemoryError(), 3, "MemoryError; run again with --debug for the traceback"),
         (UsageError("a\nb\x1b[2J"), 2, "a\\nb\\x1b[2J"),

@@ -18,7 +18,7 @@ from dask_io.engine.preflight import (
 )
 from dask_io.errors import StorageError
 from dask_io.geometry import Grid, Layout
-from dask_io.stores.registry import make_target
+from dask_io.stores.making import make_target
 from dask_io.stores.store import Target
 
 Disk = Callable[..., None]

@@ -9,7 +9,8 @@ import pytest
 
 from dask_io.errors import StorageError
 from dask_io.stores import files, system
-from dask_io.stores.files import ALIGNMENT, FileReader, FileWriter, Publisher, Tally
+from dask_io.stores.files import ALIGNMENT, FileReader, FileWriter, Tally
+from dask_io.stores.publishing import Publisher
 
 
 def test_long_transfers_take_several_calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,8 +25,8 @@ from dask_io.graph.matchers.layers import (
 )
 from dask_io.graph.matchers.rechunks import find_rechunks, is_rechunk, makes_views, rechunk
 from dask_io.graph.objects import is_in_c_order, source_of, target_of
+from dask_io.stores.making import check_places
 from dask_io.stores.part import Part
-from dask_io.stores.registry import check_places
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence

@@ -21,7 +21,7 @@ from xxhash import xxh3_64_intdigest
 from dask_io.stores import system
 from dask_io.stores.addressable import AddressableWriter, view_as_array
 from dask_io.stores.atomic import pad
-from dask_io.stores.files import ALIGNMENT, FileWriter, Traffic, allocate, storage_errors
+from dask_io.stores.files import ALIGNMENT, FileWriter, Traffic, storage_errors
 from dask_io.stores.filled import holds_only
 from dask_io.stores.hdf5.create import touch
 from dask_io.stores.hdf5.dataset import understand
@@ -30,6 +30,7 @@ from dask_io.stores.hdf5.places import find_places
 from dask_io.stores.hdf5.store import Hdf5Store
 from dask_io.stores.ledger import NOTHING
 from dask_io.stores.padded import PaddedWriter, is_padded
+from dask_io.stores.publishing import allocate
 from dask_io.stores.store import Access, Extent
 
 if TYPE_CHECKING:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import h5py  # type: ignore[import-untyped]
 import numpy as np
 
 if TYPE_CHECKING:
+    import os
+
     from numpy.typing import NDArray
 
     from dask_io.stores.hdf5.dataset import Dataset
@@ -26,12 +28,18 @@ class Stored(NamedTuple):
 class Places:
     """Where all blocks are that are stored, by their numbers in order; the others are not.
 
-    A dataset so small that its values are among the metadata has them as `compact`.
+    A dataset so small that its values are among the metadata has them as `compact`. All of that
+    holds as long as the file has this `size_and_time`, if they are known.
     """
 
     numbers: NDArray[np.int64]
     stored: NDArray[np.int64]
     compact: bytes | None = None
+    size_and_time: tuple[int, int] | None = None
+
+    def as_of(self, file: os.stat_result) -> Places:
+        """Return the same, to hold for a file as it was found."""
+        return replace(self, size_and_time=(file.st_size, file.st_mtime_ns))
 
     def find(self, number: int) -> Stored | None:
         """Return where a block is, None if it is not stored."""

@@ -71,7 +71,8 @@ def look_into(path: Path, inside: str) -> tuple[str, Dataset, Places]:
         dataset = find_dataset(file, path, inside)
         array = understand(dataset)
         with storage_errors(path):
-            places = find_places(dataset, array, path.stat().st_size)
+            found = path.stat()
+        places = find_places(dataset, array, found.st_size).as_of(found)
         # What has been worked out from it, such as its codec, does not travel.
         return dataset.name.strip("/"), replace(array), places
 
@@ -169,8 +170,9 @@ class Hdf5Source(Hdf5Store):
         Raises
         ------
         DataError
-            If it is missing and may not be.
+            If it is missing and may not be, or has been written since it was looked for.
         """
+        self._refuse_changed()
         array, shape = self.array, self.grid.block(index).shape
         if self.places.compact is not None:
             yield _CompactReader(self, self.places.compact)
@@ -205,6 +207,15 @@ class Hdf5Source(Hdf5Store):
         if is_padded(shape, array.stored, array.layout):
             end = [*stretches(part, shape, array.stored, array.layout)][-1].stop
         return stored.offset + end * array.dtype.itemsize
+
+    def _refuse_changed(self) -> None:
+        """Refuse a file in which chunks may lie elsewhere by now."""
+        known = self.places.size_and_time
+        with storage_errors(self.path):
+            found = self.path.stat()
+        if known is not None and (found.st_size, found.st_mtime_ns) != known:
+            changed = "has been changed since it was opened"
+            raise DataError(printable(str(self.path)), [changed], "open it again")
 
     def _refuse_missing(self, index: tuple[int, ...]) -> None:
         if self._strict:

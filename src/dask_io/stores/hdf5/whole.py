@@ -58,12 +58,13 @@ class Alias:
 def walk(file: Any) -> Iterator[tuple[str, Any]]:
     """Yield all that is in a file with its path: groups before what is in them.
 
-    What has several names is yielded once, then as an `Alias`; soft links as themselves.
+    What has several names is yielded once, then as an `Alias`; links that only name others as
+    themselves.
 
     Raises
     ------
     ValueError
-        If something is in another file, or there is too much.
+        If there is too much.
     """
     seen: dict[int, str] = {h5py.h5o.get_info(file["/"].id).addr: "/"}
     waiting = [("", file)]
@@ -72,10 +73,7 @@ def walk(file: Any) -> Iterator[tuple[str, Any]]:
         for name in group:
             path = f"{above}{name}"
             link = group.get(name, getlink=True)
-            if isinstance(link, h5py.ExternalLink):
-                said = f"has a link {path} to another file, which is not followed"
-                raise ValueError(said)  # noqa: TRY004 - wrong data
-            if isinstance(link, h5py.SoftLink):
+            if isinstance(link, h5py.SoftLink | h5py.ExternalLink):
                 yield path, link
                 continue
             found = group[name]
@@ -112,27 +110,39 @@ def look_into_all(path: Path, belonging_to: Callable[[Any], set[str]]) -> Looked
     others: dict[str, str] = {}
     uncopied: dict[str, str] = {}
     dimensions: dict[str, tuple[str | None, ...]] = {}
-    size = path.stat().st_size
+    as_found = path.stat()
     with reading(path) as file:
         content = dict(walk(file))
         only = _find_only(file, content, belonging_to)
         for name, found in content.items() if only is None else ():
-            if not isinstance(found, h5py.Dataset) or is_bare(found):
-                continue
-            try:
-                refuse_others(found)
-            except ValueError as error:
-                raise ValueError(f"{error} ({name})") from error
-            dimensions[name] = _dimensions(found)
-            try:
-                array = understand(found)
+            if problem := _why_not(found):
+                uncopied[name] = problem
+            elif isinstance(found, h5py.Dataset) and not is_bare(found):
+                dimensions[name] = _dimensions(found)
+                try:
+                    array = understand(found)
+                except ValueError as error:
+                    others[name] = str(error)
+                    continue
+                places = find_places(found, array, as_found.st_size).as_of(as_found)
                 # What has been worked out from it, such as its codec, does not travel.
-                arrays[name] = replace(array), find_places(found, array, size)
-            except ValueError as error:
-                others[name] = str(error)
-            if found.id.get_type().detect_class(h5py.h5t.REFERENCE):
-                uncopied[name] = "holds references, which lead to places in its own file"
+                arrays[name] = replace(array), places
         return Looked(arrays, others, uncopied, dimensions, only, plain_attributes(file))
+
+
+def _why_not(found: Any) -> str:
+    """Return why there can be no copy of something in another file, nothing if there can be."""
+    if isinstance(found, h5py.ExternalLink):
+        return "is a link to another file, which is not followed"
+    if not isinstance(found, h5py.Dataset):
+        return ""
+    try:
+        refuse_others(found)
+    except ValueError as error:
+        return str(error)
+    if found.id.get_type().detect_class(h5py.h5t.REFERENCE):
+        return "holds references, which lead to places in its own file"
+    return ""
 
 
 def _dimensions(dataset: Any) -> tuple[str | None, ...]:

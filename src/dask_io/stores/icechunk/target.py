@@ -22,7 +22,7 @@ from dask_io.stores import system
 from dask_io.stores.addressable import view_as_array
 from dask_io.stores.atomic import pad
 from dask_io.stores.container import beside
-from dask_io.stores.files import Durability, Traffic, storage_errors, sync, sync_data
+from dask_io.stores.files import Durability, Traffic, storage_errors
 from dask_io.stores.filled import holds_only
 from dask_io.stores.icechunk import FORMAT
 from dask_io.stores.icechunk.repository import (
@@ -42,6 +42,7 @@ from dask_io.stores.journalled import JournalledTarget
 from dask_io.stores.ledger import NOTHING, line_of
 from dask_io.stores.logs import NAME as JOURNAL
 from dask_io.stores.naming import printable
+from dask_io.stores.publishing import sync, sync_data
 from dask_io.stores.store import Access
 from dask_io.stores.zarr.create import describe_new
 from dask_io.stores.zarr.documents import V3, is_group, make_group_documents

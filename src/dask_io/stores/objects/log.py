@@ -52,6 +52,8 @@ class ObjectLog:
     def __init__(self, folder: ObjectPath, lease: Lease, last: int) -> None:
         self.folder = folder
         self._lease, self._last = lease, last
+        # What whoever held the lock before, or who wanted it at the same time, would put next.
+        self._taken = last + 1
         self._appending = Lock()
 
     def append(self, content: bytes) -> None:
@@ -61,7 +63,7 @@ class ObjectLog:
     def replace(self, content: bytes) -> None:
         """Have other lines in place of all that there are."""
         self._add(_BEGINS, content)
-        _remove_below(self.folder, self._last)
+        _remove_below(self.folder, self._last, but=self._taken)
 
     def fold(self) -> None:
         """Have one object in place of many, unless it would be large."""
@@ -118,7 +120,7 @@ class ObjectLog:
         """Take the journal away, that with which it begins last."""
         self._lease.check()
         numbers = [number for number, _ in _newest_first(self.folder)]
-        _remove_below(self.folder, numbers[-1])
+        _remove_below(self.folder, numbers[-1], but=None)
         for number in numbers:
             remove(_numbered(self.folder, number))
         self._lease.remove()
@@ -157,7 +159,8 @@ class ObjectLogs:
         try:
             last = max((each.number for each in _pieces(folder)), default=0)
             log = ObjectLog(folder, lease, last)
-            # Whoever held the lock before, and may not know yet, can add no more.
+            # Whoever held the lock before, and may not know yet, can add no more: not now, nor
+            # when a put arrives late.
             log.append(b"")
             log.fold()
         except BaseException:
@@ -280,9 +283,9 @@ def _numbered(folder: ObjectPath, number: int) -> ObjectPath:
     return folder / f"journal.{number:06}"
 
 
-def _remove_below(folder: ObjectPath, first: int) -> None:
-    """Remove what an older journal has left."""
-    numbers = (each.number for each in _pieces(folder))
+def _remove_below(folder: ObjectPath, first: int, *, but: int | None) -> None:
+    """Remove what an older journal has left, except for a number that stays taken."""
+    numbers = (each.number for each in _pieces(folder) if each.number != but)
     remove_all([_numbered(folder, number) for number in numbers if number < first])
 
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from dask_io.errors import UsageError
-from dask_io.stores.files import Durability, Publisher
+from dask_io.stores.files import Durability
+from dask_io.stores.publishing import Publisher
 from dask_io.stores.zarr.target import ZarrTarget
 
 if TYPE_CHECKING:

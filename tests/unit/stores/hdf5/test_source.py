@@ -304,6 +304,24 @@ def test_no_more_memory_is_taken_than_said(filters: str, tmp_path: Path) -> None
         assert peak <= source.codec_bytes + 2**16
 
 
+def test_a_file_that_was_changed_is_refused(tmp_path: Path) -> None:
+    """Chunks that have been written since would be missing, or others be read in their place."""
+    path = tmp_path / "some.h5"
+    with h5py.File(path, "w") as file:
+        file.create_dataset("volume", ARRAY.shape, ARRAY.dtype, **CHUNKED)
+    opened = dask_io.open(path)
+    job = dask_io.plan(path, tmp_path / "out", chunks=(5, 5, 5), memory="1MiB")
+    assert not opened[...].any()
+    with h5py.File(path, "r+") as file:
+        file["volume"][...] = ARRAY
+
+    with pytest.raises(DataError, match="changed since it was opened"):
+        opened[...]
+    with pytest.raises(DataError, match="changed since it was opened"):
+        job.run()
+    np.testing.assert_array_equal(read(path), ARRAY)
+
+
 def test_sources_travel(tmp_path: Path) -> None:
     """To other processes, with all that they know."""
     path = write(tmp_path / "a.h5", **CHUNKED, **FILTERS["gzip"])

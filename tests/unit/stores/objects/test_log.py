@@ -101,7 +101,7 @@ def test_a_journal_is_replaced_at_once(folder: ObjectPath) -> None:
         again = LOGS.resume(folder, durable=True)
         again.replace(b"newest\n")
         assert list(LOGS.lines(folder)) == [b"newest\n"]
-        assert len(names(folder)) == 2
+        assert len(names(folder)) == 3, "the lock, the journal, the number that was next before"
         again.close()
     assert found == {b"old\nmore\n", b"new\n"}
     # Before and after the put, before the listing, before and after what removes the old ones.
@@ -122,7 +122,7 @@ def test_many_objects_are_folded_into_one(folder: ObjectPath) -> None:
     log, expected = begin_in_pieces(folder, 30)
     log.fold()
     log.append(b"sealed\n")
-    assert names(folder) == ["journal.000031", "journal.000032", "lock"]
+    assert names(folder) == ["journal.000001", "journal.000031", "journal.000032", "lock"]
     assert b"".join(LOGS.lines(folder)) == expected + b"sealed\n"
     assert LOGS.tail(folder, 40) == (expected + b"sealed\n")[-40:]
     log.close()
@@ -130,7 +130,7 @@ def test_many_objects_are_folded_into_one(folder: ObjectPath) -> None:
     log, expected = begin_in_pieces(folder, 30)
     log.close()
     LOGS.resume(folder, durable=True).close()
-    assert len(names(folder)) == 2
+    assert names(folder) == ["journal.000031", "journal.000032", "lock"]
     assert b"".join(LOGS.lines(folder)) == expected
 
 
@@ -147,7 +147,7 @@ def test_few_objects_and_large_ones_stay_as_they_are(
     assert len(names(folder)) == 10
     monkeypatch.undo()
     log.fold()
-    assert len(names(folder)) == 2
+    assert len(names(folder)) == 3
 
 
 def test_folding_may_end_at_any_moment(folder: ObjectPath) -> None:
@@ -187,7 +187,7 @@ def test_who_reads_while_another_folds_sees_all(folder: ObjectPath) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(requests, "calls", Folding())
         assert b"".join(LOGS.lines(folder)) == expected
-    assert len(names(folder)) == 2
+    assert len(names(folder)) == 3
 
 
 def test_a_journal_is_taken_away_from_its_end(folder: ObjectPath) -> None:
@@ -217,6 +217,18 @@ def test_who_was_taken_over_adds_nothing(folder: ObjectPath) -> None:
         late.append(b"late\n")
     other.append(b"more\n")
     assert list(LOGS.lines(folder)) == [b"job\n", b"more\n"]
+
+
+def test_who_was_taken_over_adds_nothing_to_what_was_folded(folder: ObjectPath) -> None:
+    """Its next number stays taken, though all that was before is one object now."""
+    late, expected = begin_in_pieces(folder, 20)
+    other = LOGS.resume(folder, durable=True)
+    assert len(names(folder)) < 5
+    assert b"".join(LOGS.lines(folder)) == expected
+    other.replace(b"new\n")
+    with pytest.raises(StorageError, match="another run has taken over"):
+        late.append(b"late\n")
+    assert list(LOGS.lines(folder)) == [b"new\n"]
 
 
 def test_what_a_journal_holds_is_checked(folder: ObjectPath) -> None:

@@ -20,7 +20,7 @@ from dask_io.stores.blocktarget import BlockFilesTarget
 from dask_io.stores.container import Wishes
 from dask_io.stores.files import Durability
 from dask_io.stores.formats import load_format
-from dask_io.stores.registry import read_back, remake_target, reopen_source
+from dask_io.stores.reopening import read_back, remake_target, reopen_source
 
 if TYPE_CHECKING:
     from dask_io.stores.container import Wanted

@@ -1,0 +1,39 @@
+"""Dask's configuration, as far as it is about us."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+
+from dask_io import config
+from dask_io.errors import UsageError
+from dask_io.graph.options import graph_options
+from dask_io.options import parse_workers
+
+
+def refuse(*_: object) -> NoReturn:
+    """Do as the system does with folders and files of others."""
+    raise PermissionError
+
+
+@pytest.mark.parametrize("asked", ["is_dir", "iterdir", "read_bytes"])
+def test_what_may_not_be_read_says_nothing(
+    asked: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As with Dask: the home of another user, say, is no reason to fail."""
+    (tmp_path / "any.yaml").write_text("dask-io: {memory: 1MiB}")
+    monkeypatch.setenv("DASK_CONFIG", str(tmp_path))
+    assert config.is_told()
+    monkeypatch.setattr(Path, asked, refuse)
+
+    assert not config.is_told()
+
+
+def test_numbers_that_are_none_are_refused() -> None:
+    """Dask's configuration may hold anything."""
+    with pytest.raises(UsageError, match="worker is needed, not two"):
+        parse_workers("two")  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="at least one part, not two"):
+        graph_options(parts="two")  # type: ignore[arg-type]
