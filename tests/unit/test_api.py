@@ -136,6 +136,12 @@ def test_a_plan_touches_nothing(one_file: Path) -> None:
         alone.run()
 
 
+def test_an_open_array_says_what_it_is(one_file: Path) -> None:
+    """Shape, type and blocks, not where the object lies in memory."""
+    shown = repr(dask_io.open(one_file))
+    assert shown == f"<BlockArray {one_file}: 10 x 7 of {ARRAY.dtype}, in blocks of 10 x 7>"
+
+
 def test_defaults(one_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Half of the memory, the source's order and format, and a few threads."""
     monkeypatch.setattr("dask_io.options.available_memory", lambda: 2_000_000)

@@ -9,6 +9,7 @@ import numpy as np
 
 from dask_io.geometry import Region
 from dask_io.stores.files import ALIGNMENT
+from dask_io.stores.naming import printable
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -45,6 +46,11 @@ class BlockArray:
     def chunks(self) -> tuple[tuple[int, ...], ...]:
         """Lengths of the blocks along each axis, as Dask writes them."""
         return tuple(tuple(axis.lengths()) or (0,) for axis in self.source.grid.axes)
+
+    def __repr__(self) -> str:
+        shape = " x ".join(map(str, self.shape)) or "one element"
+        place = printable(self.source.place)
+        return f"<BlockArray {place}: {shape} of {self.dtype}, in blocks of {self.source.grid}>"
 
     def __dask_tokenize__(self) -> tuple[object, ...]:
         """Return what tells the array from others, by its place and description."""
