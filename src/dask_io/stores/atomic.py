@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from dask_io.geometry import Layout, Region
+    from dask_io.geometry import Grid, Layout, Region
     from dask_io.stores.location import Location
     from dask_io.stores.medium import Reader
     from dask_io.stores.store import Extent
@@ -96,3 +96,9 @@ def pad(
     whole = view_as_array(raw.data, chunks, plain(dtype), layout)
     whole[tuple(map(slice, values.shape))] = values.view(plain(dtype))
     return raw
+
+
+def padding_bytes(grid: Grid, chunks: tuple[int, ...], dtype: np.dtype[Any]) -> int:
+    """Return what `pad` holds at most: nothing if no block is smaller than it is stored."""
+    is_ragged = any(n % chunk for n, chunk in zip(grid.shape, chunks, strict=True))
+    return prod(chunks) * dtype.itemsize if is_ragged else 0

@@ -20,7 +20,7 @@ from xxhash import xxh3_64_intdigest
 
 from dask_io.stores import system
 from dask_io.stores.addressable import AddressableWriter, view_as_array
-from dask_io.stores.atomic import pad
+from dask_io.stores.atomic import pad, padding_bytes
 from dask_io.stores.files import ALIGNMENT, FileWriter, Traffic, storage_errors
 from dask_io.stores.filled import holds_only
 from dask_io.stores.hdf5.create import touch
@@ -180,7 +180,8 @@ class WrittenDataset(Hdf5Store):
         array = self.array
         if self.access is Access.ADDRESSABLE:
             return array.block_bytes if array.has_padding else 0
-        return 2 * array.block_bytes + array.codec.encoding_bytes
+        aside = padding_bytes(self.grid, array.stored, array.dtype)
+        return array.block_bytes + aside + array.codec.encoding_bytes
 
     @contextmanager
     def writer(self, index: tuple[int, ...]) -> Iterator[BlockWriter]:

@@ -20,7 +20,7 @@ from xxhash import xxh3_64_intdigest
 from dask_io.errors import StorageError, UsageError
 from dask_io.stores import system
 from dask_io.stores.addressable import view_as_array
-from dask_io.stores.atomic import pad
+from dask_io.stores.atomic import pad, padding_bytes
 from dask_io.stores.container import beside
 from dask_io.stores.files import Durability, Traffic, storage_errors
 from dask_io.stores.filled import holds_only
@@ -192,8 +192,11 @@ class IcechunkTarget(ZarrStore, JournalledTarget):
         if array.index:
             encoded *= prod(array.index.counts)
             encoding += array.index.chain.n_bytes + array.index.chain.encoding_bytes
+            aside = array.chunk_bytes
+        else:
+            aside = padding_bytes(self.grid, array.chunks, array.dtype)
         assembled = n_elements * array.dtype.itemsize
-        return assembled + array.chunk_bytes + encoding + _N_COPIES * encoded
+        return assembled + aside + encoding + _N_COPIES * encoded
 
     def describe(self) -> dict[str, Any]:
         """Return what it takes to make the array again."""

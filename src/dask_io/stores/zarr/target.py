@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dask_io.stores.addressable import AddressableWriter, view_as_array, view_as_bytes
-from dask_io.stores.atomic import pad
+from dask_io.stores.atomic import pad, padding_bytes
 from dask_io.stores.filled import holds_only
 from dask_io.stores.journalled import JournalledTarget
 from dask_io.stores.ledger import NOTHING
@@ -130,8 +130,8 @@ class ZarrTarget(ZarrStore, JournalledTarget):
         index = array.index.chain if array.index else None
         assembled = prod(array.shards or array.chunks) * array.dtype.itemsize
         of_index = index.n_bytes + index.encoding_bytes if index else 0
-        coding = assembled + array.chunk_bytes + array.chain.encoding_bytes + of_index
-        return coding + self.copying_bytes
+        aside = array.chunk_bytes if index else padding_bytes(self.grid, array.chunks, array.dtype)
+        return assembled + aside + array.chain.encoding_bytes + of_index + self.copying_bytes
 
     @property
     def copying_bytes(self) -> int:
