@@ -182,7 +182,7 @@ def test_a_directory_is_not_replaced_by_a_file(tmp_path: Path) -> None:
 def test_a_place_that_cannot_be_made_is_a_matter_of_storage(tmp_path: Path) -> None:
     """A parent that is a file is one clear line."""
     (tmp_path / "file").write_bytes(b"")
-    with pytest.raises(StorageError, match="Not a directory"):
+    with pytest.raises(StorageError, match="a folder in it is a file"):
         target_at(tmp_path / "file" / "x").create()
 
 
