@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from dask_io.geometry import Grid, Layout, Region
     from dask_io.stores.location import Location
     from dask_io.stores.medium import Reader
-    from dask_io.stores.store import Extent
+    from dask_io.stores.store import Extent, Store
 
 
 class Encoding(NamedTuple):
@@ -83,6 +84,29 @@ def _aligned(n_bytes: int) -> memoryview:
     buffer = memoryview(np.empty(n_bytes + 3 * ALIGNMENT, np.uint8).data)
     start = -address_of(buffer) % ALIGNMENT
     return buffer[start : start + n_bytes + 2 * ALIGNMENT]
+
+
+class WholeWriter(ABC):
+    """One visit to a block that is encoded as a whole."""
+
+    target: Store
+
+    @abstractmethod
+    def write_from(self, region: Region, array: NDArray[Any]) -> None:
+        """Encode and write all of it."""
+
+    def write_filled(
+        self,
+        region: Region,
+        staging: memoryview,  # noqa: ARG002 - a part of a block cannot be encoded
+        fill: Callable[[Region, NDArray[Any]], None],
+    ) -> None:
+        """Put all of it together in memory of its own, and write it."""
+        dtype, layout = self.target.dtype, self.target.layout
+        raw = np.empty(region.size * dtype.itemsize, np.uint8)
+        values = view_as_array(raw.data, region.shape, dtype, layout)
+        fill(region, values)
+        self.write_from(region, values)
 
 
 def pad(

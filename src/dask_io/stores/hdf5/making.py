@@ -15,12 +15,11 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 import h5py  # type: ignore[import-untyped]
-import numpy as np
 from xxhash import xxh3_64_intdigest
 
 from dask_io.stores import system
-from dask_io.stores.addressable import AddressableWriter, view_as_array
-from dask_io.stores.atomic import pad, padding_bytes
+from dask_io.stores.addressable import AddressableWriter
+from dask_io.stores.atomic import WholeWriter, pad, padding_bytes
 from dask_io.stores.files import ALIGNMENT, FileWriter, Traffic, storage_errors
 from dask_io.stores.filled import holds_only
 from dask_io.stores.hdf5.create import touch
@@ -37,6 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
+    import numpy as np
     from numpy.typing import NDArray
 
     from dask_io.geometry import Region
@@ -216,7 +216,7 @@ class WrittenDataset(Hdf5Store):
 
 
 @dataclass(slots=True)
-class _ChunkWriter:
+class _ChunkWriter(WholeWriter):
     """One visit to a chunk that is encoded as a whole."""
 
     target: WrittenDataset
@@ -232,16 +232,3 @@ class _ChunkWriter:
             mask, encoded = found
             self.checksum = xxh3_64_intdigest(encoded.data)
             self.target.store(self.index, encoded, mask)
-
-    def write_filled(
-        self,
-        region: Region,
-        staging: memoryview,  # noqa: ARG002 - a part of a chunk cannot be encoded
-        fill: Callable[[Region, NDArray[Any]], None],
-    ) -> None:
-        """Put all of it together in memory of its own, and write it."""
-        dtype, layout = self.target.dtype, self.target.layout
-        raw = np.empty(region.size * dtype.itemsize, np.uint8)
-        values = view_as_array(raw.data, region.shape, dtype, layout)
-        fill(region, values)
-        self.write_from(region, values)

@@ -19,8 +19,7 @@ from xxhash import xxh3_64_intdigest
 
 from dask_io.errors import StorageError, UsageError
 from dask_io.stores import system
-from dask_io.stores.addressable import view_as_array
-from dask_io.stores.atomic import pad, padding_bytes
+from dask_io.stores.atomic import WholeWriter, pad, padding_bytes
 from dask_io.stores.container import beside
 from dask_io.stores.files import Durability, Traffic, storage_errors
 from dask_io.stores.filled import holds_only
@@ -51,7 +50,7 @@ from dask_io.stores.zarr.shards import pack
 from dask_io.stores.zarr.store import ZarrStore, read_description
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -469,7 +468,7 @@ def _sync_newer(path: Path, since: int, *, chunks: bool) -> None:
 
 
 @dataclass(slots=True)
-class _Writer:
+class _Writer(WholeWriter):
     """One visit to a chunk or shard that is encoded as a whole."""
 
     target: IcechunkTarget
@@ -486,19 +485,6 @@ class _Writer:
             encoded = target.encode(array)
         if encoded is not None:
             self.checksum = target.store(self.key, encoded)
-
-    def write_filled(
-        self,
-        region: Region,
-        staging: memoryview,  # noqa: ARG002 - a part of a chunk cannot be encoded
-        fill: Callable[[Region, NDArray[Any]], None],
-    ) -> None:
-        """Put all of it together in memory of its own, and write it."""
-        target = self.target
-        raw = np.empty(region.size * target.dtype.itemsize, np.uint8)
-        values = view_as_array(raw.data, region.shape, target.dtype, target.layout)
-        fill(region, values)
-        self.write_from(region, values)
 
 
 def _count(path: Path) -> int:

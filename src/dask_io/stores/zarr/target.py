@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dask_io.stores.addressable import AddressableWriter, view_as_array, view_as_bytes
-from dask_io.stores.atomic import pad, padding_bytes
+from dask_io.stores.addressable import AddressableWriter, view_as_bytes
+from dask_io.stores.atomic import WholeWriter, pad, padding_bytes
 from dask_io.stores.filled import holds_only
 from dask_io.stores.journalled import JournalledTarget
 from dask_io.stores.ledger import NOTHING
@@ -321,7 +321,7 @@ class _WatchedWriter:
 
 
 @dataclass(slots=True)
-class _WholeWriter:
+class _WholeWriter(WholeWriter):
     """One visit to a chunk or shard that is encoded as a whole."""
 
     target: ZarrTarget
@@ -339,16 +339,3 @@ class _WholeWriter:
             encoded = target.encode(array)
             pieces = iter(() if encoded is None else (encoded,))
         self.checksum = target.write_file(self.name, pieces)
-
-    def write_filled(
-        self,
-        region: Region,
-        staging: memoryview,  # noqa: ARG002 - a part of a chunk cannot be encoded
-        fill: Callable[[Region, NDArray[Any]], None],
-    ) -> None:
-        """Put all of it together in memory of its own, and write it."""
-        target = self.target
-        raw = np.empty(region.size * target.dtype.itemsize, np.uint8)
-        values = view_as_array(raw.data, region.shape, target.dtype, target.layout)
-        fill(region, values)
-        self.write_from(region, values)
