@@ -61,11 +61,12 @@ def random_axis(random: Random, length: int) -> Axis:
 
 
 def random_problem(random: Random) -> Problem:
-    """A problem of one to three axes."""
+    """A problem of one to three axes, whose blocks are moved whole."""
     shape = [random.randint(2, LONGEST_AXIS) for _ in range(random.randint(1, 3))]
     source, target = (Grid(tuple(random_axis(random, n) for n in shape)) for _ in range(2))
     layout = Layout.c(len(shape))
-    return Problem(Side(source, layout), Side(target, layout), np.dtype("uint8"), 1)
+    sides = [Side(grid, layout, atomic=True) for grid in (source, target)]
+    return Problem(sides[0], sides[1], np.dtype("uint8"), 1)
 
 
 def measure(problem: Problem) -> Measured | None:

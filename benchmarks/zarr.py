@@ -1,7 +1,8 @@
 """Measure Zarr to Zarr: with a codec beside the codec alone, without one beside `cp -r`.
 
 ``python -m benchmarks.zarr --help``. With a codec, the yardstick is to decode all chunks of the
-source and to encode all chunks of the target, from memory to memory, on all cores.
+source and to encode all chunks of the target, from memory to memory, on all cores. A machine's
+speed changes, so it is taken before and after each run of ours, and a ratio is to both.
 """
 
 from __future__ import annotations
@@ -19,7 +20,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import dask_io
-from benchmarks.engine.measuring import copy, discard, drop_caches, remove, run_contestant
+from benchmarks.engine.measuring import (
+    Timing,
+    copy,
+    discard,
+    drop_caches,
+    remove,
+    run_contestant,
+)
 from dask_io.stores.zarr.place import Place
 from dask_io.stores.zarr.source import ZarrSource, open_zarr
 from dask_io.units import format_bytes, parse_bytes
@@ -38,8 +46,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run the benchmark; files made for it are removed, however it ends."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.zarr", description=__doc__)
     add = parser.add_argument
-    add("--size", type=parse_bytes, default="512MiB", help="bytes of the array, about")
-    add("--memory", default="256MiB", help="budget")
+    add("--size", type=parse_bytes, default="2GiB", help="bytes of the array, about")
+    add("--budgets", default="256MiB,1GiB", help="memory, with commas")
     add("--codec", default="zstd:3", help="as for dask-io")
     add("--repeats", type=int, default=3, help="rounds")
     add("--workers", type=int, help="threads of ours")
@@ -50,17 +58,30 @@ def main(arguments: Sequence[str] | None = None) -> None:
     prepare = os.sync if options.warm else drop_caches
     with tempfile.TemporaryDirectory(prefix="zarr-", dir=options.dir) as folder:
         bench = _Bench(Path(folder), options, prepare)
-        found = {
-            options.codec: bench.run(options.codec, "codec"),
-            "none": bench.run("none", "cp -r"),
-        }
-    for codec, (kind, rounds) in found.items():
-        ratios = [ours / other for ours, other in rounds]
-        ours, other = (median(column) for column in zip(*rounds, strict=True))
-        sys.stdout.write(
-            f"codec {codec}: {ours:.2f} s, {kind} {other:.2f} s, ratio "
-            f"{median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f}), goal {GOALS[kind]}\n"
-        )
+        for codec, kind in ((options.codec, "codec"), ("none", "cp -r")):
+            bench.make_source(codec)
+            for budget in options.budgets.split(","):
+                found = _report(kind, *bench.run(kind, budget))
+                sys.stdout.write(f"codec {codec} in {budget}: {found}\n")
+
+
+def _report(kind: str, ours: list[Timing], others: list[Timing]) -> str:
+    seconds, other_seconds = ([each.seconds for each in side] for side in (ours, others))
+    cpu, other_cpu = ([each.cpu_seconds for each in side] for side in (ours, others))
+    return (
+        f"{median(seconds):.2f} s, {kind} {median(other_seconds):.2f} s, "
+        f"ratio {_compare(seconds, other_seconds)}, goal {GOALS[kind]}; "
+        f"of CPU time {_compare(cpu, other_cpu)}"
+    )
+
+
+def _compare(ours: list[float], others: list[float]) -> str:
+    """Say what ours took as a multiple of what the other did, before and after it on average."""
+    ratios = [
+        2 * each / (before + after)
+        for each, before, after in zip(ours, others, others[1:], strict=False)
+    ]
+    return f"{median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
 
 
 class _Bench:
@@ -68,43 +89,55 @@ class _Bench:
         self, folder: Path, options: argparse.Namespace, prepare: Callable[[], object]
     ) -> None:
         self._folder, self._options, self._prepare = folder, options, prepare
+        self._source = folder / "source.zarr"
         side = round((options.size / 2) ** (1 / 3))
         self._source_chunks, self._target_chunks = (-(-side // n) for n in _BLOCKS)
         self._array = _smooth_with_noise(side)
         shown = format_bytes(self._array.nbytes)
         chunks = f"chunks of {self._source_chunks} to {self._target_chunks}"
         sys.stdout.write(f"{side} x {side} x {side} of int16, {shown}, {chunks}, on ")
-        sys.stdout.write(f"{os.cpu_count()} cores, budget {options.memory}\n")
+        sys.stdout.write(f"{os.cpu_count()} cores\n")
         np.save(folder / "array.npy", self._array)
 
-    def run(self, codec: str, kind: str) -> tuple[str, list[tuple[float, float]]]:
-        """Return for every round what ours took, and what it is measured with."""
-        source, target = self._folder / "source.zarr", self._folder / "target.zarr"
-        remove(source)
-        whole = self._folder / "array.npy"
-        dask_io.split(whole, source, chunks=self._source_chunks, codec=codec)
-        options: dict[str, Any] = {"chunks": self._target_chunks, "memory": self._options.memory}
+    def make_source(self, codec: str) -> None:
+        """Make the array to be moved, with a codec."""
+        remove(self._source)
+        dask_io.split(
+            self._folder / "array.npy", self._source, chunks=self._source_chunks, codec=codec
+        )
+
+    def run(self, kind: str, budget: str) -> tuple[list[Timing], list[Timing]]:
+        """Return what ours took each time, and what it is measured with, before and after each."""
+        other = self._time_codec if kind == "codec" else self._time_copy
+        ours, others = [], [other()]
+        for _ in range(self._options.repeats):
+            ours.append(self._time_ours(budget))
+            others.append(other())
+        return ours, others
+
+    def _time_ours(self, budget: str) -> Timing:
+        options: dict[str, Any] = {"chunks": self._target_chunks, "memory": budget}
         if self._options.workers:
             options["workers"] = self._options.workers
-        rounds = []
-        for _ in range(self._options.repeats):
-            ours = run_contestant(
-                "resplit", self._prepare, source=str(source), target=str(target), **options
-            )
-            self._discard(target)
-            if kind == "codec":
-                other = self._time_codec(source)
-            else:
-                other = copy(source, target, self._prepare).seconds
-                self._discard(target)
-            rounds.append((ours.seconds, other))
-        return kind, rounds
+        source, target = str(self._source), self._folder / "target.zarr"
+        found = run_contestant(
+            "resplit", self._prepare, source=source, target=str(target), **options
+        )
+        self._discard(target)
+        return found
+
+    def _time_copy(self) -> Timing:
+        target = self._folder / "target.zarr"
+        found = copy(self._source, target, self._prepare)
+        self._discard(target)
+        return found
 
     def _discard(self, path: Path) -> None:
         discard(path, self._folder / "discarded")
 
-    def _time_codec(self, place: Path) -> float:
+    def _time_codec(self) -> Timing:
         """Decode all chunks of the source, encode all of the target, from memory to memory."""
+        place = self._source
         source = open_zarr(place, "", strict=True)
         target = dask_io.plan(place, self._folder / "t.zarr", chunks=self._target_chunks).target
         assert target is not None
@@ -112,17 +145,17 @@ class _Bench:
             np.fromfile(place / source.array.keys.name_of(index), np.uint8)
             for index in source.grid.indices()
         ]
-        made = ZarrSource(Place(self._folder / "t.zarr"), target.documents, strict=False)  # type: ignore[attr-defined]
+        made = ZarrSource(Place(self._folder / "t.zarr"), target.documents, strict=False)  # type: ignore[union-attr]
         chunks = [self._padded(index, made) for index in made.grid.indices()]
 
         def decode(data: NDArray[np.uint8]) -> None:
             source.array.chain.decode(data, np.empty(source.array.chunk_bytes, np.uint8))
 
         with ThreadPoolExecutor(os.cpu_count()) as pool:
-            start = time.perf_counter()
+            start, cpu_start = time.perf_counter(), time.process_time()
             list(pool.map(decode, encoded))
             list(pool.map(lambda chunk: made.array.chain.encode(chunk).nbytes, chunks))
-            return time.perf_counter() - start
+            return Timing(time.perf_counter() - start, time.process_time() - cpu_start)
 
     def _padded(self, index: tuple[int, ...], made: ZarrSource) -> NDArray[np.uint8]:
         values = np.zeros(made.array.chunks, made.dtype)

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import dask
 import pytest
@@ -29,9 +30,10 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if ON_CI else "d
 
 @pytest.fixture(autouse=True)
 def own_configuration() -> Iterator[None]:
-    """Give Dask's configuration back as it was: no test runs with the options of another."""
+    """Give the environment and Dask's configuration back: no test runs with another's options."""
     before = copy.deepcopy(dask.config.config)
-    yield
+    with patch.dict(os.environ):
+        yield
     if dask.config.config != before:
         # What is imported meanwhile adds options of its own, which stay.
         dask.config.refresh()

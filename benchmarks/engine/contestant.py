@@ -190,7 +190,9 @@ def main() -> None:
     run = {"resplit": resplit, "floor": floor}[kind](**json.loads(arguments))
     print(time.process_time(), flush=True)  # noqa: T201  # to the process that waits for it
     sys.stdin.readline()
-    print(json.dumps(run()))  # noqa: T201  # as above
+    print(json.dumps(run()), flush=True)  # noqa: T201  # as above
+    # Nobody waits for the interpreter to be taken down, as with the command `dask-io`.
+    os._exit(0)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from dask_io.report.text import table
+from dask_io.planning.describe import table
 from dask_io.units import format_bytes
 
 if TYPE_CHECKING:

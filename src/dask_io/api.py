@@ -21,16 +21,7 @@ from dask_io.engine.verify import Verification
 from dask_io.errors import DataError, UsageError
 from dask_io.geometry import Grid, Layout, Region
 from dask_io.geometry.chunks import normalize_chunks
-from dask_io.groups import (
-    GroupJob,
-    find_group,
-    plan_resumes,
-    plan_whole,
-    verify_alone,
-    verify_groups,
-)
-from dask_io.groups import plan_group as plan_found_group
-from dask_io.jobs import Complete, Job, JointJob
+from dask_io.jobs import Complete, Job, JointJob, SeriesJob
 from dask_io.options import (
     Options,
     check_options,
@@ -45,6 +36,7 @@ from dask_io.planning import (
     Side,
 )
 from dask_io.prepare import Wanted, make_plan, plan_one, plan_several
+from dask_io.several import find_whole, verify_wholes
 from dask_io.stores.array import BlockArray
 from dask_io.stores.description import parse_dtype, parse_order
 from dask_io.stores.location import locate
@@ -53,8 +45,7 @@ from dask_io.stores.naming import printable
 from dask_io.stores.opening import open_source
 from dask_io.stores.several import region_places
 from dask_io.stores.window import Window
-from dask_io.wholefiles import FileJob, find_file, verify_files
-from dask_io.wholefiles import plan_file as plan_found_file
+from dask_io.wholes import plan_resumes, plan_whole, verify_alone
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -65,24 +56,24 @@ if TYPE_CHECKING:
     from dask.delayed import Delayed
     from numpy.typing import DTypeLike
 
-    from dask_io.geometry.chunks import AxisChunks, Chunks
+    from dask_io.comparing import Comparison
+    from dask_io.geometry.chunks import Chunks
     from dask_io.options import ResumeOptions
     from dask_io.stores.store import Source
 
     Place = str | PathLike[str] | BlockArray
-    AnyJob = Job | JointJob | GroupJob | FileJob
+    AnyJob = Job | JointJob | SeriesJob
 
 __all__ = [
     "BlockArray",
     "Complete",
-    "FileJob",
     "GroupInfo",
-    "GroupJob",
     "Info",
     "Job",
     "JointJob",
     "Progress",
     "RunResult",
+    "SeriesJob",
     "Verification",
     "extract",
     "info",
@@ -91,8 +82,6 @@ __all__ = [
     "open",
     "plan",
     "plan_extract",
-    "plan_file",
-    "plan_group",
     "plan_resumes",
     "plan_shape",
     "resplit",
@@ -121,7 +110,8 @@ class Info:
 class GroupInfo:
     """What a group says about itself, and what every array in it does, by its path.
 
-    `others` are arrays that Dask IO does not understand, with what is wrong with them.
+    `others` are arrays that Dask IO does not understand, with what is wrong with them. They are
+    copied as they are, all but those in `uncopied`, with which the whole is refused.
     """
 
     place: str
@@ -129,6 +119,7 @@ class GroupInfo:
     arrays: Mapping[str, Info]
     others: Mapping[str, str]
     attributes: Mapping[str, Any] = field(default_factory=dict)
+    uncopied: frozenset[str] = frozenset()
 
 
 def open(  # noqa: A001  # the public name, as in `h5py` or `zarr`
@@ -213,94 +204,16 @@ def info_group(
     source: Place, *, storage_options: Mapping[str, Any] | None = None
 ) -> GroupInfo | None:
     """Tell what a group or a file of several arrays says, None if the source is one array."""
-    root = find_group(source, storage_options)
-    if root is None:
-        return _info_file(source)
-    from dask_io.stores.zarr.group import read_group  # noqa: PLC0415  # a second, if needed
-    from dask_io.stores.zarr.ome import image_groups  # noqa: PLC0415  # as above
-
-    group = read_group(root)
-    arrays, others = dict[str, Info](), dict[str, str]()
-    for name in group.arrays:
-        try:
-            arrays[name] = info(BlockArray(open_source(root / name, format="zarr")))
-        except DataError as error:
-            others[name] = "; ".join(error.problems)
-    kind = "ome-zarr" if image_groups(group) else "zarr"
-    return GroupInfo(group.place, kind, arrays, others, group.attributes)
-
-
-def _info_file(source: Place) -> GroupInfo | None:
-    file = find_file(source)
-    if file is None:
+    whole = find_whole(source, storage_options)
+    if whole is None:
         return None
-    arrays = {name: info(BlockArray(each)) for name, each in file.arrays.items()}
-    others = {**file.others, **file.uncopied}
-    return GroupInfo(file.place, file.format, arrays, others, file.attributes)
-
-
-def plan_group(
-    source: str | PathLike[str],
-    target: str | PathLike[str],
-    *,
-    chunks: Mapping[str, AxisChunks],
-    **options: Unpack[Options],
-) -> GroupJob:
-    """Plan how to re-split all arrays of a group, one after another, and what that will cost.
-
-    Parameters
-    ----------
-    source
-        A group of Zarr arrays.
-    target
-        Where the other group goes.
-    chunks
-        Chunks by names of dimensions. Arrays that have none of them are copied with the chunks that
-        they have, and so are coordinates: arrays of one axis that have its name.
-    **options
-        See `Options`; those that are about one array are refused.
-
-    Raises
-    ------
-    UsageError
-        If the source is no group, or a name is that of no array's dimension.
-    """
-    root = find_group(source, options.get("storage_options"))
-    if root is None:
-        raise UsageError(f"{printable(fspath(source))} is no group of Zarr arrays")
-    return plan_found_group(root, target, dict(chunks), **options)
-
-
-def plan_file(
-    source: str | PathLike[str],
-    target: str | PathLike[str],
-    *,
-    chunks: Chunks,
-    **options: Unpack[Options],
-) -> FileJob:
-    """Plan how to re-split all arrays of a file into another one, and what that will cost.
-
-    Parameters
-    ----------
-    source
-        A NetCDF or HDF5 file of several arrays.
-    target
-        The other file.
-    chunks
-        Chunks by names of dimensions; by position if all arrays have so many axes. Arrays that
-        have none of the names keep the chunks that they have, and so do coordinates.
-    **options
-        See `Options`; those that are about one array are refused.
-
-    Raises
-    ------
-    UsageError
-        If the source is no such file, or a name is that of no array's dimension.
-    """
-    file = find_file(source)
-    if file is None:
-        raise UsageError(f"{printable(fspath(source))} is no file of several arrays")
-    return plan_found_file(file, target, chunks, **options)
+    # An image is told by its levels.
+    kind = "ome-zarr" if whole.levels else whole.format
+    arrays = {name: info(BlockArray(each)) for name, each in whole.arrays.items()}
+    others = {**whole.others, **whole.uncopied}
+    return GroupInfo(
+        whole.place, kind, arrays, others, whole.attributes[""], frozenset(whole.uncopied)
+    )
 
 
 def plan(
@@ -309,7 +222,7 @@ def plan(
     *,
     chunks: Chunks,
     **options: Unpack[Options],
-) -> Job:
+) -> Job | Any:
     """Plan how to move an array to blocks of another shape, and what that will cost.
 
     Parameters
@@ -319,15 +232,36 @@ def plan(
     target
         Where the blocks go; may be left out to see only the plan.
     chunks
-        The target's blocks, as in Dask: integers, ``-1``, ``"auto"``, tuples, or a dict by axis.
+        The target's blocks, as in Dask: integers, ``-1``, ``"auto"``, tuples, or a dict by axis or
+        by names of dimensions.
     **options
         See `Options`.
+
+    Returns
+    -------
+    Job | SeriesJob
+        What can be run. For a group, and for a file of several arrays, it is a `SeriesJob`: all
+        arrays are moved, one after another. Those that have none of the names in `chunks` keep the
+        chunks that they have, and so do coordinates, arrays of one axis that have its name.
 
     Raises
     ------
     BudgetTooSmallError
         If no plan fits the memory; it names the smallest budget that would do.
+    UsageError
+        If a name is that of no dimension, or what is asked for is for one array.
     """
+    whole = plan_whole(source, target, chunks, **options)
+    return whole or _plan_array(source, target, chunks=chunks, **options)
+
+
+def _plan_array(
+    source: Place,
+    target: str | PathLike[str] | None,
+    *,
+    chunks: Chunks,
+    **options: Unpack[Options],
+) -> Job:
     check_options(options)
     store = _source(source, options)
     if options.get("check", False):
@@ -398,7 +332,7 @@ def resplit(
     ----------
     source
         A path, or what `open` returned. Of a group of Zarr arrays, and of a NetCDF or HDF5
-        file of several arrays, all are re-split, see `plan_group` and `plan_file`.
+        file of several arrays, all are re-split, into another group or file: see `plan`.
     target
         Where the blocks go. A list of targets is written from one read.
     chunks
@@ -418,9 +352,7 @@ def resplit(
     if isinstance(target, (list, tuple)):
         several = _plan_layouts(source, target, chunks, **options)
         return start(several, compute=compute, verify=verify, on_progress=on_progress)
-    job: AnyJob | None = plan_whole(source, cast("str", target), cast("Chunks", chunks), **options)
-    if job is None:
-        job = plan(source, cast("str", target), chunks=cast("Chunks", chunks), **options)
+    job = plan(source, cast("str", target), chunks=cast("Chunks", chunks), **options)
     return start(job, compute=compute, verify=verify, on_progress=on_progress)
 
 
@@ -487,7 +419,7 @@ def plan_merge(source: Place, target: str | PathLike[str], **options: Unpack[Opt
     if not names_one_file(target, options.get("format"), options.get("storage_options")):
         name = printable(fspath(target))
         raise UsageError(f"merge writes one file, but {name} names none; call it {name}.npy, say")
-    return plan(source, target, chunks=-1, **options)
+    return _plan_array(source, target, chunks=-1, **options)
 
 
 def extract(
@@ -542,7 +474,7 @@ def plan_extract(
     boxes = [parse_region(region, store.grid.shape) for region in regions]
     if len(boxes) == 1:
         options["region"] = boxes[0]
-        return plan(BlockArray(store), target, chunks=chunks, **options)
+        return _plan_array(BlockArray(store), target, chunks=chunks, **options)
     names = region_places(
         target,
         len(boxes),
@@ -631,29 +563,29 @@ def verify(
         If the shapes differ, or the array is not complete.
     UsageError
         If an array alone has no checksums.
+    BudgetTooSmallError
+        If the memory is too little; it names the smallest budget that would do.
     """
     budget, threads = parse_memory(memory), parse_workers(workers)
     if b is None:
         place = locate(a.source.place if isinstance(a, BlockArray) else a, storage_options)
         return verify_alone(place, budget, threads)
 
-    def compare(one: Source, other: Source) -> Verification:
+    def plan_pair(one: Source, other: Source) -> Comparison:
         if one.grid.shape != other.grid.shape:
             shapes = f"has shape {other.grid.shape}, but {one.place} has {one.grid.shape}"
             raise DataError(other.place, [shapes])
         at = locate(other.place, storage_options)
-        return plan_comparison(one, other, budget, threads, at=at).run(one, other)
+        return plan_comparison(one, other, budget, threads, at=at)
 
-    roots = find_group(a, storage_options), find_group(b, storage_options)
-    files = find_file(a), find_file(b)
-    if files[0] is not None and files[1] is not None:
-        return verify_files(files[0], files[1], compare)
-    if roots[0] is not None and roots[1] is not None:
-        return verify_groups(roots[0], roots[1], compare)
+    wholes = [find_whole(each, storage_options, each=True) for each in (a, b)]
+    if wholes[0] is not None and wholes[1] is not None:
+        return verify_wholes(wholes[0], wholes[1], plan_pair)
     options = Options(storage_options=storage_options)
-    if files[0] is not None or roots[0] is not None:
+    if wholes[0] is not None:
         _source(b, options)  # if it is not there, that is what is wrong
-    return compare(_source(a, options), _source(b, options))
+    one, other = _source(a, options), _source(b, options)
+    return plan_pair(one, other).run(one, other)
 
 
 def _source(place: Place, options: Options) -> Source:

@@ -5,22 +5,26 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from xxhash import xxh3_64
+
 from dask_io.engine.checksums import verify_checksums
-from dask_io.engine.job import WHOLE_FILE, JobRecord, described_in
+from dask_io.engine.job import WHOLE_FILE, JobRecord, copies_in, described_in
 from dask_io.engine.problem import make_problem, side_of
 from dask_io.engine.staging import comparison_slab
 from dask_io.engine.verify import Verification, verify_plan
 from dask_io.errors import BudgetTooSmallError, DataError, StorageError, UsageError
 from dask_io.planning import plan_sweep
-from dask_io.stores.container import split_place
+from dask_io.stores.container import INSIDE, split_place
+from dask_io.stores.formats import load_format
 from dask_io.stores.journal import read_job
 from dask_io.stores.medium import medium_of, pieces_of
 from dask_io.stores.naming import printable
-from dask_io.stores.places import journal_at, refuse_unfinished
+from dask_io.stores.places import holder_of, journal_at, refuse_unfinished
 from dask_io.stores.reopening import read_back
+from dask_io.stores.whole import MakesFiles
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     import numpy as np
 
@@ -48,19 +52,33 @@ def plan_comparison(a: Store, b: Store, memory: int, workers: int, *, at: Locati
 
     If the second, which is `at` a place, was made by converting elements of the first one's type,
     that is done again.
+
+    Raises
+    ------
+    BudgetTooSmallError
+        If no plan fits the memory; it names the smallest budget that would do.
     """
-    slab = comparison_slab(memory, b.dtype.itemsize, workers)
-    left = max(1, memory - workers * slab)
-    try:
-        dtype = b.dtype if _is_made_of(a.dtype, at) else a.dtype
+    dtype = b.dtype if _is_made_of(a.dtype, at) else a.dtype
+    itemsize = max(dtype.itemsize, b.dtype.itemsize)
+
+    def plan_beside(slab: int) -> Comparison:
+        left = max(1, memory - workers * slab)
         problem = make_problem(
             side_of(a), side_of(b), dtype, memory=left, workers=workers, stored=a.dtype
         )
         return Comparison(plan_sweep(problem), workers, slab)
+
+    try:
+        return plan_beside(comparison_slab(memory, itemsize, workers))
     except BudgetTooSmallError as error:
         if workers > 1:
             return plan_comparison(a, b, memory, 1, at=at)
-        raise BudgetTooSmallError(error.required + slab, memory, error.unit) from None
+        # The plan has what it needs, and the slab a part of what that leaves.
+        spare = memory - error.required
+        slab = comparison_slab(spare, itemsize, workers)
+        if slab > spare:
+            raise BudgetTooSmallError(error.required + slab, memory, error.unit) from None
+        return plan_beside(slab)
 
 
 def _is_made_of(dtype: np.dtype[Any], place: Location) -> bool:
@@ -114,13 +132,15 @@ def verify_sealed(
         raise UsageError(_without_checksums(place))
     refuse_unfinished(place)
     found = Verification(0)
-    several = described_in(journal)
+    several, copies = described_in(journal), copies_in(journal)
     if None not in several and not place.exists():
         # Of a whole file, one array may be named.
         inside = split_place(str(place))[1]
         several = {n: each for n, each in several.items() if each.get("inside") == inside}
-    if not several:
+        copies = {name: each for name, each in copies.items() if name == inside}
+    if not several and not copies:
         raise UsageError(_without_checksums(place))
+    _check_copies(holder_of(place), journal, copies)
     for array, described in several.items():
         written = read_back(described, at=place)
         written.tally.pace = pace
@@ -128,6 +148,43 @@ def verify_sealed(
         name = printable(f"{place}::/{described.get('inside')}") if len(several) > 1 else ""
         found = found.followed_by(one, name)
     return found
+
+
+def _check_copies(file: Location, journal: Location, copies: Mapping[str, str]) -> None:
+    """Compare with their checksums what was copied as it is into a file."""
+    if not copies:
+        return
+    container = load_format(str(read_job(journal)[WHOLE_FILE].get("format")))
+    if not isinstance(container, MakesFiles):
+        raise DataError(printable(str(journal)), ["is not about a file of arrays"])
+    _refuse_differing(file, copies, container.content_of(file).digests(copies))
+
+
+def check_copied_files(group: Location, copies: Mapping[str, str]) -> None:
+    """Compare with their checksums arrays that were copied file by file into a group.
+
+    Raises
+    ------
+    DataError
+        If one differs.
+    """
+    _refuse_differing(group, copies, {name: digest_files(group / name) for name in copies})
+
+
+def _refuse_differing(place: Location, told: Mapping[str, str], found: Mapping[str, str]) -> None:
+    for name in told:
+        if found[name] != told[name]:
+            raise DataError(printable(f"{place}{INSIDE}/{name}"), ["is not what was written"])
+
+
+def digest_files(root: Location) -> str:
+    """Return a checksum of all files in a directory, with their names."""
+    medium, found = medium_of(root), xxh3_64()
+    for name, _ in sorted(medium.files(root)):
+        found.update(f"{name}\0".encode())
+        for piece in pieces_of(root / name):
+            found.update(piece)
+    return found.hexdigest()
 
 
 def _without_checksums(place: Location) -> str:

@@ -60,10 +60,12 @@ class BudgetTooSmallError(UsageError):
         self.required, self.budget, self.unit = required, budget, unit
 
     def __str__(self) -> str:
+        # What holds one element moves one at a time: of a gigabyte that takes days.
+        slow = self.unit.startswith("element")
         return (
             f"{format_bytes(self.required)} ({self.required} bytes) are needed for one "
             f"{self.unit}, but the memory budget is {format_bytes(self.budget)}; "
-            f"give at least --memory {self.required}"
+            f"give at least --memory {self.required}{', better some MiB more' if slow else ''}"
         )
 
 

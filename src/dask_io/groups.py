@@ -1,4 +1,4 @@
-"""Groups of arrays: every array is moved as if it were alone, one after another."""
+"""All arrays of a group or a file are moved, one after another, into one group."""
 
 from __future__ import annotations
 
@@ -6,21 +6,17 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from operator import itemgetter
-from os import fspath
-from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
-from xxhash import xxh3_64_intdigest
+from xxhash import xxh3_64, xxh3_64_intdigest
 
-from dask_io.comparing import check_again, compare_files, verify_sealed
+from dask_io.comparing import check_again, check_copied_files, digest_files, verify_sealed
 from dask_io.engine.job import JobRecord
-from dask_io.engine.run import Progress, RunResult
-from dask_io.engine.series import SeriesProgress
+from dask_io.engine.preflight import find_replaced
 from dask_io.engine.verify import Verification
-from dask_io.errors import DataError, StorageError, UsageError
-from dask_io.geometry.named import chunks_by_name
-from dask_io.jobs import Complete, Job, resumable
+from dask_io.errors import BudgetTooSmallError, DataError, UsageError
+from dask_io.jobs import Complete, Job, SeriesJob, resumable
 from dask_io.options import (
     Options,
     check_options,
@@ -29,93 +25,120 @@ from dask_io.options import (
     parse_workers,
     refuse_for_several,
 )
-from dask_io.planning import Series
 from dask_io.prepare import Wanted, plan_one, plan_recorded
-from dask_io.prepare import plan_resumes as plan_array_resumes
-from dask_io.stores.container import INSIDE, needs, split_place
-from dask_io.stores.files import Durability, storage_errors
-from dask_io.stores.formats import format_of
+from dask_io.several import (
+    choose_chunks,
+    choose_shards,
+    chunks_or_kept,
+    find_whole,
+    is_to_copy,
+    make_series,
+    name_one,
+    plan_each,
+    refuse_uncopied,
+)
+from dask_io.stores.container import needs
+from dask_io.stores.files import Durability
 from dask_io.stores.journal import VERSION, is_sealed, read_job
-from dask_io.stores.location import is_taken, locate
+from dask_io.stores.location import locate
 from dask_io.stores.making import check_places
 from dask_io.stores.medium import medium_of
 from dask_io.stores.naming import printable
-from dask_io.stores.opening import open_source
-from dask_io.stores.places import journal_at, refuse_unfinished, targets_in
-from dask_io.wholefiles import FileJob, find_file, plan_file, plan_file_resume
+from dask_io.stores.places import refuse_unfinished
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterable, Iterator
     from os import PathLike
-    from typing import Unpack
 
-    from dask_io.geometry.chunks import AxisChunks, Chunks
+    from dask_io.engine.commit import Outlet
+    from dask_io.geometry.chunks import Chunks
     from dask_io.options import ResumeOptions
-    from dask_io.planning import Device
-    from dask_io.stores.files import Found
     from dask_io.stores.location import Location
-    from dask_io.stores.store import Source, Target
+    from dask_io.stores.whole import Whole
     from dask_io.stores.zarr.group import Group
     from dask_io.stores.zarr.grouptarget import GroupTarget
 
+    # Arrays by name, with where their files are, or what is in them.
+    Small = Mapping[str, Location | Mapping[str, bytes]]
 
-@dataclass(frozen=True)
-class GroupJob:
-    """The arrays of a group, each with its job; nothing has been moved yet.
+_ZARR = "zarr"
+_FIRST_WITH_SHARDS = 3
 
-    `copies` are arrays that are copied file by file, because they hold what Dask IO does not
-    understand, such as texts of any length, and have one axis at the most, or are not to be
-    re-split.
+
+@dataclass
+class GroupOutput:
+    """The group that all arrays go to, which are targets of their own; it can be gone on with.
+
+    `format` is that of the source, `group` what it is besides its arrays, `small` the arrays that
+    are copied as they are.
     """
 
+    format: str
     group: Group
     target: GroupTarget
-    jobs: Mapping[str, Job]
-    copies: tuple[str, ...]
-    workers: int
-    device: Device
-    memory: int
+    small: Small
+    not_kept: tuple[str, ...]
+    _record: GroupRecord | None = None
 
     @property
-    def plan(self) -> Series:
-        """What it will cost: the plans of all arrays."""
-        return Series({name: job.plan for name, job in self.jobs.items()})
+    def place(self) -> str:
+        """The group's directory."""
+        return self.target.place
 
-    def run(
-        self, *, verify: bool = False, on_progress: Callable[[Progress], None] | None = None
-    ) -> RunResult:
-        """Move one array after another, and make a group of them in the end; as `Job.run`."""
-        record = GroupRecord(
+    @property
+    def copies(self) -> tuple[str, ...]:
+        """Names of the arrays that are copied as they are."""
+        return tuple(self.small)
+
+    @property
+    def is_resumable(self) -> bool:
+        """Whether there is a journal."""
+        return self.target.is_resumable
+
+    def begin(self, jobs: Mapping[str, Job]) -> None:
+        """Make the place; a journal that says what arrays are to be is the first thing there."""
+        from dask_io.stores.zarr.hierarchy import Hierarchy  # noqa: PLC0415 - a second, if needed
+
+        # Before what is there is removed.
+        replaced = find_replaced(self.place)
+        for job in jobs.values():
+            job.check_room(replaced)
+        self._record = GroupRecord(
             self.group,
-            {name: _record_of(job) for name, job in self.jobs.items()},
-            self.copies,
+            self.format,
+            {name: _record_of(job) for name, job in jobs.items()},
+            {name: _digest(each) for name, each in self.small.items()},
             self.target.durability,
-            fingerprint_copies(self.group, self.copies),
+            _identity(self.group, self.format, self.copies),
         )
-        self.target.create(record.to_bytes())
-        targets = {name: _target_of(job) for name, job in self.jobs.items()}
-        progress = SeriesProgress(on_progress, list(targets.values()))
-        result = RunResult.of_nothing(0)
-        with resumable(self._left, self.target.place):
-            try:
-                for name, job in self.jobs.items():
-                    outlet = job.open_outlet(record.arrays[name])
-                    next_one = progress.of_next(targets[name])
-                    result = result.followed_by(job.carry_out(outlet, next_one))
-                _complete(record, self.target)
-            except BaseException:
-                self.target.give_up()
-                raise
-        if verify:
-            places = [self.target.root / name for name in self.jobs]
-            check_again(places, self.memory, self.workers)
-        return replace(result, verified=True if verify else None)
+        names = frozenset({*jobs, *self.small})
+        holds = Hierarchy(frozenset(self.group.groups), names, frozenset(self.group.files))
+        with resumable(lambda: quote(self.place) if self.is_resumable else "", self.place):
+            self.target.create(self._record.to_bytes(), holds)
 
-    def _left(self) -> str:
-        return quote(self.target.place) if self.target.is_resumable else ""
+    @property
+    def record(self) -> GroupRecord:
+        """What the journal says."""
+        assert self._record is not None, "it has been begun"
+        return self._record
 
-    def __str__(self) -> str:
-        return f"{self.group.place} to {self.target.place}\n{self.plan}"
+    def open_outlet(self, name: str, job: Job) -> Outlet:
+        """Begin to write one of the arrays."""
+        return job.open_outlet(self.record.arrays[name])
+
+    def finish(self) -> None:
+        """Copy what is copied as it is, and make a group of all."""
+        _complete(self.group, self.target, [*self.record.arrays], self.small)
+
+    def give_up(self) -> None:
+        """Let another run go on, or leave nothing."""
+        self.target.give_up()
+
+    def check(self, memory: int, workers: int) -> None:
+        """Compare all that has been written with its checksums."""
+        root = self.target.root
+        check_copied_files(root, self.record.copies)
+        check_again([root / name for name in self.record.arrays], memory, workers)
 
 
 @dataclass(frozen=True)
@@ -123,20 +146,24 @@ class GroupRecord:
     """What the journal of a group says: what its arrays are to be, and what it is itself."""
 
     group: Group
+    format: str
+    """Name of the format of what it is made from, which `group` says the place of."""
     arrays: Mapping[str, JobRecord]
-    copies: tuple[str, ...]
+    copies: Mapping[str, str]
+    """Checksums of the arrays that are copied as they are."""
     durability: Durability
     identity: int
     """What changes when one of the files does that are copied as they are."""
 
     def to_bytes(self) -> bytes:
         """Return it as the job of a journal."""
+        source = {"source": str(self.group.root.absolute()), "format": self.format}
         return json.dumps(
             {
                 "version": VERSION,
-                "group": {"source": str(self.group.root.absolute()), **self.group.to_json()},
+                "group": {**source, **self.group.to_json()},
                 "arrays": {name: record.to_json() for name, record in self.arrays.items()},
-                "copies": list(self.copies),
+                "copies": dict(self.copies),
                 "durability": self.durability,
                 "identity": self.identity,
             }
@@ -149,7 +176,7 @@ class GroupRecord:
         source: str | None = None,
         storage_options: Mapping[str, Any] | None = None,
     ) -> GroupRecord:
-        """Read what a journal says; `source` is where the other group is, if it has been moved.
+        """Read what a journal says; `source` is where the other one is, if it has been moved.
 
         `storage_options` say how to reach it, if it is in an object store.
 
@@ -168,41 +195,68 @@ class GroupRecord:
                 for name, each in job["arrays"].items()
             }
             group = Group.from_json(root, job["group"])
-            copies = tuple(map(checked_path, job["copies"]))
+            kind = str(job["group"]["format"])
+            copies = {checked_path(name): str(each) for name, each in job["copies"].items()}
             durability, identity = Durability(job["durability"]), int(job["identity"])
-            return cls(group, arrays, copies, durability, identity)
+            return cls(group, kind, arrays, copies, durability, identity)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             place, problem = printable(str(journal)), f"is not about a group: {error}"
-            raise DataError(place, [problem], "remove the target, and start again") from error
+            raise DataError(place, [problem], "start again with --overwrite") from error
 
 
-def fingerprint_copies(group: Group, copies: tuple[str, ...]) -> int:
-    """Return a number that changes when a file of a group does that is copied as it is."""
+def _digest(files: Location | Mapping[str, bytes]) -> str:
+    """Return a checksum of the files of an array, those too that are not there yet."""
+    if not isinstance(files, Mapping):
+        return digest_files(files)
+    found = xxh3_64()
+    for name in sorted(files):
+        found.update(f"{name}\0".encode())
+        found.update(files[name])
+    return found.hexdigest()
+
+
+def _identity(group: Group, kind: str, copies: Iterable[str]) -> int:
+    """Return a number that changes when what is copied as it is does, or all if it is a file."""
     medium = medium_of(group.root)
+    if kind != _ZARR:
+        return xxh3_64_intdigest(repr(medium.find(group.root)).encode())
     told = [(name, medium.find(group.root / name)) for name in group.files]
-    told += [(f"{name}/{file}", found) for name in copies for file, found in _files(group, name)]
+    for name in copies:
+        files = medium.files(group.root / name)
+        told += [(f"{name}/{file}", found) for file, found in files]
     return xxh3_64_intdigest(repr(sorted(told, key=itemgetter(0))).encode())
 
 
-def _files(group: Group, name: str) -> Iterator[tuple[str, Found]]:
-    """Yield the files of an array that is copied as it is."""
-    return medium_of(group.root).files(group.root / name)
-
-
 def _record_of(job: Job) -> JobRecord:
-    return JobRecord.of(job.source, _target_of(job))
-
-
-def _target_of(job: Job) -> Target:
     assert job.target is not None, "arrays of a group have targets"
-    return job.target
+    return JobRecord.of(job.source, job.target)
 
 
-def _complete(record: GroupRecord, target: GroupTarget) -> None:
-    group = record.group
-    for name in record.copies:
-        target.copy_array(group.root / name, name)
-    target.finish(group, [*record.arrays, *record.copies], _check_written)
+def _complete(group: Group, target: GroupTarget, arrays: list[str], small: Small) -> None:
+    """Copy what is copied as it is, and make a group of all."""
+    for name, files in small.items():
+        if isinstance(files, Mapping):
+            target.write_array(name, files)
+        else:
+            target.copy_array(files, name)
+    target.finish(group, [*arrays, *small], _check_written)
+
+
+def _find_small(group: Group, file: Whole | None, names: Iterable[str]) -> Small:
+    """Return where the files are of arrays that are copied as they are, or what is to be in them.
+
+    They come from a group, or from a file if there is one.
+
+    Raises
+    ------
+    UsageError
+        If Zarr cannot hold one.
+    """
+    from dask_io.stores.zarr.whole import array_files  # noqa: PLC0415 - a second, if needed
+
+    if file is None:
+        return {name: group.root / name for name in names}
+    return {name: array_files(file, name, group.version) for name in names}
 
 
 def _check_written(root: Location, like: Group) -> None:
@@ -214,206 +268,107 @@ def _check_written(root: Location, like: Group) -> None:
         check_images(read_group(root))
 
 
-def find_group(place: object, storage_options: Mapping[str, Any] | None = None) -> Location | None:
-    """Return the directory of the group that a source names, None if it names none.
-
-    Raises
-    ------
-    DataError
-        If it is one that is not complete.
-    """
-    if not isinstance(place, str | Path):
-        return None
-    root = locate(place, storage_options)
-    if INSIDE in str(root) and not is_taken(root):
-        container, inside = split_place(str(place))
-        root = locate(container, storage_options) / inside
-    # What lies in a group on a plain web server cannot be listed.
-    if not isinstance(root, Path) and not root.connection.can_list:
-        return None
-    try:
-        with storage_errors(root):
-            is_marked = any((root / mark).is_file() for mark in ("zarr.json", ".zgroup"))
-    except StorageError as error:
-        raise type(error)(printable(str(root)), error.reason, error.advice) from error
-    if not is_marked:
-        return None
-    with needs("zarr", "zarr"):
-        from dask_io.stores.zarr.group import is_group_at  # noqa: PLC0415 - a second, if needed
-    if not is_group_at(root):
-        return None
-    refuse_unfinished(root)
-    return root
-
-
-def plan_whole(
-    source: object, target: str | PathLike[str] | None, chunks: Chunks, **options: Unpack[Options]
-) -> GroupJob | FileJob | None:
-    """Plan how to re-split all arrays of a group or a file; None if a source is one array."""
-    root = find_group(source, options.get("storage_options"))
-    if root is not None:
-        return plan_group(root, target, chunks, **options)
-    file = find_file(source)
-    if file is None or (target is not None and INSIDE in fspath(target)):
-        return None
-    return plan_file(file, target, chunks, **options)
-
-
 def plan_group(
-    root: Location,
-    target: str | PathLike[str] | None,
-    chunks: Chunks,
-    **options: Unpack[Options],
-) -> GroupJob:
-    """Plan how to re-split every array of a group, and what that will cost.
+    source: Whole, target: str | PathLike[str], chunks: Chunks, options: Options
+) -> SeriesJob:
+    """Plan how to re-split all arrays of a group or a file into a group.
 
     Parameters
     ----------
-    root
-        The group's directory.
+    source
+        What is in the group or the file.
     target
-        Where the other group goes.
+        The other group.
     chunks
-        Chunks by names of dimensions, for the levels of an image also by position. Arrays that have
-        none of the names are copied with the chunks that they have, and so are coordinates:
-        arrays of one axis that have its name.
-    **options
-        What can be asked of a whole group, see `Options`.
+        As `choose_chunks` takes them. Arrays that have none of the names keep the chunks that they
+        have, and so do coordinates.
+    options
+        What can be asked of a whole group, see `Options`. Shards are given as chunks are.
 
     Raises
     ------
     UsageError
         If a name is that of no array's dimension, or an array cannot be re-split.
     """
-    from dask_io.stores.zarr.group import read_group  # noqa: PLC0415 - a second, if needed
-    from dask_io.stores.zarr.grouptarget import GroupTarget  # noqa: PLC0415 - as above
-    from dask_io.stores.zarr.ome import check_images  # noqa: PLC0415 - as above
+    with needs(_ZARR, "zarr"):
+        from dask_io.stores.zarr.create import choose_codecs  # noqa: PLC0415 - slow, if needed
+        from dask_io.stores.zarr.grouptarget import GroupTarget  # noqa: PLC0415 - as above
+        from dask_io.stores.zarr.ome import check_images  # noqa: PLC0415 - as above
+        from dask_io.stores.zarr.whole import group_of  # noqa: PLC0415 - as above
 
     check_options(options)
-    _check_for_groups(options)
-    if target is None:
-        raise UsageError(f"{printable(str(root))} is a group; name a target to plan for all of it")
-    _refuse_other_formats(root, target)
-    group = read_group(root)
+    file = None if source.format == _ZARR else source
+    version = options.get("format_version") if file else None
+    asked_of_all = {**options, "format_version": None} if file else options
+    refuse_for_several(asked_of_all, name_one(source))
+    if (codec := options.get("codec")) is not None:
+        # For all of them, so it is not the first one that is blamed.
+        choose_codecs(codec)
     made = GroupTarget(
         locate(target, options.get("storage_options")),
         durability=parse_durability(options.get("durability", Durability.FSYNC)),
+        overwrite=bool(options.get("overwrite")),
     )
-    check_places(group, made)
+    check_places(source, made)
     made.check()
-    wanted = choose_chunks(group, chunks)
+    asked, shards = choose_chunks(source, chunks), choose_shards(source, options.get("shards"))
+    refuse_uncopied(source)
+    group = group_of(source, version)
+    _refuse_shards(group, options, "" if file is None else ", or ask for version 3")
     check_images(group)
-    jobs: dict[str, Job] = {}
-    copies = []
-    for name in group.arrays:
-        try:
-            source = open_source(root / name, format="zarr")
-        except (DataError, UsageError) as error:
-            if wanted[name] is not None and len(_dimensions(group.arrays[name])) > 1:
-                raise UsageError(f"array {printable(name)} cannot be re-split: {error}") from error
-            copies.append(name)
-            continue
-        jobs[name] = _plan_array(source, made.root / name, wanted[name], options)
-    first = next(iter(jobs.values()), None)
-    if first is None:
-        raise UsageError(f"{printable(str(root))} is a group that holds no array to move")
-    memory = parse_memory(options.get("memory"))
-    return GroupJob(group, made, jobs, tuple(copies), first.workers, first.device, memory)
-
-
-def _check_for_groups(options: Options) -> None:
-    if options.get("overwrite"):
-        raise UsageError("a group is not overwritten as a whole; remove it yourself first")
-    refuse_for_several(options, "is a group")
-    if options.get("format") not in {None, "zarr", "ome-zarr"}:
-        raise UsageError(f"a group becomes another group of Zarr, not {options.get('format')}")
-
-
-def _refuse_other_formats(root: Location, target: str | PathLike[str]) -> None:
-    kind = format_of(Path(target).name)
-    if kind is not None and kind.name not in {"zarr", "ome-zarr"}:
-        shown = printable(str(root))
-        raise UsageError(
-            f"{shown} is a group, which becomes another group of Zarr, not {kind.name}; name one "
-            f"of its arrays, as in {shown}{INSIDE}/name"
-        )
-
-
-def choose_chunks(group: Group, chunks: Chunks) -> dict[str, Chunks]:
-    """Return the chunks of every array, None for those that keep theirs.
-
-    Raises
-    ------
-    UsageError
-        If chunks are not given by name, or a name is that of no array's dimension.
-    """
-    from dask_io.stores.zarr.ome import level_axes  # noqa: PLC0415 - a second, if needed
-
-    levels = level_axes(group)
-    dimensions = {
-        name: levels.get(name) or _dimensions(documents) for name, documents in group.arrays.items()
-    }
-    asked = _by_name(group, chunks, list(levels.values()))
-    return chunks_by_name(asked, dimensions)
-
-
-def _by_name(
-    group: Group, chunks: Chunks, levels: list[tuple[str, ...]]
-) -> Mapping[str, AxisChunks]:
-    """Return chunks by names of dimensions; those of an image may be given in its axes' order."""
-    if isinstance(chunks, Mapping) and all(isinstance(axis, str) for axis in chunks):
-        return cast("Mapping[str, AxisChunks]", chunks)
-    if levels and isinstance(chunks, int | str):
-        return {axis: chunks for names in levels for axis in names}
-    if levels and isinstance(chunks, list | tuple) and len(chunks) == len(levels[0]):
-        return dict(zip(levels[0], chunks, strict=True))
-    what = f"an image with the axes {','.join(levels[0])}" if levels else "a group"
-    raise UsageError(
-        f"{printable(group.place)} is {what}, whose arrays are re-split by the names of their "
-        "dimensions; write chunks as time=24,y=-1"
+    copies = [n for n in source.dimensions if is_to_copy(source, n, asked[n], shards[n])]
+    jobs = plan_each(
+        [name for name in source.dimensions if name not in copies],
+        lambda name: _plan_array(
+            source, name, made.root / name, asked[name], {**options, "shards": shards[name]}
+        ),
     )
+    small = _find_small(group, file, copies)
+    output = GroupOutput(source.format, group, made, small, file.peculiar if file else ())
+    return make_series(source, output, jobs, options)
 
 
-def _dimensions(documents: Mapping[str, bytes]) -> tuple[str, ...]:
-    """Return the names of an array's dimensions, as either version says them."""
-    from dask_io.stores.zarr.documents import parse  # noqa: PLC0415 - a second, if needed
-    from dask_io.stores.zarr.group import attributes_of  # noqa: PLC0415 - as above
+def _refuse_shards(group: Group, options: Options, otherwise: str) -> None:
+    """Refuse shards in a group that cannot have them, and not the first of its arrays for them."""
+    if options.get("shards") is not None and group.version < _FIRST_WITH_SHARDS:
+        raise UsageError(f"a group of Zarr 2 has no shards; leave them out{otherwise}")
 
+
+def _plan_array(
+    source: Whole, name: str, target: Location, chunks: Chunks, options: Options
+) -> Job:
+    """Plan one array; one that keeps its chunks keeps its shards and codecs, too.
+
+    Unless it is to have other shards. In another format it gets the codec that is asked for, and
+    none in place of one that loses bits.
+    """
+    store = source.arrays[name]
+    # What is there goes with the group that it is in.
+    chosen: Options = {**options, "format": _ZARR, "overwrite": False}
+    is_kept = chunks is None and options.get("shards") is None
+    if is_kept and source.format == _ZARR:
+        chosen = {**chosen, "codec": None, "shards": store.metadata["shards"]}
+    elif chunks is None and name in source.as_they_are:
+        chosen = {**chosen, "codec": options.get("codec") or "none"}
+    wanted = Wanted(target, chunks_or_kept(source, name, chunks), None)
     try:
-        found = attributes_of(documents).get("_ARRAY_DIMENSIONS")
-        if "zarr.json" in documents:
-            found = parse(documents["zarr.json"]).get("dimension_names")
-    except ValueError:
-        return ()
-    return tuple(name for name in found or () if isinstance(name, str))
+        return plan_one(store, wanted, **chosen)
+    except BudgetTooSmallError:
+        raise
+    except UsageError as error:
+        raise UsageError(f"array {printable(name)}: {error}") from error
 
 
-def _plan_array(source: Source, target: Location, chunks: Chunks, options: Options) -> Job:
-    """Plan one array; one that keeps its chunks keeps its shards and codecs, too."""
-    chosen: Options = {**options, "format": "zarr"}
-    if chunks is None:
-        chosen = {**chosen, "codec": None, "shards": source.metadata["shards"]}
-    return plan_one(source, Wanted(target, chunks, None), **chosen)
-
-
-def plan_resumes(
-    target: str | PathLike[str], **options: Unpack[ResumeOptions]
-) -> Iterator[Job | FileJob | Complete]:
-    """Plan what `resume` does, one array after another: each has run when the next is planned."""
-    place = locate(target, options.get("storage_options"))
-    file = plan_file_resume(place, options)
-    if file is not None:
-        yield file
-        return
-    journal = group_journal_at(place)
-    if journal is None:
-        yield from plan_array_resumes(target, **options)
-        return
+def plan_group_resume(
+    place: Location, journal: Location, options: ResumeOptions
+) -> Iterator[Job | Complete]:
+    """Plan how to complete a group, one array after another."""
     if not is_sealed(journal):
         yield from _plan_rest(place, journal, options)
     memory, workers = parse_memory(options.get("memory")), parse_workers(options.get("workers"))
-    parts = tuple(place / name for name in GroupRecord.read(journal).arrays)
-    yield Complete(place, 0, memory, workers, parts)
+    record = GroupRecord.read(journal)
+    parts = tuple(place / name for name in record.arrays)
+    yield Complete(place, 0, memory, workers, parts, record.copies)
 
 
 def _plan_rest(place: Location, journal: Location, options: ResumeOptions) -> Iterator[Job]:
@@ -421,73 +376,35 @@ def _plan_rest(place: Location, journal: Location, options: ResumeOptions) -> It
 
     moved, reach = options.get("source"), options.get("storage_options")
     record = GroupRecord.read(journal, moved, reach)
-    if fingerprint_copies(record.group, record.copies) != record.identity:
+    group, is_group = record.group, record.format == _ZARR
+    if _identity(group, record.format, record.copies) != record.identity:
         changed = ["files that are copied as they are have changed since the run began"]
-        advice = f"remove {printable(str(place))}, and start again"
-        raise DataError(printable(record.group.place), changed, advice)
+        advice = "begin again: run the first command with --overwrite"
+        raise DataError(printable(group.place), changed, advice)
+    file = None if is_group else find_whole(str(group.root), each=True)
+    small = _find_small(group, file, record.copies)
     target = GroupTarget(place, durability=record.durability)
     target.resume()
     try:
         for name, each in record.arrays.items():
             chosen = options
             if moved is not None:
-                chosen = {**options, "source": str(record.group.root / name)}
+                chosen = {**options, "source": str(group.root / name if is_group else group.root)}
             job = plan_recorded(place / name, each, **chosen)
             if isinstance(job, Job):
-                yield job
-        _complete(record, target)
+                yield replace(job, member=True)
+        _complete(group, target, [*record.arrays], small)
     finally:
         target.abandon()
 
 
-def verify_groups(
-    a: Location, b: Location, compare: Callable[[Source, Source], Verification]
-) -> Verification:
-    """Compare the arrays of two groups, each with the one of its name.
-
-    Those that Dask IO does not understand have the same files, byte by byte, or differ.
-
-    Raises
-    ------
-    DataError
-        If one group has arrays that the other has not.
-    """
-    from dask_io.stores.zarr.group import read_group  # noqa: PLC0415 - a second, if needed
-
-    one, other = read_group(a), read_group(b)
-    differing = sorted(one.arrays.keys() ^ other.arrays.keys())
-    if differing:
-        problem = f"array {printable(differing[0])} is only in one of it and {printable(str(a))}"
-        raise DataError(printable(str(b)), [problem])
+def verify_group(place: Location, memory: int, workers: int, journal: Location) -> Verification:
+    """Compare all arrays of a group with the checksums of their journals, and of its own."""
+    refuse_unfinished(place)
+    record = GroupRecord.read(journal)
+    check_copied_files(place, record.copies)
     found = Verification(0)
-    for name in one.arrays:
-        try:
-            source = open_source(a / name, format="zarr")
-        except (DataError, UsageError):
-            compare_files(a / name, b / name)
-            continue
-        compared = compare(source, open_source(b / name, format="zarr"))
-        found = found.followed_by(compared, printable(str(b / name)))
+    for name in record.arrays:
+        checked = verify_sealed(place / name, memory, workers)
+        found = found.followed_by(checked, printable(str(place / name)))
     return found
-
-
-def verify_alone(place: Location, memory: int, workers: int) -> Verification:
-    """Compare with the checksums of journals an array, or all in a group or in a folder."""
-    journal = group_journal_at(place)
-    if journal is not None:
-        refuse_unfinished(place)
-        targets = [place / name for name in GroupRecord.read(journal).arrays]
-    else:
-        targets = targets_in(place) or [place]
-    if targets == [place]:
-        return verify_sealed(place, memory, workers)
-    found = Verification(0)
-    for target in targets:
-        found = found.followed_by(verify_sealed(target, memory, workers), printable(str(target)))
-    return found
-
-
-def group_journal_at(place: Location) -> Location | None:
-    """Return the journal of a group that Dask IO has written, if a place has one."""
-    journal = journal_at(place)
-    return journal if journal is not None and "group" in read_job(journal) else None

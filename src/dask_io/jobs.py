@@ -7,18 +7,20 @@ from dataclasses import dataclass, field, replace
 from html import escape
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
-from dask_io.comparing import check_again
+from dask_io.comparing import check_again, check_copied_files
 from dask_io.engine.commit import Consumption, Outlet
 from dask_io.engine.copy import Copying
 from dask_io.engine.job import JobRecord
 from dask_io.engine.preflight import check_before_run, share_disk
 from dask_io.engine.run import RunResult, Sweep, run_plan, run_sweeps
+from dask_io.engine.series import SeriesProgress
 from dask_io.engine.spill import run_spill
 from dask_io.errors import InterruptedRunError, StorageError, UsageError
-from dask_io.planning import CopyPlan, SpillPlan
+from dask_io.planning import CopyPlan, Series, SpillPlan
 from dask_io.report.svg import job_svg
+from dask_io.stores.conventions import SAYS_TRUTH, TRUTH
 from dask_io.stores.location import locate, way_to
 from dask_io.stores.naming import printable
 from dask_io.stores.pace import Pace
@@ -28,10 +30,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from os import PathLike
 
+    from dask_io.engine.preflight import Replaced
     from dask_io.engine.run import Progress
     from dask_io.planning import AnyPlan, Device, Sweeps
     from dask_io.stores.location import Location
     from dask_io.stores.store import Source, Store, Target
+
+_NO_TARGET = "this job has no target: name one when planning it"
 
 
 @dataclass(frozen=True)
@@ -42,7 +47,8 @@ class Job:
     `device` is what time is predicted for, `max_rate` the bytes moved a second at the most. With
     `consume` source blocks are removed as soon as everything that they feed is durable. A job
     that goes on with what another run left has an `outlet` already. `storage_options` say how to
-    reach the target if that is in an object store.
+    reach the target if that is in an object store. Beside a `member` of a whole, all else of it is
+    moved too.
     """
 
     plan: AnyPlan
@@ -54,6 +60,7 @@ class Job:
     max_rate: int | None = None
     outlet: Outlet | None = None
     storage_options: Mapping[str, Any] | None = field(default=None, repr=False)
+    member: bool = False
 
     def run(
         self, *, verify: bool = False, on_progress: Callable[[Progress], None] | None = None
@@ -91,8 +98,7 @@ class Job:
     @property
     def _named_target(self) -> Target:
         if self.target is None:
-            message = "this job has no target: name one when planning it"
-            raise UsageError(message)
+            raise UsageError(_NO_TARGET)
         return self.target
 
     def carry_out(
@@ -102,7 +108,8 @@ class Job:
         target = outlet.target
         set_pace(self.max_rate, [self.source, target])
         result = _carry_out(self.plan, self.source, outlet, self.workers, on_progress)
-        return replace(result, not_kept=_not_kept(self.source, target))
+        not_kept = () if self.member else _not_kept(self.source, target)
+        return replace(result, not_kept=not_kept)
 
     def open_outlet(self, record: JobRecord | None = None) -> Outlet:
         """Go on where another run ended or begin anew, after checking what can be beforehand.
@@ -112,16 +119,33 @@ class Job:
         if self.outlet is not None:
             return self.outlet
         target = self._named_target
+        self.check_room()
+        record = record or JobRecord.of(self.source, target, consume=self.consume)
+        consumption = Consumption(self.source, target) if self.consume else None
+        return Outlet(target, record.to_bytes(), consumption=consumption)
+
+    def check_room(self, replaced: Replaced | None = None) -> None:
+        """Refuse a run that would not find the room that it needs, once what is replaced is gone.
+
+        By default that is what is in the target's directory.
+
+        Raises
+        ------
+        StorageError
+            If so.
+        """
+        target = self._named_target
         # What is used up frees space only on its own disk.
         frees = self.consume and share_disk(self.source, target)
         needed = self.plan.disk_bytes if frees else None
         scratch_bytes = self.plan.scratch_bytes
         check_before_run(
-            [target], workers=self.workers, scratch_bytes=scratch_bytes, disk_bytes=needed
+            [target],
+            workers=self.workers,
+            scratch_bytes=scratch_bytes,
+            disk_bytes=needed,
+            replaced=replaced,
         )
-        record = record or JobRecord.of(self.source, target, consume=self.consume)
-        consumption = Consumption(self.source, target) if self.consume else None
-        return Outlet(target, record.to_bytes(), consumption=consumption)
 
     def visualize(self, path: str | PathLike[str] | None = None) -> str:
         """Draw the plan as SVG, into a file if a path is given, and return the drawing."""
@@ -142,7 +166,7 @@ class Job:
 class Complete:
     """A target that a run has completed: there is nothing left to do.
 
-    One that holds several, such as a group, has `parts`.
+    A group has `parts`, and checksums of the arrays that were copied file by file.
     """
 
     place: Location
@@ -150,6 +174,7 @@ class Complete:
     memory: int
     workers: int
     parts: tuple[Location, ...] = ()
+    copies: Mapping[str, str] = field(default_factory=dict)
     plan: None = None
     device: None = None
 
@@ -167,6 +192,7 @@ class Complete:
             If it differs from them.
         """
         if verify:
+            check_copied_files(self.place, self.copies)
             check_again(self.parts or [self.place], self.memory, self.workers)
         return replace(RunResult.of_nothing(self.n_blocks), verified=True if verify else None)
 
@@ -232,6 +258,89 @@ class JointJob:
         return f"{self.source.place} to {first}{last}\n{self.plan}"
 
 
+class Output(Protocol):
+    """Where all arrays of a group or a file go, to become one of the two in the end."""
+
+    @property
+    def place(self) -> str:
+        """The directory or file."""
+
+    @property
+    def copies(self) -> tuple[str, ...]:
+        """Names of what is copied as it is, besides what is moved in blocks."""
+
+    @property
+    def not_kept(self) -> tuple[str, ...]:
+        """What it has no place for; known when it is complete."""
+
+    @property
+    def is_resumable(self) -> bool:
+        """Whether there is something that can be gone on with."""
+
+    def begin(self, jobs: Mapping[str, Job]) -> None:
+        """Make the place ready; a journal is the first thing there."""
+
+    def open_outlet(self, name: str, job: Job) -> Outlet:
+        """Begin to write one of the arrays."""
+
+    def finish(self) -> None:
+        """Make it complete: all arrays are."""
+
+    def give_up(self) -> None:
+        """Leave what can be gone on with, or nothing."""
+
+    def check(self, memory: int, workers: int) -> None:
+        """Compare all that has been written with its checksums."""
+
+
+@dataclass(frozen=True)
+class SeriesJob:
+    """All arrays of a group or a file, each with its job; nothing has been moved yet.
+
+    They are moved one after another, each within the budget `memory`. What has no axes, or elements
+    that Dask IO does not understand, is copied as it is.
+    """
+
+    place: str
+    output: Output | None
+    jobs: Mapping[str, Job]
+    workers: int
+    device: Device
+    memory: int
+
+    @property
+    def plan(self) -> Series:
+        """What it will cost: the plans of all arrays."""
+        return Series({name: job.plan for name, job in self.jobs.items()})
+
+    def run(
+        self, *, verify: bool = False, on_progress: Callable[[Progress], None] | None = None
+    ) -> RunResult:
+        """Move one array after another, and make a whole of them in the end; as `Job.run`."""
+        if self.output is None:
+            raise UsageError(_NO_TARGET)
+        output, result = self.output, RunResult.of_nothing(0)
+        targets = [job.target for job in self.jobs.values() if job.target is not None]
+        progress = SeriesProgress(on_progress, targets)
+        output.begin(self.jobs)
+        with resumable(lambda: quote(output.place) if output.is_resumable else "", output.place):
+            try:
+                for (name, job), target in zip(self.jobs.items(), targets, strict=True):
+                    outlet = output.open_outlet(name, job)
+                    result = result.followed_by(job.carry_out(outlet, progress.of_next(target)))
+                output.finish()
+            except BaseException:
+                output.give_up()
+                raise
+        if verify:
+            output.check(self.memory, self.workers)
+        return replace(result, verified=True if verify else None, not_kept=output.not_kept)
+
+    def __str__(self) -> str:
+        places = [self.place, *([self.output.place] if self.output else [])]
+        return f"{' to '.join(places)}\n{self.plan}"
+
+
 def _carry_out(
     plan: AnyPlan,
     source: Source,
@@ -258,7 +367,15 @@ def _not_kept(source: Source, target: Target) -> tuple[str, ...]:
     beside = set(source.metadata.get("coordinates", ()))
     if beside.difference(target.metadata.get("coordinates", ())):
         lost.append("coordinates")
+    if source.dtype.kind == "b" and _says_truth(target):
+        lost.append("booleans")
     return tuple(lost)
+
+
+def _says_truth(target: Target) -> bool:
+    """Tell whether numbers stand for truth in a target."""
+    said = target.metadata.get("attributes", {})
+    return target.dtype == TRUTH and SAYS_TRUTH.items() <= said.items()
 
 
 @contextmanager

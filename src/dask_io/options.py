@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from dask_io.config import configured
-from dask_io.engine.machine import available_memory, usable_cores
+from dask_io.engine.machine import available_memory
 from dask_io.engine.measure import check_device_name
 from dask_io.errors import UsageError
 from dask_io.geometry import Region
-from dask_io.planning import parse_objective
+from dask_io.planning import check_strategy, parse_objective
 from dask_io.stores.container import Wishes
+from dask_io.stores.cores import usable_cores
 from dask_io.stores.description import parse_dtype
 from dask_io.stores.dtypes import CASTINGS, check_cast
 from dask_io.stores.files import Durability
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
     import numpy as np
     from numpy.typing import DTypeLike
+
+    from dask_io.geometry.shards import Shards
 
 # Threads wait for the disk most of the time, so a few more than there are cores.
 _FEWEST_WORKERS, _MOST_WORKERS = 4, 8
@@ -58,7 +61,8 @@ class Options(TypedDict, total=False):
         How the target's blocks are encoded, such as ``"zstd:3"``, ``"blosc:lz4:5:shuffle"`` or
         ``"none"``; by default as in the source.
     shards
-        What is one file of the target, each of several chunks: a length per axis.
+        What is one file of the target, each of several chunks: a length per axis, -1 for all of
+        it, or a dict by axis or by names of dimensions, whose other axes are as long as a chunk.
     fill_value
         The value of what the target does not store; by default the source's, else 0.
     write_empty
@@ -98,7 +102,7 @@ class Options(TypedDict, total=False):
     casting: str | None
     format_version: int | None
     codec: str | None
-    shards: Sequence[int] | None
+    shards: Shards | None
     fill_value: object
     write_empty: bool
     region: str | Region | None
@@ -121,6 +125,7 @@ _FOR_SEVERAL = frozenset(
         "device",
         "format",
         "codec",
+        "shards",
         "write_empty",
         "workers",
         "max_rate",
@@ -147,7 +152,7 @@ class ResumeOptions(TypedDict, total=False):
 
 
 def check_options(options: Options) -> None:
-    """Refuse an option that does not exist, and an objective or a device that does not.
+    """Refuse an option that does not exist, and what can be no value of it, whatever the array.
 
     Raises
     ------
@@ -160,7 +165,11 @@ def check_options(options: Options) -> None:
     if unknown:
         raise TypeError(f"there is no option {', '.join(sorted(unknown))}")
     parse_objective(options.get("objective"))
+    check_strategy(options.get("strategy", "auto"))
     check_device_name(options.get("device"))
+    parse_memory(options.get("memory"))
+    parse_workers(options.get("workers"))
+    parse_rate(options.get("max_rate"))
     durability = parse_durability(options.get("durability", Durability.FSYNC))
     if not options.get("consume", False):
         return
@@ -176,8 +185,8 @@ def check_options(options: Options) -> None:
         )
 
 
-def refuse_for_several(options: Options, what: str) -> None:
-    """Refuse what cannot be asked for all arrays of a source at once, which is said to be so.
+def refuse_for_several(options: Options, example: str) -> None:
+    """Refuse what cannot be asked for all arrays of a source at once; an example names one.
 
     Raises
     ------
@@ -187,7 +196,10 @@ def refuse_for_several(options: Options, what: str) -> None:
     for name, value in options.items():
         if name not in _FOR_SEVERAL and value is not None and value is not False:
             word = name.replace("_", "-")
-            raise UsageError(f"{word} is for one array, but the source {what}; leave it out")
+            raise UsageError(
+                f"{word} is for one array, but the source holds several; leave it out, or name "
+                f"one, as in {example}"
+            )
 
 
 def check_several(options: Options) -> None:
@@ -210,12 +222,11 @@ def check_several(options: Options) -> None:
         )
 
 
-def wishes_of(options: Options) -> Wishes:
-    """Return what is asked of the target's format."""
-    shards = options.get("shards")
+def wishes_of(options: Options, shards: tuple[int, ...] | None = None) -> Wishes:
+    """Return what is asked of the target's format; `shards` are those of its array."""
     return Wishes(
         codec=options.get("codec"),
-        shards=None if shards is None else tuple(shards),
+        shards=shards,
         fill_value=options.get("fill_value"),
         format_version=options.get("format_version"),
         write_empty=options.get("write_empty", False),

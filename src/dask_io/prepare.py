@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import astuple, replace
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from dask_io.engine.commit import Consumption, Outlet
-from dask_io.engine.job import JobRecord
+from dask_io.engine.job import JobRecord, is_of_several
 from dask_io.engine.measure import find_device
 from dask_io.engine.preflight import free_space
 from dask_io.engine.problem import converted, make_problem, side_of
 from dask_io.engine.spill import remove_scratch
-from dask_io.engine.staging import staging_for
+from dask_io.engine.staging import coding_bytes, staging_for
 from dask_io.errors import StorageError, UsageError
 from dask_io.geometry.chunks import by_number, normalize_chunks
+from dask_io.geometry.shards import normalize_shards
 from dask_io.jobs import Complete, Job, JointJob
 from dask_io.options import (
     Options,
@@ -38,6 +39,7 @@ from dask_io.planning import (
     plan_with,
     read_through,
 )
+from dask_io.stores.container import Container
 from dask_io.stores.description import parse_order
 from dask_io.stores.dtypes import with_cast_fill
 from dask_io.stores.encoded import bytes_to_copy
@@ -57,10 +59,13 @@ if TYPE_CHECKING:
     from os import PathLike
     from typing import Unpack
 
+    import numpy as np
+
     from dask_io.geometry.chunks import Chunks
     from dask_io.options import ResumeOptions
     from dask_io.planning import Device
     from dask_io.planning.through import Planned
+    from dask_io.stores.formats import AnyFormat
     from dask_io.stores.location import Location
     from dask_io.stores.store import Source, Target
 
@@ -73,21 +78,39 @@ class Wanted(NamedTuple):
     order: str | None
 
 
-def _lay_out(
-    store: Source, wanted: Wanted, **options: Unpack[Options]
-) -> tuple[Target | None, Side]:
-    """Describe a target, if one is named, and its side of the problem."""
+class _Laid(NamedTuple):
+    """A target, if one is named, its side, its elements' type, and what copying to it takes."""
+
+    target: Target | None
+    side: Side
+    dtype: np.dtype[Any]
+    to_copy: int | None = None
+    """None if it does not store blocks as the source does."""
+
+
+def _lay_out(store: Source, wanted: Wanted, **options: Unpack[Options]) -> _Laid:
+    """Describe a target.
+
+    If none is named, but what it holds will be encoded, one beside the source says what that takes.
+    """
     shape, dtype = store.grid.shape, dtype_of(options, store.dtype)
-    chunks = by_number(wanted.chunks, store.metadata.get("dimension_names"))
+    names = store.metadata.get("dimension_names")
+    chunks = by_number(wanted.chunks, names)
     grid = normalize_chunks(chunks, shape, dtype.itemsize, like=store.grid)
+    asked = options.get("shards")
+    shards = None if asked is None else normalize_shards(asked, grid, names)
     layout = store.layout if wanted.order is None else parse_order(wanted.order, len(shape))
-    if wanted.target is None:
-        return None, Side(grid, layout, load_format(options.get("format") or store.format).name)
+    place = wanted.target
+    if place is None:
+        kind = load_format(options.get("format") or store.format)
+        if not _is_to_be_encoded(store, kind.name, options):
+            return _Laid(None, Side(grid, layout, kind.name), dtype)
+        place = _beside(store, kind, options)
     metadata = store.metadata
     if dtype != store.dtype:
         metadata = with_cast_fill(metadata, dtype)
     made = make_target(
-        wanted.target,
+        place,
         format=options.get("format"),
         like=store.format,
         grid=grid,
@@ -96,26 +119,49 @@ def _lay_out(
         overwrite=options.get("overwrite", False),
         durability=parse_durability(options.get("durability", Durability.FSYNC)),
         reserve=not options.get("consume", False),
-        wishes=wishes_of(options),
+        wishes=wishes_of(options, shards),
         metadata=metadata,
         storage_options=options.get("storage_options"),
     )
+    if made.dtype != dtype != store.dtype:
+        raise UsageError(
+            f"{made.format} stores {dtype} as {made.dtype}, but elements are {store.dtype} and "
+            f"would be converted twice; give --dtype {made.dtype}"
+        )
+    laid = _Laid(made, side_of(made), made.dtype, bytes_to_copy(store, made))
+    if wanted.target is None:
+        return laid._replace(target=None)
     check_places(store, made)
-    return made, side_of(made)
+    return laid
+
+
+def _is_to_be_encoded(store: Source, format: str, options: Options) -> bool:  # noqa: A002 - the word that users know
+    """Tell whether a target of a format has a codec, the source's or its own, or shards."""
+    keeps = format == store.format and bool(store.metadata.get("codecs"))
+    return keeps or options.get("codec") is not None or options.get("shards") is not None
+
+
+def _beside(store: Source, kind: AnyFormat, options: Options) -> Location:
+    """Return where a target of a format could be; nothing will be written there."""
+    place = locate(store.place, options.get("storage_options"))
+    return place.parent / (
+        f"planned{kind.suffixes[0]}" if isinstance(kind, Container) else "planned"
+    )
 
 
 def plan_one(store: Source, wanted: Wanted, **options: Unpack[Options]) -> Job:
     """Plan one target, or only what one would cost."""
-    made, side = _lay_out(store, wanted, **options)
-    return _plan_move(store, made, side, options)
+    return _plan_move(store, _lay_out(store, wanted, **options), options)
 
 
 def plan_to(store: Source, target: Target, **options: Unpack[Options]) -> Job:
     """Plan one target that has been described already."""
-    return _plan_move(store, target, side_of(target), options)
+    laid = _Laid(target, side_of(target), target.dtype, bytes_to_copy(store, target))
+    return _plan_move(store, laid, options)
 
 
-def _plan_move(store: Source, made: Target | None, side: Side, options: Options) -> Job:
+def _plan_move(store: Source, laid: _Laid, options: Options) -> Job:
+    made, side, dtype, to_copy = laid
     workers, memory = parse_workers(options.get("workers")), parse_memory(options.get("memory"))
     consume = options.get("consume", False)
     if consume:
@@ -123,12 +169,12 @@ def _plan_move(store: Source, made: Target | None, side: Side, options: Options)
     problem = make_problem(
         side_of(store),
         side,
-        dtype_of(options, store.dtype),
+        dtype,
         memory=memory,
         workers=workers,
         consume=consume,
         stored=store.dtype,
-        to_copy=bytes_to_copy(store, made),
+        to_copy=to_copy,
     )
     places = [store.place, *([made.place] if made else [])]
     device = find_device(options.get("device"), *places)
@@ -162,26 +208,28 @@ def plan_several(
     if options.get("check", False):
         store.check()
     laid = [_lay_out(window, each, **options) for window, each in zip(windows, wanted, strict=True)]
-    targets = [target for target, _ in laid if target is not None]
+    targets = [each.target for each in laid if each.target is not None]
     check_apart(targets)
-    workers, dtype = parse_workers(options.get("workers")), dtype_of(options, store.dtype)
+    if len(dtypes := {each.dtype for each in laid}) > 1:
+        listed = " and ".join(sorted(map(str, dtypes)))
+        raise UsageError(f"the targets store elements as {listed}; write them one by one")
+    workers, (dtype,) = parse_workers(options.get("workers")), dtypes
     budget = parse_memory(options.get("memory"))
-    codec_bytes = max(store.codec_bytes, *(side.codec_bytes for _, side in laid))
+    coding = coding_bytes([side_of(store), *(each.side for each in laid)])
     stagings = [
-        staging_for(side, dtype, workers, codec_bytes=codec_bytes, stored=store.dtype)
-        for _, side in laid
+        staging_for(each.side, dtype, workers, coding=coding, stored=store.dtype) for each in laid
     ]
     staging = Staging(*map(max, zip(*map(astuple, stagings), strict=True)))
     problems = [
         Problem(
             side_of(window),
-            side,
+            each.side,
             dtype,
             budget,
             staging,
             converted=converted(store.dtype, dtype),
         )
-        for window, (_, side) in zip(windows, laid, strict=True)
+        for window, each in zip(windows, laid, strict=True)
     ]
     device = find_device(options.get("device"), store.place, targets[0].place)
 
@@ -231,7 +279,7 @@ def _find_resumable(place: Location) -> dict[Location, JobRecord]:
     found: dict[Location, JobRecord] = {}
     for target in targets_in(place):
         journal = journal_at(target)
-        if journal is not None:
+        if journal is not None and not is_of_several(journal):
             found[target] = record = JobRecord.read(journal)
             for way, other in record.others.items():
                 beside = follow(way, target)

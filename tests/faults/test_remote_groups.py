@@ -18,11 +18,12 @@ from zarr.storage import ObjectStore
 
 import dask_io
 from dask_io.errors import StorageError
+from dask_io.stores.journal import is_unfinished
 from dask_io.stores.objects import conditional, lease
 from dask_io.stores.objects.connect import parse_url
 from dask_io.stores.zarr.documents import quiet
 from dask_io.testing.faults import Killed, RequestFaults, inject_into_requests
-from tests.faults.test_groups import PLAIN, content, make
+from tests.faults.test_groups import PLAIN, content, make, make_old
 from tests.faults.test_server import FAULTS, command, proxy
 from tests.integration.test_remote_groups import save_small
 
@@ -172,6 +173,129 @@ def test_every_fault_at_every_request(
     record_property("survived", enumerate_faults(template, expected, step=1))
 
 
+def objects_in(bucket: ObjectPath, prefix: str) -> dict[str, bytes]:
+    """Return what the objects of a group hold, but for what changes from run to run."""
+    return {
+        key: bytes(obstore.get(bucket.store, key).bytes())
+        for key in keys(bucket, prefix)
+        if "/.dask-io/" not in key
+    }
+
+
+class Replacing:
+    """A group in an object store that is replaced by another."""
+
+    def __init__(self, folder: Path, template: dict[str, bytes], *, ours: bool) -> None:
+        make_old(folder / "old.zarr", ours=False)
+        bucket = upload(template)
+        place = f"{bucket}/{'out' if ours else 'unused'}.zarr"
+        dask_io.resplit(folder / "old.zarr", place, chunks={"x": 3}, **PLAIN)
+        self.template = {
+            key: bytes(obstore.get(bucket.store, key).bytes())
+            for key in keys(bucket, "")
+            if not key.startswith("unused")
+        }
+        if not ours:
+            files = (path for path in (folder / "old.zarr").rglob("*") if path.is_file())
+            for path in files:
+                key = f"out.zarr/{path.relative_to(folder / 'old.zarr')}"
+                self.template[key] = path.read_bytes()
+        self.old = objects_in(upload(self.template), "out.zarr")
+        run(fresh := upload(template))
+        self.new = objects_in(fresh, "out.zarr")
+
+    def run(self, bucket: ObjectPath) -> None:
+        """Replace it."""
+        place, target = f"{bucket}/in.zarr", f"{bucket}/out.zarr"
+        dask_io.resplit(place, target, chunks={"y": 3}, overwrite=True, **PLAIN)
+
+    def n_moments(self) -> tuple[int, int]:
+        """Return after which moment the old group begins to go, and how many there are."""
+        with inject_into_requests(counted := RequestFaults()):
+            self.run(upload(self.template))
+        first = next(n for n, said in enumerate(counted.log) if said.startswith("put "))
+        return first, counted.n_moments
+
+    def survive(self, *faults: RequestFaults, resumes: bool) -> None:
+        """Replace it until a fault, then go on until another one, and complete what is left."""
+        bucket = upload(self.template)
+        for fault in faults:
+            with suppress(Killed, StorageError), inject_into_requests(fault):
+                self.go_on(bucket, resumes=resumes)
+            self.check_left(bucket)
+        self.go_on(bucket, resumes=resumes)
+        assert objects_in(bucket, "out.zarr") == self.new
+        assert dask_io.verify(f"{bucket}/out.zarr")
+
+    def go_on(self, bucket: ObjectPath, *, resumes: bool) -> None:
+        """Complete what is unfinished, or begin again."""
+        if resumes and is_unfinished(bucket / "out.zarr/.dask-io"):
+            dask_io.resume(f"{bucket}/out.zarr", **PLAIN)
+        else:
+            self.run(bucket)
+
+    def check_left(self, bucket: ObjectPath) -> None:
+        """Check that it is the old group, the new one, unfinished or gone, and all arrays whole."""
+        found = objects_in(bucket, "out.zarr")
+        if "out.zarr/zarr.json" in found:
+            assert any(each.items() <= found.items() for each in (self.old, self.new))
+        else:
+            is_empty = not keys(bucket, "out.zarr")
+            assert is_empty or is_unfinished(bucket / "out.zarr/.dask-io")
+        for key in found:
+            folder, _, name = key.rpartition("/")
+            if name == "zarr.json" and b'"array"' in found[key][:999]:
+                within = {k: each for k, each in found.items() if k.startswith(f"{folder}/")}
+                alike = (
+                    {k: each for k, each in whole.items() if k.startswith(f"{folder}/")}
+                    for whole in (self.old, self.new)
+                )
+                assert any(each.items() <= within.items() for each in alike if each), folder
+
+
+def survive_replacing(replacing: Replacing, *, step: int, kinds: int) -> dict[str, int]:
+    """Survive faults at every moment, or at some, and return how many of each kind."""
+    survived: Counter[str] = Counter()
+    first, last = replacing.n_moments()
+    assert last - first > 100
+    for number, at in enumerate(range(first, last + 1, step)):
+        faults = {
+            "kill while replacing": [RequestFaults(at)],
+            "failing request while replacing": [failing(at)],
+            "second kill while replacing": [RequestFaults(at), RequestFaults(1 + 7 * at % last)],
+        }
+        for kind in (list(faults) * 2)[number % 3 :][:kinds]:
+            try:
+                replacing.survive(*faults[kind], resumes=number % 2 == 0)
+            except BaseException as error:
+                log = "\n".join(faults[kind][-1].log[-12:])
+                error.add_note(f"{kind} at {at} of {last}:\n{log}")
+                raise
+            survived[kind] += 1
+    return dict(survived)
+
+
+@pytest.mark.usefixtures("_dead_processes")
+@pytest.mark.parametrize("ours", [True, False])
+@pytest.mark.parametrize(
+    ("step", "kinds"),
+    [(19, 1), pytest.param(1, 3, marks=pytest.mark.slow)],
+    ids=["now and then", "each kind at every request"],
+)
+def test_a_fault_while_a_group_is_replaced(
+    template: dict[str, bytes],
+    tmp_path: Path,
+    record_property: Callable[[str, object], None],
+    *,
+    step: int,
+    kinds: int,
+    ours: bool,
+) -> None:
+    """One of Dask IO, or of other tools; then it is resumed, or replaced again."""
+    replacing = Replacing(tmp_path, template, ours=ours)
+    record_property("survived", survive_replacing(replacing, step=step, kinds=kinds))
+
+
 @pytest.mark.usefixtures("_dead_processes")
 def test_a_fault_while_an_array_joins_a_group(
     template: dict[str, bytes], record_property: Callable[[str, object], None]
@@ -222,10 +346,19 @@ def test_what_goes_wrong_on_a_server(
         proxy.begin()
         assert dask_io.verify(source, target), fault
         survived[f"{fault} on a server"] += 1
-    for at in (last // 2, last - 3):
-        target = f"{place}/killed-{at}.zarr"
+    proxy.begin()
+    dask_io.resplit(source, f"{place}/a.zarr", chunks={"y": 2}, overwrite=True, **PLAIN)
+    n_replacing = len(proxy.log)
+    going = next(n for n, said in enumerate(proxy.log) if "DELETE" in said or "?delete" in said)
+    for at, target in [
+        (last // 2, f"{place}/killed.zarr"),
+        (last - 3, f"{place}/killed-late.zarr"),
+        (going + 1, f"{place}/a.zarr"),
+        (n_replacing - 3, f"{place}/a.zarr"),
+    ]:
         proxy.begin(at, "kill")
-        run = subprocess.Popen(command(str(source), target, "y=3"), stderr=subprocess.DEVNULL)
+        asked = [*command(str(source), target, "y=3"), "--overwrite"]
+        run = subprocess.Popen(asked, stderr=subprocess.DEVNULL)
         proxy.on_kill = run.kill
         assert run.wait() == -signal.SIGKILL
         proxy.begin()

@@ -35,6 +35,14 @@ def source(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.fixture
+def group(source: Path) -> Path:
+    """A group of Zarr arrays that holds the same."""
+    path = source.with_name("in.zarr")
+    dask_io.resplit(source, path, chunks=10, durability="none")
+    return path
+
+
 def check_complete(source: Path, target: Path) -> None:
     """Check that all is there, and nothing in the making."""
     with h5py.File(target) as file:
@@ -50,15 +58,24 @@ def check_complete(source: Path, target: Path) -> None:
 
 @pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed")
 @pytest.mark.parametrize(
-    ("fault", "calls"),
+    ("kind", "fault", "calls"),
     [
-        ("signal=KILL", (2, 12)),
-        pytest.param("error=EIO", (2, 12), marks=pytest.mark.slow),
-        pytest.param("error=ENOSPC", (2, 12), marks=pytest.mark.slow),
+        ("source", "signal=KILL", (2, 12)),
+        pytest.param("source", "error=EIO", (2, 12), marks=pytest.mark.slow),
+        pytest.param("source", "error=ENOSPC", (2, 12), marks=pytest.mark.slow),
+        ("group", "signal=KILL", (2,)),
+        ("group", "error=ENOSPC", (12,)),
     ],
 )
-def test_a_fault_at_a_write(source: Path, tool: Tool, fault: str, calls: tuple[int, ...]) -> None:
+def test_a_fault_at_a_write(
+    kind: str,
+    tool: Tool,
+    fault: str,
+    calls: tuple[int, ...],
+    request: pytest.FixtureRequest,
+) -> None:
     """Whoever was about to write, what has the file's name is whole, and a run completes it."""
+    source: Path = request.getfixturevalue(kind)
     place, part = source.with_name("out.h5"), source.with_name(".out.h5.part")
     log = source.with_name("log")
     command = ["resplit", str(source), str(place), "--chunks", "4,7"]
@@ -102,6 +119,25 @@ def test_a_run_that_is_killed_midway(source: Path, tool: Tool) -> None:
         file["plain"][0] = 7
     with pytest.raises(DataError, match="has changed since the run began"):
         dask_io.resume(place)
+
+
+def test_a_run_from_a_group_that_is_killed_midway(group: Path, tool: Tool) -> None:
+    """It is begun anew, by naming the folder too, unless an array of the group has changed."""
+    folder = group.with_name("files")
+    chosen = ["--chunks", "4,7", "--codec", "gzip:2", "--workers", "1", "--device", "ssd"]
+
+    for name in ("a.nc", "b.nc"):
+        tool.kill(tool.hold("resplit", group, folder / name, *chosen))
+    shown = tool.run("resume", folder)
+    assert ("a.nc: " in shown, "b.nc: " in shown) == (True, True)
+    for name in ("a.nc", "b.nc"):
+        check_complete(group, folder / name)
+    assert "equal" in tool.run("verify", folder)
+
+    tool.kill(tool.hold("resplit", group, folder / "c.nc", *chosen))
+    (group / "plain/c/0/0").unlink()
+    with pytest.raises(DataError, match="has changed since the run began"):
+        dask_io.resume(folder / "c.nc")
 
 
 def test_scratch_blocks_of_a_run_that_was_killed_are_removed(source: Path, tool: Tool) -> None:

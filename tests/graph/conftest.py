@@ -1,9 +1,11 @@
 """What tests of graphs share: something to read, and a cluster whose workers are processes."""
 
+import os
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -23,14 +25,17 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[Any]:
     """Two workers, each a process of its own, on this machine only."""
-    with distributed.LocalCluster(
-        n_workers=2,
-        threads_per_worker=2,
-        processes=True,
-        host="127.0.0.1",
-        dashboard_address="127.0.0.1:0",
-        memory_limit="512MiB",
-    ) as made:
+    # What it sets for its workers is not meant for the processes that other tests start.
+    with patch.dict(os.environ):
+        made = distributed.LocalCluster(
+            n_workers=2,
+            threads_per_worker=2,
+            processes=True,
+            host="127.0.0.1",
+            dashboard_address="127.0.0.1:0",
+            memory_limit="512MiB",
+        )
+    with made:
         yield made
 
 

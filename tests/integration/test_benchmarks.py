@@ -88,7 +88,7 @@ def test_optimality_study_prints_the_table_of_the_documents() -> None:
 
 def test_zarr_benchmark_measures_both_kinds(tmp_path: Path) -> None:
     """With a codec beside the codec alone, without one beside `cp -r`; all is cleaned up."""
-    tiny = ("--size", "1MiB", "--memory", "4MiB", "--repeats", "1", "--warm")
+    tiny = ("--size", "1MiB", "--budgets", "4MiB", "--repeats", "1", "--warm")
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.zarr", *tiny, "--dir", str(tmp_path / "work")],
         cwd=ROOT,
@@ -98,8 +98,8 @@ def test_zarr_benchmark_measures_both_kinds(tmp_path: Path) -> None:
     )
 
     assert done.returncode == 0, done.stderr
-    assert "codec zstd:3: " in done.stdout
-    assert "codec none: " in done.stdout
+    assert "codec zstd:3 in 4MiB: " in done.stdout
+    assert "codec none in 4MiB: " in done.stdout
     assert not any((tmp_path / "work").iterdir())
 
 

@@ -326,3 +326,24 @@ def test_the_demo_may_leave_its_files(tmp_path: Path) -> None:
     (place,) = tmp_path.iterdir()
     assert told.endswith(f"The arrays are left in {place}\n")
     assert (place / "source").is_dir()
+
+
+ABORTING = """
+import atexit, os
+from dask_io.cli import main
+
+atexit.register(os.abort)
+main()
+"""
+
+
+@pytest.mark.parametrize(("verb", "code"), [("info", 0), ("nonsense", 2)])
+def test_a_command_ends_before_the_interpreter_does(verb: str, code: int, tmp_path: Path) -> None:
+    """What goes wrong while that is taken down, in a library, is no failure of the command."""
+    np.save(tmp_path / "x.npy", VALUES)
+    command = [sys.executable, "-c", ABORTING, verb, str(tmp_path / "x.npy")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == code
+    assert (done.stdout + done.stderr).endswith("\n")
+    if verb == "info":
+        assert done.stdout == run("info", tmp_path / "x.npy")

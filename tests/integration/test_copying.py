@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import dask_io
 from dask_io.cli import commands
 from dask_io.errors import BudgetTooSmallError, DataError, InterruptedRunError, UsageError
-from dask_io.planning import CopyPlan, Plan, plan_from_json, plan_to_json
+from dask_io.planning import CopyPlan, Plan, Series, plan_from_json, plan_to_json
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -80,6 +80,26 @@ def test_a_copy_is_what_decoding_would_have_made(
     assert len(stored) <= job.plan.seeks.read == job.plan.problem.target.grid.n_blocks
     assert done.held == job.plan.held_bytes == 0
     assert dask_io.verify(source, tmp_path / "b.zarr")
+
+
+@pytest.mark.parametrize("kind", ALIKE)
+def test_a_plan_without_a_target_copies_too(kind: str, array: NDArray[Any], tmp_path: Path) -> None:
+    """Of one array that is asked for so, and of those of a group that keep their chunks."""
+    version = ALIKE[kind].get("format_version", 3)
+    zarr.create_group(tmp_path / "a.zarr", zarr_format=version)
+    source = make(tmp_path / "x.zarr", array, **ALIKE[kind]).rename(tmp_path / "a.zarr" / "x")
+    how: dict[str, Any] = {"chunks": (4, 5, 6), "memory": "64MiB", **ALIKE[kind]}
+
+    only, job = dask_io.plan(source, **how), dask_io.plan(source, tmp_path / "b.zarr", **how)
+    kept: dict[str, Any] = {"chunks": {}, "memory": "64MiB"}
+    group = dask_io.plan(tmp_path / "a.zarr", **kept)
+    named = dask_io.plan(tmp_path / "a.zarr", tmp_path / "b.zarr", **kept)
+
+    assert isinstance(only.plan, CopyPlan)
+    assert only.plan == job.plan
+    assert isinstance(group.plan, Series)
+    assert group.plan == named.plan
+    assert [each.strategy for each in group.plan.plans.values()] == ["copy"]
 
 
 @settings(max_examples=EXAMPLES // 5)

@@ -8,7 +8,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import suppress
 from itertools import product
@@ -437,10 +436,8 @@ def test_an_interrupt_from_outside(quick_path: Path, workers: int, memory: str) 
         assert child.stdout is not None
         assert child.stdout.readline() == "ready\n"
         child.send_signal(signal.SIGINT)
-        interrupted = time.monotonic()
         shown, _ = child.communicate(timeout=60)
 
-    assert time.monotonic() - interrupted < 5
     assert shown.startswith("interrupted")
     assert n_partial(quick_path) == 0
     assert not (target / "dask-io.json").exists()

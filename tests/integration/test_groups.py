@@ -102,6 +102,124 @@ def test_groups_in_groups_are_kept(tmp_path: Path) -> None:
     assert zarr.open_array(tmp_path / "b.zarr/day/low/mask", mode="r").chunks == (20, 7)
 
 
+def in_shards(place: Path) -> dict[str, tuple[tuple[int, ...], tuple[int, ...] | None]]:
+    """Chunks and shards of all arrays in a group."""
+    with quiet():
+        members = zarr.open_group(place, mode="r").members(max_depth=None)
+        return {n: (a.chunks, a.shards) for n, a in members if isinstance(a, zarr.Array)}
+
+
+def test_shards_by_names_of_dimensions(tmp_path: Path) -> None:
+    """Arrays that have one of them get shards, as long as a chunk elsewhere; others keep theirs."""
+    source, target = save(tmp_path / "a.zarr", 3), tmp_path / "b.zarr"
+    kept = in_shards(source)
+
+    done = dask_io.resplit(
+        source, target, chunks={"time": 12, "x": 10}, shards={"time": 24, "y": -1}, verify=True
+    )
+
+    assert done.verified
+    assert sum(path.is_file() for path in (target / "t/c").rglob("*")) == 2 * 3
+    xr.testing.assert_identical(load(target), load(source))
+    assert in_shards(target) == kept | {
+        "t": ((12, 20, 10), (24, 20, 10)),
+        "mask": ((20, 10), (20, 10)),
+        "count": ((12,), (24,)),
+    }
+    dask_io.resplit(target, tmp_path / "c.zarr", chunks={"x": 10}, shards={"time": 48})
+    after = in_shards(tmp_path / "c.zarr")
+    assert after["t"] == ((12, 20, 10), (48, 20, 10)), "chunks that are not named are kept"
+    assert after["count"] == ((12,), (48,)), "an array that keeps its chunks gets other shards"
+    assert after["mask"] == ((20, 10), None), "shards are not kept by what is re-split"
+    assert after["time"] == kept["time"]
+    xr.testing.assert_identical(load(tmp_path / "c.zarr"), load(source))
+    dask_io.resplit(target, tmp_path / "d.zarr", chunks={"y": 5}, shards={"y": 10})
+    assert in_shards(tmp_path / "d.zarr")["count"] == ((12,), (24,)), "it has none of the names"
+
+
+@pytest.mark.parametrize("shards", [-1, (12, 9)])
+def test_shards_by_position(shards: Any, tmp_path: Path) -> None:
+    """One length is for all axes; several, where all arrays have so many."""
+    data = {name: (("y", "x"), np.arange(216.0).reshape(12, 18)) for name in ("a", "b")}
+    with quiet():
+        xr.Dataset(data, {"y": np.arange(12)}).to_zarr(tmp_path / "a.zarr", zarr_format=3)
+
+    dask_io.resplit(tmp_path / "a.zarr", tmp_path / "b.zarr", chunks=(4, 3), shards=shards)
+
+    whole = (12, 18) if shards == -1 else shards
+    found = in_shards(tmp_path / "b.zarr")
+    assert (found["a"], found["b"], found["y"]) == (((4, 3), whole),) * 2 + (((12,), None),)
+    xr.testing.assert_identical(load(tmp_path / "b.zarr"), load(tmp_path / "a.zarr"))
+
+
+def test_a_run_that_makes_shards_is_resumed(tmp_path: Path) -> None:
+    """The journal says what they are to be."""
+    source, target = save(tmp_path / "a.zarr", 3), tmp_path / "b.zarr"
+    shards = {"time": 24}
+    with pytest.raises(InterruptedRunError):
+        dask_io.resplit(
+            source, target, chunks={"time": 12}, shards=shards, on_progress=stop_at(0.3), workers=1
+        )
+
+    dask_io.resume(target, verify=True)
+
+    assert in_shards(target)["t"] == ((12, 20, 30), (24, 20, 30))
+    xr.testing.assert_identical(load(target), load(source))
+
+
+def test_shards_on_the_command_line(tmp_path: Path) -> None:
+    """They are written as chunks are; what cannot be is one line, and nothing is there."""
+    source, target = save(tmp_path / "a.zarr", 3), tmp_path / "b.zarr"
+    old = save(tmp_path / "old.zarr", 2)
+
+    def run(source: Path, target: str, *asked: str, code: int = 0) -> str:
+        command = ["resplit", str(source), str(tmp_path / target), "--chunks", "time=12", *asked]
+        done = CliRunner().invoke(commands, command)
+        assert done.exit_code == code, done.output
+        return done.output
+
+    for asked, said in [
+        ("time=30", "array count: shards of 30 are not made of whole chunks of 12"),
+        ("z=3", "no array has a dimension 'z'; there are time, x, y"),
+        ("24,20", "write shards as time=24,y=-1"),
+        ("time=auto", "shards 'time=auto' cannot be read; write them as"),
+    ]:
+        told = run(source, "b.zarr", "--shards", asked, code=2)
+        assert said in told
+        assert told.count("\n") == 1
+    told = run(old, "b.zarr", "--shards", "time=24", code=2)
+    assert "a group of Zarr 2 has no shards; leave them out\n" in told
+    told = run(source, "b.nc", "--shards", "time=24", code=2)
+    assert "format netcdf has no shards; leave them out\n" in told
+    assert {path.name for path in tmp_path.iterdir()} == {"a.zarr", "old.zarr"}
+    told = json.loads(run(source, "b.zarr", "--shards", "time=24,y=-1", "--dry-run", "--json"))
+    assert told["arrays"]["t"]["target"]["chunks"] == [24, 20, 30], "what is written at once"
+    run(source, "b.zarr", "--shards", "time=24,y=-1", "--quiet")
+    assert in_shards(target)["t"] == ((12, 20, 30), (24, 20, 30))
+    alone = [f"{source}::/t", str(tmp_path / "t.zarr"), "--chunks", "4,5,6"]
+    for asked in ("8,20,-1", "x=-1,time=8,y=20"):
+        done = CliRunner().invoke(
+            commands, ["resplit", *alone, "--shards", asked, "--quiet", "--overwrite"]
+        )
+        assert done.exit_code == 0, done.output
+        with quiet():
+            assert zarr.open_array(tmp_path / "t.zarr", mode="r").shards == (8, 20, 30)
+
+
+def test_what_a_plan_without_a_target_says_of_shards(tmp_path: Path) -> None:
+    """As much as one with a target."""
+    source = save(tmp_path / "a.zarr", 3)
+    asked: Any = {"chunks": {"time": 12}, "shards": {"time": 24}}
+
+    alone = dask_io.plan(source, **asked)
+    named = dask_io.plan(source, tmp_path / "b.zarr", **asked)
+
+    assert isinstance(alone, dask_io.SeriesJob)
+    assert isinstance(named, dask_io.SeriesJob)
+    assert alone.plan.plans["t"].problem.target.grid == named.plan.plans["t"].problem.target.grid
+    assert alone.plan.seeks == named.plan.seeks
+
+
 def stop_at(part: float) -> Callable[[dask_io.Progress], None]:
     """What interrupts a run when a part of it has been written."""
 
@@ -157,11 +275,11 @@ def test_what_is_damaged_is_found(tmp_path: Path) -> None:
     ("asked", "message"),
     [
         ({"chunks": {"z": 3}}, "no array has a dimension 'z'; there are time, x, y"),
-        ({"chunks": 4}, "write chunks as time=24,y=-1"),
+        ({"chunks": (4, 4)}, "write chunks as time=24,y=-1"),
         ({"chunks": {0: 4}}, "write chunks as time=24,y=-1"),
         ({"chunks": CHUNKS, "region": "0:3"}, "region is for one array"),
         ({"chunks": CHUNKS, "consume": True}, "consume is for one array"),
-        ({"chunks": CHUNKS, "format": "npy"}, "another group of Zarr"),
+        ({"chunks": CHUNKS, "format": "npy"}, "ends as zarr, but format npy"),
         ({"chunks": {"time": 0}}, "give a length above 0"),
     ],
     ids=str,
@@ -179,14 +297,12 @@ def test_what_a_group_cannot_be_asked_for(
 
 
 def test_targets_that_are_there(tmp_path: Path) -> None:
-    """They are kept: a group is not overwritten as a whole."""
+    """They are kept, unless they are to be replaced."""
     source, target = save(tmp_path / "a.zarr", 3), save(tmp_path / "b.zarr", 2)
     before = load(target)
 
-    with pytest.raises(UsageError, match="exists; a group is not overwritten: remove it"):
+    with pytest.raises(TargetExistsError, match="exists; choose another target, or replace it wi"):
         dask_io.resplit(source, target, chunks=CHUNKS)
-    with pytest.raises(UsageError, match="a group is not overwritten as a whole"):
-        dask_io.resplit(source, target, chunks=CHUNKS, overwrite=True)
     xr.testing.assert_identical(load(target), before)
     for place in (source / "inner.zarr", source, tmp_path):
         with pytest.raises(UsageError, match="are one place, or one lies in the other"):
@@ -234,6 +350,7 @@ def test_info_lists_the_arrays(tmp_path: Path) -> None:
     assert "0 axes" in told["others"]["crs"]
     for name in [*told["arrays"], *told["others"]]:
         assert f"\n{name} " in text
+    assert text.count("copied as it is") == len(told["others"])
 
 
 def test_the_plan_of_a_group_is_that_of_its_arrays(tmp_path: Path) -> None:
@@ -243,8 +360,9 @@ def test_the_plan_of_a_group_is_that_of_its_arrays(tmp_path: Path) -> None:
 
     told = json.loads(CliRunner().invoke(commands, [*command, "--dry-run", "--json"]).stdout)
     text = CliRunner().invoke(commands, [*command, "--dry-run"]).stdout
-    job = dask_io.plan_group(source, tmp_path / "b.zarr", chunks={"time": 24, "x": 10})
+    job = dask_io.plan(source, tmp_path / "b.zarr", chunks={"time": 24, "x": 10})
     assert not (tmp_path / "b.zarr").exists()
+    assert isinstance(job, dask_io.SeriesJob)
     done = job.run()
 
     arrays = told["arrays"].values()
@@ -253,7 +371,8 @@ def test_the_plan_of_a_group_is_that_of_its_arrays(tmp_path: Path) -> None:
     assert told["arrays"]["time"]["strategy"] == "copy"
     assert done.held == job.plan.held_bytes == told["memory"]["held"]
     assert "in all 6 arrays" in text
-    assert job.copies == ("crs", "station")
+    assert job.output is not None
+    assert job.output.copies == ("crs", "station")
 
 
 def test_names_are_chunks_of_a_single_array_too(tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ from dask_io.errors import (
     TargetExistsError,
     UsageError,
 )
+from dask_io.stores.reuse import new_staging
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,6 +39,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "plain": {"codec": "none"},
     "zstd": {"codec": "zstd:1+crc32c"},
     "shards": {"codec": "blosc:lz4:5:shuffle", "shards": (8, 10, 12)},
+    "plain shards": {"codec": "none", "shards": (8, 10, 12)},
 }
 
 
@@ -445,7 +447,8 @@ def test_giving_up_leaves_the_repository_to_others(
         block = second.target.grid.block(index)
         with second.target.writer(index) as writer:
             values = np.ascontiguousarray(array[block.slices])
-            writer.write_from(block.relative_to(block.start), values)
+            staging = new_staging(second.target, 0)
+            writer.write_from(block.relative_to(block.start), values, staging)
 
     first.abandon()
     second.target.finish()

@@ -33,11 +33,10 @@ def status(name):
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(name))
 """
 INFO = f"""{STATUS}
-from dask_io.cli import main
+from dask_io.cli import commands
 
-sys.argv = ["dask-io", "info", "--json", sys.argv[1]]
 try:
-    main()
+    commands(["info", "--json", sys.argv[1]])
 finally:
     print(status("VmHWM"), file=sys.stderr)
 """

@@ -216,6 +216,13 @@ def test_a_run_that_was_taken_over_stops(
     assert dask_io.verify(place)
 
 
+def test_shards_without_a_codec_are_put(local: Path, bucket: str) -> None:
+    """Chunks that are put together in the same memory, one after another, stay apart."""
+    place = f"{bucket}/x.zarr"
+    dask_io.resplit(local / "whole.npy", place, chunks=(5, 4), shards=(10, 12), codec="none")
+    assert np.array_equal(read(place), ARRAY)
+
+
 def test_large_objects_are_put_in_parts(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -132,6 +132,30 @@ def test_every_level_is_re_split_and_the_metadata_kept(
         assert (tmp_path / "b.zarr/0/0/0/0/0").is_file(), "0.4 has chunks in directories"
 
 
+@pytest.mark.parametrize("shards", [(1, 10, 48, 48), {"z": -1, "y": 48, "x": 48}])
+def test_levels_in_shards(shards: Any, tmp_path: Path) -> None:
+    """In the order of the axes or by their names, clipped where chunks are, and still valid."""
+    source, target = make(tmp_path / "a.zarr", 3), tmp_path / "b.zarr"
+
+    dask_io.resplit(source, target, chunks=(1, 5, 24, 24), shards=shards, verify=True)
+
+    found = {path: (array.chunks, array.shards) for path, array in arrays(target).items()}
+    assert found == {
+        "0": ((1, 5, 24, 24), (1, 10, 48, 48)),
+        "1": ((1, 5, 24, 20), (1, 10, 24, 20)),
+        "2": ((1, 5, 12, 10), (1, 10, 12, 10)),
+        "labels/cells/0": ((5, 24, 24), (10, 48, 48)),
+        "labels/cells/1": ((5, 24, 20), (10, 24, 20)),
+        "labels/cells/2": ((5, 12, 10), (10, 12, 10)),
+    }
+    for path, array in arrays(source).items():
+        assert np.array_equal(arrays(target)[path][...], array[...])
+    with quiet():
+        assert type(open_ome_zarr(target)).__name__ == "Image"
+    with pytest.raises(UsageError, match=r"a group of Zarr 2 has no shards; leave them out$"):
+        dask_io.resplit(make(tmp_path / "c.zarr", 2), tmp_path / "d.zarr", chunks=5, shards=shards)
+
+
 def test_a_run_that_was_cut_short_is_resumed(tmp_path: Path) -> None:
     """And then is a valid image, which it was not before."""
     source, target = make(tmp_path / "a.zarr", 3), tmp_path / "b.zarr"
@@ -167,6 +191,8 @@ def test_what_is_no_valid_image_is_refused(zarr_format: int, tmp_path: Path) -> 
 
     assert refused.exit_code == 1
     assert "is no valid OME-Zarr 0." in refused.stderr
+    assert ": multiscales.0.axes: " in refused.stderr
+    assert refused.stderr.endswith("must be unique. Got ['c', 'z', 'y', 'y']\n")
     assert refused.stderr.count("\n") == 1
     assert not (tmp_path / "b.zarr").exists()
 
@@ -176,7 +202,7 @@ def test_what_is_written_is_looked_at_before_it_counts(
 ) -> None:
     """A result that were no valid image would stay unfinished."""
     source = make(tmp_path / "a.zarr", 3)
-    job = dask_io.plan_group(source, tmp_path / "b.zarr", chunks={"x": 20})
+    job = dask_io.plan(source, tmp_path / "b.zarr", chunks={"x": 20})
 
     def refuse(group: Group) -> None:
         raise DataError(group.place, ["is no valid OME-Zarr"])

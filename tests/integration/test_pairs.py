@@ -9,6 +9,7 @@ import pytest
 import zarr
 
 import dask_io
+from dask_io.errors import BudgetTooSmallError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -73,3 +74,40 @@ def test_every_format_to_every_other(one: str, two: str, start: Path, tmp_path: 
         assert done.not_kept == ()
     elif held[0]:
         assert done.not_kept == ("attributes", "dimension_names")
+
+
+@pytest.mark.parametrize("workers", [1, 4])
+@pytest.mark.parametrize("two", ["zarr with blosc", "hdf5 with gzip"])
+@pytest.mark.parametrize("one", ["one npy", "zarr with blosc", "hdf5 with gzip"])
+def test_verifying_with_the_memory_that_it_asks_for(
+    one: str, two: str, workers: int, tmp_path: Path
+) -> None:
+    """The first figure is the smallest that does, also beside chunks much larger than a slab."""
+    kinds = {**KINDS, "zarr with blosc": ("{}.zarr", {"codec": "blosc:lz4:5:shuffle"}, True)}
+    places = [f"{tmp_path}/{kinds[kind][0].format(n)}" for n, kind in enumerate((one, two))]
+    np.save(tmp_path / "start.npy", np.arange(96 * 96 * 64, dtype="i4").reshape(96, 96, 64))
+    chunks = [(48, 96, 64), (96, 48, 64)]
+    for place, kind, each in zip(places, (one, two), chunks, strict=True):
+        dask_io.resplit(tmp_path / "start.npy", place, **{"chunks": each, **kinds[kind][1]})
+    with pytest.raises(BudgetTooSmallError) as first:
+        dask_io.verify(*places, memory=1000, workers=workers)
+    with pytest.raises(BudgetTooSmallError) as last:
+        dask_io.verify(*places, memory=first.value.required - 1, workers=workers)
+
+    assert dask_io.verify(*places, memory=first.value.required, workers=workers)
+
+    assert last.value.required == first.value.required
+
+
+def test_verifying_groups_with_the_memory_that_it_asks_for(tmp_path: Path) -> None:
+    """The figure is that of the array that needs most, whichever comes first."""
+    for name in ("a", "b"):
+        group = zarr.create_group(tmp_path / f"{name}.zarr")
+        for array, length in {"one": 100, "two": 300, "three": 200}.items():
+            group.create_array(array, data=np.ones((length, 900)), chunks=(length, 900))
+    places = [tmp_path / "a.zarr", tmp_path / "b.zarr"]
+
+    with pytest.raises(BudgetTooSmallError, match="array two") as caught:
+        dask_io.verify(*places, memory=1000)
+
+    assert dask_io.verify(*places, memory=caught.value.required)

@@ -95,6 +95,24 @@ def test_xarray_finds_the_same_dataset(version: int, bucket: str, tmp_path: Path
     assert dask_io.resume(second).blocks_written == 0
 
 
+def test_a_file_goes_to_objects_and_back(bucket: str, tmp_path: Path) -> None:
+    """All variables of a NetCDF file become a group there, and one file again."""
+    expected = load(save(tmp_path / "a.zarr", 3))
+    expected.to_netcdf(tmp_path / "a.nc")
+    first = f"{bucket}/b.zarr"
+
+    with pytest.raises(InterruptedRunError, match=rf"dask-io resume {first}$"):
+        dask_io.resplit(tmp_path / "a.nc", first, chunks=CHUNKS, on_progress=stop_at(0.5))
+    dask_io.resume(first, verify=True)
+    dask_io.resplit(first, tmp_path / "c.nc", chunks={"time": 12}, verify=True)
+
+    xr.testing.assert_identical(load(download(first, tmp_path / "b")), expected)
+    with xr.open_dataset(tmp_path / "c.nc") as found:
+        xr.testing.assert_identical(found.load(), expected)
+    assert dask_io.verify(tmp_path / "a.nc", first)
+    assert dask_io.verify(first)
+
+
 @pytest.mark.parametrize("version", [2, 3])
 def test_images_keep_their_metadata(version: int, bucket: str, tmp_path: Path) -> None:
     """Every level is re-split, that of labels too; files beside them come along."""
@@ -145,7 +163,10 @@ def test_every_verb_on_a_real_server(server: Server, tmp_path: Path) -> None:
     assert "complete" in run("resume", f"{place}/c.zarr")
     said = run("resplit", source, f"{place}/c.zarr", *chunks, code=2)
     assert said.count("\n") == 1
-    assert "a group is not overwritten" in said
+    assert "exists; choose another target, or replace it with --overwrite" in said
+    run("resplit", source, f"{place}/c.zarr", *chunks, "--shards", "x=4", "--overwrite", "--quiet")
+    told = json.loads(run("info", f"{place}/c.zarr", "--json"))
+    assert told["arrays"]["a"]["chunks"] == [3, 2]
     run("resplit", f"{place}/c.zarr", tmp_path / "d.zarr", *chunks, "--quiet")
     run("verify", source, tmp_path / "d.zarr")
 

@@ -137,8 +137,9 @@ def test_xarray_finds_the_same_dataset(version: str, tmp_path: Path) -> None:
     assert dask_io.verify(source, tmp_path / "b.nc")
     assert dask_io.verify(tmp_path / "b.nc")
     assert dask_io.verify(f"{tmp_path}/b.nc::/tas").n_elements == 2600
+    assert dask_io.verify(f"{tmp_path}/b.nc::/crs")
     with pytest.raises(UsageError, match="has no checksums of its own"):
-        dask_io.verify(f"{tmp_path}/b.nc::/crs")
+        dask_io.verify(f"{tmp_path}/b.nc::/absent")
 
 
 @pytest.mark.parametrize("version", ["NETCDF4", "NETCDF3_CLASSIC"])
@@ -247,8 +248,9 @@ def test_the_plan_says_that_nothing_is_gone_on_with(tmp_path: Path) -> None:
     """Each array is planned within the budget, and the file counts only as a whole."""
     source = save(tmp_path / "a.nc")
 
-    job = api.plan_file(source, tmp_path / "b.nc", chunks=CHUNKS, memory="4MiB")
+    job = dask_io.plan(source, tmp_path / "b.nc", chunks=CHUNKS, memory="4MiB")
 
+    assert isinstance(job, dask_io.SeriesJob)
     assert set(job.plan.plans) == {
         *("tas", "pr", "orog", "time", "time_bnds", "lat", "letters_of", "sky", "track"),
         *("inner/q", "inner/z"),
@@ -259,14 +261,14 @@ def test_the_plan_says_that_nothing_is_gone_on_with(tmp_path: Path) -> None:
     result = job.run()
     assert (result.seeks, result.held) == (job.plan.seeks, job.plan.held_bytes)
     with pytest.raises(BudgetTooSmallError):
-        api.plan_file(source, tmp_path / "c.nc", chunks=CHUNKS, memory="1KiB")
+        dask_io.plan(source, tmp_path / "c.nc", chunks=CHUNKS, memory="1KiB")
 
 
 @pytest.mark.parametrize("version", ["NETCDF4", "NETCDF3_CLASSIC"])
 def test_a_job_travels_to_other_processes(version: str, tmp_path: Path) -> None:
     """What is done there is what would have been done here."""
     source = save(tmp_path / "a.nc", version)
-    job = api.plan_file(source, tmp_path / "b.nc", chunks=CHUNKS)
+    job = dask_io.plan(source, tmp_path / "b.nc", chunks=CHUNKS)
 
     there = pickle.loads(pickle.dumps(job))  # noqa: S301 - our own
 
@@ -316,6 +318,9 @@ def test_what_is_damaged_is_found(tmp_path: Path) -> None:
         file["orog"][:] = netCDF4.Dataset(source)["orog"][:]
     with pytest.raises(DataError, match="array crs differs"):
         dask_io.verify(source, target)
+    for place in (target, f"{target}::/crs"):
+        with pytest.raises(DataError, match="crs: is not what was written"):
+            dask_io.verify(place)
 
 
 @pytest.mark.parametrize(
@@ -324,10 +329,9 @@ def test_what_is_damaged_is_found(tmp_path: Path) -> None:
         ({"chunks": {"tim": 3}}, "no array has a dimension 'tim'; there are bnds, lat"),
         ({"chunks": (3, 3, 3)}, "by position if all have so many axes"),
         ({"chunks": {0: 3}}, "write chunks as time=24"),
-        ({"region": "0:1"}, "region is for one array, but the source is a file of several"),
+        ({"region": "0:1"}, "region is for one array, but the source holds several"),
         ({"consume": True}, "consume is for one array"),
-        ({"codec": "nonsense"}, "array tas: codec"),
-        ({"format": "zarr"}, "together become one file of netcdf or hdf5"),
+        ({"format": "zarr"}, "ends as netcdf, but format zarr is asked for"),
     ],
 )
 def test_what_a_file_cannot_be_asked_for(chosen: dict[str, Any], said: str, tmp_path: Path) -> None:
@@ -338,10 +342,37 @@ def test_what_a_file_cannot_be_asked_for(chosen: dict[str, Any], said: str, tmp_
     assert [path.name for path in tmp_path.iterdir()] == ["a.nc"]
 
 
+@pytest.mark.parametrize(
+    "chosen",
+    [
+        {"codec": "nonsense"},
+        {"strategy": "nonsense"},
+        {"device": "nonsense"},
+        {"memory": "nonsense"},
+        {"max_rate": "nonsense"},
+        {"workers": 0},
+    ],
+)
+@pytest.mark.parametrize("suffix", ["nc", "zarr"])
+def test_a_wrong_option_is_no_fault_of_an_array(
+    chosen: dict[str, Any], suffix: str, tmp_path: Path
+) -> None:
+    """It is told in the very words in which it is told of one."""
+    source = save(tmp_path / "a.nc")
+    with pytest.raises(UsageError) as of_one:
+        dask_io.plan(f"{source}::/tas", tmp_path / f"one.{suffix}", chunks=-1, **chosen)
+    with pytest.raises(UsageError) as of_all:
+        dask_io.plan(source, tmp_path / f"b.{suffix}", chunks=CHUNKS, **chosen)
+    assert str(of_all.value) == str(of_one.value)
+
+
 def test_targets_that_cannot_be(tmp_path: Path) -> None:
     """Other formats, a file that is there, the source itself, a path inside a file."""
     source = save(tmp_path / "a.nc")
-    for name in ("b.zarr", "b", "b.npy"):
+    with pytest.raises(UsageError, match="array track: Zarr 3 cannot hold"):
+        dask_io.resplit(source, tmp_path / "b.zarr", chunks=CHUNKS)
+    assert not (tmp_path / "b.zarr").exists()
+    for name in ("b", "b.npy"):
         with pytest.raises(UsageError, match=r"name one of them, as in .*a\.nc::/tas"):
             dask_io.resplit(source, tmp_path / name, chunks=CHUNKS)
     with pytest.raises(UsageError, match=r"name a dataset of .*a\.nc, such as"):
@@ -352,11 +383,8 @@ def test_targets_that_cannot_be(tmp_path: Path) -> None:
     with pytest.raises(TargetExistsError):
         dask_io.resplit(source, tmp_path / "b.nc", chunks=CHUNKS)
     assert (tmp_path / "b.nc").read_text() == "mine"
-    with xr.open_dataset(source)[["tas", "pr"]] as some:
-        some.to_zarr(tmp_path / "c.zarr", zarr_format=2)
-    with pytest.raises(UsageError, match="becomes another group of Zarr, not netcdf"):
-        dask_io.resplit(tmp_path / "c.zarr", tmp_path / "d.nc", chunks=CHUNKS)
-    assert not (tmp_path / "d.nc").exists()
+    with pytest.raises(UsageError, match=r"netcdf is written on local disk only, .*x/b\.zarr"):
+        dask_io.resplit(source, "memory://x/b.nc", chunks=CHUNKS)
 
 
 @pytest.mark.parametrize("version", ["NETCDF4", "NETCDF3_CLASSIC"])

@@ -10,7 +10,7 @@ import pytest
 import zarr
 
 import dask_io
-from dask_io.errors import DataError, InterruptedRunError
+from dask_io.errors import DataError, InterruptedRunError, UsageError
 from dask_io.stores.zarr.documents import quiet
 
 if TYPE_CHECKING:
@@ -198,3 +198,36 @@ def test_what_a_target_cannot_hold_is_named(tmp_path: Path) -> None:
     assert kept.not_kept == ()
     assert lost.not_kept == ("attributes", "dimension_names")
     assert dask_io.info(tmp_path / "b.zarr").metadata["attributes"] == {"units": "K"}
+
+
+@pytest.mark.parametrize("asked", [{}, {"codec": "zstd:1"}, {"codec": "none"}])
+@pytest.mark.parametrize("name", ["one.zarr", "one.h5", "one.nc"])
+def test_a_plan_without_a_target_counts_its_codec(
+    name: str, asked: dict[str, str], array: NDArray[Any], tmp_path: Path
+) -> None:
+    """It is the plan of a target in the source's format, which keeps its codec or has another."""
+    np.save(tmp_path / "start.npy", array)
+    source = tmp_path / name
+    dask_io.resplit(tmp_path / "start.npy", source, chunks=(8, 5, 6), codec="gzip:1")
+    how: dict[str, Any] = {"chunks": (5, 17, 4), "memory": "2MiB", **asked}
+
+    only = dask_io.plan(source, **how)
+    job = dask_io.plan(source, tmp_path / f"two{source.suffix}", **how)
+
+    assert only.plan == job.plan
+    assert only.plan.problem.target.atomic == (asked != {"codec": "none"})
+    assert not list(tmp_path.glob("planned*"))
+
+
+def test_a_plan_without_a_target_has_the_format_that_is_asked_for(
+    array: NDArray[Any], tmp_path: Path
+) -> None:
+    """With its codec; a format without one is refused as for a target."""
+    np.save(tmp_path / "start.npy", array)
+    how: dict[str, Any] = {"chunks": (5, 17, 4), "memory": "2MiB", "codec": "gzip:1"}
+
+    only = dask_io.plan(tmp_path / "start.npy", format="zarr", **how)
+
+    assert only.plan == dask_io.plan(tmp_path / "start.npy", tmp_path / "two.zarr", **how).plan
+    with pytest.raises(UsageError, match="format npy has no codec"):
+        dask_io.plan(tmp_path / "start.npy", **how)

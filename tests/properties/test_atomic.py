@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pytest
 from hypothesis import assume, given
+from hypothesis import strategies as st
 
 from dask_io.errors import BudgetTooSmallError
 from dask_io.planning import (
     AnyPlan,
     CopyPlan,
+    Objective,
     Plan,
     Problem,
     SpillPlan,
@@ -67,6 +69,17 @@ def test_atomic_targets_are_written_once(problem: Problem) -> None:
     except BudgetTooSmallError:
         return
     assert passes(plan)[-1].seeks.write == problem.target.grid.n_blocks
+
+
+@given(objective=st.sampled_from(Objective), problem=atomic_problems(max_axes=3))
+def test_what_is_chosen_keeps_to_the_budget(objective: Objective, problem: Problem) -> None:
+    """However many threads are to code, memory is left for them only where there is some."""
+    try:
+        plan = plan_auto(problem, objective=objective)
+    except BudgetTooSmallError:
+        return
+    assert plan.peak_bytes <= problem.budget
+    assert plan_from_json(plan_to_json(plan)) == plan
 
 
 @given(problem=problems(max_axes=4))

@@ -277,7 +277,8 @@ def test_long_runs_cost_what_short_ones_do(plan: Plan, workers: int) -> None:
     problem = replace(problem, staging=Staging(2**20, 2**22))
     plan = replace(plan, problem=problem.within(plan.problem.budget * 2500 + 2**22))
     with (
-        patch("dask_io.stores.files._LARGE", 2 * ALIGNMENT),
+        patch("dask_io.stores.files.LARGE", 2 * ALIGNMENT),
+        patch("dask_io.stores.addressable.LARGE", 2 * ALIGNMENT),
         patch("dask_io.engine.memory._ALIGNED", 2 * ALIGNMENT),
         patch("dask_io.engine.run._LONG_RUN", 4 * ALIGNMENT),
         patch("dask_io.engine.member._LONG_RUN", 2 * ALIGNMENT),

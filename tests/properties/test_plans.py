@@ -63,7 +63,9 @@ def test_only_what_is_read_through_is_read_besides(plan: Plan) -> None:
 
     assert plain.n_bytes_read == by_run.n_source_bytes
     assert plan.n_bytes_read == by_run.n_source_bytes + plan.n_bytes_in_gaps
-    assert plan.openings == plain.openings
+    # With its gaps, part of a block may be all of it, and the steps become a stream.
+    goes_on = plan.reads_stream and not plain.reads_stream
+    assert plan.openings <= plain.openings if goes_on else plan.openings == plain.openings
     assert plan.openings <= plan.seeks.total <= plain.seeks.total
 
 

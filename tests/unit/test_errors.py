@@ -59,7 +59,13 @@ def test_a_budget_too_small_names_the_one_needed() -> None:
     """The message has the exact number to give instead."""
     message = str(BudgetTooSmallError(3 * 2**30 + 1, 2**30, "source block"))
     assert "3.00 GiB" in message
-    assert "--memory 3221225473" in message
+    assert message.endswith("--memory 3221225473")
+
+
+def test_a_budget_for_one_element_is_not_recommended() -> None:
+    """It is enough, but every element would be moved alone, which the message does not hide."""
+    message = str(BudgetTooSmallError(4096, 1, "element and the staging it needs"))
+    assert message.endswith("--memory 4096, better some MiB more")
 
 
 def test_data_errors_name_every_problem() -> None:

@@ -16,6 +16,7 @@ from dask_io import api
 from dask_io.cli.group import one_line, show
 from dask_io.errors import InterruptedRunError, StorageError, UsageError
 from dask_io.geometry import Grid, Region
+from dask_io.planning.describe import table
 from dask_io.report import text
 from dask_io.report.progress import ProgressLine
 from dask_io.stores.files import storage_errors
@@ -197,7 +198,7 @@ def _comparison(
     words = ("seeks", "time", "data held", "blocks reopened")
     rows = [("", plan.strategy, "naive"), *zip(words, ours, theirs, strict=True)]
     return (
-        f"{text.table(rows)}{note}\n"
+        f"{table(rows)}{note}\n"
         "Files this fresh are in the system's cache, where a seek is cheap; on a disk that turns, "
         "one takes about 10 ms."
     )

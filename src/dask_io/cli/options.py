@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from dask_io.geometry.chunks import Chunks
+    from dask_io.geometry.shards import Shards
     from dask_io.stores.array import BlockArray
 
 Command = TypeVar("Command", bound="Callable[..., Any]")
@@ -93,6 +94,15 @@ casting = click.option(
     type=click.Choice(["no", "equiv", "safe", "same_kind", "unsafe"]),
     help="What --dtype may do to values, in NumPy's words.  [default: safe, change none]",
 )
+format_ = click.option(
+    "--format", "format_", metavar="F", help="Format of the target, such as zarr."
+)
+codec = click.option(
+    "--codec",
+    metavar="C",
+    help="Codec of a target that can have one: none, zstd:3, shuffle+gzip:4 (hdf5, netcdf), ..."
+    "  [default: as source]",
+)
 as_json = click.option(
     "--json",
     "as_json",
@@ -150,17 +160,17 @@ running = stack(
     device,
     workers,
     max_rate,
-    click.option("--format", "format_", metavar="F", help="Format of the target, such as zarr."),
+    format_,
     dtype,
     casting,
     click.option("--format-version", type=int, metavar="N", help="Its version: 2 or 3 for zarr."),
+    codec,
     click.option(
-        "--codec",
-        metavar="C",
-        help="Codec of a target that can have one: none, zstd:3, shuffle+gzip:4 (hdf5, netcdf), ..."
-        "  [default: as source]",
+        "--shards",
+        metavar="C,C,...",
+        help="Files of several chunks in a zarr target, as --chunks: a length per axis, or one for "
+        "all. -1: whole axis; time=48: only that axis.",
     ),
-    click.option("--shards", metavar="C,C,...", help="Files of several chunks in a zarr target."),
     click.option(
         "--fill-value", metavar="V", help="Value of what a container, such as zarr, does not store."
     ),
@@ -229,6 +239,13 @@ def parse_chunks(text: str) -> Chunks:
     return chunks.parse_chunks(text)
 
 
+def parse_shards(text: str | None) -> Shards | None:
+    """Read shards as users write them, if they are asked for."""
+    from dask_io.geometry import shards  # noqa: PLC0415  # only when it is used
+
+    return None if text is None else shards.parse_shards(text)
+
+
 def parse_shape(text: str, option: str) -> tuple[int, ...]:
     """Read lengths with commas between them."""
     from dask_io.errors import UsageError  # noqa: PLC0415  # only when it is used
@@ -236,8 +253,8 @@ def parse_shape(text: str, option: str) -> tuple[int, ...]:
     try:
         shape = tuple(int(part) for part in text.strip(" ,()").split(","))
     except ValueError:
-        shape = (-1,)
-    if min(shape) < 0:
+        shape = ()
+    if not shape or min(shape) < 0:
         message = f"{option} {text!r} is not a shape; write it as 3500,3500,3500"
         raise UsageError(message)
     return shape

@@ -14,10 +14,11 @@ from dask_io.cli.group import Verbs, one_line, show, show_json
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dask_io.api import Complete, FileJob, GroupJob, Job, JointJob, RunResult
+    from dask_io.api import Complete, Job, JointJob, RunResult, SeriesJob
     from dask_io.planning import AnyPlan, Device, Series, Sweeps
+    from dask_io.report.explain import Explanation
 
-    AnyJob = Job | JointJob | GroupJob | FileJob | Complete
+    AnyJob = Job | JointJob | SeriesJob | Complete
 
 _WIDTH = 100
 
@@ -35,8 +36,9 @@ def commands(ctx: click.Context) -> None:
     """Split, merge and resplit arrays larger than memory, each block read and written once.
 
     SRC and DST are one file (volume.npy), a directory of blocks, a pattern of block files
-    (blocks/b_{0}_{1}_{2}.npy), an array in a container (scan.zarr, scan.h5::/path), or the URL of
-    one in an object store (s3://bucket/scan.zarr).
+    (blocks/b_{0}_{1}_{2}.npy), an array in a container (scan.zarr, scan.h5::/path), all arrays of a
+    group or a file (year.zarr, year.nc), or the URL of one in an object store
+    (s3://bucket/scan.zarr).
     """
     if ctx.invoked_subcommand is None:
         show(ctx.get_help())
@@ -90,6 +92,8 @@ def info(src: str, *, as_json: bool, **given: Any) -> None:
 @options.objective
 @options.device
 @options.workers
+@options.format_
+@options.codec
 @options.order
 @click.option("--explain", is_flag=True, help="Show what every strategy would cost.")
 @options.source
@@ -98,13 +102,17 @@ def info(src: str, *, as_json: bool, **given: Any) -> None:
 def plan(src: str | None, *, explain: bool, as_json: bool, **given: Any) -> None:
     r"""Show how an array would be moved, and the cost.
 
-    For all arrays of a group or a file, resplit --dry-run shows it.
+    The target is taken to be of SRC's format, with its codec, unless you say otherwise; resplit SRC
+    DST --dry-run shows the plan for a target that you name. Of a group, and of a file of several
+    arrays, all are planned, with chunks by the names of their dimensions.
 
     \b
     Examples:
       dask-io plan blocks/ --chunks 500,500,500 --memory 4GiB
+      dask-io plan year.nc --chunks time=24,lat=-1,lon=-1
       dask-io plan --shape 3500,3500,3500 --dtype float16 --from 350 --to 500 --memory 4GiB
     """
+    made: AnyPlan | Series
     made, device = _plan_with_data(src, given) if src is not None else _plan_without_data(given)
     if explain:
         _show_explanation(made, device, given, as_json=as_json)
@@ -121,14 +129,14 @@ def plan(src: str | None, *, explain: bool, as_json: bool, **given: Any) -> None
 def resplit(src: str, dst: str, **given: Any) -> None:
     r"""Move the array in SRC to blocks of another shape in DST.
 
-    Of a group of Zarr arrays, and of a NetCDF or HDF5 file of several arrays, all are moved, with
-    chunks by the names of their dimensions.
+    Of a group of Zarr arrays, and of a NetCDF or HDF5 file of several arrays, all are moved, into
+    another group or file, with chunks by the names of their dimensions.
 
     \b
     Examples:
       dask-io resplit blocks/ out/ --chunks 500,500,500 --memory 4GiB
       dask-io resplit year.zarr days.zarr --chunks time=24,y=-1,x=-1
-      dask-io resplit year.nc days.nc --chunks time=24,lat=-1,lon=-1
+      dask-io resplit year.nc days.zarr --chunks time=24,lat=-1,lon=-1
     """
     _run("resplit", src, dst, **given)
 
@@ -210,7 +218,7 @@ def extract(src: str, dst: str, **given: Any) -> None:
 def resume(dst: str, **given: Any) -> None:
     r"""Complete DST after its run was cut short.
 
-    What is durable is not done again.
+    What is durable is not done again. DST may also be a group, or a folder of several targets.
 
     \b
     Example:
@@ -238,9 +246,10 @@ def resume(dst: str, **given: Any) -> None:
 def verify(src: str, dst: str | None, *, as_json: bool, quiet: bool, **given: Any) -> None:
     r"""Compare two arrays, or one with its own checksums.
 
-    Their blocks and formats may differ. Values are compared bit by bit where the types agree. What
-    Dask IO has written can be compared alone, with the checksums that were taken then. Exit code 1
-    if anything differs.
+    Their blocks and formats may differ. Of groups, and of files of several arrays, all are
+    compared, each with the one of its name. Values are compared bit by bit where the types agree.
+    What Dask IO has written can be compared alone, with the checksums that were taken then. Exit
+    code 1 if anything differs.
 
     \b
     Examples:
@@ -281,7 +290,7 @@ def demo(**given: Any) -> None:
     run_demo(**given)
 
 
-def _plan_with_data(src: str, given: dict[str, Any]) -> tuple[AnyPlan, Device]:
+def _plan_with_data(src: str, given: dict[str, Any]) -> tuple[AnyPlan | Series, Device]:
     from dask_io import api  # noqa: PLC0415  # loaded on use
 
     names = {"shape": "--shape", "from_": "--from", "to": "--to"}
@@ -292,7 +301,8 @@ def _plan_with_data(src: str, given: dict[str, Any]) -> tuple[AnyPlan, Device]:
         raise click.UsageError("missing option '--chunks' for the blocks to make of SRC")
     chunks = options.parse_chunks(given["chunks"])
     source = options.open_source(src, given)
-    job = api.plan(source, chunks=chunks, **_plan_options(given), **_conversion(given))
+    target = {"format": given["format_"], "codec": given["codec"]}
+    job = api.plan(source, chunks=chunks, **target, **_plan_options(given), **_conversion(given))
     return job.plan, job.device
 
 
@@ -303,9 +313,11 @@ def _plan_without_data(given: dict[str, Any]) -> tuple[AnyPlan, Device]:
     missing = [option for option, name in needed.items() if given[name] is None]
     if missing:
         raise click.UsageError(f"name SRC, or describe an array: missing {', '.join(missing)}")
-    for_data = {"chunks", "region", "casting"}
+    for_data = {"chunks", "region", "casting", "format_", "codec"}
     useless = [name for name in given if name.startswith("source_") or name in for_data]
-    extra = [f"--{name.replace('_', '-')}" for name in useless if given[name] is not None]
+    extra = [
+        f"--{name.rstrip('_').replace('_', '-')}" for name in useless if given[name] is not None
+    ]
     if extra:
         raise click.UsageError(f"{', '.join(extra)} need SRC; without data use --from and --to")
     return api.plan_without_data(
@@ -339,30 +351,26 @@ def _run_options(given: dict[str, Any]) -> dict[str, Any]:
         "consume",
     )
     moving = {name: given[name] for name in names}
-    shards = given["shards"] and options.parse_shape(given["shards"], "--shards")
+    shards = options.parse_shards(given["shards"])
     chosen = {"format": given["format_"], "shards": shards, **_conversion(given)}
     return {**chosen, **moving, **_plan_options(given)}
 
 
 def _run(verb: Literal["resplit", "split", "merge"], src: str, dst: str, **given: Any) -> None:
     """Plan and, unless it is only to be shown, carry the plan out and report."""
-    from dask_io import api, groups  # noqa: PLC0415  # loaded on use
+    from dask_io import api  # noqa: PLC0415  # loaded on use
 
     source, chosen = options.open_source(src, given), _run_options(given)
-    job: Job | GroupJob | FileJob | None = None
     if verb == "merge":
         job = api.plan_merge(source, dst, **chosen)
-    elif verb == "split":
-        source = api.open_one_file(source)
     else:
-        job = groups.plan_whole(source, dst, options.parse_chunks(given["chunks"]), **chosen)
-    if job is None:
+        source = api.open_one_file(source) if verb == "split" else source
         job = api.plan(source, dst, chunks=options.parse_chunks(given["chunks"]), **chosen)
     _show_or_run(job, dst, label=verb, given=given)
 
 
 def _show_or_run(
-    job: Job | JointJob | GroupJob | FileJob, dst: str, *, label: str, given: dict[str, Any]
+    job: Job | JointJob | SeriesJob, dst: str, *, label: str, given: dict[str, Any]
 ) -> None:
     as_json, quiet = given["as_json"], given["quiet"]
     if given["dry_run"]:
@@ -384,25 +392,32 @@ def _run_job(job: AnyJob, *, label: str, verify: bool, quiet: bool) -> tuple[Any
 def _show_results(
     told: Sequence[tuple[AnyJob, RunResult]], dst: str, *, as_json: bool, quiet: bool
 ) -> None:
-    """Show what came of jobs; several become one object of JSON."""
+    """Show what came of jobs; several become a line each, and one object of JSON."""
     from dask_io.report import jsonable, text  # noqa: PLC0415  # loaded on use
 
     if as_json:
         found = [jsonable.run_to_json(job.plan, result, job.device) for job, result in told]
         show_json(found[0] if len(found) == 1 else {"targets": found})
     elif not quiet:
+        complete = "is complete"
+        if all(job.plan is None for job, _ in told):
+            complete += "; there is nothing left to do"
         for job, result in told:
-            done = "is complete; there is nothing left to do"
-            what = done if job.plan is None else text.run_text(job.plan, result)
+            what = complete
+            if job.plan is not None:
+                is_only = len(told) == 1
+                what = text.run_text(job.plan, result) if is_only else text.done_text(result)
             show(f"{one_line(_name_of(job, dst) if len(told) > 1 else dst)}: {what}")
 
 
 def _name_of(job: AnyJob, dst: str) -> str:
     """Return which one of the targets in DST a job is for."""
-    from dask_io.jobs import Complete, Job  # noqa: PLC0415  # loaded on use
+    from dask_io.jobs import Complete, Job, SeriesJob  # noqa: PLC0415  # loaded on use
 
     if isinstance(job, Complete):
         return str(job.place)
+    if isinstance(job, SeriesJob) and job.output is not None:
+        return job.output.place
     return job.target.place if isinstance(job, Job) and job.target is not None else dst
 
 
@@ -417,18 +432,26 @@ def _show_plan(plan: AnyPlan | Sweeps | Series, device: Device, *, as_json: bool
 
 
 def _show_explanation(
-    plan: AnyPlan, device: Device, given: dict[str, Any], *, as_json: bool
+    plan: AnyPlan | Series, device: Device, given: dict[str, Any], *, as_json: bool
 ) -> None:
-    from dask_io.planning import parse_objective  # noqa: PLC0415  # loaded on use
+    from dask_io.planning import Series, parse_objective  # noqa: PLC0415  # loaded on use
     from dask_io.report import jsonable, text  # noqa: PLC0415  # loaded on use
     from dask_io.report.explain import explain  # noqa: PLC0415  # loaded on use
 
-    objective = parse_objective(given["objective"])
-    told = explain(plan, device=device, objective=objective, asked=given["strategy"])
-    if as_json:
-        show_json(jsonable.explained_to_json(told))
+    def explained(one: AnyPlan) -> Explanation:
+        objective = parse_objective(given["objective"])
+        return explain(one, device=device, objective=objective, asked=given["strategy"])
+
+    if isinstance(plan, Series):
+        arrays = {name: explained(each) for name, each in plan.plans.items()}
+        if as_json:
+            show_json(jsonable.explained_series_to_json(plan, arrays, device))
+        else:
+            show(text.explained_series_text(plan, arrays, device))
+    elif as_json:
+        show_json(jsonable.explained_to_json(explained(plan)))
     else:
-        show(f"{text.plan_text(plan, device)}\n\n{text.explained_text(told)}")
+        show(text.explained_text(explained(plan)))
 
 
 for _command in commands.commands.values():

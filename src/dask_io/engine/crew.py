@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 
     Task = Callable[[memoryview], None]
 
+# Tasks that wait for each thread: memory has been taken for them, so they hold no more of it.
+_MOST_WAITING = 32
+
 
 class Crew:
     """A fixed number of threads, each with a staging buffer of its own.
@@ -26,13 +29,13 @@ class Crew:
         self._urgent: deque[Task] = deque()
         self._ordinary: deque[Task] = deque()
         # Whoever adds is woken when half of these are left: waking costs more than adding.
-        self._most_waiting = 4 * len(stagings)
+        self._most_waiting = _MOST_WAITING * len(stagings)
         self._busy = self._n_idle = self._n_waiting = self._n_ended = 0
         self._stopped = False
         self._error: BaseException | None = None
-        lock = Lock()
-        self._has_task = Condition(lock)
-        self._changed = Condition(lock)
+        self._lock = Lock()
+        self._has_task = Condition(self._lock)
+        self._changed = Condition(self._lock)
         self._threads = [Thread(target=self._work, args=(staging,)) for staging in stagings]
 
     def __enter__(self) -> Self:
@@ -55,7 +58,7 @@ class Crew:
 
     def add(self, task: Task) -> None:
         """Queue a task, in order; waits while enough of them wait already."""
-        with self._changed:
+        with self._lock:
             if len(self._ordinary) >= self._most_waiting:
                 while self._has_enough and not self._stopped:
                     self._wait()
@@ -65,14 +68,14 @@ class Crew:
 
     def add_urgent(self, task: Task) -> None:
         """Queue a task before all ordinary ones; never waits."""
-        with self._has_task:
+        with self._lock:
             self._urgent.append(task)
             self._wake_one()
 
     def finish(self) -> None:
         """Wait until every task is done."""
-        with self._changed:
-            while not (self._is_idle or self._stopped):
+        with self._lock:
+            while (self._urgent or self._ordinary or self._busy) and not self._stopped:
                 self._wait()
         self.raise_error()
 
@@ -84,10 +87,6 @@ class Crew:
     @property
     def _has_enough(self) -> bool:
         return 2 * len(self._ordinary) > self._most_waiting
-
-    @property
-    def _is_idle(self) -> bool:
-        return not (self._urgent or self._ordinary or self._busy)
 
     def _wait(self) -> None:
         self._n_waiting += 1
@@ -121,14 +120,14 @@ class Crew:
     def _join(self) -> None:
         started = [thread for thread in self._threads if thread.ident is not None]
         # Up to Python 3.12 a `join` that is interrupted takes the thread for dead.
-        with self._changed:
+        with self._lock:
             while self._n_ended < len(started):
                 self._wait()
         for thread in started:
             thread.join()
 
     def _stop(self, error: BaseException | None = None) -> None:
-        with self._changed:
+        with self._lock:
             self._stopped = True
             self._error = self._error or error
             self._changed.notify_all()
@@ -145,17 +144,17 @@ class Crew:
                     self._stop(error)
                 task = self._next(after=1)
         finally:
-            with self._changed:
+            with self._lock:
                 self._n_ended += 1
                 self._changed.notify_all()
 
     def _next(self, *, after: int = 0) -> Task | None:
         """Wait for a task, `after` so many have been done; None if everyone is to stop."""
-        with self._has_task:
+        with self._lock:
             self._busy -= after
-            if self._is_idle:
-                self._tell()
             while not (self._urgent or self._ordinary or self._stopped):
+                if not self._busy:
+                    self._tell()
                 self._n_idle += 1
                 self._has_task.wait()
                 self._n_idle -= 1
@@ -165,6 +164,6 @@ class Crew:
             if self._urgent:
                 return self._urgent.popleft()
             task = self._ordinary.popleft()
-            if not self._has_enough:
+            if self._n_waiting and not self._has_enough:
                 self._tell()
             return task

@@ -12,7 +12,7 @@ from dask_io.geometry import Region
 from dask_io.stores.dtypes import dtype_from_json, dtype_to_json
 from dask_io.stores.files import Durability
 from dask_io.stores.journal import VERSION, read_job, read_lines
-from dask_io.stores.ledger import freed_in
+from dask_io.stores.ledger import freed_in, join
 from dask_io.stores.naming import printable
 from dask_io.stores.reopening import reopen_source
 from dask_io.stores.window import Window
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from dask_io.stores.store import Source, Target
 
 _BITS = 2**64
-WHOLE_FILE = "file"
-"""What the job of a file that is written as a whole has, besides its arrays."""
+WHOLE_FILE, GROUP = "file", "group"
+"""What the job of a file that is written as a whole has besides its arrays, or that of a group."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +124,7 @@ class JobRecord:
         Raises
         ------
         DataError
-            If it is not what it was when the run began.
+            If it is not what it was when the run began, or the journal tells nonsense of it.
         """
         try:
             freed = freed_in(read_lines(journal) if journal else ())
@@ -134,6 +134,10 @@ class JobRecord:
             self.source, at=at, absent=frozenset(freed), storage_options=storage_options
         )
         source = whole if self.region is None else Window(whole, self.region)
+        unknown = next((index for index in freed if index not in source.grid), None)
+        if unknown is not None:
+            problem = f"there is no block {join(unknown)} in the source"
+            raise DataError(printable(str(journal)), [problem])
         left = (index for index in source.grid.indices() if index not in freed)
         if (sum(freed.values()) + sum(map(source.fingerprint, left))) % _BITS != self.identity:
             advice = (
@@ -143,6 +147,25 @@ class JobRecord:
             )
             raise DataError(printable(source.place), ["has changed since the run began"], advice)
         return source, freed
+
+
+def is_of_several(journal: Location) -> bool:
+    """Tell whether a journal is that of a group, or of a file that is written as a whole."""
+    return not {WHOLE_FILE, GROUP}.isdisjoint(read_job(journal))
+
+
+def copies_in(journal: Location) -> dict[str, str]:
+    """Return the checksums of what was copied as it is, by name, that a journal tells of.
+
+    Raises
+    ------
+    DataError
+        If there is something else in their place.
+    """
+    found = read_job(journal).get("copies", {})
+    if not isinstance(found, dict):
+        raise DataError(printable(str(journal)), ["has no checksums of what was copied"])
+    return {str(name): str(each) for name, each in found.items()}
 
 
 def described_in(journal: Location) -> dict[int | None, Mapping[str, Any]]:

@@ -84,10 +84,3 @@ def _free_in_group(group: Path) -> int:
             idle = next((int(value) for name, value in rows if name == cached), 0)
             return int((group / limit).read_text()) - used + idle
     return sys.maxsize
-
-
-def usable_cores() -> int:
-    """Return the number of processor cores that this process may run on."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1

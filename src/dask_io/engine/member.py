@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import product
+from itertools import product, starmap
 from math import prod
 from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from dask_io.engine.copying import copy
-from dask_io.geometry import Axis, Region
+from dask_io.geometry import Region
 from dask_io.planning import Hold
 from dask_io.stores.addressable import view_as_array
 from dask_io.stores.files import ALIGNMENT
 from dask_io.stores.ledger import Written
+from dask_io.stores.store import go_on
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -27,12 +28,15 @@ if TYPE_CHECKING:
     from dask_io.engine.crew import Crew
     from dask_io.engine.memory import Account, Buffers
     from dask_io.geometry import Layout
-    from dask_io.planning import AxisPlan, Plan
+    from dask_io.planning import Plan
     from dask_io.stores.store import BlockWriter
 
 # Runs at least this long are spread in memory, so that each can be written past the page cache:
 # that takes less than a hundredth more.
 _LONG_RUN = 512 * 2**10
+# Ranges that are remembered from step to step, and what of each is: moving the cells of one that
+# overlaps many takes so long that finding them anew does not count.
+_MOST_RANGES, _MOST_CELLS, _MOST_PARTS = 256, 16, 64
 
 
 class Room(NamedTuple):
@@ -57,17 +61,14 @@ class Piece:
     buffer: memoryview
     run: int
 
-    @property
-    def n_bytes(self) -> int:
-        """Bytes of the array's elements."""
-        return self.region.size * self.array.dtype.itemsize
-
 
 @dataclass(slots=True)
 class Cell:
-    """A write cell that has been begun: what is there of it, and how much is missing."""
+    """A write cell that has been begun: its block, what is there of it, how much is missing."""
 
     region: Region
+    index: tuple[int, ...]
+    block: Region
     missing: int
     pieces: list[Piece] = field(default_factory=list)
 
@@ -81,13 +82,15 @@ class Stretch(NamedTuple):
     end: int
 
 
-class Overlap(NamedTuple):
-    """What a range has in common with a write cell, along one axis."""
+class Overlaps(NamedTuple):
+    """The write cells that a range overlaps, along one axis.
 
-    start: int
-    inside: slice
-    taken: slice
-    length: int
+    Where each of them begins, and what is common to both as a part of its piece, and of the range.
+    """
+
+    starts: tuple[int, ...]
+    inside: tuple[slice, ...]
+    taken: tuple[slice, ...]
 
 
 class Along:
@@ -98,29 +101,32 @@ class Along:
     """
 
     def __init__(self, stretches: list[Stretch]) -> None:
-        self.stretches = stretches
-        self._known: dict[tuple[int, int], list[Overlap]] = {}
+        self.stretches, self.starts = stretches, [each.start for each in stretches]
+        self.is_short = len(stretches) <= _MOST_CELLS
+        self._known: dict[tuple[int, int], Overlaps] = {}
 
-    def overlaps(self, bounds: tuple[int, int]) -> list[Overlap]:
-        """Return where each cell begins that overlaps a range, and slices into piece and range."""
+    def overlaps(self, bounds: tuple[int, int]) -> Overlaps:
+        """Return the cells that a range overlaps."""
         found = self._known.get(bounds)
         if found is None:
-            found = self._known[bounds] = list(self._overlaps(*bounds))
+            found = Overlaps(*zip(*self._find(*bounds), strict=True))
+            # What is long lasts for one step only.
+            if not self.is_short or len(self._known) < _MOST_PARTS:
+                self._known[bounds] = found
         return found
 
-    def _overlaps(self, low: int, high: int) -> Iterator[Overlap]:
+    def _find(self, low: int, high: int) -> Iterator[tuple[int, slice, slice]]:
         for start, _, origin, last in self.stretches:
             begin, end = max(origin, low), min(last, high)
             if begin < end:
-                inside, taken = slice(begin - origin, end - origin), slice(begin - low, end - low)
-                yield Overlap(start, inside, taken, end - begin)
+                yield start, slice(begin - origin, end - origin), slice(begin - low, end - low)
 
 
 class Wanted(NamedTuple):
     """The write cells that a step fills, and for which of them what room has to be made."""
 
     along: list[Along]
-    cells: list[Cell]
+    cells: dict[tuple[int, ...], Cell]
     regions: list[tuple[Cell, Region]]
     n_bytes: int
 
@@ -144,37 +150,54 @@ class Member:
     ) -> None:
         self.plan, self.outlet, self.room = plan, outlet, room
         self.target, self.ledger = outlet.target, outlet.ledger or None
+        self.layout, self.itemsize = self.target.layout, self.target.dtype.itemsize
         self.on_written = on_written
         self.moved = moved_dtype(self.target.dtype)
+        self.in_pieces = plan.hold is Hold.PIECES
         self.cuts_blocks = any(cut.pieces for cut in plan.write_cuts)
+        self.streams = plan.writes_stream and self.ledger is None
+        # Steps have the same ranges along most axes.
+        self.known: dict[tuple[int, int, int], Along] = {}
         self.cells: dict[tuple[int, ...], Cell] = {}
         self.cells_missing: dict[tuple[int, ...], int] = {}
         self.lock = Lock()
 
     def begin(self, region: Region) -> Wanted:
         """Begin the write cells of a region that will be read, and say what memory they need."""
-        in_pieces = self.plan.hold is Hold.PIECES
-        along = [
-            Along(list(_stretches(axis, low, high, in_pieces=in_pieces)))
-            for axis, (low, high) in zip(self.plan.axes, region.bounds, strict=True)
-        ]
-        cells, regions = [], []
+        along = [self._along(axis, *bounds) for axis, bounds in enumerate(region.bounds)]
+        corners = product(*(each.starts for each in along))
+        stretches = product(*(each.stretches for each in along))
+        cells: dict[tuple[int, ...], Cell] = {}
+        regions = []
         with self.lock:
-            for parts in product(*(each.stretches for each in along)):
-                corner, stop, origin, end = zip(*parts, strict=True)
-                cell = self.cells.get(corner) or self._begin_cell(Region(corner, stop))
-                if cell is not None:
-                    cells.append(cell)
-                    if in_pieces or not cell.pieces:
-                        regions.append((cell, Region(origin, end)))
+            for corner, parts in zip(corners, stretches, strict=True):
+                cell = self.cells.get(corner)
+                if cell is None or self.in_pieces:
+                    _, stop, origin, end = zip(*parts, strict=True)
+                    cell = cell or self._begin_cell(Region(corner, stop))
+                    if cell is None:
+                        continue
+                    regions.append((cell, Region(origin, end)))
+                cells[corner] = cell
         n_elements = sum(each.size for _, each in regions)
-        return Wanted(along, cells, regions, n_elements * self.target.dtype.itemsize)
+        return Wanted(along, cells, regions, n_elements * self.itemsize)
+
+    def _along(self, axis: int, low: int, high: int) -> Along:
+        """Return the write cells of a range, which are remembered if they are few."""
+        found = self.known.get((axis, low, high))
+        if found is None:
+            found = _along(self.plan, axis, low, high)
+            if found.is_short and len(self.known) < _MOST_RANGES:
+                self.known[axis, low, high] = found
+        return found
 
     def _begin_cell(self, region: Region) -> Cell | None:
         """Return a new cell, None if it is durable already."""
-        if self._is_durable(region):
+        index = self.target.grid.index_at(region.start)
+        if self.ledger is not None and self.ledger.covers(index, region):
             return None
-        cell = self.cells[region.start] = Cell(region, region.size)
+        cell = Cell(region, index, self.target.grid.block(index), region.size)
+        self.cells[region.start] = cell
         return cell
 
     def needed(self, region: Region) -> Region:
@@ -191,49 +214,44 @@ class Member:
 
     def _missing_cells(self, region: Region) -> Iterator[Region]:
         """Yield the write cells of a region that are not durable yet."""
-        return (cell for cell in self.plan.write_cells(region) if not self._is_durable(cell))
-
-    def _is_durable(self, cell: Region) -> bool:
-        return self.ledger is not None and self.ledger.covers(self._block_of(cell)[0], cell)
+        ledger, index_at = self.ledger, self.target.grid.index_at
+        for cell in self.plan.write_cells(region):
+            if ledger is None or not ledger.covers(index_at(cell.start), cell):
+                yield cell
 
     def make_pieces(self, wanted: Wanted) -> Filling:
         """Make the buffers for which memory has been taken; return each cell with its newest."""
         for cell, region in wanted.regions:
-            cell.pieces.append(self._make_piece(region))
-        cells = {cell.region.start: (cell, cell.pieces[-1].array) for cell in wanted.cells}
-        return Filling(wanted.along, cells)
+            cell.pieces.append(self._make_piece(region, cell.block))
+        newest = {corner: (cell, cell.pieces[-1].array) for corner, cell in wanted.cells.items()}
+        return Filling(wanted.along, newest)
 
-    def _make_piece(self, region: Region) -> Piece:
-        layout, itemsize = self.target.layout, self.target.dtype.itemsize
+    def _make_piece(self, region: Region, block: Region) -> Piece:
+        layout, itemsize = self.layout, self.itemsize
         if not self.cuts_blocks:
-            buffer = self.room.buffers.lend(region.size * itemsize)
-            array = view_as_array(buffer, region.shape, self.moved, layout)
-            return Piece(region, array, buffer, region.size)
+            shape = region.shape
+            size = prod(shape)
+            buffer = self.room.buffers.lend(size * itemsize)
+            return Piece(region, view_as_array(buffer, shape, self.moved, layout), buffer, size)
         # What begins in memory as far behind a multiple of `ALIGNMENT` as it will in its file can
         # be written past the page cache as it is.
-        _, block = self._block_of(region)
-        first, run = next(layout.runs(region.relative_to(block.start), block.shape))
-        is_spread = self.plan.hold is Hold.BLOCKS and run * itemsize >= _LONG_RUN
+        stored = layout.stored(region.relative_to(block.start), block.shape)
+        is_spread = not self.in_pieces and stored.run * itemsize >= _LONG_RUN
         strides, n_bytes = _strides(region.shape, block.shape, layout, itemsize, spread=is_spread)
-        buffer = self.room.buffers.lend(n_bytes, phase=first * itemsize % ALIGNMENT)
+        buffer = self.room.buffers.lend(n_bytes, phase=stored.first * itemsize % ALIGNMENT)
         array = np.ndarray(region.shape, self.moved, buffer, strides=strides)
-        return Piece(region, array, buffer, run if is_spread else region.size)
-
-    def _block_of(self, region: Region) -> tuple[tuple[int, ...], Region]:
-        """Return the target's block that a part of it belongs to."""
-        grid = self.target.grid
-        index = tuple(map(Axis.index_at, grid.axes, region.start))
-        return index, grid.block(index)
+        return Piece(region, array, buffer, stored.run if is_spread else stored.size)
 
     def place(self, region: Region, values: NDArray[Any], filling: Filling) -> None:
         """Put what has been read of a region where it belongs."""
-        placed = []
-        for overlaps in product(*map(Along.overlaps, filling.along, region.bounds)):
-            corner, inside, taken, lengths = zip(*overlaps, strict=True)
-            if corner in filling.cells:
-                cell, array = filling.cells[corner]
-                copy(values[taken], array[inside], self.target.layout)
-                placed.append((cell, prod(lengths)))
+        along, cells, placed = filling.along, filling.cells, []
+        overlaps = zip(*map(Along.overlaps, along, region.bounds), strict=True)
+        for corner, inside, taken in zip(*starmap(product, overlaps), strict=True):
+            if corner in cells:
+                cell, array = cells[corner]
+                part = values[taken]
+                copy(part, array[inside], self.layout)
+                placed.append((cell, part.size))
         self._count_placed(placed)
 
     def _count_placed(self, placed: list[tuple[Cell, int]]) -> None:
@@ -250,37 +268,39 @@ class Member:
 
     def _queue_write(self, cell: Cell) -> None:
         """Have a complete cell written; until then it counts as staging if there is room."""
-        n_bytes = sum(piece.n_bytes for piece in cell.pieces)
+        n_bytes = cell.region.size * self.itemsize
         account = self.room.held
         if self.room.behind.take_if_free(n_bytes):
             self.room.held.give_back(n_bytes)
             account = self.room.behind
-        self.room.crew.add_urgent(partial(self._write, cell, account))
+        self.room.crew.add_urgent(partial(self._write, cell, n_bytes, account))
 
-    def _write(self, cell: Cell, account: Account, staging: memoryview) -> None:
+    def _write(self, cell: Cell, n_bytes: int, account: Account, staging: memoryview) -> None:
         """Write a complete cell, free it, and have it committed."""
         first, *others = cell.pieces
-        index, block = self._block_of(cell.region)
-        inside = cell.region.relative_to(block.start)
-        with self.target.writer(index) as writer:
+        inside = cell.region.relative_to(cell.block.start)
+        with self.target.writer(cell.index) as writer:
+            if self.streams and any(inside.start):
+                go_on(writer, inside)
             if others:
-                self._write_pieces(staging, cell, writer, block.start)
+                self._write_pieces(staging, cell, writer)
+            elif first.run == first.array.size:
+                writer.write_from(inside, first.array, staging)
             else:
-                for part in self.target.layout.slabs(inside, first.run):
-                    writer.write_from(part, first.array[part.relative_to(inside.start).slices])
+                for part in self.layout.slabs(inside, first.run):
+                    values = first.array[part.relative_to(inside.start).slices]
+                    writer.write_from(part, values, staging)
             checksum = writer.checksum
-        n_bytes = sum(piece.n_bytes for piece in cell.pieces)
         while cell.pieces:
             self.room.buffers.take_back(cell.pieces.pop().buffer)
         account.give_back(n_bytes)
-        is_last = self._is_last(index, block)
-        self.outlet.add(Written(index, cell.region, checksum, is_last), n_bytes)
+        is_last = self._is_last(cell)
+        self.outlet.add(Written(cell.index, cell.region, checksum, is_last), n_bytes)
         self.on_written(n_bytes, is_last)
 
-    def _write_pieces(
-        self, staging: memoryview, cell: Cell, writer: BlockWriter, origin: tuple[int, ...]
-    ) -> None:
+    def _write_pieces(self, staging: memoryview, cell: Cell, writer: BlockWriter) -> None:
         """Put a cell together from its pieces and write it in sequence."""
+        origin = cell.block.start
         pieces = [(piece.region.relative_to(origin), piece.array) for piece in cell.pieces]
 
         def fill(slab: Region, values: NDArray[Any]) -> None:
@@ -289,18 +309,20 @@ class Member:
                 part = slab & inside
                 if part.size:
                     held = array[part.relative_to(inside.start).slices]
-                    copy(held, values[part.relative_to(slab.start).slices], self.target.layout)
+                    copy(held, values[part.relative_to(slab.start).slices], self.layout)
 
         writer.write_filled(cell.region.relative_to(origin), staging, fill)
 
-    def _is_last(self, index: tuple[int, ...], block: Region) -> bool:
+    def _is_last(self, cell: Cell) -> bool:
         """Count a cell of a block as written; tell whether the block is whole now."""
+        if not self.cuts_blocks:
+            return True
         with self.lock:
-            missing = self.cells_missing.pop(index, None)
+            missing = self.cells_missing.pop(cell.index, None)
             if missing is None:
-                missing = self._count_cells(index, block)
+                missing = self._count_cells(cell.index, cell.block)
             if missing > 1:
-                self.cells_missing[index] = missing - 1
+                self.cells_missing[cell.index] = missing - 1
             return missing == 1
 
     def _count_cells(self, index: tuple[int, ...], block: Region) -> int:
@@ -310,13 +332,12 @@ class Member:
         return sum(1 for _ in self._missing_cells(block))
 
 
-def _stretches(axis: AxisPlan, low: int, high: int, *, in_pieces: bool) -> Iterator[Stretch]:
-    """Yield the write cells of a range, each with the piece of it that is held, or all of it."""
-    for start, stop in axis.write_cells(low, high):
-        if in_pieces:
-            yield Stretch(start, stop, max(start, low), min(stop, high))
-        else:
-            yield Stretch(start, stop, start, stop)
+def _along(plan: Plan, axis: int, low: int, high: int) -> Along:
+    """Return the write cells of a range, each with the piece of it that is held, or all of it."""
+    cells = plan.axes[axis].write_cells(low, high)
+    if plan.hold is Hold.PIECES:
+        return Along([Stretch(a, b, max(a, low), min(b, high)) for a, b in cells])
+    return Along([Stretch(a, b, a, b) for a, b in cells])
 
 
 def _strides(

@@ -7,6 +7,8 @@ from bisect import bisect_left
 from contextlib import suppress
 from threading import Condition, Lock
 
+import numpy as np
+
 from dask_io.stores.files import ALIGNMENT, address_of
 
 _PAGE = mmap.PAGESIZE
@@ -14,6 +16,11 @@ _PAGE = mmap.PAGESIZE
 # cache: those begin where that can be done.
 _GRAIN = 16
 _ALIGNED = 128 * 2**10
+# Large pages are quicker to read into and to write from, but may be slow to get: what is used
+# most, at the beginning, lies in them.
+_IN_LARGE_PAGES = 256 * 2**20
+# Larger pieces are given back to the system in any case: 32 MiB, less what lies around them.
+_LARGEST_KEPT = 2**25 - 2 * _PAGE
 # The stretch is longer by this part, for what is lost between buffers that begin at such multiples.
 _LOST = 64
 
@@ -25,16 +32,20 @@ class Account:
         self.limit = limit
         self.used = 0
         self.peak = 0
-        self._changed = Condition()
+        self._lock = Lock()
+        self._changed = Condition(self._lock)
+        self._n_waiting = 0
         self._closed = False
 
     def take(self, n_bytes: int) -> bool:
         """Wait until there is room and take it; False if the account was closed meanwhile."""
         assert n_bytes <= self.limit, f"{n_bytes} bytes of {self.limit}: the plan was wrong"
-        with self._changed:
+        with self._lock:
             while self.used + n_bytes > self.limit and not self._closed:
+                self._n_waiting += 1
                 # Waking up now and then lets the interpreter deliver signals.
                 self._changed.wait(timeout=0.5)
+                self._n_waiting -= 1
             if self._closed:
                 return False
             self._add(n_bytes)
@@ -42,7 +53,7 @@ class Account:
 
     def take_if_free(self, n_bytes: int) -> bool:
         """Take room only if it is there now."""
-        with self._changed:
+        with self._lock:
             if self.used + n_bytes > self.limit:
                 return False
             self._add(n_bytes)
@@ -50,14 +61,16 @@ class Account:
 
     def give_back(self, n_bytes: int) -> None:
         """Return what was taken."""
-        with self._changed:
+        with self._lock:
             self.used -= n_bytes
             assert self.used >= 0, "more was given back than taken"
-            self._changed.notify_all()
+            # To wake someone takes long even if no one waits.
+            if self._n_waiting:
+                self._changed.notify_all()
 
     def close(self) -> None:
         """Let everyone who waits go on with nothing."""
-        with self._changed:
+        with self._lock:
             self._closed = True
             self._changed.notify_all()
 
@@ -71,7 +84,7 @@ class Buffers:
 
     Touching fresh memory costs more than a copy, so what has been touched is used again, whatever
     sizes come and go. A buffer for which no hole is long enough lies outside. As long as there
-    is one, holes are given back to the system, so that no more than what is lent is resident.
+    is one, as much of the last holes belongs to the system, so that no more is resident.
     """
 
     def __init__(self, limit: int) -> None:
@@ -94,11 +107,12 @@ class Buffers:
                 # Most are too short in any case: it is told at once.
                 if stop - start < n_bytes:
                     continue
-                begin = _up(start - phase, step) + phase
-                end = _up(begin + n_bytes, _GRAIN)
+                begin = start + (phase - start) % step
+                end = begin + n_bytes + -(begin + n_bytes) % _GRAIN
                 if end <= stop:
                     left = (start, begin), (end, stop)
                     self._holes[place : place + 1] = [hole for hole in left if hole[0] < hole[1]]
+                    self._settle()
                     return self._view[begin : begin + n_bytes]
             return self._lend_outside(n_bytes)
 
@@ -109,16 +123,12 @@ class Buffers:
             if not 0 <= start < len(self._view):
                 self._n_outside -= len(buffer)
                 return
-            stop = _up(start + len(buffer), _GRAIN)
-            if self._n_outside:
-                self._give_up(start, stop)
-            self._add_hole(start, stop)
+            self._add_hole(start, _up(start + len(buffer), _GRAIN))
+            self._settle()
 
     def _lend_outside(self, n_bytes: int) -> memoryview:
-        if not self._n_outside:
-            for hole in self._holes:
-                self._give_up(*hole)
         self._n_outside += n_bytes
+        self._settle()
         # A page of its own would be too much for a small one.
         return memoryview(_map(n_bytes) if n_bytes >= _ALIGNED else bytearray(n_bytes))[:n_bytes]
 
@@ -134,22 +144,40 @@ class Buffers:
             start = self._holes.pop(place)[0]
         self._holes.insert(place, (start, stop))
 
-    def _give_up(self, start: int, stop: int) -> None:
-        """Let the system have the pages of a hole; they are empty when they are used again."""
-        begin, end = _up(start, _PAGE), stop // _PAGE * _PAGE
-        if begin < end:
-            self._stretch.madvise(mmap.MADV_DONTNEED, begin, end - begin)
+    def _settle(self) -> None:
+        """Let the system have as much of the last holes as lies outside; it is empty afterwards."""
+        left = self._n_outside
+        if not left:
+            return
+        for start, stop in reversed(self._holes):
+            begin = max(_up(start, _PAGE), (stop - left) // _PAGE * _PAGE)
+            end = stop // _PAGE * _PAGE
+            if begin < end:
+                self._stretch.madvise(mmap.MADV_DONTNEED, begin, end - begin)
+                left -= end - begin
+            if left <= 0:
+                return
 
 
 def _map(n_bytes: int) -> mmap.mmap:
-    """Ask the system for memory of our own, in large pages if it has them."""
+    """Ask the system for memory of our own, the first of it in large pages if there are any."""
     size = max(_PAGE, _up(n_bytes, _PAGE))
     memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     if hasattr(mmap, "MADV_HUGEPAGE"):
         # A hint: kernels may be built without large pages.
         with suppress(OSError):
-            memory.madvise(mmap.MADV_HUGEPAGE)
+            memory.madvise(mmap.MADV_HUGEPAGE, 0, min(size, _IN_LARGE_PAGES))
     return memory
+
+
+def keep_what_is_freed(n_bytes: int) -> None:
+    """Have pieces up to a size used again when they are freed, of memory that is not lent.
+
+    The C library gives what it has mapped back to the system, until it has seen a piece as large
+    being freed. Codecs ask for more than they return in the end, so it never would.
+    Where the environment sets what it keeps (``MALLOC_TRIM_THRESHOLD_``), that stays as it is.
+    """
+    np.empty(min(n_bytes, _LARGEST_KEPT), np.uint8)
 
 
 def _up(number: int, step: int) -> int:

@@ -26,6 +26,13 @@ _FILES_A_WORKER = 2
 _MORE_FILES = 8
 
 
+class Replaced(NamedTuple):
+    """What goes before anything is written."""
+
+    n_files: int = 0
+    n_bytes: int = 0
+
+
 def free_space(target: Target) -> int:
     """Return the bytes that are left on a target's disk once its array is there; at least 0.
 
@@ -34,7 +41,7 @@ def free_space(target: Target) -> int:
     if is_url(target.place):
         return shutil.disk_usage(tempfile.gettempdir()).free
     disk = _disk_of(target)
-    free = disk.f_bavail * disk.f_frsize + _replaced(target).n_bytes
+    free = disk.f_bavail * disk.f_frsize + _replaced([target]).n_bytes
     return max(0, free - target.grid.size * target.dtype.itemsize)
 
 
@@ -51,12 +58,13 @@ def check_before_run(
     workers: int,
     scratch_bytes: int = 0,
     disk_bytes: int | None = None,
+    replaced: Replaced | None = None,
 ) -> None:
     """Check that a run would find room for its arrays, for its files, and for those it opens.
 
     Targets on one disk share its room. Scratch blocks lie beside the first target. Of a single
     target, `disk_bytes` may say how much it takes in all, if that is less because a source is
-    used up.
+    used up, and `replaced` what goes before, if it is more than what is in the target's directory.
 
     Raises
     ------
@@ -69,18 +77,22 @@ def check_before_run(
     for target in (each for each in targets if not is_url(each.place)):
         by_disk.setdefault(_folder_of(target).stat().st_dev, []).append(target)
     for sharing in by_disk.values():
-        check_inodes(sharing)
+        check_inodes(sharing, replaced)
         scratch = scratch_bytes if targets[0] in sharing else 0
-        check_space(sharing, scratch, None if disk_bytes is None else disk_bytes - scratch)
+        array_bytes = None if disk_bytes is None else disk_bytes - scratch
+        check_space(sharing, scratch, array_bytes, replaced)
 
 
 def check_space(
-    targets: Sequence[Target], scratch_bytes: int = 0, array_bytes: int | None = None
+    targets: Sequence[Target],
+    scratch_bytes: int = 0,
+    array_bytes: int | None = None,
+    replaced: Replaced | None = None,
 ) -> None:
     """Check that a filesystem has room for the arrays of some targets, and for scratch blocks.
 
-    What an earlier run left in a target's directory counts as free: it is removed first. Arrays
-    take up as much as they hold, unless `array_bytes` says otherwise.
+    What is `replaced` counts as free, by default what an earlier run left in the targets'
+    directories. Arrays take up as much as they hold, unless `array_bytes` says otherwise.
 
     Raises
     ------
@@ -88,8 +100,7 @@ def check_space(
         If it has not.
     """
     disk = _disk_of(targets[0])
-    replaced = sum(_replaced(target).n_bytes for target in targets)
-    free = disk.f_bavail * disk.f_frsize + replaced
+    free = disk.f_bavail * disk.f_frsize + (replaced or _replaced(targets)).n_bytes
     if array_bytes is None:
         array_bytes = sum(target.grid.size * target.dtype.itemsize for target in targets)
     needed = array_bytes + sum(target.grid.n_blocks * ALIGNMENT for target in targets)
@@ -99,8 +110,10 @@ def check_space(
         raise StorageError(targets[0].place, reason, "free some space, or choose another target")
 
 
-def check_inodes(targets: Sequence[Target]) -> None:
+def check_inodes(targets: Sequence[Target], replaced: Replaced | None = None) -> None:
     """Check that a filesystem can hold as many files more as some targets have blocks.
+
+    What is `replaced` counts as free, as for `check_space`.
 
     Raises
     ------
@@ -112,7 +125,7 @@ def check_inodes(targets: Sequence[Target]) -> None:
     if not disk.f_files:
         return
     needed = sum(target.grid.n_blocks for target in targets)
-    free = disk.f_favail + sum(_replaced(target).n_files for target in targets)
+    free = disk.f_favail + (replaced or _replaced(targets)).n_files
     if needed + _MORE_FILES > free:
         reason = f"{needed:,} blocks are to be written, the filesystem can hold {free:,} files more"
         advice = "use larger chunks, or choose another target"
@@ -155,20 +168,18 @@ def _folder_of(target: Store) -> Path:
     return next(folder for folder in (place, *place.parents) if folder.is_dir())
 
 
-class _Replaced(NamedTuple):
-    n_files: int = 0
-    n_bytes: int = 0
+def find_replaced(*places: str) -> Replaced:
+    """Count what is in directories now; a single file stays until the new one is whole."""
+    sizes: list[int] = []
+    for place in places:
+        with storage_errors(Path(place)):
+            sizes += [
+                os.lstat(os.path.join(folder, name)).st_blocks * 512  # noqa: PTH118 - may be many
+                for folder, _, names in os.walk(place)
+                for name in names
+            ]
+    return Replaced(len(sizes), sum(sizes))
 
 
-def _replaced(target: Target) -> _Replaced:
-    """Count what is in the target's directory now; one file stays until the new one is whole."""
-    place = Path(target.place)
-    if not place.is_dir():
-        return _Replaced()
-    with storage_errors(place):
-        sizes = [
-            os.lstat(os.path.join(folder, name)).st_blocks * 512  # noqa: PTH118 - may be many
-            for folder, _, names in os.walk(place)
-            for name in names
-        ]
-    return _Replaced(len(sizes), sum(sizes))
+def _replaced(targets: Sequence[Target]) -> Replaced:
+    return find_replaced(*(target.place for target in targets))

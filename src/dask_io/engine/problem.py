@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from dask_io.engine.commit import MOST_BYTES, MOST_CELLS
-from dask_io.engine.staging import staging_for, staging_to_copy
-from dask_io.planning import Lag, Problem, Side
+from dask_io.engine.staging import coding_bytes, staging_for, staging_to_copy
+from dask_io.planning import Coding, Lag, Problem, Side
+from dask_io.stores.cores import usable_cores
+from dask_io.stores.speed import seconds_to_decode, seconds_to_encode
 from dask_io.stores.store import Access, Indivisible
 from dask_io.stores.window import Window
 
@@ -24,7 +26,13 @@ def side_of(store: Store) -> Side:
     atomic = store.access is Access.ATOMIC
     indivisible = isinstance(whole, Indivisible) and whole.is_indivisible
     described = (whole.grid, store.layout, store.format, region, atomic, store.codec_bytes)
-    return Side(*described, indivisible)
+    return Side(*described, indivisible, reused_bytes=store.reused_bytes, coding=_coding_of(store))
+
+
+def _coding_of(store: Store) -> Coding:
+    """Return how long a store's codecs take with all cores at work."""
+    codecs, n_cores = store.metadata.get("codecs", ()), usable_cores()
+    return Coding(seconds_to_decode(codecs) / n_cores, seconds_to_encode(codecs) / n_cores)
 
 
 def make_problem(
@@ -46,8 +54,8 @@ def make_problem(
     """
     # Every thread may be about to commit a batch while another one fills.
     lag = Lag((workers + 1) * MOST_CELLS, (workers + 1) * MOST_BYTES) if consume else None
-    codec_bytes = max(source.codec_bytes, target.codec_bytes)
-    staging = staging_for(target, dtype, workers, codec_bytes=codec_bytes, stored=stored)
+    coding = coding_bytes([source, target])
+    staging = staging_for(target, dtype, workers, coding=coding, stored=stored)
     copied = None if to_copy is None else staging_to_copy(workers, to_copy)
     return Problem(source, target, dtype, memory, staging, lag, converted(stored, dtype), copied)
 

@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from dask_io.engine.crew import Crew
 from dask_io.engine.machine import ResidentMeter
 from dask_io.engine.member import Filling, Member, Room, moved_dtype
-from dask_io.engine.memory import Account, Buffers
+from dask_io.engine.memory import Account, Buffers, keep_what_is_freed
 from dask_io.engine.staging import share_staging
 from dask_io.geometry.union import disjoint_boxes
 from dask_io.planning import Bundle, Seeks
 from dask_io.stores.addressable import staged
-from dask_io.stores.files import Traffic
+from dask_io.stores.files import ALIGNMENT, Traffic
 from dask_io.stores.store import Access, expect
 
 if TYPE_CHECKING:
@@ -235,7 +235,9 @@ class _Taker(NamedTuple):
 
     def place(self, region: Region, values: NDArray[Any]) -> None:
         """Put values where they belong."""
-        self.member.place(region.relative_to(self.origin), values, self.filling)
+        # Most targets are the only ones, and begin where their source does.
+        moved = region.relative_to(self.origin) if any(self.origin) else region
+        self.member.place(moved, values, self.filling)
 
 
 class _Part(NamedTuple):
@@ -252,9 +254,10 @@ class _Run:
         self.bundle, self.source = bundle, source = sweep.bundle, sweep.source
         problems = [member.problem for member in bundle.members]
         share = share_staging(bundle.staging_bytes, problems, workers)
-        # What codecs hold is theirs: no buffer is lent for it.
+        keep_what_is_freed(share.codec_bytes)
+        # What codecs take is theirs: no buffer is lent for it.
         buffers = Buffers(bundle.peak_bytes - share.n_workers * share.codec_bytes)
-        stagings = [buffers.lend(share.slab) for _ in range(share.n_workers)]
+        stagings = [buffers.lend(share.staging) for _ in range(share.n_workers)]
         held = Account(bundle.held_bytes)
         behind = Account(share.behind - share.behind // _SPARE)
         self.room = Room(held, behind, buffers, Crew(stagings, on_stop=held.close))
@@ -262,14 +265,20 @@ class _Run:
             Member(plan, outlet, self.room, on_written)
             for plan, outlet in zip(bundle.members, sweep.outlets, strict=True)
         ]
-        self.moved = moved_dtype(source.dtype)
-        is_atomic = source.access is Access.ATOMIC
-        self.through = 0 if is_atomic else bundle.source.through
-        self.largest_share = max(1, _SHARE // source.dtype.itemsize)
+        self.moved, itemsize = moved_dtype(source.dtype), source.dtype.itemsize
+        self.is_atomic = source.access is Access.ATOMIC
+        # What is decoded is there as a whole, if staging has room for that.
+        room = max(1, (len(stagings[0]) - 2 * ALIGNMENT) // itemsize)
+        self.largest_slab = room if self.is_atomic else staged(stagings[0], source.dtype)
+        self.through = 0 if self.is_atomic else bundle.source.through
+        self.largest_share = max(1, _SHARE // itemsize)
         is_large = prod(source.grid.longest) > self.largest_share
-        self.shares_blocks = not is_atomic and (is_large or self.through > 0)
         # The cell of a step then is what the one member takes.
         self.takes_all = len(self.members) == 1 and self.members[0].ledger is None
+        self.streams = self.takes_all and bundle.members[0].reads_stream
+        # The block that was read last, and what of it: a stream goes on there.
+        self.read_last: dict[tuple[int, ...], Region] = {}
+        self.shares_blocks = not self.is_atomic and (is_large or self.through > 0 or self.streams)
 
     def carry_out(self) -> None:
         with self.room.crew as crew:
@@ -303,19 +312,23 @@ class _Run:
 
     def _shares(
         self, index: tuple[int, ...], parts: list[_Part]
+    ) -> Iterable[tuple[Region | None, list[_Part]]]:
+        """Divide a large part of a block between threads: each share, and what comes before it."""
+        if len(parts) == 1 and self.shares_blocks:
+            return self._cut(index, parts[0])
+        return [(None, parts)] if parts else []
+
+    def _cut(
+        self, index: tuple[int, ...], part: _Part
     ) -> Iterator[tuple[Region | None, list[_Part]]]:
-        """Divide a large part of a block between threads: each share, and the one before it."""
-        if not parts:
-            return
-        if len(parts) > 1 or not self.shares_blocks:
-            yield None, parts
-            return
-        after, ((taker, region),) = None, parts
+        after, (taker, region) = self.read_last.get(index), part
         if self.through:
-            (region,) = self._read_through(index, parts)
+            (region,) = self._read_through(index, [part])
         for share in self.source.layout.slabs(region, self.largest_share):
             yield after, [_Part(taker, share)]
             after = share
+        if self.streams:
+            self.read_last = {index: region}
 
     def _read(
         self,
@@ -330,12 +343,14 @@ class _Run:
         before = None if after is None else after.relative_to(origin)
         with self.source.reader(index, after=before) as reader:
             for box in self._boxes(index, parts):
-                inside = box.relative_to(origin)
-                expect(reader, inside)
-                largest = self._slab_size(inside, block, staging)
-                for slab in self.source.layout.slabs(inside, largest):
-                    values = reader.read_into(slab, staging).view(self.moved)
-                    self._place(slab.shifted_by(origin), values, parts)
+                largest = self._slab_size(box, block)
+                slabs = iter((box,))
+                if box.size > largest:
+                    expect(reader, box.relative_to(origin))
+                    slabs = self.source.layout.slabs(box, largest)
+                for slab in slabs:
+                    values = reader.read_into(slab.relative_to(origin), staging)
+                    self._place(slab, values.view(self.moved), parts)
 
     def _place(self, slab: Region, values: NDArray[Any], parts: list[_Part]) -> None:
         """Give each member its part of a slab."""
@@ -366,11 +381,14 @@ class _Run:
         boxes = disjoint_boxes(inside, side.layout, stored.shape)
         return [found.shifted_by(corner) for found in boxes]
 
-    def _slab_size(self, region: Region, block: Region, staging: memoryview) -> int:
+    def _slab_size(self, region: Region, block: Region) -> int:
         """Return how many elements of a region are read at once: long runs one by one."""
-        itemsize = self.source.dtype.itemsize
-        # What is read through may reach out of the block's part within the box.
-        shape = tuple(map(max, block.shape, region.shape))
+        if self.is_atomic or region == block:
+            return self.largest_slab
+        shape = block.shape
+        if self.through:
+            # What is read through may reach out of the block's part within the box.
+            shape = tuple(map(max, shape, region.shape))
         run = self.source.layout.run_length(region, shape)
-        largest = staged(staging, self.source.dtype)
-        return min(run, largest) if run * itemsize >= _LONG_RUN else largest
+        is_long = run * self.source.dtype.itemsize >= _LONG_RUN
+        return min(run, self.largest_slab) if is_long else self.largest_slab

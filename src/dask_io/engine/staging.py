@@ -6,19 +6,21 @@ from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dask_io.planning import Staging
+from dask_io.stores.cores import usable_cores
 from dask_io.stores.files import ALIGNMENT
+from dask_io.stores.reuse import SLAB
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     import numpy as np
 
     from dask_io.planning import Problem, Side
 
-# Large enough that a call's cost does not count, small enough to stay in a processor's cache.
-_SLAB = 2 * 2**20
 # What each thread may leave to be written, at the least: this part of an array, up to a limit.
 _BEHIND, _PART_BEHIND = 8 * 2**20, 256
+# With so much at once, a call's cost counts little.
+_GOOD_SLAB = 2**20
 # The least there is room for in any budget.
 _SMALLEST_SLAB = 16 * 2**10
 # This part of a large budget is staging: it costs few seeks, and much time if it is missing.
@@ -31,12 +33,12 @@ def staging_for(
     dtype: np.dtype[Any],
     workers: int,
     *,
-    codec_bytes: int = 0,
+    coding: int = 0,
     stored: np.dtype[Any] | None = None,
 ) -> Staging:
     """Ask for one slab a thread, and for room to write blocks behind while reading goes on.
 
-    Every thread needs `codec_bytes` besides, for what it decodes or encodes. A slab has room for
+    Every thread needs `coding` bytes besides, for what it decodes or encodes. A slab has room for
     elements of `dtype` and, if they are converted, for those that are `stored`.
     """
     smallest = _smallest_slab(max(dtype.itemsize, (stored or dtype).itemsize))
@@ -44,38 +46,54 @@ def staging_for(
         n * dtype.itemsize for n in (prod(target.grid.longest), target.grid.size)
     )
     behind = max(2 * block_bytes, min(_BEHIND, n_bytes // _PART_BEHIND))
-    slab = max(_SLAB, smallest)
+    slab = max(SLAB, smallest)
     wanted = workers * (slab + behind)
-    preferred = max(smallest + codec_bytes, min(wanted, n_bytes) + workers * codec_bytes)
-    minimum, most = smallest + codec_bytes, min(_MOST_NEEDED, preferred)
-    return Staging(minimum, preferred, _PART_OF_BUDGET, most, workers * (slab + codec_bytes))
+    preferred = max(smallest + coding, min(wanted, n_bytes) + workers * coding)
+    minimum, most = smallest + coding, min(_MOST_NEEDED, preferred)
+    coders = min(workers, usable_cores())
+    return Staging(minimum, preferred, _PART_OF_BUDGET, most, workers * (slab + coding), coders)
+
+
+def coding_bytes(sides: Collection[Side]) -> int:
+    """Return what a thread needs to decode or encode blocks of any of these stores.
+
+    What one side uses again stays while the other's codecs take their own.
+    """
+    reused = max(side.reused_bytes for side in sides)
+    return reused + max(side.codec_bytes for side in sides)
 
 
 class Share(NamedTuple):
-    """How many threads can work, and the bytes of staging that each of them has.
+    """How many threads can work, and the bytes that each of them has.
 
-    To decode or to encode, a thread takes `codec_bytes` by itself; all that remains is `behind`.
+    Its staging is a slab, and what it uses again and again to decode and to encode. For each block
+    a thread takes `codec_bytes` by itself; all that remains is `behind`.
     """
 
     n_workers: int
-    slab: int
+    staging: int
     codec_bytes: int
     behind: int
 
 
 def share_staging(staging_bytes: int, problems: Sequence[Problem], workers: int) -> Share:
     """Divide what a plan grants among threads, of which any may work on any problem."""
+    reused = max(problem.reused_bytes for problem in problems)
     codec_bytes = max(problem.codec_bytes for problem in problems)
+    coding = reused + codec_bytes
     smallest = _smallest_slab(max(problems[0].itemsize, problems[0].source_itemsize))
-    n_workers = max(1, min(workers, staging_bytes // (smallest + codec_bytes)))
-    slab = min(max(_SLAB, smallest), staging_bytes // n_workers - codec_bytes)
-    behind = staging_bytes - n_workers * (slab + codec_bytes)
-    return Share(n_workers, max(smallest, slab), codec_bytes, max(0, behind))
+    # Few threads that move much at once are faster than many with little, but cores are to code.
+    at_ease = staging_bytes // (max(smallest, min(_GOOD_SLAB, coding)) + coding)
+    coders = min(usable_cores(), staging_bytes // (smallest + coding))
+    n_workers = max(1, min(workers, max(at_ease, coders)))
+    slab = max(smallest, min(max(SLAB, smallest), staging_bytes // n_workers - coding))
+    behind = max(0, staging_bytes - n_workers * (slab + coding))
+    return Share(n_workers, slab + reused, codec_bytes, behind)
 
 
 def staging_to_copy(workers: int, held: int) -> Staging:
     """Ask for what copies blocks as they are stored: one slab a thread, and what that holds."""
-    return Staging(_SMALLEST_SLAB + held, workers * (_SLAB + held))
+    return Staging(_SMALLEST_SLAB + held, workers * (SLAB + held))
 
 
 def copying_slabs(staging_bytes: int, asked: Staging, workers: int) -> list[int]:
@@ -91,4 +109,4 @@ def _smallest_slab(itemsize: int) -> int:
 
 def comparison_slab(memory: int, itemsize: int, workers: int) -> int:
     """Return the bytes each thread reads at once of the array that another is compared with."""
-    return max(_smallest_slab(itemsize), min(_SLAB, memory // (4 * workers)))
+    return max(_smallest_slab(2 * itemsize), min(SLAB, memory // (4 * workers)))

@@ -14,7 +14,7 @@ from dask_io.engine.commit import Outlet
 from dask_io.engine.memory import Buffers
 from dask_io.engine.run import run_plan
 from dask_io.geometry import Region
-from dask_io.stores.addressable import staged, view_as_array, view_as_bytes
+from dask_io.stores.addressable import staged, view_as_array
 from dask_io.stores.files import Durability, Tally
 from dask_io.stores.ledger import Ledger
 
@@ -136,6 +136,10 @@ class _Compared:
         return self._other.access
 
     @property
+    def reused_bytes(self) -> int:
+        return self._other.reused_bytes
+
+    @property
     def codec_bytes(self) -> int:
         return self._other.codec_bytes
 
@@ -195,24 +199,24 @@ class _Comparison:
     def checksum(self) -> int:
         return 0
 
-    def write_from(self, region: Region, array: NDArray[Any]) -> None:
-        for slab in self.other.layout.slabs(region, staged(self.buffer, self.other.dtype)):
+    def write_from(self, region: Region, array: NDArray[Any], staging: memoryview) -> None:
+        for slab in self.other.layout.slabs(region, staged(staging, self.other.dtype)):
             ours = array[slab.relative_to(region.start).slices]
-            self._compare(slab, ours.view(self.dtype))
+            self._compare(slab, ours.view(self.dtype), staging)
 
     def write_filled(
         self, region: Region, staging: memoryview, fill: Callable[[Region, NDArray[Any]], None]
     ) -> None:
         layout = self.other.layout
-        largest = min(staged(staging, self.dtype), staged(self.buffer, self.other.dtype))
+        largest = min(staged(staging, self.other.dtype), staged(self.buffer, self.dtype))
         for slab in layout.slabs(region, largest):
-            raw = staging[: slab.size * self.dtype.itemsize]
+            raw = self.buffer[: slab.size * self.dtype.itemsize]
             ours = view_as_array(raw, slab.shape, self.dtype, layout)
             fill(slab, ours)
-            self._compare(slab, ours)
+            self._compare(slab, ours, staging)
 
-    def _compare(self, slab: Region, ours: NDArray[Any]) -> None:
-        theirs = self.reader.read_into(slab, self.buffer)
+    def _compare(self, slab: Region, ours: NDArray[Any], staging: memoryview) -> None:
+        theirs = self.reader.read_into(slab, staging)
         if _same_bytes(ours, theirs, self.other.layout):
             return
         count, boxes = 0, []
@@ -233,9 +237,16 @@ def _same_bytes(ours: NDArray[Any], theirs: NDArray[Any], layout: Layout) -> boo
     """Tell quickly whether there is no need to look at single elements."""
     if ours.dtype != theirs.dtype:
         return False
-    mine, other = (np.frombuffer(view_as_bytes(x, layout), np.uint8) for x in (ours, theirs))
-    pieces = (slice(low, low + _PIECE) for low in range(0, len(mine), _PIECE))
-    return all(np.array_equal(mine[piece], other[piece]) for piece in pieces)
+    for piece in layout.slabs(Region.whole(ours.shape), _PIECE):
+        mine, other = (_bytes_of(x[piece.slices], layout) for x in (ours, theirs))
+        if not np.array_equal(mine, other):
+            return False
+    return True
+
+
+def _bytes_of(values: NDArray[Any], layout: Layout) -> NDArray[np.uint8]:
+    """Look at elements as bytes; what is taken of a block that was decoded lies in rows."""
+    return np.atleast_1d(values.transpose(layout.axes)).view(np.uint8)
 
 
 def _box_of(differs: NDArray[np.bool_]) -> Region:

@@ -75,8 +75,8 @@ def normalize_chunks(
     )
 
 
-def by_number(chunks: Chunks, names: Sequence[str | None] | None) -> Chunks:
-    """Replace names of axes by their numbers.
+def by_number(chunks: Chunks, names: Sequence[str | None] | None, what: str = "chunks") -> Chunks:
+    """Replace names of axes by their numbers; messages say what is given by them.
 
     Raises
     ------
@@ -93,8 +93,9 @@ def by_number(chunks: Chunks, names: Sequence[str | None] | None) -> Chunks:
     known = [name for name in names or () if name is not None]
     for axis in chunks:
         if isinstance(axis, str) and axis not in known:
-            found = f"its axes are {', '.join(known)}" if known else "the array names none"
-            raise UsageError(f"chunks name the axis {axis!r}, but {found}")
+            unnamed = f"the array names none; give {what} by number, as in 0=24"
+            found = f"its axes are {', '.join(known)}" if known else unnamed
+            raise UsageError(f"{what} name the axis {axis!r}, but {found}")
     return {
         list(names or ()).index(axis) if isinstance(axis, str) else axis: entry
         for axis, entry in chunks.items()
@@ -106,7 +107,7 @@ def _per_axis(chunks: Chunks, shape: tuple[int, ...]) -> list[object]:
     if isinstance(chunks, Mapping):
         entries: list[object] = [None] * len(shape)
         for axis, entry in chunks.items():
-            number = as_int(axis) if _is_int(axis) else len(shape)
+            number = as_int(axis) if is_int(axis) else len(shape)
             if not -len(shape) <= number < len(shape):
                 raise UsageError(f"chunks name axis {axis}, but the array has {len(shape)} axes")
             entries[number] = entry
@@ -114,7 +115,7 @@ def _per_axis(chunks: Chunks, shape: tuple[int, ...]) -> list[object]:
     if isinstance(chunks, str) or chunks is None or not isinstance(chunks, Iterable):
         return [chunks] * len(shape)
     entries = list(chunks)
-    if len(shape) == 1 and len(entries) > 1 and all(map(_is_int, entries)):
+    if len(shape) == 1 and len(entries) > 1 and all(map(is_int, entries)):
         return [entries]
     if len(entries) != len(shape):
         raise UsageError(
@@ -131,7 +132,7 @@ def _cut(entry: object, number: int, length: int, like: Grid | None) -> Axis | N
     if isinstance(entry, str):
         if entry == "auto":
             return None
-    elif _is_int(entry):
+    elif is_int(entry):
         size = as_int(entry)
         if size == -1:
             return Axis.regular(length, max(1, length))
@@ -146,7 +147,7 @@ def _cut(entry: object, number: int, length: int, like: Grid | None) -> Axis | N
 
 
 def _cut_by_lengths(lengths: list[object], number: int, length: int) -> Axis:
-    sizes = [as_int(size) for size in lengths if _is_int(size)]
+    sizes = [as_int(size) for size in lengths if is_int(size)]
     if len(sizes) < len(lengths):
         raise UsageError(f"chunks along axis {number} are not all lengths: {_join(lengths)}")
     if length == 0 and not any(sizes):
@@ -160,7 +161,8 @@ def _cut_by_lengths(lengths: list[object], number: int, length: int) -> Axis:
     return Axis.of(sizes)
 
 
-def _is_int(value: object) -> TypeGuard[SupportsIndex]:
+def is_int(value: object) -> TypeGuard[SupportsIndex]:
+    """Tell whether a value is a whole number, of Python or NumPy, and no truth."""
     return isinstance(value, SupportsIndex) and not isinstance(value, bool)
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import product
 from math import prod
+from operator import add, contains, floordiv, ge, mul
 from typing import TYPE_CHECKING
 
 from dask_io.geometry.axis import Axis
@@ -59,17 +60,45 @@ class Grid:
         """Length of the longest block along each axis."""
         return tuple(axis.longest for axis in self.axes)
 
+    @cached_property
+    def _chunks(self) -> tuple[int, ...]:
+        """Length of a block along each axis; empty if one of them is irregular."""
+        chunks = tuple(axis.chunk or 0 for axis in self.axes)
+        return chunks if all(chunks) else ()
+
+    @cached_property
+    def _steps(self) -> tuple[int, ...]:
+        """By how much the number of a block grows from one to the next along each axis."""
+        return tuple(prod(self.counts[axis + 1 :]) for axis in range(len(self.axes)))
+
     def block(self, index: Sequence[int]) -> Region:
-        """Return the region of a block."""
+        """Return the region of a block.
+
+        Raises
+        ------
+        IndexError
+            If there is no such block.
+        """
+        if self._chunks:
+            return _regular_block(self._chunks, self.shape, tuple(index))
+        if index not in self:
+            raise _no_block(index, self.shape)
         start, stop = zip(*map(Axis.bounds_of, self.axes, index), strict=True)
         return Region(start, stop)
 
+    def __contains__(self, index: Sequence[int]) -> bool:
+        """Whether there is a block of this index."""
+        return len(index) == len(self.counts) and all(map(contains, map(range, self.counts), index))
+
+    def index_at(self, position: Sequence[int]) -> tuple[int, ...]:
+        """Return the index of the block that holds an element."""
+        if self._chunks:
+            return tuple(map(floordiv, position, self._chunks))
+        return tuple(map(Axis.index_at, self.axes, position))
+
     def flat(self, index: Sequence[int]) -> int:
         """Return the number of a block when all are counted, last axis fastest."""
-        number = 0
-        for i, count in zip(index, self.counts, strict=True):
-            number = number * count + i
-        return number
+        return sum(map(mul, index, self._steps))
 
     def indices(self) -> Iterator[tuple[int, ...]]:
         """Yield the index of every block, last axis fastest."""
@@ -96,6 +125,21 @@ class Grid:
 
     def __str__(self) -> str:
         return " x ".join(map(_lengths, self.axes))
+
+
+# A block is asked for by all who have to do with it, soon after one another.
+@lru_cache(maxsize=1024)
+def _regular_block(
+    chunks: tuple[int, ...], shape: tuple[int, ...], index: tuple[int, ...]
+) -> Region:
+    start = tuple(map(mul, index, chunks))
+    if len(index) != len(shape) or min(start) < 0 or any(map(ge, start, shape)):
+        raise _no_block(index, shape)
+    return Region(start, tuple(map(min, map(add, start, chunks), shape)))
+
+
+def _no_block(index: Sequence[int], shape: tuple[int, ...]) -> IndexError:
+    return IndexError(f"there is no block {tuple(index)} in this grid of an array of {shape}")
 
 
 def _lengths(axis: Axis) -> str:

@@ -3,14 +3,33 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import product
 from math import prod
-from typing import TYPE_CHECKING
+from operator import mul
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from dask_io.geometry.region import Region
+
+
+class Stored(NamedTuple):
+    """A region of a block as it lies in storage, in elements.
+
+    Its first run begins at `first`, and each of its runs is `run` long.
+    """
+
+    shape: tuple[int, ...]
+    size: int
+    first: int
+    run: int
+
+    @property
+    def is_one_run(self) -> bool:
+        """Whether it lies in one piece; what is empty does not."""
+        return self.run == self.size > 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +80,11 @@ class Layout:
 
     def strides(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         """Return how many elements apart neighbours along each axis lie in a block of `shape`."""
-        strides, stride = [0] * len(shape), 1
-        for axis in reversed(self.axes):
-            strides[axis] = stride
-            stride *= shape[axis]
-        return tuple(strides)
+        return _strides(self.axes, shape, 1)
+
+    def byte_strides(self, shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
+        """Return how many bytes apart they lie."""
+        return _strides(self.axes, shape, itemsize)
 
     def run_length(self, region: Region, shape: tuple[int, ...]) -> int:
         """Return the number of elements that lie next to each other in storage.
@@ -76,12 +95,18 @@ class Layout:
         >>> Layout.c(2).run_length(Region((1, 0), (3, 5)), (4, 5))
         10
         """
-        length, lengths = 1, region.shape
-        for axis in reversed(self.axes):
-            length *= lengths[axis]
-            if lengths[axis] != shape[axis]:
-                break
-        return length
+        return _run_length(self.axes, region.shape, shape)
+
+    def stored(self, region: Region, shape: tuple[int, ...]) -> Stored:
+        """Return how a region of a block lies in storage.
+
+        Examples
+        --------
+        >>> from dask_io.geometry.region import Region
+        >>> Layout.c(2).stored(Region((1, 1), (3, 4)), (4, 5))
+        Stored(shape=(2, 3), size=6, first=6, run=3)
+        """
+        return _stored(self.axes, region, shape)
 
     def runs(self, region: Region, shape: tuple[int, ...]) -> Iterator[tuple[int, int]]:
         """Yield ``(offset, length)`` of every run of a region in a block, in storage order.
@@ -94,11 +119,13 @@ class Layout:
         >>> list(Layout.c(2).runs(Region((1, 1), (3, 4)), (4, 5)))
         [(6, 3), (11, 3)]
         """
-        if region.size == 0:
+        lengths, size, first, length = self.stored(region, shape)
+        if not size:
             return
-        length, lengths = self.run_length(region, shape), region.shape
+        if length == size:
+            yield first, length
+            return
         strides = self.strides(shape)
-        first = sum(low * stride for low, stride in zip(region.start, strides, strict=True))
         outer = [axis for axis in self.axes if strides[axis] >= length]
         for index in product(*(range(lengths[axis]) for axis in outer)):
             at = sum(i * strides[axis] for i, axis in zip(index, outer, strict=True))
@@ -165,3 +192,32 @@ class Layout:
                 ),
                 largest,
             )
+
+
+# Blocks have few shapes and are cut in few ways: what follows from them is worked out once.
+
+
+@lru_cache(maxsize=4096)
+def _strides(axes: tuple[int, ...], shape: tuple[int, ...], stride: int) -> tuple[int, ...]:
+    strides = [0] * len(shape)
+    for axis in reversed(axes):
+        strides[axis] = stride
+        stride *= shape[axis]
+    return tuple(strides)
+
+
+@lru_cache(maxsize=4096)
+def _stored(axes: tuple[int, ...], region: Region, shape: tuple[int, ...]) -> Stored:
+    lengths = region.shape
+    first = sum(map(mul, region.start, _strides(axes, shape, 1)))
+    return Stored(lengths, prod(lengths), first, _run_length(axes, lengths, shape))
+
+
+@lru_cache(maxsize=4096)
+def _run_length(axes: tuple[int, ...], lengths: tuple[int, ...], shape: tuple[int, ...]) -> int:
+    length = 1
+    for axis in reversed(axes):
+        length *= lengths[axis]
+        if lengths[axis] != shape[axis]:
+            break
+    return length

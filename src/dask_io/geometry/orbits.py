@@ -161,5 +161,7 @@ def cut_axis(axis: Axis, other: Axis) -> Axis:
         message = f"{axis.n_blocks} and {other.n_blocks} cuts are too many to combine"
         raise OverflowError(message)
     every = [each.starts_of(each.indices(0, each.n_blocks + 1)) for each in (axis, other)]
-    ends = np.unique(np.concatenate(every))
+    ends = np.sort(np.concatenate(every))
+    # `np.unique` would load much more of NumPy first.
+    ends = ends[np.diff(ends, prepend=-1) > 0]
     return type(axis).of(np.diff(ends).tolist())

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from math import prod
 from operator import add, sub
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -14,8 +13,7 @@ if TYPE_CHECKING:
 _RANGE = re.compile(r"\s*(-?\d+)?\s*:\s*(-?\d+)?\s*")
 
 
-@dataclass(frozen=True, slots=True)
-class Region:
+class Region(NamedTuple):
     """A half-open box: along each axis from `start` up to, not including, `stop`.
 
     Examples
@@ -69,18 +67,17 @@ class Region:
     @property
     def shape(self) -> tuple[int, ...]:
         """Length along each axis."""
-        # Asked for more often than anything else of a region.
         return tuple(map(sub, self.stop, self.start))
 
     @property
     def bounds(self) -> tuple[tuple[int, int], ...]:
         """Start and stop along each axis."""
-        return tuple(zip(self.start, self.stop, strict=True))
+        return tuple(zip(*self, strict=True))
 
     @property
     def size(self) -> int:
         """Number of elements."""
-        return prod(self.shape)
+        return prod(map(sub, self.stop, self.start))
 
     @property
     def slices(self) -> tuple[slice, ...]:

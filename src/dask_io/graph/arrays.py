@@ -161,6 +161,11 @@ class ComputedSource:
         return Access.ATOMIC
 
     @property
+    def reused_bytes(self) -> int:
+        """A block is made in memory of Dask's."""
+        return 0
+
+    @property
     def codec_bytes(self) -> int:
         """A block."""
         return prod(self.grid.longest) * self.dtype.itemsize

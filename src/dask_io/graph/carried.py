@@ -67,15 +67,21 @@ class WorkedSource:
         """A part of a block costs all of it."""
         return Access.ATOMIC
 
+    @property
+    def reused_bytes(self) -> int:
+        """A block is made in memory of its own."""
+        return 0
+
     @cached_property
     def codec_bytes(self) -> int:
         """What a visit holds at most: a block as it is read, and what becomes of it."""
         shape, stored = self.grid.longest, self.source.dtype
         read = prod(shape) * stored.itemsize
         # Of every stored block a part is read aside.
-        aside = min(read, prod(self.source.grid.longest) * stored.itemsize) + 2 * ALIGNMENT
+        aside = min(read, prod(self.source.grid.longest) * stored.itemsize) + 3 * ALIGNMENT
+        aside += self.source.reused_bytes + self.source.codec_bytes
         made = prod(shape) * (self.trial.itemsize + self.dtype.itemsize)
-        return read + aside + self.source.codec_bytes + made
+        return read + aside + made
 
     @property
     def metadata(self) -> Mapping[str, Any]:
@@ -192,6 +198,11 @@ class WorkedTarget:
         """A block is written whole."""
         return Access.ATOMIC
 
+    @property
+    def reused_bytes(self) -> int:
+        """What it takes to write one of the target's blocks."""
+        return self.target.reused_bytes
+
     @cached_property
     def codec_bytes(self) -> int:
         """What a visit holds at most: the block put together, and what becomes of it."""
@@ -237,14 +248,14 @@ class WorkedTarget:
         """Visit a block."""
         yield _WorkedWriter(self, self.grid.block(index))
 
-    def put(self, block: Region, values: NDArray[Any]) -> None:
+    def put(self, block: Region, values: NDArray[Any], staging: memoryview) -> None:
         """Apply the function to a block, and write the target's blocks within it."""
         made = self.function(values)
         for index, part in self.target.grid.pieces(block):
             inside = part.relative_to(block.start).slices
             stored = _laid_out(made[inside], self.target.dtype, self.target.layout)
             with self.target.writer(index) as writer:
-                writer.write_from(Region.whole(part.shape), stored)
+                writer.write_from(Region.whole(part.shape), stored, staging)
 
     def commit(self, cells: Collection[Written]) -> None:
         """Commit the target's blocks."""
@@ -277,21 +288,21 @@ class _WorkedWriter:
     block: Region
     checksum: int = NOTHING
 
-    def write_from(self, region: Region, array: NDArray[Any]) -> None:
+    def write_from(self, region: Region, array: NDArray[Any], staging: memoryview) -> None:
         """Work on the block and write it."""
         assert region.shape == self.block.shape, "a block is worked on as a whole"
-        self.target.put(self.block, array.view(self.target.dtype))
+        self.target.put(self.block, array.view(self.target.dtype), staging)
 
     def write_filled(
         self,
         region: Region,
-        staging: memoryview,  # noqa: ARG002 - a part of a block cannot be worked on
+        staging: memoryview,
         fill: Callable[[Region, NDArray[Any]], None],
     ) -> None:
-        """Put the block together in memory of its own, and write it."""
+        """Put the block together in memory of its own, which a function may keep, and write it."""
         values = np.empty(region.shape, self.target.dtype)
         fill(region, values)
-        self.write_from(region, values)
+        self.write_from(region, values, staging)
 
 
 def _laid_out(array: NDArray[Any], dtype: np.dtype[Any], layout: Layout) -> NDArray[Any]:

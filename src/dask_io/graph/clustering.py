@@ -17,7 +17,7 @@ from dask_io.geometry import Grid
 from dask_io.graph.match import DeclinedError
 from dask_io.graph.work import holding, worked_source
 from dask_io.planning import read_cost, stretch
-from dask_io.stores.files import ALIGNMENT
+from dask_io.stores.reuse import new_staging
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -60,7 +60,7 @@ class Cluster:
 
     def _read_part(self, index: tuple[int, ...], part: Region) -> NDArray[Any]:
         source = self.source
-        buffer = memoryview(bytearray(part.size * source.dtype.itemsize + 2 * ALIGNMENT))
+        buffer = new_staging(source, part.size * source.dtype.itemsize)
         with source.reader(index) as reader:
             return reader.read_into(part.relative_to(source.grid.block(index).start), buffer)
 
@@ -111,7 +111,8 @@ def cluster_reading(reading: Reading, options: GraphOptions) -> Cluster:
     """
     source = worked_source(reading)
     itemsize = source.dtype.itemsize
-    room = (options.memory // _AT_ONCE - source.codec_bytes) // itemsize
+    coding = source.reused_bytes + source.codec_bytes
+    room = (options.memory // _AT_ONCE - coding) // itemsize
     boxes = Grid(stretch(reading.chunks.axes, source.layout, room))
     stored = side_of(reading.source)
     # What is worked on is read as whole blocks, so it is these that are cut.

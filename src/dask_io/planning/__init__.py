@@ -5,6 +5,7 @@ from dask_io.planning.choose import (
     STRATEGIES,
     Candidate,
     Objective,
+    check_strategy,
     find_candidates,
     parse_objective,
     plan_auto,
@@ -19,7 +20,7 @@ from dask_io.planning.keep import plan_keep
 from dask_io.planning.naive import plan_naive
 from dask_io.planning.plan import Plan, Seeks, Step
 from dask_io.planning.previous import plan_clustered, plan_multiple, stretch
-from dask_io.planning.problem import Lag, Problem, Side, Staging
+from dask_io.planning.problem import Coding, Lag, Problem, Side, Staging
 from dask_io.planning.reads import AxisPlan, Hold, ReadRun
 from dask_io.planning.reread import plan_reread
 from dask_io.planning.serial import plan_from_json, plan_to_json
@@ -37,6 +38,7 @@ __all__ = [
     "AxisPlan",
     "Bundle",
     "Candidate",
+    "Coding",
     "CopyPlan",
     "Device",
     "Hold",
@@ -55,6 +57,7 @@ __all__ = [
     "Step",
     "Stretch",
     "Sweeps",
+    "check_strategy",
     "describe_plan",
     "find_candidates",
     "memory_for_lower_bound",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -18,7 +19,7 @@ from dask_io.planning.spill import SpillPlan, plan_spill
 from dask_io.planning.sweep import plan_sweep
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from dask_io.planning.device import Device
     from dask_io.planning.problem import Problem
@@ -132,7 +133,8 @@ def plan_auto(
     """Take the best plan of all strategies by an objective.
 
     Blocks that can be copied as they are stored are, since no plan does less.
-    Where the budget allows that every block is touched once, only such plans are considered.
+    Where the budget allows that every block is touched once, only such plans are considered;
+    else also those that leave room for more threads to decode and encode.
     Among equals by the objective the fewest seeks win, then the least memory held, then the
     fewest steps, then the strategy that comes first in `STRATEGIES`.
 
@@ -160,7 +162,7 @@ def plan_auto(
         errors = [one.why_not for one in candidates if one.why_not is not None]
         raise min(errors, key=lambda error: error.required)
     once = [plan for plan in plans if plan.seeks.total == problem.lower_bound]
-    plans = once or plans
+    plans = once or [*plans, *_with_room_to_code(problem, plans)]
     match objective:
         case Objective.SEEKS:
             return min(plans, key=_ties)
@@ -177,6 +179,29 @@ def _ties(plan: AnyPlan) -> tuple[int, int, int]:
 
 def _fastest(plans: Sequence[AnyPlan], device: Device) -> AnyPlan:
     return min(plans, key=lambda plan: (predict_seconds(plan, device), *_ties(plan)))
+
+
+def _with_room_to_code(problem: Problem, plans: Sequence[AnyPlan]) -> Iterator[AnyPlan]:
+    """Yield sweeps that hold less than the one among the plans, so that more threads code at once.
+
+    Each has room for twice as many as the one before, until it has for all.
+    """
+    staging = problem.staging
+    found = next((plan for plan in plans if plan.strategy == "sweep"), None)
+    if found is None or not any((*problem.source.coding, *problem.target.coding)):
+        return
+    n_coders = staging.count_coders(found.staging_bytes)
+    while n_coders < staging.coders:
+        n_coders = min(2 * n_coders, staging.coders)
+        # More than the sweep leaves, and so than any plan must: what is found keeps to the budget.
+        room = n_coders * staging.minimum
+        smaller = problem.within(staging.budget_for(max(0, problem.budget - room)))
+        plan = _candidate("sweep", smaller).plan
+        if plan is None:
+            return
+        plan = replace(plan, problem=problem)
+        yield plan
+        n_coders = max(n_coders, staging.count_coders(plan.staging_bytes))
 
 
 def _with_room_to_write(problem: Problem, found: AnyPlan, device: Device) -> AnyPlan:
@@ -216,19 +241,49 @@ def _with_least_memory(
     """Halve the budget as long as a plan comes out that is about as fast as the fastest."""
     found = _fastest(plans, device)
     longest = predict_seconds(found, device) * _PATIENCE
-    while plans := [plan for plan in plans if predict_seconds(plan, device) <= longest]:
+    little = partial(_with_little_staging, problem, device=device, longest=longest)
+    while plans := [
+        plan for plan in map(little, plans) if predict_seconds(plan, device) <= longest
+    ]:
         found = min(plans, key=lambda plan: (plan.held_bytes, *_ties(plan)))
         if not found.held_bytes:
             break
         smaller = problem.within(problem.staging.budget_for(found.held_bytes // 2))
         found_smaller = find_candidates(smaller, scratch=scratch)
         plans = [one.plan for one in found_smaller if one.plan is not None]
+    return found
+
+
+def _with_little_staging(
+    problem: Problem, found: AnyPlan, *, device: Device, longest: float
+) -> AnyPlan:
+    """Return a plan with as much staging as it takes to be about as fast as the fastest.
+
+    All that it does not hold would go to staging, and most of that makes it no faster.
+    """
     if isinstance(found, SpillPlan | CopyPlan):
         return found
-    # Memory left over would go to staging; a plan that is to be small does without most of it.
+    most = problem.staging.preferred
     enough = max(problem.staging.needed(problem.budget), _ENOUGH_STAGING, found.held_bytes // 2)
-    staging = replace(problem.staging, preferred=min(problem.staging.preferred, enough))
-    return replace(found, problem=replace(problem, staging=staging))
+    while True:
+        staging = replace(problem.staging, preferred=min(most, enough))
+        plan = replace(found, problem=replace(problem, staging=staging))
+        if enough >= most or predict_seconds(plan, device) <= longest:
+            return plan
+        enough *= 2
+
+
+def check_strategy(name: str) -> None:
+    """Refuse a strategy that there is not.
+
+    Raises
+    ------
+    UsageError
+        With the names of those that there are.
+    """
+    names = ["auto", *STRATEGIES]
+    if name not in names:
+        raise UsageError(f"there is no strategy {name!r}; choose one of {', '.join(names)}")
 
 
 def plan_with(
@@ -246,9 +301,7 @@ def plan_with(
     UsageError
         If there is no such strategy, or it is not meant for the problem.
     """
+    check_strategy(strategy)
     if strategy == "auto":
         return plan_auto(problem, objective=objective, device=device, scratch=scratch)
-    if strategy not in STRATEGIES:
-        known = ", ".join(["auto", *STRATEGIES])
-        raise UsageError(f"there is no strategy {strategy!r}; choose one of {known}")
     return STRATEGIES[strategy](problem)

@@ -54,6 +54,11 @@ class CopyPlan:
         return self.seeks.total
 
     @property
+    def coding_seconds(self) -> float:
+        """None: blocks stay as they are stored."""
+        return 0.0
+
+    @property
     def n_placements(self) -> int:
         """Number of copies within memory: none."""
         return 0

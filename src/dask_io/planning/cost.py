@@ -141,6 +141,31 @@ def count_runs(
     return runs + prod(cut.uncut for cut in cuts)
 
 
+def streams(side: Side, cuts: Sequence[CutCounts]) -> bool:
+    """Tell whether a side's pieces, in the order of the steps, lie one behind the other in storage.
+
+    They do if blocks are stacked along the slowest axis, and moved whole along all others. Pieces
+    of one block that are moved directly one after another are one seek, so such a side costs
+    one for each block, if the steps follow one another as parts of one visit.
+
+    Examples
+    --------
+    >>> from dask_io.planning import Problem
+    >>> one_file = Problem.regular((10, 8), (10, 8), (5, 4), budget=80).source
+    >>> streams(one_file, [CutCounts(0, 5), CutCounts(1, 0)])
+    True
+    >>> streams(one_file, [CutCounts(1, 0), CutCounts(0, 2)])
+    False
+    """
+    if not side.is_stacked:
+        return False
+    others = ((axis, cuts[axis]) for axis in side.layout.axes[1:])
+    return all(
+        cut.uncut + cut.pieces == 1 and (cut.uncut or axis in side.read_whole)
+        for axis, cut in others
+    )
+
+
 def cut_side(side: Side, cuts: Sequence[Axis]) -> tuple[CutCounts, ...]:
     """Count along each axis how a side's blocks are cut."""
     return tuple(map(count_cuts, side.grid.axes, cuts, side.partial))

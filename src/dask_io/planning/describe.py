@@ -46,6 +46,8 @@ def describe_plan(plan: Plan) -> str:
         f"{axis} backwards" if axis in plan.backwards else f"{axis}" for axis in plan.order
     )
     head = f"{plan.strategy} plan, axes swept {order} (outermost first), held in {plan.hold}"
+    if plan.streams:
+        head += ", as a stream"
     return _listed(head, {**_what(plan.problem), "read": reads, **_costs(plan)})
 
 
@@ -113,9 +115,35 @@ def _slabs(slabs: Slabs) -> str:
 def _cells(runs: Sequence[ReadRun]) -> str:
     shown = [f"{run.n_cells} × {run.length} {mark(run)}" for run in runs[:_SHOWN]]
     rest = len(runs) - _SHOWN
-    return ", ".join([*shown, f"{rest} runs more"] if rest > 0 else shown) or "nothing"
+    return (
+        ", ".join([*shown, f"{rest} run{'s' if rest > 1 else ''} more"] if rest > 0 else shown)
+        or "nothing"
+    )
 
 
 def mark(run: ReadRun) -> str:
     """Return the word for what happens at the ends of read cells."""
     return "keep" if run.keep else "flush"
+
+
+def table(rows: Sequence[tuple[str, ...]]) -> str:
+    """Align columns, the first to the left, the others to the right but for a last long one.
+
+    Examples
+    --------
+    >>> print(table([("", "seeks"), ("keep", "12"), ("naive", "3,456")]))
+           seeks
+    keep      12
+    naive  3,456
+    """
+    n_columns = len(rows[0])
+    is_note = [i > 0 and not rows[0][i] for i in range(n_columns)]
+    widths = [max(len(row[i]) for row in rows) for i in range(n_columns)]
+    lines = (
+        "  ".join(
+            cell.ljust(width) if i == 0 or note else cell.rjust(width)
+            for i, (cell, width, note) in enumerate(zip(row, widths, is_note, strict=True))
+        )
+        for row in rows
+    )
+    return "\n".join(line.rstrip() for line in lines)

@@ -83,9 +83,10 @@ def predict_seconds(plan: AnyPlan | Sweeps | Series, device: Device) -> float:
         (seeks × (seek_seconds + request_latency) + openings × request_latency) / concurrency
             + seeks × SECONDS_A_RUN + openings × SECONDS_AN_OPENING
             + placements × SECONDS_A_PLACEMENT
-            + bytes read / read_bandwidth + bytes written / write_bandwidth
+            + max(bytes read / read_bandwidth + bytes written / write_bandwidth, coding)
 
-    The first line is the device's waiting, the next two the engine's own work, the last moving.
+    The first line is the device's waiting, the next two the engine's own work, the last moving, or
+    decoding and encoding if that takes longer: the engine does both at once.
     Reading and writing are added up although the engine overlaps them: source and target mostly
     lie on one device, which does one thing at a time. With two devices a run takes down to
     half of that, whatever the plan, so that the ranking of plans stays. Of copying in memory
@@ -104,4 +105,4 @@ def predict_seconds(plan: AnyPlan | Sweeps | Series, device: Device) -> float:
     placing = plan.n_placements * SECONDS_A_PLACEMENT
     moving = plan.n_bytes_read / device.read_bandwidth
     moving += plan.n_bytes_written / device.write_bandwidth
-    return seeking + opening + placing + moving
+    return seeking + opening + placing + max(moving, plan.coding_seconds)

@@ -19,6 +19,7 @@ from dask_io.planning.cost import (
     count_runs,
     cut_side,
     most_held,
+    streams,
 )
 from dask_io.planning.describe import describe_plan
 from dask_io.planning.disk import peak_when_consumed
@@ -78,6 +79,9 @@ class Plan:
         Where the read cells of an inner axis are others than `reads` says, if anywhere.
     backwards
         The axes that are swept from their far end.
+    streams
+        Whether blocks that are stacked along their slowest axis, and cut along no other, are moved
+        as they lie in storage: each step goes on where the one before ended, in the same visit.
     """
 
     problem: Problem
@@ -87,6 +91,7 @@ class Plan:
     strategy: str
     slabs: Slabs | None = None
     backwards: frozenset[int] = frozenset()
+    streams: bool = False
 
     def __post_init__(self) -> None:
         if sorted(self.order) != list(range(len(self.problem.shape))):
@@ -101,6 +106,8 @@ class Plan:
             raise ValueError(message)
         if self.slabs is not None:
             self.slabs.check(self.order, self.axes)
+            if self.streams:
+                raise ValueError("what is read differently from slab to slab is not a stream")
         if self.problem.target.atomic and any(cut.pieces for cut in self.write_cuts):
             message = "an atomic target block is written whole, but the plan flushes within one"
             raise ValueError(message)
@@ -136,11 +143,26 @@ class Plan:
     def seeks(self) -> Seeks:
         """Runs that will be touched."""
         source, target = self.problem.source, self.problem.target
-        cuts = zip(self.parts, self._read_cuts, strict=True)
-        return Seeks(
-            sum(_count_runs(source, part.shape, cut) for part, cut in cuts),
-            _count_runs(target, self.problem.shape, self.write_cuts),
-        )
+        read, write = source.grid.n_blocks, target.grid.n_blocks
+        if not self.reads_stream:
+            cuts = zip(self.parts, self._read_cuts, strict=True)
+            read = sum(_count_runs(source, part.shape, cut) for part, cut in cuts)
+        if not self.writes_stream:
+            write = _count_runs(target, self.problem.shape, self.write_cuts)
+        return Seeks(read, write)
+
+    @cached_property
+    def reads_stream(self) -> bool:
+        """Whether every step reads on where the one before it ended, from block to block."""
+        return self._streams(self.problem.source, self._read_cuts[0])
+
+    @cached_property
+    def writes_stream(self) -> bool:
+        """Whether every cell is written where the one before it ended, from block to block."""
+        return self._streams(self.problem.target, self.write_cuts)
+
+    def _streams(self, side: Side, cuts: Sequence[CutCounts]) -> bool:
+        return self.streams and streams(side, cuts) and side.layout.axes[0] not in self.backwards
 
     @cached_property
     def _read_cuts(self) -> list[tuple[CutCounts, ...]]:
@@ -150,11 +172,15 @@ class Plan:
     @property
     def read_openings(self) -> int:
         """Visits to source blocks."""
+        if self.reads_stream:
+            return self.problem.source.grid.n_blocks
         return sum(map(count_openings, self._read_cuts))
 
     @property
     def write_openings(self) -> int:
         """Visits to target blocks."""
+        if self.writes_stream:
+            return self.problem.target.grid.n_blocks
         return count_openings(self.write_cuts)
 
     @property
@@ -200,6 +226,13 @@ class Plan:
         """Disk space that a run needs at the most, beyond what its source takes up."""
         lag = self.problem.consumed
         return self.n_bytes_written if lag is None else peak_when_consumed(self, lag)
+
+    @property
+    def coding_seconds(self) -> float:
+        """About how long it takes to decode what is read and to encode what is written."""
+        seconds = self.n_bytes_read * self.problem.source.coding.decode
+        seconds += self.n_bytes_written * self.problem.target.coding.encode
+        return seconds and seconds * self.problem.staging.slowdown(self.staging_bytes)
 
     @cached_property
     def n_placements(self) -> int:

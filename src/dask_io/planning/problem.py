@@ -16,6 +16,21 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
+# Bytes to write behind, beyond which there is room for one write cell.
+_MUCH_BEHIND = 256 * 2**20
+
+
+class Coding(NamedTuple):
+    """Seconds a byte."""
+
+    decode: float
+    encode: float
+
+
+NO_CODING = Coding(0.0, 0.0)
+"""Elements that are stored as they are."""
+
+
 @dataclass(frozen=True)
 class Side:
     """Where the array is or goes: the blocks that are stored, and how elements lie in each.
@@ -23,11 +38,15 @@ class Side:
     With a `window`, only that region of what is stored takes part. Blocks that reach out of it
     are moved in part, and cost the runs of that part. Blocks that are `atomic` cannot be moved
     in part: reading some of one costs all of it, and it is written whole or not at all. Moving
-    one takes `codec_bytes` besides its elements. Of what is `indivisible`, nothing can be removed,
+    one takes `codec_bytes` besides its elements, and `reused_bytes` that the next one can use
+    too. Of what is `indivisible`, nothing can be removed,
     or kept of a run that was cut short, but all of it.
 
     Part of a source block may be read with what lies between its runs, so that they become
     fewer and longer: along the fastest axes, `through` of them, all of the block is read.
+
+    `coding` is about how long a byte of its elements takes to decode, and to encode, with all cores
+    at work.
 
     Examples
     --------
@@ -44,6 +63,8 @@ class Side:
     codec_bytes: int = 0
     indivisible: bool = False
     through: int = 0
+    reused_bytes: int = 0
+    coding: Coding = NO_CODING
 
     def __post_init__(self) -> None:
         if not 0 <= self.through <= max(0, len(self.stored.axes) - 1):
@@ -60,6 +81,13 @@ class Side:
     def grid(self) -> Grid:
         """The blocks' parts that take part, counted from the window's corner."""
         return self.stored if self.window is None else self.stored.clipped(self.window)
+
+    @cached_property
+    def is_stacked(self) -> bool:
+        """Whether its blocks are stacked along the slowest axis, and can be moved in part."""
+        others = self.layout.axes[1:]
+        is_stack = all(self.grid.axes[axis].n_blocks == 1 for axis in others)
+        return bool(self.layout.axes) and not self.atomic and is_stack
 
     @property
     def grain(self) -> str:
@@ -100,7 +128,8 @@ class Staging:
     """Bytes the engine needs between file and array: what it must have, what it would like.
 
     It must have `minimum`, and of a larger budget one `part`, up to `most`. If it says what its
-    `threads` work with, the rest of what is preferred is room to write behind.
+    `threads` work with, the rest of what is preferred is room to write behind. A side's `coding`
+    is meant for `coders` at work, each with a `minimum` of its own.
 
     Examples
     --------
@@ -109,6 +138,11 @@ class Staging:
     [10, 50, 100]
     >>> [staging.granted(10**6, left=500, cell=cell) for cell in (100, 199, 200)]
     [500, 500, 200]
+    >>> large = Staging(preferred=2**32, threads=2**20)
+    >>> [large.granted(2**40, left=2**40, cell=cell) // 2**20 for cell in (2**20, 2**28)]
+    [257, 385]
+    >>> [Staging(minimum=10, coders=4).slowdown(n) for n in (0, 25, 10**6)]
+    [4.0, 2.0, 1.0]
     """
 
     minimum: int = 0
@@ -116,6 +150,7 @@ class Staging:
     part: int = 0
     most: int = 0
     threads: int = 0
+    coders: int = 1
 
     def needed(self, budget: int) -> int:
         """Return the bytes that a budget has to leave to staging."""
@@ -126,12 +161,24 @@ class Staging:
         """Return the bytes that staging has of a budget of which so many are left to it.
 
         Room to write behind is of use if the largest write cell has its place there, and a half
-        more: so much stays free, that buffers of any size find a hole. With less there is none.
+        more: so much stays free, that buffers of any size find a hole. With less there is none,
+        and of cells so large that it would be very much, there is room for one.
         """
         room = min(self.preferred, left)
-        if self.threads and room <= self.threads + cell + cell // 2:
-            room = min(room, self.threads)
+        if self.threads:
+            least = self.threads + cell + cell // 2
+            most = self.threads if room <= least else max(least + 1, self.threads + _MUCH_BEHIND)
+            room = min(room, most)
         return max(self.needed(budget), room)
+
+    def count_coders(self, staging_bytes: int) -> int:
+        """Return how many of those who code have room if so much is granted, at least one."""
+        n_coders = staging_bytes // self.minimum if self.minimum else self.coders
+        return max(1, min(self.coders, n_coders))
+
+    def slowdown(self, staging_bytes: int) -> float:
+        """Return how many times longer coding takes if so much is granted."""
+        return self.coders / self.count_coders(staging_bytes)
 
     def budget_for(self, held: int) -> int:
         """Return the smallest budget that leaves room for `held` bytes."""
@@ -219,8 +266,13 @@ class Problem:
         return (self.converted or self.dtype).itemsize
 
     @property
+    def reused_bytes(self) -> int:
+        """Bytes that a thread keeps besides, to decode and to encode blocks."""
+        return max(self.source.reused_bytes, self.target.reused_bytes)
+
+    @property
     def codec_bytes(self) -> int:
-        """Bytes that a thread needs besides, to decode or to encode a block."""
+        """Bytes that a thread takes for each block that it decodes or encodes."""
         return max(self.source.codec_bytes, self.target.codec_bytes)
 
     @property

@@ -17,7 +17,7 @@ from dask_io.planning.cost import naive_seeks
 from dask_io.planning.describe import describe_plan, mark
 from dask_io.planning.device import predict_seconds
 from dask_io.planning.plan import Plan
-from dask_io.planning.problem import Lag, Problem, Side, Staging
+from dask_io.planning.problem import NO_CODING, Coding, Lag, Problem, Side, Staging
 from dask_io.planning.reads import AxisPlan, Hold, ReadRun
 from dask_io.planning.slabs import Slabs, Stretch
 from dask_io.planning.spill import SpillPlan
@@ -36,6 +36,8 @@ __all__ = ["describe_plan", "plan_from_json", "plan_to_json"]
 _STAGING = [field.name for field in fields(Staging)]
 # Longer lists are left out: they would say little to a reader, and much of it.
 _LONGEST_LIST = 4096
+# A whole number may be more than any float can hold.
+_MOST_SECONDS = 1e300
 
 
 def plan_to_json(plan: AnyPlan, device: Device | None = None) -> dict[str, Any]:
@@ -58,12 +60,13 @@ def plan_to_json(plan: AnyPlan, device: Device | None = None) -> dict[str, Any]:
         return {**passes[0], **_costs_to_json(plan, device), "passes": passes}
     if isinstance(plan, CopyPlan):
         chunks = [axis.longest for axis in plan.problem.target.grid.axes]
-        unknown = dict.fromkeys(("order", "hold", "axes", "slabs"))
+        unknown = dict.fromkeys(("order", "hold", "streams", "axes", "slabs"))
         return {**_costs_to_json(plan, device), **unknown, "read_chunks": chunks}
     return {
         **_costs_to_json(plan, device),
         "order": list(plan.order),
         "hold": str(plan.hold),
+        "streams": plan.streams,
         "axes": [_axis_to_json(axis) for axis in plan.axes],
         "slabs": plan.slabs and _slabs_to_json(plan.slabs),
         "read_chunks": list(plan.longest_reads),
@@ -118,6 +121,8 @@ def _side_to_json(side: Side) -> dict[str, Any]:
         "layout": list(side.layout.axes),
         "atomic": side.atomic,
         "codec_bytes": side.codec_bytes,
+        "coding": list(side.coding),
+        "reused_bytes": side.reused_bytes,
         "grain": side.grain,
         "through": side.through,
         "window": side.window and [list(bounds) for bounds in side.window.bounds],
@@ -202,8 +207,9 @@ def _problem_from_json(plan: _Node) -> Problem:
 
 
 def _staging_from_json(rule: _Node) -> Staging:
-    # Plans written before the room to write behind was known by itself do not tell of threads.
-    known = (key for key in _STAGING if key in rule or key != "threads")
+    # Plans written before the room to write behind was known by itself do not tell of threads,
+    # those written before coding took longer without room do not tell of coders.
+    known = (key for key in _STAGING if key in rule or key not in {"threads", "coders"})
     return Staging(**{key: rule[key].number() for key in known})
 
 
@@ -242,13 +248,15 @@ def _one_pass(plan: _Node) -> Plan:
         reads=tuple(_reads_from_json(axis["read"]) for axis in axes),
         hold=Hold(plan["hold"].choice([str(hold) for hold in Hold])),
         strategy=plan["strategy"].text(),
-        # Plans written before slabs could differ, or axes be swept backwards, do not say so.
+        # Plans written before slabs could differ, axes be swept backwards, or stacks be streams, do
+        # not say so.
         slabs=_slabs_from_json(plan["slabs"]) if "slabs" in plan else None,
         backwards=frozenset(
             number
             for number, axis in enumerate(axes)
             if "backwards" in axis and axis["backwards"].truth()
         ),
+        streams="streams" in plan and plan["streams"].truth(),
     )
 
 
@@ -271,9 +279,15 @@ def _side_from_json(side: _Node) -> Side:
     atomic, codec_bytes = side["atomic"].truth(), side["codec_bytes"].number()
     indivisible = side["grain"].text() == "container"
     described = (grid, layout, side["format"].text(), window, atomic, codec_bytes)
-    # Plans written before gaps could be read through do not say so.
-    through = side["through"].number() if "through" in side else 0
-    return Side(*described, indivisible, through)
+    # Plans written before gaps could be read through, memory be used again, or coding take time, do
+    # not say so.
+    through, reused_bytes = (
+        side[name].number() if name in side else 0 for name in ("through", "reused_bytes")
+    )
+    coding = NO_CODING
+    if "coding" in side:
+        coding = Coding(*(each.seconds() for each in side["coding"].items(2)))
+    return Side(*described, indivisible, through, reused_bytes, coding)
 
 
 def _window_from_json(window: _Node) -> Region | None:
@@ -357,6 +371,17 @@ class _Node:
         if not isinstance(self.value, int) or isinstance(self.value, bool) or self.value < least:
             raise self._wrong(f"an integer of at least {least}")
         return self.value
+
+    def seconds(self) -> float:
+        """Return a number that is not below 0, and that a float can hold."""
+        value = self.value
+        if (
+            not isinstance(value, int | float)
+            or isinstance(value, bool)
+            or not 0 <= value < _MOST_SECONDS
+        ):
+            raise self._wrong("a number of seconds")
+        return float(value)
 
     def truth(self) -> bool:
         """Return true or false."""

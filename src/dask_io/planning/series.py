@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from dask_io.planning.describe import table
 from dask_io.planning.device import predict_seconds
 from dask_io.planning.plan import Seeks
 from dask_io.planning.serial import plan_to_json
@@ -45,6 +46,11 @@ class Series:
         return sum(plan.n_placements for plan in self.plans.values())
 
     @property
+    def coding_seconds(self) -> float:
+        """About how long decoding and encoding take."""
+        return sum(plan.coding_seconds for plan in self.plans.values())
+
+    @property
     def n_steps(self) -> int:
         """Steps of all plans."""
         return sum(plan.n_steps for plan in self.plans.values())
@@ -69,15 +75,33 @@ class Series:
         """Everything the run will hold at the most."""
         return max((plan.peak_bytes for plan in self.plans.values()), default=0)
 
+    @property
+    def scratch_bytes(self) -> int:
+        """Disk space that scratch blocks take at the most; each plan leaves none of them."""
+        return max((plan.scratch_bytes for plan in self.plans.values()), default=0)
+
     def __str__(self) -> str:
-        told = (f"{name}: {plan}" for name, plan in self.plans.items())
+        rows: list[tuple[str, ...]] = [
+            ("array", "size", "source blocks", "target blocks", "plan", "seeks", "memory")
+        ]
+        rows += [_row(name, plan) for name, plan in self.plans.items()]
+        scratch = f", {format_bytes(self.scratch_bytes)} of scratch" if self.scratch_bytes else ""
         total = (
             f"in all {len(self.plans):,} arrays, {self.seeks.total:,} seeks (lower bound "
             f"{self.lower_bound:,}), {format_bytes(self.n_bytes_read)} read, "
             f"{format_bytes(self.n_bytes_written)} written, at most "
-            f"{format_bytes(self.peak_bytes)} of memory"
+            f"{format_bytes(self.peak_bytes)} of memory{scratch}"
         )
-        return "\n".join([*told, total])
+        return f"{table(rows)}\n{total}"
+
+
+def _row(name: str, plan: AnyPlan) -> tuple[str, ...]:
+    sides = plan.problem.source, plan.problem.target
+    blocks = (f"{side.grid.n_blocks:,} of {side.stored}" for side in sides)
+    size, memory = format_bytes(plan.problem.n_bytes), format_bytes(plan.peak_bytes)
+    # Files of others may hold any name.
+    shown = name if name.isprintable() else ascii(name)[1:-1]
+    return shown, size, *blocks, plan.strategy, f"{plan.seeks.total:,}", memory
 
 
 def series_to_json(series: Series, device: Device | None = None) -> dict[str, Any]:
@@ -92,7 +116,11 @@ def series_to_json(series: Series, device: Device | None = None) -> dict[str, An
             "lower_bound": series.lower_bound,
         },
         "openings": series.openings,
-        "bytes": {"read": series.n_bytes_read, "written": series.n_bytes_written, "scratch": 0},
+        "bytes": {
+            "read": series.n_bytes_read,
+            "written": series.n_bytes_written,
+            "scratch": series.scratch_bytes,
+        },
         "seconds": device and predict_seconds(series, device),
         "device": device and device.name,
         "memory": {"peak": series.peak_bytes, "held": series.held_bytes},

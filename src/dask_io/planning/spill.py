@@ -74,6 +74,11 @@ class SpillPlan:
         return sum(each.n_placements for each in self.passes)
 
     @property
+    def coding_seconds(self) -> float:
+        """About how long decoding and encoding take; scratch blocks are not encoded."""
+        return sum(each.coding_seconds for each in self.passes)
+
+    @property
     def n_steps(self) -> int:
         """Number of read cells of both passes."""
         return sum(each.n_steps for each in self.passes)

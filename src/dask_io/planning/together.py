@@ -97,6 +97,13 @@ class Sweeps:
         return sum(plan.n_placements for bundle in self.bundles for plan in bundle.members)
 
     @property
+    def coding_seconds(self) -> float:
+        """About how long decoding, once for all members of a bundle, and encoding take."""
+        seconds = self.problems[0].source.coding.decode * self.n_bytes_read
+        seconds += sum(each.n_bytes * each.target.coding.encode for each in self.problems)
+        return seconds and seconds * self.problems[0].staging.slowdown(self.staging_bytes)
+
+    @property
     def openings(self) -> int:
         """Visits to blocks."""
         return sum(bundle.openings for bundle in self.bundles)

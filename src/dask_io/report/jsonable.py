@@ -87,6 +87,10 @@ class DescribedGroup(Protocol):
         """What is wrong with arrays that are not understood."""
 
     @property
+    def uncopied(self) -> frozenset[str]:
+        """Those of them that cannot even be copied as they are."""
+
+    @property
     def attributes(self) -> Mapping[str, Any]:
         """What it says besides."""
 
@@ -183,6 +187,14 @@ def verification_to_json(found: Verification) -> dict[str, Any]:
         and [list(bounds) for bounds in zip(region.start, region.stop, strict=True)],
         "place": found.place,
     }
+
+
+def explained_series_to_json(
+    series: Series, arrays: Mapping[str, Explanation], device: Device
+) -> dict[str, Any]:
+    """Return the plans of several arrays, each as `explained_to_json` does."""
+    told = {name: explained_to_json(each) for name, each in arrays.items()}
+    return {**series_to_json(series, device), "arrays": told}
 
 
 def explained_to_json(explanation: Explanation) -> dict[str, Any]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from dask_io.planning import predict_seconds
+from dask_io.planning import memory_for_lower_bound, predict_seconds
+from dask_io.planning.describe import table
 from dask_io.report.jsonable import compression_ratio
 from dask_io.stores.naming import printable
 from dask_io.units import format_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping
 
     from dask_io.engine.run import RunResult
     from dask_io.engine.verify import Verification
@@ -30,8 +31,14 @@ def plan_text(plan: AnyPlan | Sweeps | Series, device: Device | None = None) -> 
     return f"{told}\n  {'time':<9} {_predicted(plan, device)} predicted on {device.name}"
 
 
+def explained_series_text(series: Series, arrays: Mapping[str, Explanation], device: Device) -> str:
+    """Write what the plans of several arrays cost together, and then explain one after another."""
+    told = [f"array {printable(name)}: {explained_text(each)}" for name, each in arrays.items()]
+    return "\n\n".join([plan_text(series, device), *told])
+
+
 def explained_text(explanation: Explanation) -> str:
-    """Write what every strategy would cost, which one was chosen, and why."""
+    """Write a plan, what every strategy would cost, which one was chosen, and why."""
     plan, device = explanation.plan, explanation.device
     rows: list[tuple[str, ...]] = [("strategy", "seeks", "openings", "memory", "steps", "time", "")]
     for one in explanation.candidates:
@@ -47,7 +54,10 @@ def explained_text(explanation: Explanation) -> str:
     is_partial = any(map(any, problem.source.partial))
     how = "each run of a block's part touched once" if is_partial else "every block touched once"
     bound = f"{problem.lower_bound:,} seeks are the fewest possible: {how}"
-    return f"{table(rows)}\n{bound}\n{explanation.reason}"
+    if plan.seeks.total > problem.lower_bound:
+        needed = memory_for_lower_bound(problem)
+        bound += f", with {format_bytes(needed)} (--memory {needed}) or more"
+    return f"{plan_text(plan, device)}\n\n{table(rows)}\n{bound}\n{explanation.reason}"
 
 
 def _predicted(plan: AnyPlan | Sweeps | Series, device: Device) -> str:
@@ -56,6 +66,10 @@ def _predicted(plan: AnyPlan | Sweeps | Series, device: Device) -> str:
 
 def run_text(plan: AnyPlan | Sweeps | Series, result: RunResult) -> str:
     """Write what a run did, as predicted and as counted."""
+    return f"{done_text(result)}\n{_counts(plan, result)}"
+
+
+def _counts(plan: AnyPlan | Sweeps | Series, result: RunResult) -> str:
     peak = "unknown" if result.peak_memory is None else format_bytes(result.peak_memory)
     rows = [
         ("", "predicted for all" if result.blocks_skipped else "predicted", "measured"),
@@ -64,6 +78,11 @@ def run_text(plan: AnyPlan | Sweeps | Series, result: RunResult) -> str:
         ("data held", format_bytes(plan.held_bytes), format_bytes(result.held)),
         ("memory of the process", format_bytes(plan.peak_bytes), peak),
     ]
+    return table(rows)
+
+
+def done_text(result: RunResult) -> str:
+    """Write in one line what a run did."""
     blocks = f"{result.blocks_written:,} block{'s' * (result.blocks_written != 1)}"
     done = (
         f"wrote {blocks}, {format_bytes(result.n_bytes_written)}, in "
@@ -73,7 +92,7 @@ def run_text(plan: AnyPlan | Sweeps | Series, result: RunResult) -> str:
     verified = "; verified: what is there is what was written" if result.verified else ""
     names = " and ".join(result.not_kept).replace("_", " ")
     not_kept = f"; the target's format has no place for {names}" if names else ""
-    return f"{done}{skipped}{verified}{not_kept}\n{table(rows)}"
+    return f"{done}{skipped}{verified}{not_kept}"
 
 
 def info_text(info: Described) -> str:
@@ -107,7 +126,9 @@ def group_text(group: DescribedGroup) -> str:
         dtype = _brief(str(info.dtype))
         rows.append((printable(name), _by(info.shape), dtype, blocks, *sizes, _brief(names)))
     for name, problem in group.others.items():
-        rows.append((printable(name), *["-"] * 5, _brief(f"cannot be re-split: {problem}")))
+        is_copied = name not in group.uncopied
+        how = "copied as it is" if is_copied else f"cannot be copied: it {problem}"
+        rows.append((printable(name), *["-"] * 5, _brief(how)))
     head = f"{printable(group.place)}: a group of {len(rows) - 1} {group.format} arrays"
     about = f"\nattributes: {_brief(', '.join(group.attributes))}" if group.attributes else ""
     return f"{head}\n{table(rows)}{about}"
@@ -153,29 +174,6 @@ def verification_text(found: Verification) -> str:
     if found.n_differing is None:
         return f"not what was written, first in region {where}"
     return f"{found.n_differing:,} of {elements} differ, first in region {where}"
-
-
-def table(rows: Sequence[tuple[str, ...]]) -> str:
-    """Align columns, the first to the left, the others to the right but for a last long one.
-
-    Examples
-    --------
-    >>> print(table([("", "seeks"), ("keep", "12"), ("naive", "3,456")]))
-           seeks
-    keep      12
-    naive  3,456
-    """
-    n_columns = len(rows[0])
-    is_note = [i > 0 and not rows[0][i] for i in range(n_columns)]
-    widths = [max(len(row[i]) for row in rows) for i in range(n_columns)]
-    lines = (
-        "  ".join(
-            cell.ljust(width) if i == 0 or note else cell.rjust(width)
-            for i, (cell, width, note) in enumerate(zip(row, widths, is_note, strict=True))
-        )
-        for row in rows
-    )
-    return "\n".join(line.rstrip() for line in lines)
 
 
 def format_seconds(seconds: float) -> str:

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import islice
-from typing import TYPE_CHECKING, Any
+from math import prod
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from xxhash import xxh3_64
 
-from dask_io.stores.files import ALIGNMENT
+from dask_io.stores.files import ALIGNMENT, LARGE
+from dask_io.stores.reuse import SLAB
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from types import TracebackType
 
     from numpy.typing import NDArray
 
     from dask_io.geometry import Layout, Region
+    from dask_io.geometry.layout import Stored
     from dask_io.stores.medium import Reader, Writer
     from dask_io.stores.store import Extent
 
@@ -32,8 +35,7 @@ def view_as_array(
     >>> view_as_array(memoryview(b"abcdef"), (2, 3), np.dtype("S1"), Layout.f(2)).tolist()
     [[b'a', b'c', b'e'], [b'b', b'd', b'f']]
     """
-    strides = [stride * dtype.itemsize for stride in layout.strides(shape)]
-    return np.ndarray(shape, dtype, raw, strides=strides)
+    return np.ndarray(shape, dtype, raw, strides=layout.byte_strides(shape, dtype.itemsize))
 
 
 def view_as_bytes(array: NDArray[Any], layout: Layout) -> memoryview:
@@ -45,7 +47,14 @@ def view_as_bytes(array: NDArray[Any], layout: Layout) -> memoryview:
 
 def staged(staging: memoryview, dtype: np.dtype[Any]) -> int:
     """Return how many elements go through a staging buffer at once, whatever their alignment."""
-    return max(1, (len(staging) - 2 * ALIGNMENT) // dtype.itemsize)
+    return max(1, (min(SLAB, len(staging)) - 2 * ALIGNMENT) // dtype.itemsize)
+
+
+def slabs_to_check(
+    region: Region, staging: memoryview, dtype: np.dtype[Any], layout: Layout
+) -> Iterator[Region]:
+    """Cut a region into what takes half of a buffer: the rest is for what lies between elements."""
+    return layout.slabs(region, max(1, staged(staging, dtype) // 2))
 
 
 def checksum_of(
@@ -57,12 +66,12 @@ def checksum_of(
 ) -> int:
     """Read a region through a staging buffer, and return the checksum of its bytes."""
     found = xxh3_64()
-    for slab in layout.slabs(region, staged(staging, dtype)):
+    for slab in slabs_to_check(region, staging, dtype, layout):
         found.update(view_as_bytes(read_into(slab, staging), layout))
     return found.intdigest()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class AddressableReader:
     """One visit to a block whose runs can be read one by one."""
 
@@ -73,26 +82,40 @@ class AddressableReader:
 
     def read_into(self, region: Region, buffer: memoryview) -> NDArray[Any]:
         """Read a region's runs one after another; a single run may go past the page cache."""
-        n_bytes = region.size * self.dtype.itemsize
-        if self._is_one_run(region):
-            ((offset, _),) = self._runs(region)
-            return self.view(self.file.read(offset, n_bytes, buffer), region)
-        raw = buffer[:n_bytes]
-        self.file.read_runs(self._runs(region), raw)
-        return self.view(raw, region)
+        stored, itemsize = self._stored(region), self.dtype.itemsize
+        n_bytes = stored.size * itemsize
+        if stored.is_one_run:
+            raw = self.file.read(self.extent.offset + stored.first * itemsize, n_bytes, buffer)
+        else:
+            raw = buffer[:n_bytes]
+            self.file.read_runs(self._runs(region), raw)
+        return view_as_array(raw, stored.shape, self.dtype, self.layout)
 
-    def expect(self, region: Region) -> None:
-        """Be told what will be read part by part: if it is one run, it can be asked for at once."""
-        if self._is_one_run(region):
-            ((offset, n_bytes),) = self._runs(region)
-            self.file.expect(offset, offset + n_bytes)
+    def read_first(self, region: Region, buffer: memoryview) -> memoryview:
+        """Read what comes before the data too, if a region is one run with which that begins.
 
-    def is_first_run(self, region: Region) -> bool:
-        """Tell whether a region is one run with which the block begins."""
-        return self._is_one_run(region) and not any(region.start)
+        Nothing is counted. What is read is shorter if the file is, and else empty.
+        """
+        stored = self._stored(region)
+        if stored.first or not stored.is_one_run:
+            return buffer[:0]
+        n_bytes = self.extent.offset + stored.size * self.dtype.itemsize
+        is_whole = stored.size == prod(self.extent.shape)
+        return self.file.peek_into(buffer, n_bytes, to_end=is_whole)
 
-    def _is_one_run(self, region: Region) -> bool:
-        return self.layout.run_length(region, self.extent.shape) == region.size > 0
+    def expect(self, region: Region, *, from_start: bool = False) -> None:
+        """Be told what will be read part by part: if it is one run, it can be asked for at once.
+
+        What comes before the data is asked for too if that is wanted, and the run begins there.
+        """
+        stored, itemsize = self._stored(region), self.dtype.itemsize
+        if stored.is_one_run:
+            offset = self.extent.offset + stored.first * itemsize
+            start = 0 if from_start and not stored.first else offset
+            self.file.expect(start, offset + stored.size * itemsize)
+
+    def _stored(self, region: Region) -> Stored:
+        return self.layout.stored(region, self.extent.shape)
 
     def _runs(self, region: Region) -> Iterator[tuple[int, int]]:
         """Yield offset and bytes of every run."""
@@ -110,21 +133,82 @@ class AddressableReader:
         return checksum_of(self.read_into, region, staging, self.dtype, self.layout)
 
 
-@dataclass(frozen=True, slots=True)
+def at_once(buffer: memoryview) -> int:
+    """Return how many bytes go through a buffer at once, whatever their alignment."""
+    n_bytes = min(SLAB, len(buffer))
+    return n_bytes - 2 * ALIGNMENT if len(buffer) >= LARGE else n_bytes
+
+
+class Stream:
+    """Bytes that are put one behind the other in a buffer, and written as it becomes full.
+
+    In a large buffer they lie as they will lie in the file, and are written in multiples of
+    `ALIGNMENT`, so that they can go past the page cache. At most `most` are taken at once, half of
+    the buffer, so that the other half can be full.
+    """
+
+    def __init__(self, file: Writer, offset: int, buffer: memoryview) -> None:
+        self.most = at_once(buffer) // 2
+        self._file, self._offset, self._buffer = file, offset, buffer
+        self._unit = ALIGNMENT if len(buffer) >= LARGE else 1
+        self._begin = self._end = offset % self._unit
+
+    def take(self, n_bytes: int) -> memoryview:
+        """Return where the next bytes are to be put."""
+        if self._end + n_bytes > len(self._buffer):
+            whole = self._end // self._unit * self._unit
+            rest = self._end - whole
+            self._write(whole)
+            self._buffer[:rest] = self._buffer[whole : self._end]
+            self._begin, self._end = 0, rest
+        start, self._end = self._end, self._end + n_bytes
+        return self._buffer[start : self._end]
+
+    def end(self) -> None:
+        """Write what is left."""
+        self._write(self._end)
+
+    def _write(self, end: int) -> None:
+        self._file.write(self._offset, self._buffer[self._begin : end])
+        self._offset += end - self._begin
+
+
+@dataclass(slots=True)
 class AddressableWriter:
-    """One visit to a block whose runs can be written one by one."""
+    """One visit to a block whose runs can be written one by one; it ends with that to its file."""
 
     file: Writer
     extent: Extent
     dtype: np.dtype[Any]
     layout: Layout
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.file.__exit__(kind, error, trace)
+
     @property
     def checksum(self) -> int:
         """Checksum of what this visit has written, in storage order."""
         return self.file.checksum
 
-    def write_from(self, region: Region, array: NDArray[Any]) -> None:
+    def go_on_at(self, region: Region) -> None:
+        """Count as part of the visit that has written what lies before a region."""
+        first, _ = next(self.layout.runs(region, self.extent.shape))
+        self.file.go_on_from(self._offset(first))
+
+    def write_from(
+        self,
+        region: Region,
+        array: NDArray[Any],
+        staging: memoryview,  # noqa: ARG002 - they are written from where they lie
+    ) -> None:
         """Write a region's runs one after another."""
         raw, taken = view_as_bytes(array, self.layout), 0
         for start, length in self.layout.runs(region, self.extent.shape):
@@ -141,14 +225,14 @@ class AddressableWriter:
         to fill with it. If the region is one run, what has been filled is written in
         multiples of `ALIGNMENT`, so that it can go past the page cache.
         """
-        runs = list(islice(self.layout.runs(region, self.extent.shape), 2))
-        if len(runs) == 1:
-            self._write_run(region, self._offset(runs[0][0]), staging, fill)
+        stored = self.layout.stored(region, self.extent.shape)
+        if stored.is_one_run:
+            self._write_run(region, self._offset(stored.first), staging, fill)
             return
         for slab in self.layout.slabs(region, staged(staging, self.dtype)):
             values = self._view(staging, slab)
             fill(slab, values)
-            self.write_from(slab, values)
+            self.write_from(slab, values, staging)
 
     def _write_run(
         self,
@@ -158,20 +242,10 @@ class AddressableWriter:
         fill: Callable[[Region, NDArray[Any]], None],
     ) -> None:
         """Write one run as a stream through the buffer."""
-        # What is to be written lies in memory as it will lie in the file.
-        begin = end = offset % ALIGNMENT
-        # Slabs are at most half of the buffer, so that the other half can be full.
-        for slab in self.layout.slabs(region, max(1, staged(staging, self.dtype) // 2)):
-            n_bytes = slab.size * self.dtype.itemsize
-            if end + n_bytes > len(staging):
-                whole = end // ALIGNMENT * ALIGNMENT
-                self.file.write(offset, staging[begin:whole])
-                offset += whole - begin
-                staging[: end - whole] = staging[whole:end]
-                begin, end = 0, end - whole
-            fill(slab, self._view(staging[end:], slab))
-            end += n_bytes
-        self.file.write(offset, staging[begin:end])
+        stream = Stream(self.file, offset, staging)
+        for slab in self.layout.slabs(region, max(1, stream.most // self.dtype.itemsize)):
+            fill(slab, self._view(stream.take(slab.size * self.dtype.itemsize), slab))
+        stream.end()
 
     def _view(self, buffer: memoryview, region: Region) -> NDArray[Any]:
         raw = buffer[: region.size * self.dtype.itemsize]

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dask_io.geometry import Region
-from dask_io.stores.files import ALIGNMENT
 from dask_io.stores.naming import printable
+from dask_io.stores.reuse import new_staging
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -90,7 +90,7 @@ class BlockArray:
         source = self.source
         values = np.empty(region.shape, source.dtype)
         for block, part in source.grid.pieces(region):
-            buffer = memoryview(bytearray(part.size * self.dtype.itemsize + 2 * ALIGNMENT))
+            buffer = new_staging(source, part.size * self.dtype.itemsize)
             with source.reader(block) as reader:
                 origin = source.grid.block(block).start
                 inside = part.relative_to(region.start).slices

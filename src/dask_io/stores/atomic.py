@@ -11,16 +11,17 @@ import numpy as np
 
 from dask_io.errors import DataError
 from dask_io.stores.addressable import view_as_array, view_as_bytes
-from dask_io.stores.files import ALIGNMENT, address_of, checksum_of_file
+from dask_io.stores.files import ALIGNMENT, checksum_of_file
 from dask_io.stores.naming import printable
-from dask_io.stores.padded import plain
+from dask_io.stores.padded import fill_with, plain
+from dask_io.stores.reuse import cut, room_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from numpy.typing import NDArray
 
-    from dask_io.geometry import Grid, Layout, Region
+    from dask_io.geometry import Layout, Region
     from dask_io.stores.location import Location
     from dask_io.stores.medium import Reader
     from dask_io.stores.store import Extent, Store
@@ -49,41 +50,33 @@ class AtomicReader:
     n_bytes: int
     shape: tuple[int, ...]
     encoding: Encoding
-    _decoded: NDArray[np.uint8] | None = field(default=None, init=False)
+    _decoded: NDArray[Any] | None = field(default=None, init=False)
 
     def read_into(self, region: Region, buffer: memoryview) -> NDArray[Any]:
-        """Decode the block straight into the buffer if all of it is asked for, else aside."""
-        chunks, dtype, layout, _ = self.encoding
-        raw = np.frombuffer(buffer, np.uint8, region.size * dtype.itemsize)
-        values = view_as_array(raw.data, region.shape, dtype, layout)
-        if region.shape == chunks and self._decoded is None:
-            self._decode(raw)
-            return values
+        """Return a part of the block, which stays where it has been decoded to."""
         if self._decoded is None:
-            self._decoded = np.empty(prod(chunks) * dtype.itemsize, np.uint8)
-            self._decode(self._decoded)
-        whole = view_as_array(self._decoded.data, chunks, dtype, layout)
-        values.view(plain(dtype))[...] = whole.view(plain(dtype))[region.slices]
-        return values
+            self._decoded = self._decode(buffer)
+        return self._decoded[region.slices]
 
     def checksum(self, region: Region, staging: memoryview) -> int:
         """Return the checksum of the block as it lies in its file."""
         assert region.shape == self.shape, "a block was written whole"
         return checksum_of_file(self.file, self.extent.offset, self.n_bytes, staging)
 
-    def _decode(self, out: NDArray[np.uint8]) -> None:
-        encoded = self.file.read(self.extent.offset, self.n_bytes, _aligned(self.n_bytes))
+    def _decode(self, staging: memoryview) -> NDArray[Any]:
+        chunks, dtype, layout, decode = self.encoding
+        decoded, rest = cut(staging, prod(chunks) * dtype.itemsize)
+        encoded = self.file.read(self.extent.offset, self.n_bytes, rest)
         try:
-            self.encoding.decode(np.frombuffer(encoded, np.uint8), out)
+            decode(np.frombuffer(encoded, np.uint8), np.frombuffer(decoded, np.uint8))
         except ValueError as error:
             raise DataError(printable(str(self.path)), [printable(str(error))]) from error
+        return view_as_array(decoded, chunks, dtype, layout)
 
 
-def _aligned(n_bytes: int) -> memoryview:
-    """Return a buffer with room for alignment, so that large reads go past the page cache."""
-    buffer = memoryview(np.empty(n_bytes + 3 * ALIGNMENT, np.uint8).data)
-    start = -address_of(buffer) % ALIGNMENT
-    return buffer[start : start + n_bytes + 2 * ALIGNMENT]
+def bytes_to_decode(n_decoded: int, n_encoded: int) -> int:
+    """Return the staging that an `AtomicReader` uses; large reads go past the page cache."""
+    return room_for(n_decoded, n_encoded + 2 * ALIGNMENT)
 
 
 class WholeWriter(ABC):
@@ -92,37 +85,80 @@ class WholeWriter(ABC):
     target: Store
 
     @abstractmethod
-    def write_from(self, region: Region, array: NDArray[Any]) -> None:
+    def write_from(self, region: Region, array: NDArray[Any], staging: memoryview) -> None:
         """Encode and write all of it."""
 
     def write_filled(
-        self,
-        region: Region,
-        staging: memoryview,  # noqa: ARG002 - a part of a block cannot be encoded
-        fill: Callable[[Region, NDArray[Any]], None],
+        self, region: Region, staging: memoryview, fill: Callable[[Region, NDArray[Any]], None]
     ) -> None:
-        """Put all of it together in memory of its own, and write it."""
+        """Put all of it together, since a part of a block cannot be encoded, and write it."""
         dtype, layout = self.target.dtype, self.target.layout
-        raw = np.empty(region.size * dtype.itemsize, np.uint8)
-        values = view_as_array(raw.data, region.shape, dtype, layout)
+        raw, rest = cut(staging, region.size * dtype.itemsize)
+        values = view_as_array(raw, region.shape, dtype, layout)
         fill(region, values)
-        self.write_from(region, values)
+        self.write_from(region, values, rest)
 
 
-def pad(
-    values: NDArray[Any], chunks: tuple[int, ...], fill: NDArray[Any], layout: Layout
-) -> NDArray[np.uint8]:
-    """Return the bytes of a block as large as it is stored; a view if it is as large already."""
-    stored, dtype = values.transpose(layout.axes), values.dtype
-    if values.shape == chunks and stored.flags.c_contiguous:
-        return np.frombuffer(view_as_bytes(values, layout), np.uint8)
-    raw = np.full(prod(chunks), fill, dtype).view(np.uint8)
-    whole = view_as_array(raw.data, chunks, plain(dtype), layout)
-    whole[tuple(map(slice, values.shape))] = values.view(plain(dtype))
-    return raw
+class Padding(NamedTuple):
+    """How chunks are stored: all as large as `chunks`, those at far ends with `fill` behind."""
+
+    chunks: tuple[int, ...]
+    dtype: np.dtype[Any]
+    layout: Layout
+    fill: NDArray[Any]
+
+    @property
+    def n_bytes(self) -> int:
+        """Bytes of a chunk."""
+        return prod(self.chunks) * self.dtype.itemsize
+
+    def begin(
+        self, scratch: memoryview, shape: tuple[int, ...]
+    ) -> tuple[NDArray[np.uint8], NDArray[Any]]:
+        """Return the bytes of a chunk, padded, and its elements among them, which are arbitrary."""
+        raw = np.frombuffer(scratch, np.uint8, self.n_bytes)
+        if shape != self.chunks:
+            fill_with(self.fill, raw)
+        whole = view_as_array(raw.data, self.chunks, plain(self.dtype), self.layout)
+        # With an ellipsis a view also if there are no axes.
+        inside: tuple[Any, ...] = (..., *map(slice, shape))
+        return raw, whole[inside]
+
+    def pad(self, values: NDArray[Any], scratch: memoryview) -> NDArray[np.uint8]:
+        """Return the bytes of a chunk, padded; a view if it is as it is stored already."""
+        stored = values.transpose(self.layout.axes)
+        if values.shape == self.chunks and stored.flags.c_contiguous:
+            return np.frombuffer(view_as_bytes(values, self.layout), np.uint8)
+        raw, inside = self.begin(scratch, values.shape)
+        inside[...] = values.view(inside.dtype)
+        return raw
 
 
-def padding_bytes(grid: Grid, chunks: tuple[int, ...], dtype: np.dtype[Any]) -> int:
-    """Return what `pad` holds at most: nothing if no block is smaller than it is stored."""
-    is_ragged = any(n % chunk for n, chunk in zip(grid.shape, chunks, strict=True))
-    return prod(chunks) * dtype.itemsize if is_ragged else 0
+class ChunkWriter(WholeWriter):
+    """One visit to a chunk that is padded, if it is at a far end, and encoded."""
+
+    shape: tuple[int, ...]
+    padding: Padding
+
+    @abstractmethod
+    def write_raw(self, raw: NDArray[np.uint8], staging: memoryview) -> None:
+        """Encode and write the bytes of the chunk, as it is stored."""
+
+    def write_from(self, region: Region, array: NDArray[Any], staging: memoryview) -> None:
+        """Encode and write all of it."""
+        self._refuse_part(region)
+        scratch, rest = cut(staging, self.padding.n_bytes)
+        self.write_raw(self.padding.pad(array, scratch), rest)
+
+    def write_filled(
+        self, region: Region, staging: memoryview, fill: Callable[[Region, NDArray[Any]], None]
+    ) -> None:
+        """Put all of it together where it is padded, and write it."""
+        self._refuse_part(region)
+        scratch, rest = cut(staging, self.padding.n_bytes)
+        raw, values = self.padding.begin(scratch, region.shape)
+        fill(region, values)
+        self.write_raw(raw, rest)
+
+    def _refuse_part(self, region: Region) -> None:
+        assert region.shape == self.shape, "a part of a chunk would be read, changed and rewritten"

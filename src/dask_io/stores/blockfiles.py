@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from math import prod
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from xxhash import xxh3_64_intdigest
 
@@ -22,18 +22,22 @@ from dask_io.stores.naming import OneName, StackNames, printable
 from dask_io.stores.store import Access, Extent
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from collections.abc import Set as AbstractSet
+    from types import TracebackType
 
     import numpy as np
     from numpy.typing import NDArray
 
     from dask_io.geometry import Grid, Layout, Region
     from dask_io.stores.format import Format, Header
+    from dask_io.stores.listing import Matches
     from dask_io.stores.location import Location
     from dask_io.stores.medium import Reader
     from dask_io.stores.naming import Names
-    from dask_io.stores.store import BlockReader
+
+# So many shapes of blocks have a header remembered, which is short.
+_MOST_HEADS = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,8 +150,9 @@ class BlockStore:
         """Return what it takes to open or make the blocks again."""
         return {**self._blocks.manifest.to_json(), "folder": str(self._blocks.folder.absolute())}
 
-    def _name_of(self, index: tuple[int, ...], region: Region) -> str:
-        return self._blocks.names.name_of(index, region.start)
+    def _name_of(self, index: tuple[int, ...]) -> str:
+        names = self._blocks.names
+        return names.name_of(index, self.grid.block(index).start if names.by_offset else index)
 
 
 class BlockFiles(BlockStore):
@@ -159,6 +164,8 @@ class BlockFiles(BlockStore):
         What the files hold.
     files
         Size by name of all files in the directory, from one listing.
+    matches
+        Which of them are blocks, if that is known.
     offsets
         Where data begins in blocks whose headers have been read already.
     only_blocks
@@ -179,6 +186,7 @@ class BlockFiles(BlockStore):
         blocks: Blocks,
         files: Mapping[str, int],
         *,
+        matches: Matches | None = None,
         offsets: Mapping[tuple[int, ...], int] | None = None,
         only_blocks: bool = False,
         absent: AbstractSet[tuple[int, ...]] = frozenset(),
@@ -189,7 +197,7 @@ class BlockFiles(BlockStore):
         expected = Expected(
             blocks.grid, blocks.names, blocks.dtype.itemsize, blocks.format.longest_header, absent
         )
-        matches = match_names(files, blocks.names)
+        matches = matches or match_names(files, blocks.names)
         # An array without elements has no blocks, but it may have a file that says so.
         empty = blocks.grid.n_blocks == 0 and not only_blocks
         checked = Checked() if empty else check_blocks(files, matches, expected, problems)
@@ -204,6 +212,8 @@ class BlockFiles(BlockStore):
         self._known = bytearray(0 if problems.n_found else blocks.grid.n_blocks)
         self._usual_offset = -1
         self._other_offsets: dict[int, int] = {}
+        # Most blocks of a shape begin alike: what is as a right one was is not read again.
+        self._right: dict[tuple[int, ...], tuple[bytes, int]] = {}
         for index, offset in (offsets or {}).items():
             self._remember(self.grid.flat(index), offset)
         # A file that lost fewer bytes than its header has still room for its data.
@@ -216,14 +226,16 @@ class BlockFiles(BlockStore):
         return Access.ADDRESSABLE
 
     @property
+    def reused_bytes(self) -> int:
+        """Values are moved as they are."""
+        return 0
+
+    @property
     def codec_bytes(self) -> int:
         """What a visit holds besides the values that it reads."""
         return self._medium.bytes_to_read
 
-    @contextmanager
-    def reader(
-        self, index: tuple[int, ...], *, after: Region | None = None
-    ) -> Iterator[BlockReader]:
+    def reader(self, index: tuple[int, ...], *, after: Region | None = None) -> BlockFileReader:
         """Visit a block; its header is checked at the first visit.
 
         Raises
@@ -231,31 +243,34 @@ class BlockFiles(BlockStore):
         DataError
             If the block is not what the grid says.
         """
-        blocks, region, flat = self._blocks, self.grid.block(index), self.grid.flat(index)
-        shape, name = region.shape, self._file_name(index, region)
-        with self._medium.reader_in(blocks.folder, name, self.tally) as file:
+        blocks, grid = self._blocks, self._blocks.grid
+        shape, flat, name = grid.block(index).shape, grid.flat(index), self._file_name(index)
+        comes_along = after is None and 0 <= self._usual_offset <= ALIGNMENT
+        if not (self._known[flat] or comes_along):
+            with self._medium.reader_in(blocks.folder, name, Tally()) as file:
+                self.see(flat, Extent(name, 0, shape), file.peek, file.size)
+        offset = self._other_offsets.get(flat, self._usual_offset)
+        file = self._medium.reader_in(blocks.folder, name, self.tally)
+        if after is not None:
+            n_before = blocks.layout.end_of(after, shape)
+            file.go_on_from(offset + n_before * blocks.dtype.itemsize)
+        extent = Extent(name, offset, shape)
+        reader = AddressableReader(file, extent, blocks.dtype, blocks.layout)
+        return BlockFileReader(self, flat, reader, is_seen=bool(self._known[flat]))
 
-            def begin(offset: int) -> AddressableReader:
-                extent = Extent(name, offset, shape)
-                return AddressableReader(file, extent, blocks.dtype, blocks.layout)
+    def see(self, flat: int, extent: Extent, peek: Callable[[int], bytes], size: int) -> int:
+        """Look at the header of a block, and return where its data begins.
 
-            def look(peek: Callable[[int], bytes]) -> int:
-                problem, offset = self._look(shape, peek, file.size)
-                if problem:
-                    raise DataError(printable(f"{blocks.folder}/{name}"), [problem])
-                self._remember(flat, offset)
-                return offset
-
-            if not self._known[flat] and after is None and 0 <= self._usual_offset <= ALIGNMENT:
-                yield _FirstReader(file, begin(self._usual_offset), begin, look)
-                return
-            if not self._known[flat]:
-                look(file.peek)
-            offset = self._other_offsets.get(flat, self._usual_offset)
-            if after is not None:
-                n_before = blocks.layout.end_of(after, shape)
-                file.go_on_from(offset + n_before * blocks.dtype.itemsize)
-            yield begin(offset)
+        Raises
+        ------
+        DataError
+            If the block is not what the grid says.
+        """
+        problem, offset = self._look(extent.shape, peek, size)
+        if problem:
+            raise DataError(printable(f"{self._blocks.folder}/{extent.name}"), [problem])
+        self._remember(flat, offset)
+        return offset
 
     def check(self) -> None:
         """Look at the header of every block.
@@ -271,7 +286,7 @@ class BlockFiles(BlockStore):
 
     def fingerprint(self, index: tuple[int, ...]) -> int:
         """Return a number that changes when a block does."""
-        blocks, name = self._blocks, self._file_name(index, self.grid.block(index))
+        blocks, name = self._blocks, self._file_name(index)
         place = f"{blocks.folder}/{name}"
         with storage_errors(place):
             found = self._medium.find(blocks.path) if blocks.is_one_file else self._find(name)
@@ -281,7 +296,7 @@ class BlockFiles(BlockStore):
 
     def discard(self, index: tuple[int, ...]) -> None:
         """Remove a block's file, if it is still there."""
-        path = self._path_of(index, self.grid.block(index))
+        path = self._path_of(index)
         self._medium.remove([path])
 
     def discard_rest(self) -> None:
@@ -295,7 +310,7 @@ class BlockFiles(BlockStore):
             if self._is_described():
                 self._medium.logs.remove(blocks.journal)
                 self._medium.remove([blocks.folder / manifest.NAME])
-            self._medium.remove_folders([blocks.folder])
+            self._medium.remove_if_empty(blocks.folder)
 
     def _is_described(self) -> bool:
         """Tell whether the directory's manifest is about these blocks."""
@@ -308,12 +323,12 @@ class BlockFiles(BlockStore):
 
     def _check_headers(self, indices: Iterable[tuple[int, ...]], problems: Problems) -> None:
         for index in indices:
-            region, flat = self.grid.block(index), self.grid.flat(index)
+            shape, flat = self.grid.block(index).shape, self.grid.flat(index)
             if any(self._known[flat : flat + 1]):
                 continue
-            path = self._path_of(index, region)
+            path = self._path_of(index)
             with self._medium.reader(path, Tally()) as file:
-                problem, offset = self._look(region.shape, file.peek, file.size)
+                problem, offset = self._look(shape, file.peek, file.size)
             if problem:
                 problems.add(path.name, problem)
             else:
@@ -323,72 +338,88 @@ class BlockFiles(BlockStore):
         self, shape: tuple[int, ...], peek: Callable[[int], bytes], size: int
     ) -> tuple[str, int]:
         """Return what is wrong with a block's header and size, and where its data begins."""
-        header = None
-        if self._blocks.format.longest_header:
-            try:
-                header = self._blocks.format.parse_header(peek)
-            except ValueError as error:
-                return str(error), 0
-        return self._blocks.problem_with(header, shape, size), header.offset if header else 0
+        blocks = self._blocks
+        if not blocks.format.longest_header:
+            return blocks.problem_with(None, shape, size), 0
+        head, right_size = self._right.get(shape, (b"", -1))
+        if size == right_size and peek(len(head)) == head:
+            return "", len(head)
+        try:
+            header = blocks.format.parse_header(peek)
+        except ValueError as error:
+            return str(error), 0
+        problem = blocks.problem_with(header, shape, size)
+        if not problem and len(self._right) < _MOST_HEADS:
+            self._right[shape] = peek(header.offset), size
+        return problem, header.offset
 
-    def _path_of(self, index: tuple[int, ...], region: Region) -> Location:
-        return self._blocks.folder / self._file_name(index, region)
+    def _path_of(self, index: tuple[int, ...]) -> Location:
+        return self._blocks.folder / self._file_name(index)
 
-    def _file_name(self, index: tuple[int, ...], region: Region) -> str:
-        return self._odd_names.get(index) or self._name_of(index, region)
+    def _file_name(self, index: tuple[int, ...]) -> str:
+        return self._odd_names.get(index) or self._name_of(index)
 
     def _remember(self, flat: int, offset: int) -> None:
         if self._usual_offset < 0:
             self._usual_offset = offset
         if offset != self._usual_offset:
             self._other_offsets[flat] = offset
-        self._known[flat : flat + 1] = b"\1" * bool(self._known)
+        if self._known:
+            self._known[flat] = True
 
 
 @dataclass(slots=True)
-class _FirstReader:
-    """The first visit to a block: its header, not seen before, comes with the first data.
+class BlockFileReader:
+    """One visit to a block's file.
 
-    `reader` takes the header to be as long as others are. `look` is given a way to peek at the
-    file's first bytes, and returns how long the header is; `begin` makes a reader for that. Data
-    is used only when the header has been found right.
+    A header that has not been seen is taken to be as long as others are. It comes with the first
+    data, which is used only when the header has been found right.
     """
 
-    file: Reader
+    source: BlockFiles
+    flat: int
     reader: AddressableReader
-    begin: Callable[[int], AddressableReader]
-    look: Callable[[Callable[[int], bytes]], int]
-    has_looked: bool = False
+    is_seen: bool
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.reader.file.__exit__(kind, error, trace)
 
     def read_into(self, region: Region, buffer: memoryview) -> NDArray[Any]:
-        if self.has_looked:
+        """Read a region, and the header before it if that has not been seen."""
+        if self.is_seen:
             return self.reader.read_into(region, buffer)
-        self.has_looked = True
-        reader, offset = self.reader, self.reader.extent.offset
-        n_bytes = reader.is_first_run(region) * region.size * reader.dtype.itemsize
-        read = self.file.peek_into(buffer, offset + n_bytes) if n_bytes else buffer[:0]
-
-        def peek(n_head: int) -> bytes:
-            is_there = n_head <= len(read) or len(read) == self.file.size
-            return bytes(read[:n_head]) if is_there else self.file.peek(n_head)
-
-        found = self.look(peek)
-        if found != offset:
-            self.reader = self.begin(found)
-        elif len(read) == offset + n_bytes > offset:
-            self.file.count(offset, n_bytes)
-            return reader.view(read[offset:], region)
-        return self.reader.read_into(region, buffer)
+        self.is_seen = True
+        reader, file, extent = self.reader, self.reader.file, self.reader.extent
+        read = reader.read_first(region, buffer)
+        found = self.source.see(self.flat, extent, partial(_peek, file, read), file.size)
+        data = read[found:]
+        if found != extent.offset:
+            reader.extent = extent._replace(offset=found)
+        elif data and len(data) == region.size * reader.dtype.itemsize:
+            file.count(found, len(data))
+            return reader.view(data, region)
+        return reader.read_into(region, buffer)
 
     def expect(self, region: Region) -> None:
-        # The header comes along, if it is as long as others are.
-        if self.reader.is_first_run(region):
-            n_bytes = region.size * self.reader.dtype.itemsize
-            self.file.expect(0, self.reader.extent.offset + n_bytes)
-        else:
-            self.reader.expect(region)
+        """Be told what will be read part by part; a header that has not been seen comes along."""
+        self.reader.expect(region, from_start=not self.is_seen)
 
     def checksum(self, region: Region, staging: memoryview) -> int:
+        """Return the checksum of a region's bytes, in storage order."""
         self.expect(region)
         reader = self.reader
         return checksum_of(self.read_into, region, staging, reader.dtype, reader.layout)
+
+
+def _peek(file: Reader, read: memoryview, n_bytes: int) -> bytes:
+    """Return a file's first bytes, of those that have been read if they are among them."""
+    is_there = n_bytes <= len(read) or len(read) == file.size
+    return bytes(read[:n_bytes]) if is_there else file.peek(n_bytes)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from math import prod
 from typing import TYPE_CHECKING
 
@@ -22,7 +22,7 @@ from dask_io.stores.naming import BlockNames, printable
 from dask_io.stores.store import Access, Extent
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Collection, Sequence
 
     from dask_io.stores.blockfiles import Blocks
     from dask_io.stores.location import Location
@@ -69,24 +69,27 @@ class BlockFilesTarget(BlockStore, JournalledTarget):
         return Access.ATOMIC if self._medium.writes_whole else Access.ADDRESSABLE
 
     @property
+    def reused_bytes(self) -> int:
+        """Values are moved as they are."""
+        return 0
+
+    @property
     def codec_bytes(self) -> int:
         """What a visit holds besides what it is given."""
         longest = tuple(axis.longest for axis in self.grid.axes)
         n_bytes = len(self._header(longest)) + prod(longest) * self.dtype.itemsize
         return self._medium.bytes_to_write(n_bytes)
 
-    @contextmanager
-    def writer(self, index: tuple[int, ...]) -> Iterator[AddressableWriter]:
+    def writer(self, index: tuple[int, ...]) -> AddressableWriter:
         """Visit a block in the making."""
-        blocks, region = self._blocks, self.grid.block(index)
-        shape, name = region.shape, self._name_of(index, region)
+        blocks, shape, name = self._blocks, self.grid.block(index).shape, self._name_of(index)
         header = self._header(shape)
         n_bytes = len(header) + prod(shape) * blocks.dtype.itemsize
-        with self._write_file(
+        file = self._write_file(
             name, self.tally, header=header, n_bytes=n_bytes, reserve=self._reserve
-        ) as file:
-            extent = Extent(name, len(header), shape)
-            yield AddressableWriter(file, extent, blocks.dtype, blocks.layout)
+        )
+        extent = Extent(name, len(header), shape)
+        return AddressableWriter(file, extent, blocks.dtype, blocks.layout)
 
     def _header_of(self, index: tuple[int, ...]) -> bytes:
         return self._header(self.grid.block(index).shape)
@@ -100,7 +103,7 @@ class BlockFilesTarget(BlockStore, JournalledTarget):
     def _file_of(self, index: tuple[int, ...]) -> tuple[str, int]:
         region = self.grid.block(index)
         header = self._header(region.shape)
-        return self._name_of(index, region), len(header) + region.size * self.dtype.itemsize
+        return self._name_of(index), len(header) + region.size * self.dtype.itemsize
 
     def _find_old(self) -> list[Location]:
         if self._blocks.is_one_file:

@@ -11,6 +11,7 @@ before it does.
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
@@ -18,10 +19,14 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 import numcodecs  # type: ignore[import-untyped]
 import numpy as np
 
+from dask_io.errors import UsageError
 from dask_io.stores.bounded import DECODERS, LZMA_MEMORY, expect
+from dask_io.stores.compressing import COMPRESSORS, compress, compressing_bytes
+from dask_io.stores.cores import CORES
+from dask_io.stores.naming import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -45,8 +50,10 @@ _WORKSPACE = 16 * 2**20
 # For Zstandard up to a level, about twice what was measured; beyond these it is its own estimate.
 _ZSTD_WORKSPACE = {3: 2 * 2**20, 6: 6 * 2**20, 9: _WORKSPACE}
 _SMALLEST_WORKSPACE = 2**19
-# Of these it does not depend on how much there is to encode.
-_FIXED_WORKSPACE = {"lzma": LZMA_MEMORY, "bz2": 8 * 2**20}
+_LZ4_WORKSPACE = 2**19
+# What these hold at most to decode, which they do piece by piece or straight into its place. All
+# others may take as much as to encode.
+_TO_DECODE = {"zstd": 2**19, "lz4": 2**19, "bz2": 2**23, "lzma": LZMA_MEMORY}
 
 
 def longest_encoded(n_bytes: int) -> int:
@@ -70,8 +77,11 @@ class _Stage(Protocol):
     def encoded_size(self, n_bytes: int) -> int:
         """Return how many bytes it makes of some, at most."""
 
-    def working_bytes(self, n_bytes: int) -> int:
-        """Return how many bytes it holds at most, on top of what it takes and gives."""
+    def encoding_bytes(self, n_bytes: int) -> int:
+        """Return how many bytes it holds at most to encode, besides what it takes and gives."""
+
+    def decoding_bytes(self, n_bytes: int) -> int:
+        """Return how many bytes it holds at most to decode to so many, besides these."""
 
     def encode(self, data: Bytes) -> Bytes:
         """Encode."""
@@ -104,11 +114,13 @@ class _Filter:
             return -(-n_bytes // 8) + 1
         return n_bytes // self.taken * self.given
 
-    def working_bytes(self, n_bytes: int) -> int:
+    def encoding_bytes(self, n_bytes: int) -> int:
         if self.config["id"] == "shuffle":
             return n_bytes
         # Arithmetic goes through temporary arrays of at most complex128.
         return n_bytes + 3 * 16 * (n_bytes // self.taken)
+
+    decoding_bytes = encoding_bytes
 
     def encode(self, data: Bytes) -> Bytes:
         return as_bytes(self._codec.encode(data))
@@ -133,8 +145,10 @@ class _Checksum:
     def encoded_size(self, n_bytes: int) -> int:
         return n_bytes + _CHECKSUM_BYTES
 
-    def working_bytes(self, n_bytes: int) -> int:
+    def encoding_bytes(self, n_bytes: int) -> int:
         return n_bytes
+
+    decoding_bytes = encoding_bytes
 
     def encode(self, data: Bytes) -> Bytes:
         return as_bytes(self._codec.encode(data))
@@ -157,6 +171,10 @@ class _Compressor:
     config: Config
     itemsize: int
 
+    @property
+    def _name(self) -> str:
+        return str(self.config["id"])
+
     @cached_property
     def _codec(self) -> Any:
         return numcodecs.get_codec(dict(self.config))
@@ -164,27 +182,50 @@ class _Compressor:
     def encoded_size(self, n_bytes: int) -> int:
         return longest_encoded(n_bytes)
 
-    def working_bytes(self, n_bytes: int) -> int:
-        # What has been compressed is cut from a buffer for the worst case.
-        return longest_encoded(n_bytes) + self._workspace(n_bytes)
+    def encoding_bytes(self, n_bytes: int) -> int:
+        with self._understood():
+            if self._name in COMPRESSORS:
+                return compressing_bytes(self.config, n_bytes)
+            # What has been compressed is cut from a buffer for the worst case.
+            return longest_encoded(n_bytes) + self._workspace(n_bytes)
+
+    def decoding_bytes(self, n_bytes: int) -> int:
+        return _TO_DECODE.get(self._name) or self.encoding_bytes(n_bytes)
 
     def _workspace(self, n_bytes: int) -> int:
-        """What the library holds for itself, to encode: it is more than to decode."""
-        if self.config["id"] in _FIXED_WORKSPACE:
-            return _FIXED_WORKSPACE[self.config["id"]]
+        """What the library holds for itself, to encode."""
+        if self._name == "lz4":
+            return _LZ4_WORKSPACE
         most = _WORKSPACE
-        if self.config["id"] == "zstd":
+        if self._name == "zstd":
             most = _zstd_workspace(int(self.config.get("level", 0)))
         # Tables of two entries for every byte, rounded up to a power of two: no more are made.
         return min(most, _SMALLEST_WORKSPACE + 32 * n_bytes)
 
     def encode(self, data: Bytes) -> Bytes:
-        # Blosc shuffles the bytes of elements as large as it is told by the type.
-        typed = data if data.nbytes % self.itemsize else data.view(f"V{self.itemsize}")
-        return as_bytes(self._codec.encode(typed))
+        with self._understood():
+            if self._name in COMPRESSORS:
+                return compress(self._codec, data, longest_encoded(data.nbytes))
+            # Blosc shuffles the bytes of elements as large as it is told by the type.
+            typed = data if data.nbytes % self.itemsize else data.view(f"V{self.itemsize}")
+            return as_bytes(self._codec.encode(typed))
+
+    @contextmanager
+    def _understood(self) -> Iterator[None]:
+        """Blame the settings, which anyone may have written, for what goes wrong with them."""
+        try:
+            yield
+        except MemoryError:
+            raise
+        except Exception as error:  # the codecs' libraries raise many kinds
+            why = printable(str(error))
+            raise UsageError(
+                f"codec {self._name} has settings with which it cannot encode ({why}); choose "
+                "another with --codec"
+            ) from error
 
     def decode(self, data: Bytes, out: Bytes) -> None:
-        DECODERS[self.config["id"]](self._codec, data, out)
+        DECODERS[self._name](self._codec, data, out)
 
 
 def _zstd_workspace(level: int) -> int:
@@ -237,22 +278,20 @@ class Chain:
     @property
     def decoding_bytes(self) -> int:
         """The most bytes that decoding holds besides the encoded and the decoded chunk."""
-        return self._between
+        sizes = zip(self._stages, self._sizes, strict=False)
+        return sum(stage.decoding_bytes(n) for stage, n in sizes) + sum(self._sizes[1:-1])
 
     @property
     def encoding_bytes(self) -> int:
         """The most bytes that encoding holds besides the decoded chunk, the encoded included."""
-        return self._between + self.longest if self._stages else 0
-
-    @property
-    def _between(self) -> int:
         sizes = zip(self._stages, self._sizes, strict=False)
-        return sum(stage.working_bytes(n) for stage, n in sizes) + sum(self._sizes[1:-1])
+        return sum(stage.encoding_bytes(n) for stage, n in sizes) + sum(self._sizes[1:])
 
     def encode(self, data: Bytes) -> Bytes:
         """Encode the elements of a chunk, which are given as bytes."""
-        for stage in self._stages:
-            data = stage.encode(data)
+        with CORES:
+            for stage in self._stages:
+                data = stage.encode(data)
         return data
 
     def decode(self, data: Bytes, out: Bytes) -> None:
@@ -264,7 +303,8 @@ class Chain:
             If that is not what it decodes to; the message completes "the file ...".
         """
         try:
-            self._decode(data, out)
+            with CORES:
+                self._decode(data, out)
         except (ValueError, MemoryError) as error:
             raise ValueError(f"cannot be decoded: {error}") from error
         except Exception as error:  # the codecs' libraries raise many kinds

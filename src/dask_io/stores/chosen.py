@@ -59,7 +59,7 @@ def _numbers(low: int, high: int) -> dict[str, int]:
 _MOST_SHOWN = 9
 # What each parameter of a codec can be, as it is written and as numcodecs takes it.
 _PARAMETERS: dict[str, dict[str, Mapping[str, object]]] = {
-    "zstd": {"level": _numbers(1, 22)},
+    "zstd": {"level": _numbers(0, 22)},
     "blosc": {
         "cname": {name: name for name in ("lz4", "lz4hc", "blosclz", "zlib", "zstd")},
         "clevel": _numbers(0, 9),

@@ -125,7 +125,7 @@ class Container(Protocol):
 
     @property
     def suffixes(self) -> tuple[str, ...]:
-        """Endings of its names."""
+        """Endings of its names, each with its dot."""
 
     def recognises(self, path: Location) -> bool:
         """Tell by its content whether a path that exists is one of its own."""
@@ -217,7 +217,10 @@ def on_disk(path: Location, format: str) -> Path:  # noqa: A002 - the word that 
         If it is elsewhere.
     """
     if not isinstance(path, Path):
-        raise UsageError(f"{path} cannot be read or written as {format}, only files on local disk")
+        raise UsageError(
+            f"{path} cannot be read or written as {format}, only files on local disk; copy the "
+            "file, or use a format that object stores hold, such as zarr"
+        )
     return path
 
 

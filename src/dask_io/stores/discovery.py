@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from operator import call
 from typing import TYPE_CHECKING
 
 from dask_io.errors import DataError
 from dask_io.geometry import Axis, Grid
 from dask_io.stores.blockfiles import BlockFiles, Blocks, order_of
 from dask_io.stores.files import NOT_A_FILE
-from dask_io.stores.listing import Problems, locator, match_names
+from dask_io.stores.listing import Problems, is_inside, locator, match_names
 from dask_io.stores.medium import peeking
 from dask_io.stores.naming import BlockNames, OneName, printable
 
@@ -35,10 +36,12 @@ def open_by_headers(
         If they are not the blocks of one array; it names all that do not fit.
     """
     place = str(folder / names.pattern if isinstance(names, OneName) else folder)
-    search = _Search(folder, files, format, match_names(files, names).by_numbers, Problems(place))
+    matches = match_names(files, names)
+    search = _Search(folder, files, format, matches.by_numbers, Problems(place))
     if not search.names:
         raise DataError(printable(place), [f"no file is called like {names.pattern}"])
-    return search.open(names)
+    blocks, offsets = search.find(names)
+    return BlockFiles(blocks, files, matches=matches, offsets=offsets, problems=search.problems)
 
 
 @dataclass(slots=True)
@@ -52,8 +55,8 @@ class _Search:
     problems: Problems
     headers: dict[tuple[int, ...], Header | None] = field(default_factory=dict)
 
-    def open(self, names: BlockNames | OneName) -> BlockFiles:
-        """Find the grid, and open the blocks as it says."""
+    def find(self, names: BlockNames | OneName) -> tuple[Blocks, dict[tuple[int, ...], int]]:
+        """Find the grid; return the blocks as it says, and where the data of some begins."""
         values = [sorted(set(along)) for along in zip(*self.names, strict=True)]
         corner = tuple(along[0] for along in values)
         first = self.header_near(corner)
@@ -70,7 +73,7 @@ class _Search:
         grid = Grid(tuple(axes))
         layout = self.layout(corner, values)
         blocks = Blocks(self.folder, names, self.format, grid, first.dtype, layout)
-        return BlockFiles(blocks, self.files, offsets=self.offsets(blocks), problems=self.problems)
+        return blocks, self.offsets(blocks)
 
     def header(self, numbers: tuple[int, ...]) -> Header | None:
         """Return the header of a block, None if it has no good one; why not is noted."""
@@ -134,9 +137,8 @@ class _Search:
         locate = [locator(axis, by_offset=blocks.names.by_offset) for axis in blocks.grid.axes]
         offsets = {}
         for numbers, header in self.headers.items():
-            places = [find(number) for find, number in zip(locate, numbers, strict=True)]
-            index = tuple(place for place in places if place is not None)
-            if header is None or len(index) < len(places):
+            index = tuple(map(call, locate, numbers))
+            if header is None or not is_inside(index):
                 continue
             name = self.names[numbers]
             problem = blocks.problem_with(header, blocks.grid.block(index).shape, self.files[name])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from contextlib import suppress
@@ -19,6 +20,18 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from dask_io.stores.files import Durability
+
+# A directory that has something in it, is gone, a link, a mount point, or in one that is not ours.
+_STAYS = {
+    errno.ENOTEMPTY,
+    errno.EEXIST,
+    errno.ENOENT,
+    errno.ENOTDIR,
+    errno.EBUSY,
+    errno.EACCES,
+    errno.EPERM,
+    errno.EROFS,
+}
 
 
 class Disk:
@@ -119,6 +132,14 @@ class Disk:
             with suppress(OSError):
                 system.calls.rmdir(folders.pop())
 
+    def remove_if_empty(self, folder: Path) -> None:
+        """Remove a directory, unless it holds something, is gone or is not ours to remove."""
+        try:
+            system.calls.rmdir(folder)
+        except OSError as error:
+            if error.errno not in _STAYS:
+                raise
+
     def tidy(self, root: Path, removed: Iterable[Path]) -> None:
         """Remove the directories below one that hold nothing any more, innermost first."""
         emptied = {path.parent for path in removed}
@@ -126,6 +147,13 @@ class Disk:
         for folder in sorted(around, reverse=True):
             if root in folder.parents and folder.is_dir() and not any(folder.iterdir()):
                 system.calls.rmdir(folder)
+
+    def tidy_all(self, root: Path) -> None:
+        """Remove all directories below one that hold nothing, innermost first."""
+        with storage_errors(root):
+            for folder, _, _ in os.walk(root, topdown=False, onerror=_raise):
+                if folder != str(root) and not os.listdir(folder):  # noqa: PTH208 - may be many
+                    system.calls.rmdir(folder)
 
     def sync_names(self, folders: Iterable[Path]) -> None:
         """Make the names in directories durable."""

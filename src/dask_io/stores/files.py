@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import errno
 import os
+from contextlib import suppress
 from ctypes import addressof, c_char
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -29,7 +30,7 @@ from dask_io.stores import system
 from dask_io.stores.naming import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
     from pathlib import Path
     from types import TracebackType
 
@@ -39,8 +40,8 @@ if TYPE_CHECKING:
 
 # Offsets, sizes and addresses for direct I/O are multiples of this on all common filesystems.
 ALIGNMENT = 4096
-# Smaller transfers are faster through the page cache.
-_LARGE = 128 * 2**10
+LARGE = 128 * 2**10
+"""Transfers of fewer bytes are faster through the page cache."""
 # macOS refuses to move 2 GiB or more in one call, and Linux moves a little less than that.
 _MOST_AT_ONCE = 2**30
 # macOS has no such flag; there everything goes through the page cache.
@@ -164,20 +165,13 @@ class Visit:
 
 
 class _FileVisit(Visit):
-    """A file, opened when it is needed.
+    """A file, opened when it is needed."""
 
-    `fd` is the file if it is open already; it belongs to the visit then.
-    """
-
-    def __init__(
-        self, path: Path | str, flags: int, tally: Tally, traffic: Traffic, fd: int | None = None
-    ) -> None:
-        super().__init__(tally, traffic)
-        self._path = path
-        self._flags = flags | os.O_CLOEXEC
-        self._fd = fd
-        self._is_direct = False
-        self._can_be_direct = bool(_O_DIRECT)
+    _path: Path | str
+    _flags: int
+    _fd: int | None = None
+    _is_direct = False
+    _can_be_direct = bool(_O_DIRECT)
 
     def __exit__(
         self,
@@ -185,11 +179,16 @@ class _FileVisit(Visit):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        super().__exit__(kind, error, trace)
+        self._tally.add(self._traffic, self._counts)
         fd, self._fd = self._fd, None
         if fd is not None:
-            with storage_errors(self._path):
-                system.calls.close(fd)
+            self._close(fd)
+
+    def _close(self, fd: int) -> None:
+        try:
+            system.calls.close(fd)
+        except OSError as error:
+            raise _storage_error(printable(str(self._path)), error) from error
 
     def _open(self, *, direct: bool) -> int:
         """Return the file, set to go past the page cache if it can, or through it."""
@@ -218,8 +217,12 @@ class _FileVisit(Visit):
 class FileReader(_FileVisit):
     """One visit to a file that is read."""
 
+    _flags = os.O_RDONLY | os.O_CLOEXEC
+
     def __init__(self, path: Path | str, tally: Tally) -> None:
-        super().__init__(path, os.O_RDONLY, tally, tally.read)
+        super().__init__(tally, tally.read)
+        self._path = path
+        self._size: int | None = None
 
     def expect(self, start: int, stop: int) -> None:
         """Be told what will be read, piece by piece: the system reads ahead by itself."""
@@ -227,8 +230,13 @@ class FileReader(_FileVisit):
     @property
     def size(self) -> int:
         """Bytes in the file."""
-        with storage_errors(self._path):
-            return os.fstat(self._open(direct=True) if self._fd is None else self._fd).st_size
+        if self._size is not None:
+            return self._size
+        fd = self._open(direct=True) if self._fd is None else self._fd
+        try:
+            return os.fstat(fd).st_size
+        except OSError as error:
+            raise _storage_error(printable(str(self._path)), error) from error
 
     def peek(self, n_bytes: int) -> bytes:
         """Return the file's first bytes, or all of it if it is shorter, without counting."""
@@ -237,10 +245,17 @@ class FileReader(_FileVisit):
         n_read = self._read_fully(self._open(direct=True), 0, head, n_bytes)
         return bytes(head[: min(n_read, n_bytes)])
 
-    def peek_into(self, buffer: memoryview, n_bytes: int) -> memoryview:
-        """Read the file's first bytes, or all of it if it is shorter, without counting."""
-        fd, _, into = self._prepare(0, n_bytes, buffer)
-        return buffer[: min(n_bytes, self._read_fully(fd, 0, into, n_bytes))]
+    def peek_into(self, buffer: memoryview, n_bytes: int, *, to_end: bool = False) -> memoryview:
+        """Read the file's first bytes, or all of it if it is shorter, without counting.
+
+        If it is meant to end there, one byte more is asked for: so it shows whether it does.
+        """
+        fd, _, into = self._prepare(0, n_bytes + to_end, buffer)
+        n_read = self._read_fully(fd, 0, into, n_bytes)
+        # It gave less than it was asked for.
+        if n_bytes <= n_read < min(len(into), _MOST_AT_ONCE):
+            self._size = n_read
+        return buffer[: min(n_bytes, n_read)]
 
     def read(self, offset: int, n_bytes: int, buffer: memoryview) -> memoryview:
         """Read bytes from an offset on, and return the part of the buffer that holds them.
@@ -271,7 +286,7 @@ class FileReader(_FileVisit):
         before = offset % ALIGNMENT
         whole = buffer[: -(-(before + n_bytes) // ALIGNMENT) * ALIGNMENT]
         if (
-            n_bytes >= _LARGE
+            n_bytes >= LARGE
             and len(whole) >= before + n_bytes
             and address_of(whole) % ALIGNMENT == 0
         ):
@@ -298,22 +313,45 @@ class FileReader(_FileVisit):
         return n_done
 
 
+class New(NamedTuple):
+    """A file that has been made and is open, and whether writes go past the page cache."""
+
+    fd: int
+    is_direct: bool
+
+    @classmethod
+    def make(cls, path: str, n_bytes: int) -> New:
+        """Make a file that will be so long, or empty one that is there."""
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+        if _O_DIRECT and n_bytes >= LARGE:
+            # The filesystem may not do this; any other trouble shows at the plain opening.
+            with suppress(OSError):
+                return New(system.calls.open(path, flags | _O_DIRECT, 0o666), is_direct=True)
+        return New(system.calls.open(path, flags, 0o666), is_direct=False)
+
+
 class FileWriter(_FileVisit):
     """One visit to a file that is written.
 
-    To a file that is new, and open already as `fd`, a head is written too: together with the
-    data that comes right behind it, or else in the end.
+    To a file that is `new`, a head is written too: together with the data that comes right behind
+    it, or else in the end. `keep` takes the open file when the visit ends, if it is wanted.
     """
+
+    _flags = os.O_WRONLY | os.O_CLOEXEC
 
     def __init__(
         self,
         path: Path | str,
         tally: Tally,
         *,
-        fd: int | None = None,
+        new: New | None = None,
         head: bytes = b"",
+        keep: Callable[[int], bool] | None = None,
     ) -> None:
-        super().__init__(path, os.O_WRONLY, tally, tally.write, fd)
+        super().__init__(tally, tally.write)
+        self._path, self._keep = path, keep
+        if new is not None:
+            self._fd, self._is_direct = new
         self._head = _aligned(head) if head else _NOTHING
         self._checksum = xxh3_64()
 
@@ -329,6 +367,10 @@ class FileWriter(_FileVisit):
                     write_fully(self._open(direct=False), 0, self._head)
         finally:
             super().__exit__(kind, error, trace)
+
+    def _close(self, fd: int) -> None:
+        if self._keep is None or not self._keep(fd):
+            super()._close(fd)
 
     @property
     def checksum(self) -> int:
@@ -348,7 +390,7 @@ class FileWriter(_FileVisit):
             head, self._head = self._head, head
         with storage_errors(self._path):
             if (
-                len(buffer) < _LARGE
+                len(buffer) < LARGE
                 or (address_of(buffer) - offset) % ALIGNMENT
                 or len(head) % ALIGNMENT
             ):
@@ -407,7 +449,8 @@ def write_fully(fd: int, offset: int, buffer: memoryview, head: memoryview = _NO
             fd, [head, buffer[: _MOST_AT_ONCE - len(head)]], offset - len(head)
         )
         # Of less than the head, as of less than the buffer, the rest is written.
-        write_fully(fd, offset - len(head) + n_written, head[n_written:])
+        if n_written < len(head):
+            write_fully(fd, offset - len(head) + n_written, head[n_written:])
         n_written = max(0, n_written - len(head))
         buffer, offset = buffer[n_written:], offset + n_written
     while buffer:

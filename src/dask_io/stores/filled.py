@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from xxhash import xxh3_64
 
-from dask_io.stores.addressable import staged, view_as_array, view_as_bytes
+from dask_io.stores.addressable import slabs_to_check, view_as_array, view_as_bytes
 from dask_io.stores.ledger import NOTHING
+from dask_io.stores.padded import fill_with
 from dask_io.stores.store import expect
 
 if TYPE_CHECKING:
@@ -32,10 +33,9 @@ class FilledReader:
 
     def read_into(self, region: Region, buffer: memoryview) -> NDArray[Any]:
         """Fill a region."""
-        raw = buffer[: region.size * self.fill.dtype.itemsize]
-        values = view_as_array(raw, region.shape, self.fill.dtype, self.layout)
-        values[...] = self.fill
-        return values
+        raw = np.frombuffer(buffer, np.uint8, region.size * self.fill.dtype.itemsize)
+        fill_with(self.fill, raw)
+        return view_as_array(raw.data, region.shape, self.fill.dtype, self.layout)
 
     def checksum(self, region: Region, staging: memoryview) -> int:  # noqa: ARG002 - as of all
         """Nothing was written."""
@@ -62,7 +62,7 @@ class UnfilledReader:
         """Return the checksum of a region's bytes; if all of it is the fill value, of nothing."""
         found, is_filled = xxh3_64(), True
         self.expect(region)
-        for slab in self.layout.slabs(region, staged(staging, self.fill.dtype)):
+        for slab in slabs_to_check(region, staging, self.fill.dtype, self.layout):
             raw = view_as_bytes(self.read_into(slab, staging), self.layout)
             found.update(raw)
             is_filled = is_filled and holds_only(np.frombuffer(raw, np.uint8), self.fill)

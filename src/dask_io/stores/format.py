@@ -37,7 +37,7 @@ class Format(Protocol):
 
     @property
     def suffixes(self) -> tuple[str, ...]:
-        """Endings of its files; new files get the first."""
+        """Endings of its files, each with its dot; new files get the first."""
 
     @property
     def longest_header(self) -> int:

@@ -35,6 +35,11 @@ def format_names() -> list[str]:
     return [*_OURS, *sorted(_others().keys() - _OURS.keys())]
 
 
+def is_format(name: str) -> bool:
+    """Tell whether a format has this name."""
+    return name in _OURS or name in _others()
+
+
 # All that is installed is looked through.
 @cache
 def _others() -> dict[str, str]:
@@ -70,6 +75,9 @@ def load_format(name: str) -> AnyFormat:
 
 def format_of(name: str) -> AnyFormat | None:
     """Return the format that the suffix of a file or directory names."""
+    # All suffixes have a dot, and other packages are slow to look for.
+    if "." not in name:
+        return None
     for ours in _OURS:
         if name.endswith(load_format(ours).suffixes):
             return load_format(ours)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import TYPE_CHECKING, NoReturn
 
 from dask_io.errors import DataError, StorageError, TargetExistsError, UsageError
@@ -16,13 +16,13 @@ from dask_io.stores.journal import (
     read_lines,
     refuse_locked,
 )
-from dask_io.stores.ledger import Ledger, dropped_line_of, freed_in, line_of
+from dask_io.stores.ledger import Ledger, any_freed, dropped_line_of, line_of
 from dask_io.stores.location import is_taken
 from dask_io.stores.medium import medium_of
 from dask_io.stores.naming import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from dask_io.geometry import Grid
     from dask_io.stores.files import Tally
@@ -33,6 +33,27 @@ if TYPE_CHECKING:
 # Lines of the journal: how blocks are named; what is to be removed, and that it is gone; the one
 # file that will be replaced when the new one is whole.
 _NAMES, _REPLACES, _CLEARED, _OLD = "names", "replaces", "cleared", "old"
+
+
+def refuse_needed(journal: Location, target: Location) -> None:
+    """Refuse to replace a target that a run is writing, or that holds what nothing else has.
+
+    Raises
+    ------
+    StorageError
+        If another run is writing it.
+    UsageError
+        If its source was consumed, and it is not complete.
+    """
+    if not is_unfinished(journal):
+        return
+    refuse_locked(journal)
+    if any_freed(read_lines(journal)):
+        name = printable(str(target))
+        raise UsageError(
+            f"{name} holds what only it has: its source was consumed; complete it with dask-io "
+            f"resume {name}"
+        )
 
 
 class JournalledTarget(ABC):
@@ -167,17 +188,9 @@ class JournalledTarget(ABC):
 
     def _find_replaceable(self) -> list[Location]:
         """Return the files that will be replaced, if nothing stands in the way of that."""
-        place = self._journal_place
         with storage_errors(self._target):
             old = self._find_old()
-            if is_unfinished(place):
-                refuse_locked(place)
-                if freed_in(read_lines(place)):
-                    name = printable(str(self._target))
-                    raise UsageError(
-                        f"{name} holds what only it has: its source was consumed; complete it "
-                        f"with dask-io resume {name}"
-                    )
+            refuse_needed(self._journal_place, self._target)
         return old
 
     def _make_place(self, job: bytes) -> None:
@@ -272,7 +285,7 @@ class JournalledTarget(ABC):
         lost += [index for index in ledger.parts if not self._take_over(index, files)]
         for index in lost:
             ledger.drop(index)
-        if lost and freed_in(self._lines()):
+        if lost and any_freed(self._lines()):
             # The source may not have it any more: whoever knows that tells the journal.
             ledger.lost = lost
         elif lost:
@@ -301,7 +314,6 @@ class JournalledTarget(ABC):
         name, n_bytes = self._file_of(index)
         return name in files and files[name] == (files[name] if n_bytes is None else n_bytes)
 
-    @contextmanager
     def _write_file(
         self,
         name: str,
@@ -310,15 +322,13 @@ class JournalledTarget(ABC):
         header: bytes = b"",
         n_bytes: int | None = None,
         reserve: bool = True,
-    ) -> Iterator[Writer]:
+    ) -> Writer:
         """Visit a block's file in the making, as long as the target is this run's."""
         self._check_held()
-        with self._publisher.writer(
-            name, tally, header=header, n_bytes=n_bytes, reserve=reserve
-        ) as file:
-            yield file
-            # An object is put when the visit ends, which may be long after it began.
-            self._check_held()
+        # An object is put when the visit ends, which may be long after it began.
+        return self._publisher.writer(
+            name, tally, header=header, n_bytes=n_bytes, reserve=reserve, check=self._check_held
+        )
 
     def _check_held(self) -> None:
         if self._journal is not None:

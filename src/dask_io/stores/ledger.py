@@ -54,6 +54,11 @@ def freed_line_of(index: Iterable[int], fingerprint: int) -> str:
     return f"{_FREED} {join(index)} {fingerprint:016x}"
 
 
+def any_freed(lines: Iterable[Sequence[str]]) -> bool:
+    """Tell whether a journal says of any source block that it is removed."""
+    return any(words[0] == _FREED for words in lines)
+
+
 def freed_in(lines: Iterable[Sequence[str]]) -> dict[tuple[int, ...], int]:
     """Return the source blocks that a journal says to be removed, with their fingerprints."""
     found = (words for words in lines if words[0] == _FREED)
@@ -88,7 +93,7 @@ def _parse_cell(words: Sequence[str], grid: Grid) -> Written:
 
 def _parse_index(numbers: str, grid: Grid) -> tuple[int, ...]:
     index = tuple(map(int, numbers.split(",")))
-    if len(index) != len(grid.counts) or any(map(int.__ge__, index, grid.counts)):
+    if index not in grid:
         raise ValueError(f"there is no block {numbers}")
     return index
 
@@ -142,7 +147,8 @@ class Ledger:
             if words[0] == _CELL:
                 self._add(_parse_cell(words, grid), begun, missing)
             elif words[0] == _DROPPED:
-                index = _parse_index(words[1], grid)
+                _, numbers = words
+                index = _parse_index(numbers, grid)
                 self.drop(index)
                 begun.pop(index, None)
                 missing.pop(index, None)

@@ -7,7 +7,8 @@ import os
 from dataclasses import dataclass, field
 from functools import cache
 from math import prod
-from typing import TYPE_CHECKING
+from operator import call
+from typing import TYPE_CHECKING, TypeGuard
 
 from dask_io.errors import DataError
 from dask_io.stores.files import NOT_A_FILE, storage_errors
@@ -140,15 +141,14 @@ def check_blocks(
     for name, first in matches.doubles:
         problems.add(name, f"is extra: {first} is the same block")
     for numbers, name in matches.by_numbers.items():
-        places = [find(number) for find, number in zip(locate, numbers, strict=True)]
-        index = tuple(i for i in places if i is not None)
-        if len(index) < len(axes):
+        index = tuple(map(call, locate, numbers))
+        if not is_inside(index):
             problems.add(name, "is extra: it lies outside the grid of blocks")
             continue
         present.add(index)
         if name != expected.names.name_of(numbers, numbers):
             checked.odd_names[index] = name
-        data = expected.itemsize * prod(n(i) for n, i in zip(lengths, index, strict=True))
+        data = expected.itemsize * prod(map(call, lengths, index))
         problem = _wrong_size(files[name], data, expected.longest_header)
         if problem:
             problems.add(name, problem)
@@ -172,6 +172,11 @@ def locator(axis: Axis, *, by_offset: bool) -> Callable[[int], int | None]:
         return index if number < axis.length and axis.start_of(index) == number else None
 
     return cache(locate)
+
+
+def is_inside(index: tuple[int | None, ...]) -> TypeGuard[tuple[int, ...]]:
+    """Tell whether all numbers in a name have been found in the grid."""
+    return None not in index
 
 
 def _length_of(axis: Axis) -> Callable[[int], int]:

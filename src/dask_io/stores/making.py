@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
@@ -11,12 +13,12 @@ from dask_io.stores.blockfiles import Blocks
 from dask_io.stores.blocktarget import BlockFilesTarget
 from dask_io.stores.container import Container, OneFile, Wanted, Wishes
 from dask_io.stores.dtypes import check_dtype
-from dask_io.stores.files import Durability
+from dask_io.stores.files import Durability, storage_errors
 from dask_io.stores.formats import (
     choose_format,
-    format_names,
     format_of,
     has_blocks,
+    is_format,
     load_format,
     of_blocks,
 )
@@ -25,8 +27,7 @@ from dask_io.stores.naming import BlockNames, OneName, printable
 from dask_io.stores.places import has_field, pattern_of, refuse_inside, shown, split_inside
 
 if TYPE_CHECKING:
-    import os
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     import numpy as np
 
@@ -137,9 +138,8 @@ def _target_container(path: Location, format: str | None, *, is_folder: bool) ->
 
 def _block_format(name: str | None) -> str | None:
     """Return a name if it is that of a format of block files."""
-    if name not in format_names() or not has_blocks(load_format(name)):
-        return None
-    return name
+    is_one = name is not None and is_format(name) and has_blocks(load_format(name))
+    return name if is_one else None
 
 
 def names_one_file(
@@ -176,6 +176,8 @@ class Placed(Protocol):
 def check_places(source: Placed, target: Placed) -> None:
     """Refuse a target that is the source, or in it, or around it; links are followed.
 
+    Those in the source too: what they lead to may be what the target replaces.
+
     Raises
     ------
     SamePlaceError
@@ -184,6 +186,22 @@ def check_places(source: Placed, target: Placed) -> None:
     a, b = locate(source.place).resolve(), locate(target.place).resolve()
     if _lies_in(a, b) or _lies_in(b, a):
         raise SamePlaceError(printable(source.place), printable(target.place))
+    if isinstance(a, Path) and isinstance(b, Path) and a.is_dir() and b.exists():
+        with storage_errors(a):
+            for link in _links_in(a):
+                if _lies_in(link.resolve(), b):
+                    raise SamePlaceError(printable(str(link)), printable(target.place))
+
+
+def _links_in(folder: str | Path) -> Iterator[Path]:
+    """Yield the links in a directory and below; they are not followed."""
+    # What may not be looked at is not read either.
+    with suppress(PermissionError), os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.is_symlink():
+                yield Path(entry.path)
+            elif entry.is_dir():
+                yield from _links_in(entry.path)
 
 
 def _lies_in(inner: Location, outer: Location) -> bool:

@@ -9,14 +9,14 @@ from __future__ import annotations
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from dask_io.stores.disk import DISK
 from dask_io.stores.files import Tally
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
-    from contextlib import AbstractContextManager
+    from types import TracebackType
 
     from dask_io.stores.files import Durability, Found
     from dask_io.stores.location import Location
@@ -26,7 +26,18 @@ _PIECE = 2**20
 
 
 class Reader(Protocol):
-    """One visit to a file that is read."""
+    """One visit to a file that is read, from its making to its exit."""
+
+    def __enter__(self) -> Self:
+        """Begin nothing: what is opened is opened when it is needed."""
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Count the visit, and close what is open."""
 
     @property
     def size(self) -> int:
@@ -44,8 +55,11 @@ class Reader(Protocol):
     def peek(self, n_bytes: int) -> bytes:
         """Return the file's first bytes, or all of it if it is shorter, without counting."""
 
-    def peek_into(self, buffer: memoryview, n_bytes: int) -> memoryview:
-        """Read the file's first bytes, or all of it if it is shorter, without counting."""
+    def peek_into(self, buffer: memoryview, n_bytes: int, *, to_end: bool = False) -> memoryview:
+        """Read the file's first bytes, or all of it if it is shorter, without counting.
+
+        If it is meant to end there, its `size` need not be asked for afterwards.
+        """
 
     def read(self, offset: int, n_bytes: int, buffer: memoryview) -> memoryview:
         """Read bytes from an offset on, and return the part of the buffer that holds them."""
@@ -55,11 +69,25 @@ class Reader(Protocol):
 
 
 class Writer(Protocol):
-    """One visit to a file that is written."""
+    """One visit to a file that is written, from its making to its exit."""
+
+    def __enter__(self) -> Self:
+        """Begin nothing."""
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Complete what has been written, count the visit, and close what is open."""
 
     @property
     def checksum(self) -> int:
         """Checksum of all that has been written, in that order."""
+
+    def go_on_from(self, offset: int) -> None:
+        """Count as part of a visit that has come to `offset`."""
 
     def write(self, offset: int, buffer: memoryview) -> None:
         """Write all of the buffer at an offset."""
@@ -79,8 +107,12 @@ class Publisher(Protocol):
         header: bytes = b"",
         n_bytes: int | None = None,
         reserve: bool = True,
-    ) -> AbstractContextManager[Writer]:
-        """Visit a file in the making; without a size it becomes as long as what is written."""
+        check: Callable[[], None] | None = None,
+    ) -> Writer:
+        """Visit a file in the making; without a size it becomes as long as what is written.
+
+        What is put only when the visit ends is not if `check` raises something then.
+        """
 
     def go_on(self, name: str, header: bytes) -> None:
         """Take over a file in the making that another run has begun."""
@@ -115,10 +147,10 @@ class Medium(Protocol):
     def bytes_to_write(self, n_bytes: int) -> int:
         """Return what a visit to a file of this size holds at most besides what it is given."""
 
-    def reader(self, path: Any, tally: Tally) -> AbstractContextManager[Reader]:
+    def reader(self, path: Any, tally: Tally) -> Reader:
         """Visit a file."""
 
-    def reader_in(self, folder: Any, name: str, tally: Tally) -> AbstractContextManager[Reader]:
+    def reader_in(self, folder: Any, name: str, tally: Tally) -> Reader:
         """Visit a file by its name in a directory."""
 
     def publisher(self, folder: Any, durability: Durability) -> Publisher:
@@ -166,8 +198,14 @@ class Medium(Protocol):
     def remove_folders(self, folders: list[Any]) -> None:
         """Remove directories that hold nothing, the last first; the list is empty afterwards."""
 
+    def remove_if_empty(self, folder: Any) -> None:
+        """Remove a directory, unless it holds something, is gone or is not ours to remove."""
+
     def tidy(self, root: Any, removed: Iterable[Any]) -> None:
         """Remove the directories below one that hold nothing any more, as some files are gone."""
+
+    def tidy_all(self, root: Any) -> None:
+        """Remove all directories below one that hold nothing."""
 
     def sync_names(self, folders: Iterable[Any]) -> None:
         """Make the names in directories durable."""
@@ -178,7 +216,7 @@ def medium_of(path: Location) -> Medium:
     return DISK if isinstance(path, Path) else path.medium
 
 
-def open_reader(path: Location, tally: Tally) -> AbstractContextManager[Reader]:
+def open_reader(path: Location, tally: Tally) -> Reader:
     """Visit a file."""
     return medium_of(path).reader(path, tally)
 

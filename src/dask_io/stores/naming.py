@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 _FIELD = re.compile(r"(offset)?(?:(?<=offset):)?(?:0([1-9][0-9]?))?")
 _WIDEST = 100
-_DIGITS = re.compile(r"[0-9]+")
+_NUMBERS = re.compile(r"([0-9]+)")
 
 
 def printable(text: str) -> str:
@@ -56,6 +56,7 @@ class BlockNames:
     _form: str = field(init=False, repr=False, compare=False)
     _regex: re.Pattern[str] = field(init=False, repr=False, compare=False)
     _order: tuple[int, ...] | None = field(init=False, repr=False, compare=False)
+    _axes: tuple[int, ...] = field(init=False, repr=False, compare=False)
     by_offset: bool = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -87,6 +88,7 @@ class BlockNames:
         in_order = axes == sorted(axes)
         order = None if in_order else tuple(axes.index(axis) for axis in range(len(axes)))
         object.__setattr__(self, "_order", order)
+        object.__setattr__(self, "_axes", tuple(axes))
 
     @classmethod
     def default(cls, n_axes: int, suffix: str) -> BlockNames:
@@ -106,7 +108,10 @@ class BlockNames:
 
     def name_of(self, index: Sequence[int], starts: Sequence[int]) -> str:
         """Return the name of a block with this number and first element."""
-        return self._form.format(*(starts if self.by_offset else index))
+        numbers = tuple(starts if self.by_offset else index)
+        if self._order is not None:
+            numbers = tuple(numbers[axis] for axis in self._axes)
+        return self._form % numbers
 
     def parse(self, name: str) -> tuple[int, ...] | None:
         """Return the numbers in a name, by axis, or None if the pattern does not match it."""
@@ -149,17 +154,19 @@ class BlockNames:
         """
         n_axes = len(first_shape)
         stems = [name.removesuffix(suffix) for name in names]
-        literals = {tuple(_DIGITS.split(stem)) for stem in stems}
+        # Literals and numbers take turns.
+        parts = [_NUMBERS.split(stem) for stem in stems]
+        literals = {tuple(each[::2]) for each in parts}
         fields = ", ".join(f"{{{axis}}}" for axis in range(n_axes))
         if len(literals) != 1:
             found = f"{len(names)} file names show no one pattern"
             raise DataError(printable(place), [found], _name_it(place, n_axes, suffix))
-        texts = list(zip(*(_DIGITS.findall(stem) for stem in stems), strict=True))
-        chosen = _choose_axes([{int(text) for text in group} for group in texts], n_axes)
+        texts = [set(group) for group in zip(*(each[1::2] for each in parts), strict=True)]
+        chosen = _choose_axes([set(map(int, group)) for group in texts], n_axes)
         if chosen is None:
             found = f"the file names hold {len(texts)} numbers, which do not tell {fields} apart"
             raise DataError(printable(place), [found], _name_it(place, n_axes, suffix))
-        values = [sorted({int(text) for text in texts[group]}) for group in chosen]
+        values = [sorted(set(map(int, texts[group]))) for group in chosen]
         by_offset = _are_offsets(values, first_shape)
         pattern = ""
         for group, literal in enumerate(literals.pop()):
@@ -169,7 +176,7 @@ class BlockNames:
                 spec = ":".join(["offset"] * by_offset + [f"0{width}"] * bool(width))
                 pattern += f"{{{chosen.index(group)}{spec and ':' + spec}}}"
             elif group < len(texts):
-                pattern += texts[group][0]
+                pattern += min(texts[group])
         try:
             return cls(pattern + suffix)
         except ValueError as error:
@@ -187,9 +194,9 @@ def _check_file_name(literals: str, first: tuple[str, int, int]) -> None:
 
 
 def _form_of(literal: str, axis: int, width: int) -> str:
-    """Return what `str.format` makes a part of a name of, given all numbers."""
-    text = literal.replace("{", "{{").replace("}", "}}")
-    return text if axis < 0 else f"{text}{{{axis}:0{width}d}}"
+    """Return what `%` makes a part of a name of, given its number: it is faster than `format`."""
+    text = literal.replace("%", "%%")
+    return text if axis < 0 else f"{text}%0{width}d" if width else f"{text}%d"
 
 
 def _regex_of(parts: Sequence[tuple[str, int, int]]) -> re.Pattern[str]:
@@ -225,7 +232,7 @@ def _are_offsets(values: list[list[int]], first_shape: Sequence[int]) -> bool:
     )
 
 
-def _padded_width(texts: Sequence[str]) -> int:
+def _padded_width(texts: Collection[str]) -> int:
     """Return the width of numbers that are padded with zeros, else 0."""
     widths = {len(text) for text in texts}
     padded = any(len(text) > 1 and text.startswith("0") for text in texts)

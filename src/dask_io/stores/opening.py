@@ -45,6 +45,8 @@ if TYPE_CHECKING:
     from dask_io.stores.location import Location
     from dask_io.stores.store import Source
 
+_DIGITS = re.compile("[0-9]+")
+
 
 def open_source(
     path: str | os.PathLike[str] | Location,
@@ -149,7 +151,7 @@ def _open_directory(folder: Location, format: str | None, said: Description) -> 
     by_format: dict[str, list[str]] = {}
     by_pattern: dict[str, Format | None] = {}
     for name in sorted(name for name, size in files.items() if size != NOT_A_FILE):
-        pattern = re.sub("[0-9]+", "0", name)
+        pattern = _DIGITS.sub("0", name)
         if pattern not in by_pattern:
             by_pattern[pattern] = _block_format_of(name)
         found = by_pattern[pattern]
@@ -190,7 +192,7 @@ def _guess_names(
 def _first_shape(folder: Location, block_names: list[str], chosen: Format) -> tuple[int, ...]:
     """Return the shape of the first block that has a good header."""
     reason = ""
-    for name in sorted(block_names, key=lambda name: [int(n) for n in re.findall("[0-9]+", name)]):
+    for name in sorted(block_names, key=lambda name: [*map(int, _DIGITS.findall(name))]):
         try:
             with peeking(folder / name) as peek:
                 return chosen.parse_header(peek).shape

@@ -1,20 +1,30 @@
 """Blocks at the far ends of an array that are stored as large as all others.
 
 A run of such a block is stored as a stretch that holds padding besides its elements, and nothing
-else. So it is moved in one piece, padding included, and costs one seek as any run does.
+else. So it is moved as one, padding included, and costs one seek as any run does.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from itertools import product
-from typing import TYPE_CHECKING, Any
+from itertools import islice, product
+from math import prod
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from xxhash import xxh3_64
 
 from dask_io.geometry import Region
-from dask_io.stores.addressable import checksum_of, staged, view_as_array, view_as_bytes
+from dask_io.stores.addressable import (
+    Stream,
+    at_once,
+    checksum_of,
+    staged,
+    view_as_array,
+    view_as_bytes,
+)
+from dask_io.stores.files import ALIGNMENT, LARGE
+from dask_io.stores.reuse import SLAB, cut, room_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -45,6 +55,14 @@ class Stretch:
     box: Region
     start: int
     stop: int
+
+
+class Piece(NamedTuple):
+    """Bytes that are moved at once: a part of a run with padding behind, or only padding."""
+
+    box: Region | None
+    offset: int
+    n_bytes: int
 
 
 def stretches(
@@ -90,6 +108,19 @@ def _next_start(
     return layout.end_of(box, stored)
 
 
+def scratch_bytes(block_bytes: int, itemsize: int) -> int:
+    """Return the bytes of staging through which a padded block is moved, besides its elements."""
+    large = room_for(max(itemsize, min(SLAB, block_bytes))) + 2 * ALIGNMENT
+    return large if block_bytes >= LARGE else block_bytes
+
+
+def _cut(staging: memoryview, n_bytes: int) -> tuple[memoryview, memoryview]:
+    """Cut room for elements off; what is left to move them through is aligned if it is large."""
+    if len(staging) - n_bytes >= LARGE:
+        return cut(staging, n_bytes)
+    return staging[:n_bytes], staging[n_bytes:]
+
+
 @dataclass(frozen=True, slots=True)
 class _Padded:
     """A block, as large as it is and as large as it is stored."""
@@ -105,16 +136,42 @@ class _Padded:
     def offset(self, start: int) -> int:
         return self.extent.offset + start * self.dtype.itemsize
 
-    def among_padding(self, scratch: NDArray[Any], box: Region) -> NDArray[Any]:
-        """Look at the elements of a run in a stretch."""
-        itemsize = self.dtype.itemsize
-        strides = [step * itemsize for step in self.layout.strides(self.extent.shape)]
-        return np.ndarray(box.shape, plain(self.dtype), scratch.data, strides=strides)
+    def pieces(self, run: Region, most: int) -> Iterator[Piece]:
+        """Yield a run, or a part of one, in pieces of so many bytes, or of one element."""
+        itemsize, stored = self.dtype.itemsize, self.extent.shape
+        n_stored = max(1, most // itemsize)
+        n_elements = max(1, n_stored * prod(self.shape) // prod(stored))
+        most = n_stored * itemsize
+        for box in self.layout.slabs(run, n_elements):
+            (each,) = self.stretches(box)
+            offset, n_bytes = self.offset(each.start), (each.stop - each.start) * itemsize
+            for done in range(0, n_bytes, most):
+                n_moved = min(most, n_bytes - done)
+                yield Piece(None if done else box, offset + done, n_moved)
+
+    def among_padding(self, raw: memoryview, box: Region) -> NDArray[Any]:
+        """Look at the elements of a run that begins with some bytes."""
+        strides = self.layout.byte_strides(self.extent.shape, self.dtype.itemsize)
+        return np.ndarray(box.shape, plain(self.dtype), raw, strides=strides)
 
 
 def plain(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """Return the type as which elements are copied: of records also what lies between fields."""
     return dtype if dtype.names is None else np.dtype((np.void, dtype.itemsize))
+
+
+def fill_with(fill: NDArray[Any], raw: NDArray[np.uint8]) -> None:
+    """Repeat the bytes of one element, of a record also what lies between its fields.
+
+    Examples
+    --------
+    >>> raw = np.full(6, 255, np.uint8)
+    >>> fill_with(np.zeros((), {"names": ["a"], "formats": ["u1"], "itemsize": 3}), raw)
+    >>> raw.tolist()
+    [0, 0, 0, 0, 0, 0]
+    """
+    stored = plain(fill.dtype)
+    raw.view(stored)[...] = fill.view(stored)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,18 +181,30 @@ class PaddedReader(_Padded):
     file: Reader
 
     def read_into(self, region: Region, buffer: memoryview) -> NDArray[Any]:
-        """Read a region's runs one after another, each with its padding through a scratch array."""
-        raw = buffer[: region.size * self.dtype.itemsize]
+        """Read a region's runs one after another, with their padding, behind what is asked for."""
+        raw, scratch = _cut(buffer, region.size * self.dtype.itemsize)
         values = view_as_array(raw, region.shape, self.dtype, self.layout)
-        for each in self.stretches(region):
-            scratch = np.empty((each.stop - each.start) * self.dtype.itemsize, np.uint8)
-            self.file.read(self.offset(each.start), len(scratch), scratch.data)
-            part = each.box.relative_to(region.start).slices
-            values.view(plain(self.dtype))[part] = self.among_padding(scratch, each.box)
+        for run in self.stretches(region):
+            self._expect(run)
+            for box, offset, n_bytes in self.pieces(run.box, at_once(scratch)):
+                read = self.file.read(offset, n_bytes, scratch)
+                if box is not None:
+                    part = values.view(plain(self.dtype))[box.relative_to(region.start).slices]
+                    part[...] = self.among_padding(read, box)
         return values
+
+    def expect(self, region: Region) -> None:
+        """Be told what will be read part by part: if it is one run, it can be asked for at once."""
+        runs = list(islice(self.stretches(region), 2))
+        if len(runs) == 1:
+            self._expect(runs[0])
+
+    def _expect(self, run: Stretch) -> None:
+        self.file.expect(self.offset(run.start), self.offset(run.stop))
 
     def checksum(self, region: Region, staging: memoryview) -> int:
         """Return the checksum of a region's elements, in storage order."""
+        self.expect(region)
         return checksum_of(self.read_into, region, staging, self.dtype, self.layout)
 
 
@@ -152,21 +221,39 @@ class PaddedWriter(_Padded):
         """Checksum of the elements that this visit has written, in storage order."""
         return self._written.intdigest()
 
-    def write_from(self, region: Region, array: NDArray[Any]) -> None:
-        """Write a region's runs one after another, each with its padding from a scratch array."""
-        self._written.update(view_as_bytes(array, self.layout))
-        for each in self.stretches(region):
-            scratch = np.full(each.stop - each.start, self.fill, self.dtype).view(np.uint8)
-            part = array.view(plain(self.dtype))[each.box.relative_to(region.start).slices]
-            self.among_padding(scratch, each.box)[...] = part
-            self.file.write(self.offset(each.start), scratch.data)
+    def go_on_at(self, region: Region) -> None:
+        """Count as part of the visit that has written what lies before a region."""
+        self.file.go_on_from(self.offset(next(self.stretches(region)).start))
+
+    def write_from(self, region: Region, array: NDArray[Any], staging: memoryview) -> None:
+        """Write a region's runs one after another, with their padding."""
+        for run in self.stretches(region):
+            stream = Stream(self.file, self.offset(run.start), staging)
+            self._put(run.box, array[run.box.relative_to(region.start).slices], stream)
+            stream.end()
 
     def write_filled(
         self, region: Region, staging: memoryview, fill: Callable[[Region, NDArray[Any]], None]
     ) -> None:
         """Write a region that is put together piece by piece in a staging buffer."""
-        for slab in self.layout.slabs(region, staged(staging, self.dtype)):
-            raw = staging[: slab.size * self.dtype.itemsize]
-            values = view_as_array(raw, slab.shape, self.dtype, self.layout)
-            fill(slab, values)
-            self.write_from(slab, values)
+        itemsize = self.dtype.itemsize
+        aside = scratch_bytes(prod(self.extent.shape) * itemsize, itemsize)
+        room, scratch = _cut(staging, len(staging) - aside)
+        for run in self.stretches(region):
+            stream = Stream(self.file, self.offset(run.start), scratch)
+            for slab in self.layout.slabs(run.box, staged(room, self.dtype)):
+                raw = room[: slab.size * itemsize]
+                values = view_as_array(raw, slab.shape, self.dtype, self.layout)
+                fill(slab, values)
+                self._put(slab, values, stream)
+            stream.end()
+
+    def _put(self, box: Region, values: NDArray[Any], stream: Stream) -> None:
+        """Put a run, or a part of one, at the end of a stream, with its padding."""
+        self._written.update(view_as_bytes(values, self.layout))
+        for part, _, n_bytes in self.pieces(box, stream.most):
+            raw = stream.take(n_bytes)
+            fill_with(self.fill, np.frombuffer(raw, np.uint8))
+            if part is not None:
+                moved = values.view(plain(self.dtype))[part.relative_to(box.start).slices]
+                self.among_padding(raw, part)[...] = moved

@@ -6,20 +6,40 @@ import errno
 import os
 from contextlib import suppress
 from pathlib import Path
-from threading import Lock
+from threading import Lock, Semaphore
 from typing import TYPE_CHECKING
 
 from dask_io.errors import StorageError
 from dask_io.stores import system
-from dask_io.stores.files import Durability, FileWriter, Tally, storage_errors, write_fully
+from dask_io.stores.files import Durability, FileWriter, New, Tally, storage_errors, write_fully
 from dask_io.stores.naming import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable, Collection
+    from collections.abc import Set as AbstractSet
 
 # What says that a filesystem cannot reserve space. EBADF comes from glibc, which then would write
 # to every page itself, but has to read what is there first and may not: the file is open to write.
 _CANNOT_ALLOCATE = {errno.EBADF, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP}
+# Directories that are known to be durable: files are written one after another.
+_MOST_KNOWN = 1024
+# Files that stay open from when they are written until they are synced.
+_MOST_OPEN = 32
+
+
+class _Slots:
+    """How many files more may stay open, of the whole process: a run may have many targets."""
+
+    def __init__(self) -> None:
+        self._begin()
+        # Threads that count do not come along, nor do the runs whose files are open.
+        os.register_at_fork(after_in_child=self._begin)
+
+    def _begin(self) -> None:
+        self.free = Semaphore(_MOST_OPEN)
+
+
+_slots = _Slots()
 
 
 class Publisher:
@@ -33,7 +53,10 @@ class Publisher:
         self.folder, self.durability = folder, durability
         self._place = os.path.join(folder, "")  # noqa: PTH118 - names are put behind it as they are
         self._pending: set[str] = set()
+        self._open: dict[str, int] = {}
         self._made: list[Path] = []
+        # Directories whose names are durable.
+        self._known: set[str] = set()
         self._is_abandoned = False
         self._lock = Lock()
 
@@ -72,6 +95,7 @@ class Publisher:
         header: bytes = b"",
         n_bytes: int | None = None,
         reserve: bool = True,
+        check: Callable[[], None] | None = None,  # noqa: ARG002 - what is written is there at once
     ) -> FileWriter:
         """Visit a file in the making, which is made with its header and full size if it is new.
 
@@ -86,16 +110,36 @@ class Publisher:
                     return FileWriter(path, tally)
                 if "/" in name:
                     self._make_folder(Path(path).parent)
-                flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
-                fd = system.calls.open(path, flags, 0o666)
+                new = New.make(path, n_bytes or 0)
                 self._pending.add(name)
             # Others may write to the file already: nothing of theirs is touched.
             try:
-                allocate(fd, n_bytes or 0, reserve=reserve)
+                if n_bytes:
+                    allocate(new.fd, n_bytes, reserve=reserve)
             except BaseException:
-                system.calls.close(fd)
+                system.calls.close(new.fd)
                 raise
-        return FileWriter(path, tally, fd=fd, head=header)
+        return FileWriter(path, tally, new=new, head=header, keep=lambda fd: self._keep(name, fd))
+
+    def _keep(self, name: str, fd: int) -> bool:
+        """Let a file be open until it is synced, if it will be; tell whether it is."""
+        with self._lock:
+            is_kept = (
+                self.durability is Durability.FSYNC
+                and name in self._pending
+                and _slots.free.acquire(blocking=False)
+            )
+            if is_kept:
+                self._open[name] = fd
+            return is_kept
+
+    def _take(self, name: str) -> int | None:
+        """Return a file that has been kept open, for the caller to close."""
+        with self._lock:
+            fd = self._open.pop(name, None)
+        if fd is not None:
+            _slots.free.release()
+        return fd
 
     def _make_folder(self, folder: Path) -> None:
         """Make a directory in that of all files, with those between, if it is not there."""
@@ -131,30 +175,41 @@ class Publisher:
         Those that are whole get their names; those that are left out are removed, or have
         never been begun.
         """
+        paths = {name: self._partial(name) for name in names}
         if self.durability is Durability.FSYNC:
-            for name in names:
+            for name, path in paths.items():
                 # Another thread may have written the last of it, synced it and named it.
-                path = self._partial(name)
                 with storage_errors(path), suppress(FileNotFoundError):
-                    sync_data(path)
+                    sync_data(path, self._take(name))
         for name in whole:
-            path = self._partial(name)
-            with storage_errors(path):
-                if self.durability is not Durability.NONE:
-                    system.calls.rename(path, f"{self._place}{name}")
-            with self._lock:
-                self._pending.discard(name)
+            if self.durability is not Durability.NONE:
+                with storage_errors(paths[name]):
+                    system.calls.rename(paths[name], f"{self._place}{name}")
+        with self._lock:
+            self._pending.difference_update(whole)
         for name in left_out:
             self._remove(name)
         if self.durability is Durability.FSYNC:
-            # A directory may be new, so that the ones around it have a new name in them.
-            for folder in sorted({self.folder / above for n in names for above in Path(n).parents}):
-                # What is left out needs no directory.
-                with storage_errors(folder), suppress(FileNotFoundError):
-                    sync(folder)
+            self._sync_folders({os.path.dirname(name) for name in {*names} - {*left_out}})  # noqa: PTH120 - may be many
+
+    def _sync_folders(self, folders: AbstractSet[str]) -> None:
+        """Make the names in directories durable, and their own ones if that is to be done yet."""
+        around = {str(above) for folder in folders for above in Path(folder, "_").parents}
+        # One that is there already may have been made by a run that was killed.
+        new = around - self._known - {"."}
+        for folder in sorted(folders | {os.path.dirname(each) for each in new}):  # noqa: PTH120 - as above
+            path = self.folder / folder
+            with storage_errors(path):
+                sync(path)
+        if len(self._known) > _MOST_KNOWN:
+            self._known.clear()
+        self._known |= new
 
     def _remove(self, name: str) -> None:
+        fd = self._take(name)
         with self._lock, storage_errors(self.partial(name)):
+            if fd is not None:
+                system.calls.close(fd)
             if name in self._pending:
                 system.calls.unlink(self.partial(name))
                 self._pending.discard(name)
@@ -163,6 +218,11 @@ class Publisher:
         """Remove files in the making, except some, and begin no more."""
         with self._lock:
             self._is_abandoned = True
+            for fd in self._open.values():
+                with suppress(OSError):
+                    system.calls.close(fd)
+                _slots.free.release()
+            self._open.clear()
             for name in self._pending.difference(keep):
                 with suppress(OSError):
                     system.calls.unlink(self.partial(name))
@@ -178,7 +238,7 @@ def allocate(fd: int, n_bytes: int, *, reserve: bool) -> None:
     # The size comes first: within it glibc, where it has to imitate what the filesystem
     # cannot do, reads before it writes, and so gives up instead of writing over data.
     system.calls.ftruncate(fd, n_bytes)
-    if reserve and n_bytes and hasattr(os, "posix_fallocate"):
+    if reserve and hasattr(os, "posix_fallocate"):
         try:
             system.calls.fallocate(fd, 0, n_bytes)
         except OSError as error:
@@ -195,9 +255,10 @@ def sync(path: Path) -> None:
         system.calls.close(fd)
 
 
-def sync_data(path: Path | str) -> None:
-    """Make what a file holds durable; its times may be lost."""
-    fd = system.calls.open(path, os.O_RDONLY | os.O_CLOEXEC)
+def sync_data(path: Path | str, fd: int | None = None) -> None:
+    """Make what a file holds durable, and close it if it is open; its times may be lost."""
+    if fd is None:
+        fd = system.calls.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         system.calls.fdatasync(fd)
     finally:

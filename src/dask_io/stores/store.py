@@ -10,10 +10,9 @@ threads. A single reader or writer belongs to one thread at a time.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
-from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast, runtime_checkable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
@@ -36,8 +35,7 @@ class Access(StrEnum):
     """The whole block: it is decoded or encoded as one."""
 
 
-@dataclass(frozen=True, slots=True)
-class Extent:
+class Extent(NamedTuple):
     """Where a block's bytes are: a file of the store, and the offset of the first element."""
 
     name: str
@@ -73,11 +71,19 @@ class Store(Protocol):
         """What a part of a block costs."""
 
     @property
-    def codec_bytes(self) -> int:
-        """Bytes that one visit holds at most besides the values that it gives or takes.
+    def reused_bytes(self) -> int:
+        """Bytes of staging that one visit uses besides those of the values asked for.
 
-        Encoded blocks, what is between one codec and the next, padding: 0 if values are moved as
-        they are. What is kept between visits is not counted.
+        For encoded blocks, for blocks that are decoded, put together or padded: 0 if values are
+        moved as they are.
+        """
+
+    @property
+    def codec_bytes(self) -> int:
+        """Bytes of other memory that one visit holds at most.
+
+        What libraries take for themselves, and what is between one codec and the next. What is
+        kept between visits is not counted.
         """
 
     @property
@@ -133,8 +139,9 @@ class BlockReader(Checkable, Protocol):
     def read_into(self, region: Region, buffer: memoryview) -> NDArray[Any]:
         """Read a region, counted from the block's start, and return it as an array.
 
-        The array is a view of `buffer`, which has room for `ALIGNMENT` bytes more than the
-        region at each end.
+        Along the layout's fastest axis its elements lie next to each other. It is a view of
+        `buffer`, which has room for `ALIGNMENT` bytes more than the region at each end, and for
+        the source's `reused_bytes`. Between the calls of a visit nobody else writes there.
         """
 
 
@@ -201,8 +208,11 @@ class BlockWriter(Protocol):
     def checksum(self) -> int:
         """Checksum of what this visit has written, in storage order."""
 
-    def write_from(self, region: Region, array: NDArray[Any]) -> None:
-        """Write a region, counted from the block's start; `array` lies in the target's layout."""
+    def write_from(self, region: Region, array: NDArray[Any], staging: memoryview) -> None:
+        """Write a region, counted from the block's start; `array` lies in the target's layout.
+
+        The staging buffer has room for the target's `reused_bytes`.
+        """
 
     def write_filled(
         self, region: Region, staging: memoryview, fill: Callable[[Region, NDArray[Any]], None]
@@ -210,8 +220,31 @@ class BlockWriter(Protocol):
         """Write a region that is put together in a staging buffer.
 
         `fill` is called with one part of the region after another, in storage order, and an
-        array to fill with it. The buffer has room for an element and `ALIGNMENT` at each end.
+        array to fill with it. The buffer has room for an element and `ALIGNMENT` at each end, and
+        for the target's `reused_bytes`.
         """
+
+
+@runtime_checkable
+class Continuing(Protocol):
+    """A writer of parts of blocks, of which several may count as one visit."""
+
+    def go_on_at(self, region: Region) -> None:
+        """Be told of a region, counted from the block's start, before which all has been written.
+
+        It is no new visit, and to begin with that region is no seek.
+        """
+
+
+def go_on(writer: BlockWriter, region: Region) -> None:
+    """Have a writer count as part of the visit that wrote what lies before a region."""
+    if _is_continuing(type(writer)):
+        cast("Continuing", writer).go_on_at(region)
+
+
+@cache
+def _is_continuing(kind: type) -> bool:
+    return issubclass(kind, Continuing)
 
 
 class Target(Store, Protocol):

@@ -58,8 +58,13 @@ class Within(Generic[AnyStore]):
         return self.whole.access
 
     @property
+    def reused_bytes(self) -> int:
+        """What a visit to a block uses of staging besides its values."""
+        return self.whole.reused_bytes
+
+    @property
     def codec_bytes(self) -> int:
-        """What a visit to a block holds besides its values."""
+        """What a visit to a block holds besides."""
         return self.whole.codec_bytes
 
     @property

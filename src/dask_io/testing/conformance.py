@@ -33,7 +33,8 @@ from dask_io.stores.files import ALIGNMENT
 from dask_io.stores.ledger import Ledger, Written
 from dask_io.stores.location import locate
 from dask_io.stores.reopening import read_back
-from dask_io.stores.store import Access
+from dask_io.stores.reuse import new_staging
+from dask_io.stores.store import Access, go_on
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from dask_io.stores.store import BlockReader, Source, Target
+    from dask_io.stores.store import Source, Target
 
 _FIELDS = [("a", "<i2"), ("b", "u1", (3,)), ("c", ">f4")]
 # By number of axes, so that there are some tens of blocks at most.
@@ -146,10 +147,11 @@ class StoreConformance:
             generator = _generator(case)
             for index in case.grid.indices():
                 block = case.grid.block(index)
+                staging = new_staging(source, block.size * case.dtype.itemsize)
                 with source.reader(index) as reader:
                     for _ in range(3):
                         part = _random_part(generator, block.shape)
-                        read = _read(reader, part, case.dtype)
+                        read = reader.read_into(part, staging)
                         assert _same(read, case.part(_moved(part, block.start)))
 
     def test_parts_may_be_written_in_any_order(self, tmp_path: Path) -> None:
@@ -166,7 +168,7 @@ class StoreConformance:
                     region = cells.block(cell)
                     moved = _moved(region, block.start)
                     with target.writer(index) as writer:
-                        writer.write_from(region, case.part(moved))
+                        writer.write_from(region, case.part(moved), new_staging(target, 0))
                         checksum = writer.checksum
                     is_last = number == cells.n_blocks
                     target.commit([Written(index, moved, checksum, is_last)])
@@ -196,6 +198,34 @@ class StoreConformance:
                 read_region(source, index, part)
             assert source.tally.read.seeks == runs
             assert source.tally.read.visits == case.grid.n_blocks
+
+    def test_parts_that_go_on_where_the_last_ended_are_one_visit(self, tmp_path: Path) -> None:
+        """A block is written as a stream, plane by plane, in one seek."""
+        for folder, case in self.examples(tmp_path):
+            target = self.make_target(folder, case)
+            if target.access is Access.ATOMIC:
+                return
+            target.create()
+            slowest = target.layout.axes[0]
+            for index in case.grid.indices():
+                block, written = case.grid.block(index), []
+                for at in range(block.shape[slowest]):
+                    bounds = [(0, length) for length in block.shape]
+                    bounds[slowest] = (at, at + 1)
+                    plane = Region.of(bounds)
+                    moved = _moved(plane, block.start)
+                    with target.writer(index) as writer:
+                        if at:
+                            go_on(writer, plane)
+                        writer.write_from(plane, case.part(moved), new_staging(target, 0))
+                        checksum = writer.checksum
+                    is_last = at + 1 == block.shape[slowest]
+                    written.append(Written(index, moved, checksum, is_last))
+                target.commit(written)
+            target.finish()
+            self.assert_holds(folder, case)
+            counted = target.tally.write
+            assert (counted.seeks, counted.visits) == (case.grid.n_blocks, case.grid.n_blocks)
 
     def test_blocks_appear_when_published(self, tmp_path: Path) -> None:
         """Until a target is finished it cannot be opened as a whole one."""
@@ -380,7 +410,8 @@ class StoreConformance:
         """Write a block in one visit, without committing it."""
         block = case.grid.block(index)
         with target.writer(index) as writer:
-            writer.write_from(Region.whole(block.shape), case.part(block))
+            values = case.part(block)
+            writer.write_from(Region.whole(block.shape), values, new_staging(target, 0))
             return Written(index, block, writer.checksum, is_last=True)
 
     def assert_holds(self, folder: Any, case: Case) -> None:
@@ -394,16 +425,13 @@ class StoreConformance:
 
 def read_region(source: Source, index: tuple[int, ...], region: Region) -> NDArray[Any]:
     """Read a region of a block in one visit."""
+    staging = new_staging(source, region.size * source.dtype.itemsize)
     with source.reader(index) as reader:
-        return _read(reader, region, source.dtype)
-
-
-def _read(reader: BlockReader, region: Region, dtype: np.dtype[Any]) -> NDArray[Any]:
-    return reader.read_into(region, _buffer(region.shape, dtype))
+        return reader.read_into(region, staging)
 
 
 def _buffer(shape: tuple[int, ...], dtype: np.dtype[Any]) -> memoryview:
-    return memoryview(bytearray(prod(shape) * dtype.itemsize + 2 * ALIGNMENT))
+    return memoryview(bytearray(2 * prod(shape) * dtype.itemsize + 2 * ALIGNMENT))
 
 
 def _read_by(pool: ThreadPoolExecutor, source: Source, case: Case) -> None:

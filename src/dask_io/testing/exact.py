@@ -3,7 +3,8 @@
 `plan_sweep` follows a grid, axis by axis. Here source blocks may follow one another in any
 order, each read whole in one step; a target block is written as soon as all of it is there.
 Reading several blocks in one step never takes less memory than reading them one after another,
-so the least peak over all orders bounds every plan that touches each block once.
+so the least peak over all orders bounds every plan that moves each block whole, at once. (Of what
+is a stream, a step moves part of a block, and less may do.)
 
 What is held depends only on which blocks have been read, so an order is a path through their
 sets, and its peak the largest of the states along it: the least one is found best first. Time

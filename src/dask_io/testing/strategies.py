@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from dask_io.geometry import Axis, Grid, Layout, Region
 from dask_io.planning import Bundle, Hold, Plan, Problem, ReadRun, Side, Slabs, Staging, Stretch
 from dask_io.planning.bundle import box_around, window_of
+from dask_io.planning.problem import NO_CODING, Coding
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -92,8 +93,8 @@ def stagings(draw: st.DrawFn) -> Staging:
         return Staging()
     minimum, more = draw(st.integers(0, 64)), draw(st.integers(0, 256))
     part, most = draw(st.sampled_from([0, 2, 7, 64])), draw(st.integers(0, 80))
-    threads = draw(st.integers(0, more))
-    return Staging(minimum, minimum + more, part, most, threads)
+    threads, coders = draw(st.integers(0, more)), draw(st.integers(1, 5))
+    return Staging(minimum, minimum + more, part, most, threads, coders)
 
 
 @st.composite
@@ -133,13 +134,17 @@ def problems(draw: st.DrawFn, *, max_axes: int = 5, windows: bool = False) -> Pr
 
 @st.composite
 def atomic_problems(draw: st.DrawFn, *, max_axes: int = 4) -> Problem:
-    """Problems whose source blocks, target blocks or both can only be moved whole."""
+    """Problems whose source blocks, target blocks or both can only be moved whole.
+
+    To decode and encode them may take much longer than to move them.
+    """
     problem = draw(problems(max_axes=max_axes))
     source, target = draw(st.sampled_from([(True, False), (False, True), (True, True)]))
+    coding = draw(st.sampled_from([NO_CODING, Coding(1e-3, 1e-2)]))
     return replace(
         problem,
-        source=replace(problem.source, atomic=source),
-        target=replace(problem.target, atomic=target),
+        source=replace(problem.source, atomic=source, coding=coding if source else NO_CODING),
+        target=replace(problem.target, atomic=target, coding=coding if target else NO_CODING),
     )
 
 
@@ -168,7 +173,8 @@ def plans(draw: st.DrawFn, *, max_axes: int = 5, windows: bool = False) -> Plan:
         strategy=draw(st.sampled_from(["naive", "keep", "sweep"])),
         backwards=draw(st.frozensets(st.integers(0, len(problem.shape) - 1), max_size=2)),
     )
-    return replace(plan, slabs=draw(slabs(plan)))
+    found = draw(slabs(plan))
+    return replace(plan, slabs=found, streams=found is None and draw(st.booleans()))
 
 
 @st.composite

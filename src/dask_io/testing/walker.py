@@ -82,7 +82,7 @@ def walk(plan: Plan, array: NDArray[Any] | None = None) -> Walked:
         array = np.frombuffer(noise, opaque).reshape(problem.shape)
     original = np.ascontiguousarray(array).view(opaque).reshape(problem.shape)
 
-    source, target = _Storage(problem.source, opaque), _Storage(problem.target, opaque)
+    source, target = _Storage(problem.source, opaque, plan), _Storage(problem.target, opaque, plan)
     source.fill(original)
     memory = _Memory(plan, opaque)
     n_steps = held = carried = 0
@@ -94,7 +94,7 @@ def walk(plan: Plan, array: NDArray[Any] | None = None) -> Walked:
         held = max(held, memory.held)
         complete = memory.complete()
         _check_step(plan, step, memory.touched_by(cell), complete)
-        target.write((part, memory.array[_slices(part)]) for part in complete)
+        target.write((part, memory.array[_slices(part)]) for part in sorted(complete))
         memory.free(complete)
         carried = max(carried, memory.held)
 
@@ -129,9 +129,9 @@ def walk_bundle(bundle: Bundle) -> Walked:
     shape = bundle.box.shape
     noise = np.random.default_rng(0).bytes(prod(shape) * bundle.itemsize)
     original = np.frombuffer(noise, opaque).reshape(shape)
-    source = _Storage(bundle.source, opaque)
+    source = _Storage(bundle.source, opaque, bundle.members[0])
     source.fill(original)
-    targets = [_Storage(member.problem.target, opaque) for member in bundle.members]
+    targets = [_Storage(member.problem.target, opaque, member) for member in bundle.members]
     memories = [_Memory(member, opaque) for member in bundle.members]
     n_steps = held = carried = 0
     told = bundle.steps()
@@ -151,7 +151,7 @@ def walk_bundle(bundle: Bundle) -> Walked:
         for n in parts:
             complete = memories[n].complete()
             taken = memories[n].array
-            targets[n].write((part, taken[_slices(part)]) for part in complete)
+            targets[n].write((part, taken[_slices(part)]) for part in sorted(complete))
             memories[n].free(complete)
         carried = max(carried, sum(memory.held for memory in memories))
     assert next(told, None) is None, "the bundle has more steps than are needed"
@@ -178,10 +178,14 @@ def walk_bundle(bundle: Bundle) -> Walked:
 
 def _staging(problem: Problem, held: int, cell_size: int) -> int:
     """Return what is left to staging: no more than threads need, if a cell has no place behind."""
-    rule = problem.staging
+    rule, cell_bytes = problem.staging, cell_size * problem.itemsize
     granted = min(rule.preferred, problem.budget - held * problem.itemsize)
-    if rule.threads and 2 * (granted - rule.threads) < 3 * cell_size * problem.itemsize + 1:
+    behind = granted - rule.threads
+    if rule.threads and 2 * behind < 3 * cell_bytes + 1:
         granted = min(granted, rule.threads)
+    elif rule.threads and behind > 2**28:
+        # One cell and a half, if that is much.
+        granted = rule.threads + max(2**28, 3 * cell_bytes // 2 + 1)
     return max(rule.needed(problem.budget), granted)
 
 
@@ -206,7 +210,7 @@ def _cells_in_order(bundle: Bundle, chosen: tuple[tuple[int, int], ...] = ()) ->
 class _Storage:
     """One side: its blocks as flat buffers in its layout, and what was done to them."""
 
-    def __init__(self, side: Side, dtype: np.dtype[Any]) -> None:
+    def __init__(self, side: Side, dtype: np.dtype[Any], plan: Plan) -> None:
         # Counted from the window's corner: blocks that reach out of it may start below zero.
         corner = side.window.start if side.window else (0,) * len(side.stored.axes)
         bounds = [
@@ -218,7 +222,11 @@ class _Storage:
         # Where in its buffer each element of a block lies.
         self.places: dict[Box, NDArray[np.int64]] = {}
         self.times_written: dict[Box, NDArray[np.int64]] = {}
-        self.seeks = self.openings = self.moved = 0
+        self.moved = 0
+        # Every visit: to which block, and the places in its buffer.
+        self.visits: list[tuple[Box, NDArray[np.int64]]] = []
+        self.others = side.layout.axes[1:]
+        self.streams = plan.streams
         # Along these axes all of a block is read.
         self.whole = side.layout.axes if side.atomic else side.layout.axes[::-1][: side.through]
         for block in filter(self._takes_part, product(*bounds)):
@@ -253,7 +261,7 @@ class _Storage:
         """Yield what each block holds of a box."""
         for block, buffer in self.buffers.items():
             if part := _overlap(block, box):
-                self._count(self._read_for(part, block))
+                self._visit(block, self._read_for(part, block))
                 yield part, buffer[self.places[block][_slices(part, block)]]
 
     def read_union(self, boxes: Sequence[Box]) -> None:
@@ -262,7 +270,7 @@ class _Storage:
             parts = [part for box in boxes if (part := _overlap(block, box))]
             if parts:
                 places = [self._read_for(part, block) for part in parts]
-                self._count(np.unique(np.concatenate(places)))
+                self._visit(block, np.unique(np.concatenate(places)))
 
     def _read_for(self, part: Box, block: Box) -> NDArray[np.int64]:
         """Return the places that are read when a part of a block is needed."""
@@ -280,14 +288,42 @@ class _Storage:
             self.buffers[block][places] = values
             self.times_written[block][places] += 1
             touched.setdefault(block, []).append(places.ravel())
-        for visits in touched.values():
-            self._count(np.concatenate(visits))
+        for block, visited in touched.items():
+            self._visit(block, np.concatenate(visited))
 
-    def _count(self, places: NDArray[np.int64]) -> None:
-        """Count one visit to a block: a seek wherever the next place is not the neighbour."""
-        self.openings += 1
+    def _visit(self, block: Box, places: NDArray[np.int64]) -> None:
         self.moved += len(places)
-        self.seeks += 1 + int((np.diff(np.sort(places)) != 1).sum())
+        self.visits.append((block, np.sort(places)))
+
+    @property
+    def seeks(self) -> int:
+        """A seek for each visit, and wherever the next place is not the neighbour."""
+        inside = sum(int((np.diff(places) != 1).sum()) for _, places in self.visits)
+        return self.openings + inside
+
+    @property
+    def openings(self) -> int:
+        """The visits to blocks; in a stream, one that goes on where the last ended is none."""
+        return len(self.visits) - (self._n_going_on() if self.streams else 0)
+
+    def _n_going_on(self) -> int:
+        """Count the visits that go on in the same block, if whole planes are moved in order."""
+        if len({tuple(block[axis] for axis in self.others) for block in self.buffers}) != 1:
+            return 0
+        for block, places in self.visits:
+            plane = prod(block[axis][1] - block[axis][0] for axis in self.others)
+            is_one_run = places[-1] - places[0] + 1 == len(places)
+            if not is_one_run or places[0] % plane or len(places) % plane:
+                return 0
+        again = [
+            places[-1] + 1 == next_places[0]
+            for (block, places), (next_block, next_places) in pairwise(self.visits)
+            if block == next_block
+        ]
+        # All of a block has been moved when another one's turn comes.
+        n_blocks = len({block for block, _ in self.visits})
+        is_in_order = all(again) and len(self.visits) - len(again) == n_blocks
+        return len(again) if is_in_order else 0
 
 
 class _Memory:

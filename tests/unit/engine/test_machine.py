@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from dask_io.engine import machine
-from dask_io.engine.machine import ResidentMeter, available_memory, usable_cores
+from dask_io.engine.machine import ResidentMeter, available_memory
 
 PLENTY = 2**62
 
@@ -63,9 +63,8 @@ def test_what_is_available_is_never_negative(groups: Path) -> None:
 
 
 def test_this_machine_has_something() -> None:
-    """There is some memory, and a core at least."""
+    """There is some memory."""
     assert available_memory() > 0
-    assert usable_cores() >= 1
 
 
 @pytest.mark.linux

@@ -1,6 +1,10 @@
 """What a run may hold, and the buffers it holds it in."""
 
+import ctypes
 import mmap
+import os
+import subprocess
+import sys
 from threading import Thread
 from time import sleep
 
@@ -142,7 +146,7 @@ def test_neighbouring_holes_become_one() -> None:
 
 
 def test_what_no_hole_can_hold_lies_outside() -> None:
-    """Where holes are too short a buffer comes from elsewhere, and holes are given up for it."""
+    """Where holes are too short a buffer comes from elsewhere; the last hole is given up for it."""
     buffers = Buffers(3 * LARGE)
     first, middle, last = (buffers.lend(LARGE) for _ in range(3))
     first[:4] = last[:4] = b"used"
@@ -150,11 +154,43 @@ def test_what_no_hole_can_hold_lies_outside() -> None:
     buffers.take_back(first)
     buffers.take_back(last)
 
-    outside = buffers.lend(2 * LARGE)
+    outside = buffers.lend(LARGE + LARGE // 2)
 
-    assert len(outside) == 2 * LARGE
-    assert [bytes(buffers.lend(LARGE)[:4]) for _ in range(2)] == [bytes(4)] * 2
+    assert len(outside) == LARGE + LARGE // 2
+    assert [bytes(buffers.lend(LARGE)[:4]) for _ in range(2)] == [b"used", bytes(4)]
     assert bytes(middle[:4]) == b"kept"
+
+
+def count_resident(memory: memoryview) -> int:
+    """Return how many bytes of a mapping's pages are in memory."""
+    n_pages = -(-len(memory) // mmap.PAGESIZE)
+    found = (ctypes.c_ubyte * n_pages)()
+    libc = ctypes.CDLL(None, use_errno=True)
+    start, size = ctypes.c_void_p(address_of(memory)), ctypes.c_size_t(len(memory))
+    assert libc.mincore(start, size, found) == 0, ctypes.get_errno()
+    return mmap.PAGESIZE * sum(each & 1 for each in found)
+
+
+@pytest.mark.linux
+@given(st.lists(st.tuples(st.integers(1, 400_000), st.booleans()), max_size=40))
+def test_no_more_is_resident_than_the_stretch_is_long(requests: list[tuple[int, bool]]) -> None:
+    """Whatever lies outside of it, as much of its holes does not count, but for parts of pages."""
+    limit = 1_000_000
+    buffers = Buffers(limit)
+    whole = buffers.lend(limit)
+    whole[:] = bytes(limit)
+    stretch = memoryview(whole.obj)
+    buffers.take_back(whole)
+    lent: list[memoryview] = []
+    for number, (n_bytes, give_back) in enumerate(requests):
+        if lent and (give_back or sum(map(len, lent)) + n_bytes > limit):
+            buffers.take_back(lent.pop(number % len(lent)))
+        if sum(map(len, lent)) + n_bytes <= limit:
+            lent.append(buffers.lend(n_bytes))
+            lent[-1][:] = bytes(n_bytes)
+        outside = sum(len(each) for each in lent if each.obj is not whole.obj)
+        ragged = 2 * mmap.PAGESIZE * (len(lent) + 1)
+        assert count_resident(stretch) + outside <= len(stretch) + ragged
 
 
 def test_small_buffers_take_no_pages_of_their_own() -> None:
@@ -168,11 +204,10 @@ def test_small_buffers_take_no_pages_of_their_own() -> None:
     assert all(buffer.nbytes == 8 for buffer in lent)
 
 
-def test_holes_are_given_up_while_something_lies_outside() -> None:
-    """What is taken back while a buffer lies outside is empty when it is lent again."""
+def test_holes_are_kept_when_nothing_lies_outside_any_more() -> None:
+    """What is taken back then is lent again as it is."""
     buffers = Buffers(2 * LARGE)
     inside = buffers.lend(LARGE)
-    inside[:4] = b"used"
     outside = buffers.lend(2 * LARGE)
 
     buffers.take_back(inside)
@@ -202,3 +237,36 @@ def test_buffers_never_overlap(requests: list[tuple[int, int, bool]]) -> None:
         lent.append((buffer, number))
 
     assert all(buffer[0] == buffer[-1] == number for buffer, number in lent)
+
+
+FRESH = """
+import resource, sys
+import numpy as np
+from numcodecs import Zstd
+from dask_io.engine.memory import keep_what_is_freed
+
+codec, values = Zstd(1), np.random.default_rng(0).integers(0, 99, 2**22, np.uint8)
+
+def count_faults():
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    for _ in range(20):
+        codec.encode(values)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+n_fresh = count_faults()
+keep_what_is_freed(2**23)
+count_faults()
+print(n_fresh, count_faults())
+"""
+
+
+@pytest.mark.linux
+def test_what_codecs_free_is_used_again() -> None:
+    """It was mapped and touched anew for every block."""
+    # Settings of the C library's own, such as those that Dask gives to its workers, come first.
+    settings = {key: value for key, value in os.environ.items() if not key.startswith("MALLOC_")}
+    done = subprocess.run(
+        [sys.executable, "-c", FRESH], capture_output=True, text=True, check=True, env=settings
+    )
+    fresh, again = map(int, done.stdout.split())
+    assert again < fresh / 10

@@ -6,12 +6,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dask_io.engine.staging import (
+    coding_bytes,
     copying_slabs,
     share_staging,
     staging_for,
     staging_to_copy,
 )
 from dask_io.planning import Problem
+from dask_io.stores.cores import usable_cores
 
 
 @given(
@@ -19,16 +21,27 @@ from dask_io.planning import Problem
     chunk=st.integers(1, 10**9),
     itemsize=st.integers(1, 10**5),
     codec_bytes=st.sampled_from([0, 1, 10**4, 10**8]),
+    reused_bytes=st.sampled_from([0, 1, 10**5, 10**7]),
     workers=st.integers(1, 64),
     wish=st.floats(0, 1),
 )
 def test_staging_is_shared_within_what_is_granted(
-    *, length: int, chunk: int, itemsize: int, codec_bytes: int, workers: int, wish: float
+    *,
+    length: int,
+    chunk: int,
+    itemsize: int,
+    codec_bytes: int,
+    reused_bytes: int,
+    workers: int,
+    wish: float,
 ) -> None:
     """Threads never get more than was granted together, and each enough for an element."""
     problem = Problem.regular((length,), (chunk,), (chunk,), dtype=f"V{itemsize}", budget=1)
-    problem = replace(problem, source=replace(problem.source, codec_bytes=codec_bytes))
-    asked = staging_for(problem.target, problem.dtype, workers, codec_bytes=codec_bytes)
+    source = replace(problem.source, codec_bytes=codec_bytes, reused_bytes=reused_bytes // 2)
+    target = replace(problem.target, codec_bytes=codec_bytes // 2, reused_bytes=reused_bytes)
+    problem = replace(problem, source=source, target=target)
+    coding = coding_bytes([source, target])
+    asked = staging_for(problem.target, problem.dtype, workers, coding=coding)
     assert 0 < asked.minimum <= asked.preferred
 
     granted = asked.minimum + int(wish * (asked.preferred - asked.minimum))
@@ -36,8 +49,11 @@ def test_staging_is_shared_within_what_is_granted(
 
     assert 1 <= share.n_workers <= workers
     assert share.codec_bytes == codec_bytes
-    assert share.n_workers * (share.slab + codec_bytes) + share.behind == granted
-    assert share.slab >= itemsize + 2 * 4096
+    assert share.n_workers * (share.staging + codec_bytes) + share.behind == granted
+    assert share.staging >= itemsize + 2 * 4096 + reused_bytes
+    # More threads than cores are worth it only if each can move much at once.
+    if share.n_workers > usable_cores():
+        assert share.staging - reused_bytes >= min(2**20, coding)
 
 
 @given(

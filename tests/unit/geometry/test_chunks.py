@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from dask_io.errors import UsageError
 from dask_io.geometry import Axis, Grid
-from dask_io.geometry.chunks import AUTO_BYTES, Chunks, normalize_chunks, parse_chunks
+from dask_io.geometry.chunks import AUTO_BYTES, Chunks, by_number, normalize_chunks, parse_chunks
 
 
 def cuts(chunks: Chunks, shape: tuple[int, ...], like: Grid | None = None) -> list[list[int]]:
@@ -140,3 +140,11 @@ def test_any_text_is_read_or_refused(text: str) -> None:
         normalize_chunks(chunks, (10, 6), 8)
     except UsageError as error:
         assert "\n" not in str(error)  # noqa: PT017 - both outcomes are right
+
+
+def test_names_of_axes_that_are_not_there_are_answered() -> None:
+    """An array without names says how chunks are given instead."""
+    with pytest.raises(UsageError, match="'z', but its axes are time, y"):
+        by_number({"z": 24}, ["time", "y"])
+    with pytest.raises(UsageError, match="the array names none; give chunks by number, as in 0=24"):
+        by_number({"z": 24}, None)

@@ -21,6 +21,35 @@ def test_blocks_tile_the_array(grid: Grid) -> None:
     assert grid.size == times.size
 
 
+@given(grid=grids())
+def test_a_block_is_found_by_its_axes_and_its_elements(grid: Grid) -> None:
+    """Regular or not, a block is what its axes say, and found by any element and by its number."""
+    for flat, index in enumerate(grid.indices()):
+        block = grid.block(index)
+        bounds = tuple(axis.bounds_of(i) for axis, i in zip(grid.axes, index, strict=True))
+        assert block.bounds == bounds
+        last = tuple(high - 1 for high in block.stop)
+        assert grid.index_at(block.start) == grid.index_at(last) == index
+        assert grid.flat(index) == flat
+
+
+@given(grid=grids(), data=st.data())
+def test_what_is_not_in_the_grid_is_no_block(grid: Grid, data: st.DataObject) -> None:
+    """Neither one before the first nor one beyond the last, nor one of more or fewer axes."""
+    inside = [n - 1 for n in grid.counts]
+    axis = data.draw(st.integers(0, len(inside) - 1))
+    for beyond in (-1, grid.counts[axis], grid.counts[axis] + 1):
+        outside = (*inside[:axis], beyond, *inside[axis + 1 :])
+        assert outside not in grid
+        with pytest.raises(IndexError, match="there is no block"):
+            grid.block(outside)
+    for other in (inside[1:], [*inside, 0]):
+        assert other not in grid
+        with pytest.raises(IndexError, match="there is no block"):
+            grid.block(other)
+    assert all(index in grid for index in grid.indices())
+
+
 @given(grid=grids(), data=st.data())
 def test_pieces_tile_a_region(grid: Grid, data: st.DataObject) -> None:
     """The pieces of a region lie in their blocks, tile it, and are the blocks of `clipped`."""

@@ -35,6 +35,22 @@ def test_runs_are_the_stretches_touched(stored: tuple[Layout, tuple[int, ...], R
     assert layout.count_runs(region, shape) == len(runs)
 
 
+@given(stored=stored_regions(), itemsize=st.integers(1, 16))
+def test_a_region_is_stored_as_its_runs_say(
+    stored: tuple[Layout, tuple[int, ...], Region], itemsize: int
+) -> None:
+    """Where the first run begins and how long all are is known without listing them."""
+    layout, shape, region = stored
+    found, runs = layout.stored(region, shape), list(layout.runs(region, shape))
+    assert (found.shape, found.size) == (region.shape, region.size)
+    assert found.is_one_run == (len(runs) == 1)
+    if runs:
+        assert (found.first, found.run) == runs[0]
+        assert {length for _, length in runs} == {found.run}
+    strides = tuple(itemsize * stride for stride in layout.strides(shape))
+    assert layout.byte_strides(shape, itemsize) == strides
+
+
 @given(stored=stored_regions(), largest=st.integers(1, 50))
 def test_slabs_follow_storage(stored: tuple[Layout, tuple[int, ...], Region], largest: int) -> None:
     """Slabs are small enough, and one after another they touch storage in the region's order."""

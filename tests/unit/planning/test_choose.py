@@ -1,5 +1,6 @@
 """`auto` and what it chooses among."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -10,6 +11,7 @@ from dask_io.planning import (
     DEVICES,
     STRATEGIES,
     AnyPlan,
+    Coding,
     Device,
     Objective,
     Problem,
@@ -99,6 +101,58 @@ def test_least_memory_stays_below_the_budget() -> None:
     assert small.held_bytes < gib
     assert small.staging_bytes <= max(64 * 2**20, small.held_bytes // 2)
     assert plan_auto(problem).peak_bytes == problem.budget
+
+
+def coded_problem(budget: int, coders: int) -> Problem:
+    """Return a problem with chunks that take 200 bytes to encode."""
+    staging = Staging(200, 4 * 200 + 2000, threads=4 * 200, coders=coders)
+    return coded(Problem.regular((60, 60), (7, 7), (10, 10), budget=budget, staging=staging))
+
+
+def coded(problem: Problem) -> Problem:
+    """Return a problem whose chunks take long to decode, and longer to encode."""
+    coding, sides = Coding(1e-5, 1e-4), (problem.source, problem.target)
+    source, target = (replace(side, atomic=True, coding=coding) for side in sides)
+    return replace(problem, source=source, target=target)
+
+
+@pytest.mark.parametrize("objective", [Objective.TIME, Objective.MEMORY])
+def test_memory_is_left_for_all_who_code(objective: Objective) -> None:
+    """Where blocks cannot be touched once anyway, reading some again is quicker than one coder."""
+    alone, together = (coded_problem(600, coders) for coders in (1, 2))
+    assert plan_auto(alone, objective=objective).staging_bytes < 400
+    plan = plan_auto(together, objective=objective)
+    assert plan.staging_bytes >= 400
+    assert plan.peak_bytes <= 600
+    assert plan.seeks.total > plan_auto(alone, objective=Objective.SEEKS).seeks.total
+
+
+@pytest.mark.parametrize("objective", Objective)
+def test_who_codes_gets_no_more_than_there_is(objective: Objective) -> None:
+    """A part of the budget is staging in any case, and may be enough for two or three of four."""
+    staging = Staging(5, 40, part=8, most=422, threads=20, coders=4)
+    problem = Problem.regular((48, 28), (35, 7), (31, 24), budget=874, staging=staging)
+    plan = plan_auto(coded(problem), objective=objective)
+    assert plan.peak_bytes <= problem.budget
+
+
+def test_least_memory_has_room_for_all_who_code() -> None:
+    """A plan that is to be small is not much slower, and small plans are not thought slower."""
+    mib, ssd = 2**20, DEVICES["ssd"]
+    staging = Staging(32 * mib, 2048 * mib, threads=512 * mib, coders=16)
+    regular = Problem.regular((60, 60), (7, 7), (10, 10), budget=4096 * mib, staging=staging)
+    problem = coded(regular)
+    small, fastest = plan_auto(problem, objective=Objective.MEMORY), plan_auto(problem)
+    assert predict_seconds(small, ssd) <= 1.1 * predict_seconds(fastest, ssd)
+    assert small.staging_bytes == 512 * mib
+    assert small.held_bytes < fastest.held_bytes
+
+
+@pytest.mark.parametrize("coders", [1, 2, 4])
+def test_once_comes_before_coding_at_once(coders: int) -> None:
+    """A budget in which every block is touched once is used for that, however many code."""
+    problem = coded_problem(620, coders)
+    assert plan_auto(problem).seeks.total == problem.lower_bound
 
 
 @pytest.mark.parametrize("objective", Objective)

@@ -6,7 +6,20 @@ import pytest
 from hypothesis import given
 
 from dask_io.geometry import Axis, Grid, Layout, Region
-from dask_io.planning import Hold, Plan, Problem, ReadRun, Side, Staging, describe_plan, plan_keep
+from dask_io.planning import (
+    Hold,
+    Plan,
+    Problem,
+    ReadRun,
+    Series,
+    Side,
+    Staging,
+    describe_plan,
+    plan_keep,
+    plan_naive,
+    series_to_json,
+)
+from dask_io.planning.spill import plan_spill
 from dask_io.testing.strategies import plans
 
 
@@ -38,7 +51,10 @@ def test_the_text_says_what_a_plan_costs() -> None:
     assert "of 3.72 GiB" in text
 
 
-@pytest.mark.parametrize(("n_runs", "expected"), [(4, "2 keep\n"), (9, "2 keep, 5 runs more\n")])
+@pytest.mark.parametrize(
+    ("n_runs", "expected"),
+    [(4, "2 keep\n"), (5, "2 keep, 1 run more\n"), (9, "2 keep, 5 runs more\n")],
+)
 def test_long_lists_of_runs_are_cut(n_runs: int, expected: str) -> None:
     """Only the first runs of an axis are shown."""
     reads = tuple(ReadRun(1 + at % 2, 1, keep=True) for at in range(n_runs))
@@ -69,3 +85,20 @@ def test_a_region_is_named_with_the_blocks_that_it_is_in() -> None:
     target = Side(Grid.regular((3, 6), (3, 6)), Layout.c(2))
     plan = plan_keep(replace(whole, source=source, target=target))
     assert "source    raw, 1 block of 4 x 6, C order, of which 5:8,0:6\n" in str(plan)
+
+
+def test_several_arrays_are_a_table_and_what_they_cost_together() -> None:
+    """A line for every array, the most of memory and scratch, and the sum of all else."""
+    small = Problem.regular((8, 8), (1, 8), (8, 1), dtype="int16", budget=100)
+    series = Series({"a": plan_naive(small), "inner/b": plan_spill(small)})
+
+    head, a, b, total = str(series).splitlines()
+
+    assert head.split()[:2] == ["array", "size"]
+    assert a.split()[0] == "a"
+    assert b.split()[0] == "inner/b"
+    assert "naive" in a
+    assert "spill" in b
+    assert total.startswith(f"in all 2 arrays, {series.seeks.total:,} seeks")
+    assert total.endswith("128 B of scratch")
+    assert series_to_json(series)["bytes"]["scratch"] == 128

@@ -1,6 +1,6 @@
 """The sweep strategy reaches the published figures, and does well on other shapes."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -8,6 +8,7 @@ import pytest
 from dask_io.errors import BudgetTooSmallError
 from dask_io.geometry import Axis, Grid, Layout
 from dask_io.planning import Hold, Plan, Problem, Side, Staging, plan_keep, plan_naive
+from dask_io.planning.slabs import Slabs, Stretch
 from dask_io.planning.sweep import memory_for_lower_bound, plan_sweep
 from dask_io.testing import walk
 
@@ -122,10 +123,33 @@ def test_prime_sizes() -> None:
     ("source", "target"), [((3500,) * 3, (500,) * 3), ((500,) * 3, (3500,) * 3)]
 )
 def test_split_and_merge(source: Lengths, target: Lengths) -> None:
-    """One file to many and back, a layer of the small blocks at a time: a seek for each layer."""
+    """One file to many and back is a stream, a layer of the small blocks at a time."""
     problem = regular(SHAPE, source, target)
-    assert memory_for_lower_bound(problem) == problem.n_bytes
-    assert plan_sweep(problem.within(25 * GB)).seeks.total == 343 + 7
+    layer = problem.n_bytes // 7
+    assert memory_for_lower_bound(problem) == layer
+    plan = plan_sweep(problem.within(25 * GB))
+    assert (plan.seeks.total, plan.openings, plan.n_steps) == (343 + 1, 343 + 1, 7)
+    assert plan.held_bytes == layer
+    # With less, every part of a layer is a visit of its own to the file and to its blocks.
+    assert plan_sweep(problem.within(layer - 1)).seeks.total == 2 * 343 + 8
+
+
+def test_what_is_stacked_is_a_stream_only_if_that_saves_memory() -> None:
+    """Blocks that take little memory are read and written whole."""
+    few, many = (3000, 40), (3000, 40_000)
+    small, large = (plan_sweep(regular(shape, shape, (500, shape[1]))) for shape in (few, many))
+    assert (small.streams, small.seeks.total, small.held_bytes) == (False, 7, 3000 * 40 * 4)
+    assert (large.streams, large.seeks.total, large.held_bytes) == (True, 7, 500 * 40_000 * 4)
+    least = plan_sweep(small.problem.within(500 * 40 * 4))
+    assert (least.streams, least.seeks.total) == (True, 7)
+
+
+def test_streams_are_not_swept_backwards_nor_slab_by_slab() -> None:
+    """Backwards, every step is a visit of its own; slabs of their own are refused."""
+    plan = plan_sweep(regular((3000, 40_000), (3000, 40_000), (500, 40_000)))
+    assert replace(plan, backwards=frozenset({0})).seeks.total == 12
+    with pytest.raises(ValueError, match="not a stream"):
+        replace(plan, slabs=Slabs(0, 1, (Stretch(0, 500, plan.reads[1]),)))
 
 
 def test_c_to_f_order_cuts_the_axis_that_is_slowest_in_the_target() -> None:
@@ -219,6 +243,13 @@ def test_blocks_are_held_where_they_take_no_more_memory() -> None:
     """With equal grids nothing is carried, so whole blocks are held and no copy is made."""
     plan = plan_sweep(Problem.regular((100, 100), (10, 10), (10, 10), budget=1000))
     assert (plan.hold, plan.held_bytes, plan.seeks.total) == (Hold.BLOCKS, 100, 200)
+
+
+@pytest.mark.parametrize(("rows", "hold"), [(6, Hold.PIECES), (60, Hold.BLOCKS)])
+def test_blocks_are_held_where_that_pays(rows: int, hold: Hold) -> None:
+    """What they hold more is touched once, whatever the length; the copy saved is of all rows."""
+    plan = plan_sweep(Problem.regular((rows, 100), (2, 100), (3, 100), budget=10_000))
+    assert (plan.hold, plan.seeks.total) == (hold, rows // 2 + rows // 3)
 
 
 def test_the_same_plan_every_time() -> None:

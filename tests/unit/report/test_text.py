@@ -20,6 +20,7 @@ from dask_io.planning import (
     Seeks,
     plan_keep,
     plan_naive,
+    plan_sweep,
     predict_seconds,
 )
 from dask_io.report import jsonable, text
@@ -205,6 +206,24 @@ def test_strategies_are_set_side_by_side() -> None:
     assert [one["why_not"] is None for one in value["candidates"]] == [True, True, False]
     assert value["candidates"][0]["seconds"] == predict_seconds(PLAN, DEVICES["hdd"])
     assert value["reason"] in told
+
+
+def test_the_memory_to_touch_every_block_once_is_named() -> None:
+    """Where a budget allows it not; and with what is named, it is done."""
+
+    def explained(budget: int) -> str:
+        problem = Problem.regular((12, 12), (4, 4), (3, 6), dtype="<i2", budget=budget)
+        plan = plan_sweep(problem)
+        device, objective = DEVICES["hdd"], Objective.TIME
+        return text.explained_text(explain(plan, device=device, objective=objective))
+
+    named = re.search(
+        r"every block touched once, with .* [(]--memory (\d+)[)] or more", explained(60)
+    )
+
+    assert named is not None
+    assert "every block touched once\n" in explained(int(named[1]))
+    assert "every block touched once, with" in explained(int(named[1]) - 1)
 
 
 def test_the_reason_names_the_next_best() -> None:

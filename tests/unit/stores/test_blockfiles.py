@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 
 import numpy as np
 import pytest
 
-from dask_io.errors import DataError
+from dask_io.errors import DataError, StorageError
 from dask_io.geometry import Axis, Grid, Layout, Region
-from dask_io.stores import open_source
+from dask_io.stores import open_source, system
 from dask_io.stores.files import FileReader
 from dask_io.stores.manifest import Manifest
 from dask_io.stores.naming import BlockNames
@@ -134,6 +136,44 @@ def test_a_first_visit_reads_what_later_ones_do(tmp_path: Path, part: Region) ->
         assert np.array_equal(read_region(later, index, part), expected)
 
     assert first.tally.read == later.tally.read
+
+
+@pytest.mark.parametrize(
+    ("old", "new"), [(b"<i4", b"<u4"), (b"False", b"True "), (b"(2, 3)", b"(3, 2)")]
+)
+def test_a_header_that_changes_is_found_among_equal_ones(
+    tmp_path: Path, old: bytes, new: bytes
+) -> None:
+    """Headers like those seen before are not parsed again; one that differs in a byte is."""
+    save(tmp_path, grid=Grid.regular((10, 7), (2, 3)))
+    source, path = open_source(tmp_path), tmp_path / "b_3_1.npy"
+    read_region(source, (1, 1), Region((0, 0), (2, 3)))
+    read_region(source, (2, 1), Region((0, 0), (2, 3)))
+    path.write_bytes(path.read_bytes().replace(old, new, 1))
+    with pytest.raises(DataError, match=r"has (dtype|order|shape)"):
+        read_region(source, (3, 1), Region((0, 0), (2, 3)))
+
+
+@pytest.mark.parametrize("n_bytes", [12, 160 * 2**10, 160 * 2**10 - 128])
+def test_a_file_that_grows_is_found_though_sizes_are_not_asked_for(
+    n_bytes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is read says where a file ends, past the page cache too."""
+    # Of a directory without a manifest, the first files along each axis are looked at in any case.
+    for i, j in np.ndindex(3, 3):
+        np.save(tmp_path / f"{i}_{j}.npy", np.full((1, n_bytes), 3 * i + j, np.uint8))
+    source, block = open_source(tmp_path), Region((0, 0), (1, n_bytes))
+    asked = mock.Mock(wraps=os.fstat)
+    monkeypatch.setattr(os, "fstat", asked)
+
+    assert np.all(read_region(source, (1, 1), block) == 4)
+    asked.assert_not_called()
+    cut(tmp_path / "1_2.npy", 1)
+    cut(tmp_path / "2_1.npy", -1)
+    with pytest.raises(DataError, match=r"1_2\.npy: is too long"):
+        read_region(source, (1, 2), block)
+    with pytest.raises(DataError, match=r"2_1\.npy: is truncated"):
+        read_region(source, (2, 1), block)
 
 
 def test_headers_may_differ_in_length(tmp_path: Path) -> None:
@@ -307,3 +347,20 @@ def test_size_on_disk_counts_headers(tmp_path: Path) -> None:
     save(tmp_path)
     sizes = [path.stat().st_size for path in tmp_path.iterdir()]
     assert open_source(tmp_path).n_bytes_on_disk == sum(sizes)
+
+
+def test_a_folder_that_cannot_be_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What stands in the way of removing an empty folder is told, unless it is not ours to go."""
+    folder = tmp_path / "blocks"
+    folder.mkdir()
+    save(folder)
+    source, code = open_source(folder), errno.EIO
+
+    def refuse(_: Path) -> None:
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(system.calls, "rmdir", refuse)
+    with pytest.raises(StorageError, match="error"):
+        source.discard_rest()
+    code = errno.EACCES
+    source.discard_rest()

@@ -16,6 +16,7 @@ from dask_io.stores import filelog, make_target, open_source, system
 from dask_io.stores.ledger import Written
 from dask_io.stores.logs import NAME as JOURNAL
 from dask_io.stores.manifest import NAME
+from dask_io.stores.reuse import new_staging
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -49,7 +50,8 @@ def fill(target: Target, n_blocks: int | None = None) -> None:
     for index in list(target.grid.indices())[:n_blocks]:
         block = target.grid.block(index)
         with target.writer(index) as writer:
-            writer.write_from(Region.whole(block.shape), np.zeros(block.shape, "<f4"))
+            values = np.zeros(block.shape, "<f4")
+            writer.write_from(Region.whole(block.shape), values, new_staging(target, 0))
             written = Written(index, block, writer.checksum, is_last=True)
         target.commit([written])
     if n_blocks is None:
@@ -161,7 +163,7 @@ def test_a_file_is_replaced_when_the_new_one_is_whole(tmp_path: Path) -> None:
     target = target_at(tmp_path / "x.raw", grid=Grid.regular((4, 4), (4, 4)), overwrite=True)
     target.create()
     with target.writer((0, 0)) as writer:
-        writer.write_from(Region.whole((4, 4)), np.ones((4, 4), "<f4"))
+        writer.write_from(Region.whole((4, 4)), np.ones((4, 4), "<f4"), new_staging(target, 0))
         written = Written((0, 0), Region.whole((4, 4)), writer.checksum, is_last=True)
     assert (tmp_path / "x.raw").read_bytes() == b"old"
     target.commit([written])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bz2
 import gzip
+import json
 import lzma
 import struct
 import subprocess
@@ -12,6 +13,7 @@ import tracemalloc
 import zlib
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
+from unittest.mock import MagicMock
 
 import numcodecs  # type: ignore[import-untyped]
 import numpy as np
@@ -19,8 +21,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dask_io.errors import UsageError
 from dask_io.stores.chain import Chain, as_bytes, is_lossless, longest_encoded
 from dask_io.stores.chosen import parse_codec
+from tests.peak import stays_within
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -247,7 +251,79 @@ def test_no_more_memory_is_taken_than_said(
     assert encoded.nbytes <= longest_encoded(2 * data.nbytes)
 
 
+@pytest.mark.parametrize(
+    "config",
+    [
+        *({"id": "lzma", "preset": preset} for preset in (None, 0, 3, 6 | lzma.PRESET_EXTREME, 9)),
+        {"id": "lzma", "preset": 2 | lzma.PRESET_EXTREME},
+        {"id": "lzma", "preset": 3 | lzma.PRESET_EXTREME},
+        {"id": "lzma", "filters": [{"id": lzma.FILTER_LZMA2, "dict_size": 2**26}]},
+        {"id": "lzma", "filters": [{"id": lzma.FILTER_LZMA2, "dict_size": 2**24 + 1}]},
+        {"id": "lzma", "filters": [{"id": lzma.FILTER_LZMA2, "preset": 4}]},
+        {"id": "bz2", "level": 9},
+    ],
+    ids=str,
+)
+def test_slow_compressors_take_no_more_than_said(config: dict[str, Any]) -> None:
+    """What they take depends on their settings, not on how much there is."""
+    data = values(2**10, 0, 2**30)
+    chain = Chain([config], NUMBER, data.nbytes)
+
+    assert stays_within(chain.encoding_bytes, lambda: chain.encode(data))
+    assert not stays_within(chain.encoding_bytes // 4, lambda: chain.encode(data))
+
+
+def test_a_chunk_is_compressed_in_little_more_memory_than_it_takes() -> None:
+    """Asked for all of it at once, the compressor would hold what it made twice."""
+    data = values(2**21, 0, 2**30)
+    chain = Chain([{"id": "gzip", "level": 1}], NUMBER, data.nbytes)
+
+    assert chain.encoding_bytes < 1.5 * data.nbytes
+    assert stays_within(chain.encoding_bytes, lambda: chain.encode(data))
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"id": "lzma", "filters": "abc"},
+        {"id": "lzma", "filters": [{"id": 33, "dict_size": "x"}]},
+        {"id": "lzma", "preset": -1},
+        {"id": "lzma", "check": 1000},
+        {"id": "bz2", "level": 77},
+        {"id": "gzip", "level": "high"},
+        {"id": "zstd", "level": "\x1b[2J"},
+        {"id": "blosc", "cname": "none"},
+        {"id": "zlib", "depth": 3},
+    ],
+    ids=str,
+)
+def test_settings_that_nothing_can_encode_with(config: dict[str, Any]) -> None:
+    """They come from metadata that anyone may have written; there is one line that says so."""
+    data = values(10, 0, 9)
+    chain = Chain([config], NUMBER, data.nbytes)
+
+    def plan_and_encode() -> None:
+        assert chain.encoding_bytes
+        chain.encode(data)
+
+    with pytest.raises(UsageError, match=f"codec {config['id']} has .*choose another") as caught:
+        plan_and_encode()
+    assert str(caught.value).isprintable()
+
+
+def test_coding_takes_a_core(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of which there is one for each thread that codes."""
+    cores = MagicMock()
+    monkeypatch.setattr("dask_io.stores.chain.CORES", cores)
+    chain = Chain([{"id": "zstd"}], NUMBER, 400)
+    encoded = chain.encode(values(100, 0, 9))
+    assert cores.__enter__.call_count == cores.__exit__.call_count == 1
+    decoded(chain, encoded)
+    assert cores.__enter__.call_count == cores.__exit__.call_count == 2
+
+
 RESIDENT = """
+import json
 import sys
 from pathlib import Path
 import numpy as np
@@ -259,13 +335,19 @@ def status(name):
 
 steps = np.random.default_rng(0).integers(-3, 4, 2**22).astype("f4")
 data = np.cumsum(steps, out=steps).view(np.uint8)
-config = {"id": "zstd", "level": int(sys.argv[1])}
+config = json.loads(sys.argv[1])
 Chain([config], np.dtype("f4"), 4000).encode(data[:4000])
 chain = Chain([config], np.dtype("f4"), data.nbytes)
 Path("/proc/self/clear_refs").write_text("5")
 before = status("VmRSS")
 encoded = chain.encode(data)
 print(status("VmHWM") - before, chain.encoding_bytes - 2 * (chain.longest - encoded.nbytes))
+del data, steps
+decoded = np.ones(chain.n_bytes, np.uint8)
+Path("/proc/self/clear_refs").write_text("5")
+before = status("VmRSS")
+chain.decode(encoded, decoded)
+print(status("VmHWM") - before, chain.decoding_bytes)
 """
 
 
@@ -282,15 +364,28 @@ def test_moving_bytes_takes_little_memory() -> None:
 
 
 @pytest.mark.linux
-@pytest.mark.parametrize("level", [0, 1, 3, 4, 6, 7, 9])
-def test_zstandard_takes_no_more_than_said(level: int) -> None:
-    """Python does not see its tables, but the system does; room for what it did not make is off."""
+@pytest.mark.parametrize(
+    "config",
+    [
+        *({"id": "zstd", "level": level} for level in (0, 1, 3, 4, 6, 7, 9)),
+        {"id": "lz4"},
+    ],
+    ids=str,
+)
+def test_libraries_take_no_more_than_said(config: dict[str, Any]) -> None:
+    """Python does not see their tables, but the system does; room for what is not made is off."""
     done = subprocess.run(
-        [sys.executable, "-c", RESIDENT, str(level)], capture_output=True, text=True, check=True
+        [sys.executable, "-c", RESIDENT, json.dumps(config)],
+        capture_output=True,
+        text=True,
+        check=True,
     )
 
-    taken, said = map(int, done.stdout.split())
+    to_encode, to_decode = (map(int, line.split()) for line in done.stdout.splitlines())
+    taken, said = to_encode
     assert 0 < taken <= said
+    taken, said = to_decode
+    assert taken <= said
 
 
 @pytest.mark.parametrize(
@@ -298,7 +393,7 @@ def test_zstandard_takes_no_more_than_said(level: int) -> None:
     [
         ("", "'' is not a codec that can be chosen; they are none, zstd, blosc"),
         ("pickle", "'pickle' is not a codec"),
-        ("zstd:99", "level of zstd is '99'; it can be 1 to 22"),
+        ("zstd:99", "level of zstd is '99'; it can be 0 to 22"),
         ("zstd:3:4", "too many parameters; zstd takes 1"),
         ("blosc:snappy", "cname of blosc is 'snappy'; it can be lz4, lz4hc, blosclz, zlib, zstd"),
         ("zstd+gzip", "codec gzip behind a compressor"),
@@ -310,7 +405,9 @@ def test_codecs_that_cannot_be_chosen(text: str, says: str) -> None:
         parse_codec(text)
 
 
-@pytest.mark.parametrize("text", ["zstd:22", "blosc:zstd:9:bitshuffle", "lz4", "gzip", "lzma:0"])
+@pytest.mark.parametrize(
+    "text", ["zstd:22", "zstd:0", "blosc:zstd:9:bitshuffle", "lz4", "gzip", "lzma:0"]
+)
 def test_codecs_that_can_be_chosen_work(text: str) -> None:
     """Each of them makes a chain."""
     configs = parse_codec(text)

@@ -70,6 +70,27 @@ def test_a_full_disk_shows_when_space_is_reserved(
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.skipif(not hasattr(os, "O_DIRECT"), reason="the system has no direct I/O")
+@pytest.mark.parametrize("code", [errno.EINVAL, errno.EOPNOTSUPP, errno.EIO])
+def test_a_new_file_where_nothing_goes_past_the_page_cache(
+    code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A filesystem that refuses to open files so gets them through the page cache."""
+
+    def refuse(path: str, flags: int, mode: int = 0o777) -> int:
+        if flags & os.O_DIRECT:
+            raise OSError(code, os.strerror(code))
+        return os.open(path, flags, mode)
+
+    monkeypatch.setattr(system.calls, "open", refuse)
+    content = os.urandom(2**18)
+    buffer = memoryview(mmap(-1, len(content)))
+    buffer[:] = content
+    with Publisher(tmp_path).writer("x", Tally(), n_bytes=len(content)) as file:
+        file.write(0, buffer)
+    assert (tmp_path / ".x.part").read_bytes() == content
+
+
 @pytest.mark.parametrize("n_bytes", [100, 2**18, 2**18 + 100])
 @pytest.mark.parametrize("n_head", [0, 6, ALIGNMENT, 3 * ALIGNMENT // 2])
 @pytest.mark.parametrize("skipped", [0, ALIGNMENT])

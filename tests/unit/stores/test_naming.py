@@ -21,6 +21,7 @@ from dask_io.stores.naming import BlockNames, OneName, printable
         ("{0:offset},{1:offset:06}", "30,000140"),
         ("{{x}}{0}é{1}", "{x}3é14"),
         ("b1{0}.{1}2", "b13.142"),
+        ("5%d{1:02}%%{0}", "5%d14%%3"),
     ],
 )
 def test_names_are_written_and_read(pattern: str, name: str) -> None:

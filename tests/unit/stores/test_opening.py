@@ -335,3 +335,19 @@ def test_same_and_nested_places_are_refused(tmp_path: Path) -> None:
         check_places(file, target_at(tmp_path / "link" / "b_0_0.npy", grid=one))
     check_places(source, target_at(tmp_path / "srcs"))
     check_places(file, target_at(source_folder / "c.npy", grid=one))
+
+
+@pytest.mark.parametrize("linked", ["b_0_0.npy", "0"])
+def test_links_from_a_source_into_its_target_are_refused(tmp_path: Path, linked: str) -> None:
+    """Else what they lead to would be replaced, and the source's values be lost with it."""
+    kept, selected = tmp_path / "kept", tmp_path / "selected"
+    (kept / "0").mkdir(parents=True)
+    (selected / "deep").mkdir(parents=True)
+    np.save(kept / "b_0_0.npy", np.zeros((4, 6)))
+    np.save(selected / "b_0_0.npy", np.zeros((4, 6)))
+    source = open_source(selected)
+    (selected / "deep" / "link").symlink_to(kept / linked)
+    with pytest.raises(SamePlaceError, match=r"deep/link and target .*kept are one place"):
+        check_places(source, target_at(kept))
+    (tmp_path / "other").mkdir()
+    check_places(source, target_at(tmp_path / "other"))

@@ -11,6 +11,7 @@ from dask_io.errors import UsageError
 from dask_io.geometry import Region
 from dask_io.stores.ledger import Written
 from dask_io.stores.part import Part
+from dask_io.stores.reuse import new_staging
 from dask_io.stores.zarr.inplace import ZarrInPlace
 from dask_io.stores.zarr.source import open_zarr
 
@@ -32,7 +33,8 @@ def fill(part: Part | ZarrInPlace, value: int) -> None:
         block = part.grid.block(index)
         with part.writer(index) as writer:
             whole = Region.whole(block.shape)
-            writer.write_from(whole, np.full(block.shape, value, part.dtype))
+            values = np.full(block.shape, value, part.dtype)
+            writer.write_from(whole, values, new_staging(part, 0))
         outlet.add(Written(index, block, writer.checksum, is_last=True), 1)
     outlet.finish()
 
@@ -72,7 +74,7 @@ def test_a_run_that_is_given_up_leaves_whole_chunks(target: ZarrInPlace) -> None
     """What was being written is removed, and what was there is there still."""
     target.create()
     with target.writer((0, 0)) as writer:
-        writer.write_from(Region.whole((4, 3)), np.full((4, 3), 5, "i2"))
+        writer.write_from(Region.whole((4, 3)), np.full((4, 3), 5, "i2"), new_staging(target, 0))
     target.abandon()
 
     np.testing.assert_array_equal(read(target), np.full((9, 6), 7))
@@ -86,8 +88,8 @@ def test_two_runs_do_not_share_files_in_the_making(target: ZarrInPlace) -> None:
     other.create()
     whole = Region.whole((4, 3))
     with target.writer((0, 0)) as one, other.writer((0, 0)) as two:
-        one.write_from(whole, np.full((4, 3), 5, "i2"))
-        two.write_from(whole, np.full((4, 3), 5, "i2"))
+        one.write_from(whole, np.full((4, 3), 5, "i2"), new_staging(target, 0))
+        two.write_from(whole, np.full((4, 3), 5, "i2"), new_staging(other, 0))
     cell = Written((0, 0), whole, 0, is_last=True)
     target.commit([cell])
     assert (read(target)[:4, :3] == 5).all()

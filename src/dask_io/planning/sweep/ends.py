@@ -305,11 +305,9 @@ class EndsGraph:
         """Return what flushed ends between any two ends cost on one side, at the most."""
         first, further = prices
         bounds = np.array(boundaries, self.positions.dtype)
-        # Blocks from the one after the first end, or cut by it, to the one before the second.
-        last = np.searchsorted(bounds, self.positions, side="left")
-        start = last + np.isin(self.positions, bounds)
-        is_cut = (start == last) & (self.positions > 0)
-        n_blocks = last - start[:, None] + 1 - is_cut[:, None]
+        # Blocks that begin between two ends: one that begins before the first is cut by it anyway.
+        begun = np.searchsorted(bounds, self.positions, side="left") + (self.positions > 0)
+        n_blocks = begun - begun[:, None]
         return np.asarray(n_cuts * further + np.minimum(n_cuts, n_blocks) * (first - further))
 
     def _walk(

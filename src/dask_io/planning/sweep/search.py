@@ -15,6 +15,7 @@ from dask_io.planning.reads import Hold
 from dask_io.planning.reread import box_plan
 from dask_io.planning.sweep.by_slab import search_by_slab
 from dask_io.planning.sweep.ends import FORBIDDEN, CutPrices, best_ends, fewest_seeks
+from dask_io.planning.sweep.streams import as_stream, streamed_space
 from dask_io.planning.sweep.structures import Space, arrangements, space_between, structures
 
 if TYPE_CHECKING:
@@ -26,6 +27,10 @@ if TYPE_CHECKING:
 
 # No block is cut at these prices.
 _NO_CUTS = CutPrices(*(FORBIDDEN,) * 4)
+# Streams are cut where whole blocks would hold more than so many bytes, and so many times as much.
+_LITTLE, _WORTH_CUTTING = 64 * 2**20, 2
+# Copies within memory that take as long as to touch memory a first time.
+_COPIES_PER_TOUCH = 8
 # Arrangements that are improved to find the least memory at which no block is cut.
 _IMPROVED = 3
 
@@ -64,7 +69,13 @@ def plan_sweep(problem: Problem) -> Plan:
         return box_plan(problem, problem.target.grid.axes, "sweep")
     budget = problem.holdable // problem.itemsize
     space = space_between(problem.source, problem.target)
-    best = lowest(space)
+    best, streamed = lowest(space), streamed_space(space)
+    if streamed is not None and lowest(streamed).held <= budget:
+        # Whole blocks are quicker to move, if they take little memory.
+        little = max(_WORTH_CUTTING * lowest(streamed).held, _LITTLE // problem.itemsize)
+        if best.held > min(budget, little):
+            best = _with_fewest_steps(streamed, lowest(streamed))
+            return _held_best(as_stream(_plan(problem, streamed, best)))
     if best.held > budget:
         best = _search(space, budget)
     best = _with_fewest_steps(space, best)
@@ -78,7 +89,10 @@ def memory_for_lower_bound(problem: Problem) -> int:
     if not prod(problem.shape):
         return problem.staging.budget_for(0)
     space = space_between(problem.source, problem.target)
-    return problem.staging.budget_for(lowest(space).held * problem.itemsize)
+    held = lowest(space).held
+    if (streamed := streamed_space(space)) is not None:
+        held = min(held, lowest(streamed).held)
+    return problem.staging.budget_for(held * problem.itemsize)
 
 
 @lru_cache(maxsize=64)
@@ -226,8 +240,13 @@ def _rank(plan: Plan) -> _Rank:
 
 
 def _held_best(plan: Plan) -> Plan:
-    """Hold whole blocks, which saves a copy, where they fit besides all the staging wanted."""
+    """Hold whole blocks, which saves a copy of all, where they fit besides the staging wanted.
+
+    What they hold more has to be touched a first time, which costs as much as several copies of it.
+    """
+    problem = plan.problem
     blocks, pieces = (replace(plan, hold=hold) for hold in (Hold.BLOCKS, Hold.PIECES))
-    wanted = blocks.held_bytes + plan.problem.staging.preferred
-    saves = blocks.held_bytes <= pieces.held_bytes or wanted <= plan.problem.budget
-    return blocks if saves else pieces
+    fits = blocks.held_bytes + problem.staging.preferred <= problem.budget
+    more = max(0, blocks.held_bytes - pieces.held_bytes)
+    saves = _COPIES_PER_TOUCH * more <= problem.target.grid.size * problem.itemsize
+    return blocks if not more or (fits and saves) else pieces

@@ -157,7 +157,7 @@ def _boundaries(axis: Axis) -> NDArray[Any]:
 
 def _segments(start: int, source: NDArray[Any], target: NDArray[Any]) -> list[Segment]:
     """Take listed boundaries apart where both have one; equal neighbours become one entry."""
-    common = np.intersect1d(source, target)
+    common = np.intersect1d(source, target, assume_unique=True)
     found: list[Segment] = []
     for low, high in zip(common.tolist(), common[1:].tolist(), strict=False):
         inside = tuple(

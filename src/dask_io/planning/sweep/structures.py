@@ -68,6 +68,8 @@ class Space:
 
     source: Side
     target: Side
+    forwards: frozenset[int] = frozenset()
+    """Axes that are not swept from their far end."""
 
     @property
     def n_axes(self) -> int:
@@ -97,7 +99,7 @@ class Space:
         found = {}
         for axis, pair in enumerate(self.pairs):
             found[axis] = whole_choices(pair, limit)
-            if not pair.is_symmetric:
+            if not (axis in self.forwards or pair.is_symmetric):
                 others = whole_choices(pair.mirrored, limit)
                 found[axis] = _from_either_end(found[axis], others, self.n_axes)
         return found
@@ -195,9 +197,9 @@ def _held_alone(choice: Choice) -> int:
 
 
 @lru_cache(maxsize=16)
-def space_between(source: Side, target: Side) -> Space:
+def space_between(source: Side, target: Side, forwards: frozenset[int] = frozenset()) -> Space:
     """Return the space between two sides; the same one when asked again."""
-    return Space(source, target)
+    return Space(source, target, forwards)
 
 
 @lru_cache(maxsize=16)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from dask_io.stores.hdf5.target import Hdf5Target
     from dask_io.stores.location import Location
     from dask_io.stores.store import Readback, Source, Target
-    from dask_io.stores.whole import Model, WholeFile, WholeTarget
+    from dask_io.stores.whole import Content, Model, Whole, WholeTarget
 
 _SIGNATURE = b"\x89HDF\r\n\x1a\n"
 # It comes first, or behind what another program has put there.
@@ -51,8 +51,8 @@ class Hdf5Format:
             from dask_io.stores.hdf5.target import Hdf5Target  # noqa: PLC0415 - as above
         return Hdf5Target
 
-    def describing(self) -> Callable[[Any, Wanted], None] | None:
-        """Return what adds to a dataset what the format wants beside it."""
+    def making(self) -> Callable[[Any, Wanted, str], None] | None:
+        """Return what makes a dataset with all that another format wants beside it."""
         return None
 
     def recognises(self, path: Location) -> bool:
@@ -81,7 +81,7 @@ class Hdf5Format:
         reserve: bool,
     ) -> Target:
         """Describe a target."""
-        kind, describe, file = self.target_kind(), self.describing(), on_disk(path, self.name)
+        kind, make, file = self.target_kind(), self.making(), on_disk(path, self.name)
         from dask_io.stores.hdf5.target import make_hdf5  # noqa: PLC0415 - as above
 
         return make_hdf5(
@@ -92,7 +92,7 @@ class Hdf5Format:
             durability=durability,
             reserve=reserve,
             kind=kind,
-            describe=describe,
+            make=make,
         )
 
     def reopen(
@@ -122,11 +122,11 @@ class Hdf5Format:
 
         return remake_hdf5(described, file, durability=durability, reserve=reserve, kind=kind)
 
-    def open_all(self, path: Location) -> WholeFile:
+    def open_all(self, path: Location, *, each: bool = False) -> Whole:
         """Look at everything in a file."""
         with needs(self.name, "h5py"):
             from dask_io.stores.hdf5.whole import open_all  # noqa: PLC0415 - as above
-        return open_all(on_disk(path, self.name))
+        return open_all(on_disk(path, self.name), each=each)
 
     def make_all(
         self,
@@ -144,6 +144,12 @@ class Hdf5Format:
         return make_all(
             file, model, wanted, format=self.name, overwrite=overwrite, durability=durability
         )
+
+    def content_of(self, path: Location) -> Content:
+        """Return what is in a file that has been written."""
+        with needs(self.name, "h5py"):
+            from dask_io.stores.hdf5.whole import Hdf5Model  # noqa: PLC0415 - as above
+        return Hdf5Model(on_disk(path, self.name))
 
 
 FORMAT = Hdf5Format()

@@ -44,11 +44,11 @@ LONGEST_SCALE = 16 * 2**20
 
 
 def make_template(
-    wanted: Wanted, inside: str, *, describe: Callable[[Any, Wanted], None] | None = None
+    wanted: Wanted, inside: str, *, make: Callable[[Any, Wanted, str], None] | None = None
 ) -> bytes:
     """Return a file with a dataset that is to be written, and nothing of its values.
 
-    `describe` adds what belongs to it in another format that is HDF5 inside.
+    `make` makes it in a file with all that belongs to it in another format that is HDF5 inside.
 
     Raises
     ------
@@ -58,19 +58,17 @@ def make_template(
     refuse(wanted)
     original: Original | None = wanted.metadata.get("hdf5")
     if original is None:
-        return _make_template(wanted, inside, describe)
+        return _make_template(wanted, inside, make)
     wanted = replace(wanted, metadata=dict(wanted.metadata))
-    return apart(original.path, _make_template, wanted, inside, describe)
+    return apart(original.path, _make_template, wanted, inside, make)
 
 
 def _make_template(
-    wanted: Wanted, inside: str, describe: Callable[[Any, Wanted], None] | None
+    wanted: Wanted, inside: str, make: Callable[[Any, Wanted, str], None] | None
 ) -> bytes:
-    in_order = describe is not None
-    with in_memory(in_order=in_order) as file:
+    with in_memory(in_order=make is not None) as file:
         try:
-            dataset = make_dataset(file, wanted, inside or DEFAULT_NAME, in_order=in_order)
-            (describe or _describe)(dataset, wanted)
+            (make or _make_described)(file, wanted, inside or DEFAULT_NAME)
         except (OSError, RuntimeError, TypeError, ValueError) as error:
             raise UsageError(f"HDF5 cannot hold the array: {brief(error)}") from error
         return image_of(file)
@@ -107,11 +105,7 @@ def make_dataset(file: Any, wanted: Wanted, inside: str, *, in_order: bool) -> A
 
     The file may remember in which order things are put into it.
     """
-    *groups, name = inside.split("/")
-    group = file
-    for each in groups:
-        is_new = each not in group
-        group = group.create_group(each, track_order=in_order) if is_new else group[each]
+    group, name = make_groups(file, inside, in_order=in_order), inside.rpartition("/")[2]
     shape = wanted.grid.shape
     maxshape, filters = _maxshape(wanted), _filters(wanted)
     plist = in_one_go()
@@ -133,6 +127,15 @@ def make_dataset(file: Any, wanted: Wanted, inside: str, *, in_order: bool) -> A
     )
     made = h5py.h5d.create(group.id, name.encode(), _type(wanted), space, plist)
     return h5py.Dataset(made)
+
+
+def make_groups(file: Any, inside: str, *, in_order: bool) -> Any:
+    """Make the groups that a path leads through, if they are not there; return the last one."""
+    group = file
+    for name in inside.split("/")[:-1]:
+        is_new = name not in group
+        group = group.create_group(name, track_order=in_order) if is_new else group[name]
+    return group
 
 
 def _type(wanted: Wanted) -> Any:
@@ -185,6 +188,18 @@ def _maxshape(wanted: Wanted) -> tuple[int | None, ...]:
     return tuple(most and max(n, most) for n, most in zip(shape, kept, strict=True))
 
 
+def check_codec(wanted: Wanted) -> None:
+    """Refuse filters that are asked for, but that HDF5 does not have.
+
+    Raises
+    ------
+    UsageError
+        If there is one.
+    """
+    if wanted.wishes.codec is not None:
+        _filters(wanted)
+
+
 def _filters(wanted: Wanted) -> list[Filter]:
     """Return the filters asked for, or else the source's."""
     try:
@@ -217,8 +232,9 @@ def _kept_filters(original: Original) -> list[Filter]:
     return [to_keep(one) for one in found]
 
 
-def _describe(dataset: Any, wanted: Wanted) -> None:
-    """Write down what the source says about its array: of a dataset, all that belongs to it."""
+def _make_described(file: Any, wanted: Wanted, inside: str) -> None:
+    """Make a dataset with what the source says about its array: of one, all that belongs to it."""
+    dataset = make_dataset(file, wanted, inside, in_order=False)
     original: Original | None = wanted.metadata.get("hdf5")
     if original is not None:
         with reading(original.path) as source:

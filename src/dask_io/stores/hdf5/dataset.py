@@ -276,7 +276,7 @@ def kept_attributes(owner: Any) -> list[str]:
 def _as_plain(value: Any) -> tuple[bool, Any]:
     """Return whether JSON can hold a value, and the value as it can."""
     if isinstance(value, h5py.Empty):
-        return True, None
+        return True, "" if value.dtype.kind == "S" else None
     if isinstance(value, np.ndarray | np.generic):
         if value.dtype.kind not in "biufSUO":
             return False, None

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import sys
 from collections import deque
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple
@@ -103,6 +104,17 @@ def writing(path: Path) -> Iterator[None]:
             if isinstance(error, OSError) and error.errno is not None:
                 raise
         raise StorageError(printable(str(path)), f"HDF5 cannot write: {brief(error)}") from error
+
+
+@contextmanager
+def unheard() -> Iterator[None]:
+    """Have h5py say nothing of what it cannot let go of properly: the error is known by then."""
+    hooks = sys.excepthook, sys.unraisablehook
+    sys.excepthook, sys.unraisablehook = lambda *_: None, lambda _: None
+    try:
+        yield
+    finally:
+        sys.excepthook, sys.unraisablehook = hooks
 
 
 def brief(error: BaseException) -> str:

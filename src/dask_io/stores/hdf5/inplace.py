@@ -9,18 +9,19 @@ from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from dask_io.errors import UsageError
 from dask_io.geometry import Layout
+from dask_io.stores.atomic import WholeWriter
 from dask_io.stores.files import Durability, Tally, Traffic
 from dask_io.stores.hdf5.file import writing
 from dask_io.stores.ledger import NOTHING
+from dask_io.stores.reuse import room_for
 from dask_io.stores.store import Access
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
+    import numpy as np
     from numpy.typing import NDArray
 
     from dask_io.geometry import Grid, Region
@@ -63,10 +64,15 @@ class Hdf5InPlace:
         return Access.ATOMIC
 
     @property
+    def reused_bytes(self) -> int:
+        """What a visit uses of staging: for the block put together."""
+        return room_for(prod(self.grid.longest) * self.dtype.itemsize)
+
+    @property
     def codec_bytes(self) -> int:
-        """What a visit holds at most: the block put together, and what HDF5 makes of a chunk."""
+        """What a visit holds besides: what HDF5 makes of a chunk."""
         n_chunk = prod(self.dataset.chunks) if self.dataset.chunks else 0
-        return (prod(self.grid.longest) + 2 * n_chunk) * self.dtype.itemsize
+        return 2 * n_chunk * self.dtype.itemsize
 
     @property
     def metadata(self) -> Mapping[str, Any]:
@@ -130,25 +136,19 @@ class Hdf5InPlace:
 
 
 @dataclass(slots=True)
-class _BlockWriter:
+class _BlockWriter(WholeWriter):
     """One visit to a block, which is written whole."""
 
     target: Hdf5InPlace
     block: Region
     checksum: int = NOTHING
 
-    def write_from(self, region: Region, array: NDArray[Any]) -> None:
+    def write_from(
+        self,
+        region: Region,
+        array: NDArray[Any],
+        staging: memoryview,  # noqa: ARG002 - HDF5 has memory of its own
+    ) -> None:
         """Write the block."""
         assert region.shape == self.block.shape, "a part of a block would be rewritten"
         self.target.put(self.block, array.view(self.target.dtype))
-
-    def write_filled(
-        self,
-        region: Region,
-        staging: memoryview,  # noqa: ARG002 - a block is put together as a whole
-        fill: Callable[[Region, NDArray[Any]], None],
-    ) -> None:
-        """Put the block together in memory of its own, and write it."""
-        values = np.empty(region.shape, self.target.dtype)
-        fill(region, values)
-        self.write_from(region, values)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import cached_property
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
@@ -19,17 +20,18 @@ from xxhash import xxh3_64_intdigest
 
 from dask_io.stores import system
 from dask_io.stores.addressable import AddressableWriter
-from dask_io.stores.atomic import WholeWriter, pad, padding_bytes
+from dask_io.stores.atomic import ChunkWriter, Padding
 from dask_io.stores.files import ALIGNMENT, FileWriter, Traffic, storage_errors
 from dask_io.stores.filled import holds_only
 from dask_io.stores.hdf5.create import touch
 from dask_io.stores.hdf5.dataset import understand
-from dask_io.stores.hdf5.file import writing
+from dask_io.stores.hdf5.file import unheard, writing
 from dask_io.stores.hdf5.places import find_places
 from dask_io.stores.hdf5.store import Hdf5Store
 from dask_io.stores.ledger import NOTHING
-from dask_io.stores.padded import PaddedWriter, is_padded
+from dask_io.stores.padded import PaddedWriter, is_padded, scratch_bytes
 from dask_io.stores.publishing import allocate
+from dask_io.stores.reuse import room_for
 from dask_io.stores.store import Access, Extent
 
 if TYPE_CHECKING:
@@ -39,7 +41,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from dask_io.geometry import Region
     from dask_io.stores.hdf5.dataset import Dataset
     from dask_io.stores.hdf5.places import Places
     from dask_io.stores.store import BlockWriter
@@ -69,6 +70,9 @@ class FileInMaking:
         self.path = path
         self._begin, self._by_offset, self._reserve = begin, by_offset, reserve
         self._file: Any = None
+        # The dataset that was written to last, by its path.
+        self._inside: str = ""
+        self._dataset: Any = None
         self._places: Mapping[str, Places] | None = None
         self._lock = Lock()
 
@@ -99,7 +103,15 @@ class FileInMaking:
             with writing(self.path):
                 if self._file is None:
                     self._file = h5py.File(self.path, "r+", locking="best-effort")
-                self._file[inside].id.write_direct_chunk(corner, encoded, mask)
+                if self._dataset is None or inside != self._inside:
+                    self._open(inside)
+                self._dataset.id.write_direct_chunk(corner, encoded, mask)
+
+    def _open(self, inside: str) -> None:
+        """Turn to a dataset: what cannot be written of the last is told now, and not ignored."""
+        if self._dataset is not None:
+            self._dataset.flush()
+        self._inside, self._dataset = inside, self._file[inside]
 
     def complete(self) -> None:
         """Have HDF5 write all that it holds; there may be no blocks at all."""
@@ -109,14 +121,15 @@ class FileInMaking:
                 with writing(self.path):
                     self._file.flush()
                     self._file.close()
-                self._file = None
+                self._file = self._dataset = None
 
     def abandon(self) -> None:
         """Have HDF5 let go of the file; what it has not written yet is lost."""
         if self._file is not None:
-            with suppress(OSError, RuntimeError, ValueError):
-                self._file.close()
-            self._file = None
+            with unheard():
+                with suppress(OSError, RuntimeError, ValueError):
+                    self._file.close()
+                self._file = self._dataset = None
 
 
 def _lay_out(path: Path, insides: Sequence[str]) -> dict[str, Places]:
@@ -175,20 +188,34 @@ class WrittenDataset(Hdf5Store):
         return Access.ADDRESSABLE if is_by_offset(self.array) else Access.ATOMIC
 
     @property
+    def reused_bytes(self) -> int:
+        """What a visit uses of staging: for what is put together, and padded."""
+        array = self.array
+        if self.access is Access.ADDRESSABLE:
+            scratch = scratch_bytes(array.block_bytes, array.dtype.itemsize)
+            return scratch if array.has_padding else 0
+        return room_for(self.padding.n_bytes)
+
+    @cached_property
+    def padding(self) -> Padding:
+        """How chunks are stored."""
+        array = self.array
+        return Padding(array.stored, array.dtype, array.layout, array.fill)
+
+    @property
     def codec_bytes(self) -> int:
         """What a visit holds at most besides what it is given."""
         array = self.array
         if self.access is Access.ADDRESSABLE:
-            return array.block_bytes if array.has_padding else 0
-        aside = padding_bytes(self.grid, array.stored, array.dtype)
-        return array.block_bytes + aside + array.codec.encoding_bytes
+            return 0
+        return array.codec.encoding_bytes
 
     @contextmanager
     def writer(self, index: tuple[int, ...]) -> Iterator[BlockWriter]:
         """Visit a block in the making."""
         array, shape = self.array, self.grid.block(index).shape
         if self.access is Access.ATOMIC:
-            yield _ChunkWriter(self, index, shape)
+            yield _ChunkWriter(self, index, shape, self.padding)
             return
         stored = self.making.places_of(self.inside).find(self.grid.flat(index))
         assert stored is not None, "HDF5 has given every block its place"
@@ -199,10 +226,9 @@ class WrittenDataset(Hdf5Store):
             else:
                 yield AddressableWriter(file, extent, array.dtype, array.layout)
 
-    def encode(self, values: NDArray[Any]) -> tuple[int, NDArray[np.uint8]] | None:
-        """Encode a chunk, padded if it is at a far end; None if it is to be left out."""
+    def encode(self, raw: NDArray[np.uint8]) -> tuple[int, NDArray[np.uint8]] | None:
+        """Encode the bytes of a chunk; None if it is to be left out."""
         array = self.array
-        raw = pad(values.view(array.dtype), array.stored, array.fill, array.layout)
         if not self._write_empty and holds_only(raw, array.fill):
             return None
         return array.codec.encode(raw)
@@ -216,18 +242,18 @@ class WrittenDataset(Hdf5Store):
 
 
 @dataclass(slots=True)
-class _ChunkWriter(WholeWriter):
+class _ChunkWriter(ChunkWriter):
     """One visit to a chunk that is encoded as a whole."""
 
     target: WrittenDataset
     index: tuple[int, ...]
     shape: tuple[int, ...]
+    padding: Padding
     checksum: int = NOTHING
 
-    def write_from(self, region: Region, array: NDArray[Any]) -> None:
-        """Encode and write all of it."""
-        assert region.shape == self.shape, "a part of a chunk would be read, changed and rewritten"
-        found = self.target.encode(array)
+    def write_raw(self, raw: NDArray[np.uint8], staging: memoryview) -> None:  # noqa: ARG002 - HDF5 has its own
+        """Encode it, and hand it to HDF5."""
+        found = self.target.encode(raw)
         if found is not None:
             mask, encoded = found
             self.checksum = xxh3_64_intdigest(encoded.data)

@@ -14,15 +14,15 @@ from xxhash import xxh3_64_intdigest
 
 from dask_io.errors import DataError, UsageError
 from dask_io.stores.addressable import AddressableReader, checksum_of, view_as_array
-from dask_io.stores.atomic import AtomicReader, Encoding
-from dask_io.stores.files import ALIGNMENT, FileReader, Traffic, checksum_of_file, storage_errors
+from dask_io.stores.atomic import AtomicReader, Encoding, bytes_to_decode
+from dask_io.stores.files import FileReader, Traffic, checksum_of_file, storage_errors
 from dask_io.stores.filled import FilledReader
 from dask_io.stores.hdf5.dataset import understand
 from dask_io.stores.hdf5.file import apart, find_dataset, reading
 from dask_io.stores.hdf5.places import find_places
 from dask_io.stores.hdf5.store import Hdf5Store
 from dask_io.stores.naming import printable
-from dask_io.stores.padded import PaddedReader, is_padded, plain, stretches
+from dask_io.stores.padded import PaddedReader, is_padded, plain, scratch_bytes, stretches
 from dask_io.stores.store import Access, Extent
 
 if TYPE_CHECKING:
@@ -148,13 +148,21 @@ class Hdf5Source(Hdf5Store):
         return {**super().describe(), **more}
 
     @property
-    def codec_bytes(self) -> int:
-        """What a visit holds at most besides the region asked for."""
+    def reused_bytes(self) -> int:
+        """What a visit uses of staging besides the region asked for."""
         array = self.array
         if array.access is Access.ADDRESSABLE:
-            return array.block_bytes if array.has_padding else 0
-        room = array.codec.longest + 3 * ALIGNMENT
-        return room + array.codec.decoding_bytes + array.block_bytes
+            scratch = scratch_bytes(array.block_bytes, array.dtype.itemsize)
+            return scratch if array.has_padding else 0
+        return bytes_to_decode(array.block_bytes, array.codec.longest)
+
+    @property
+    def codec_bytes(self) -> int:
+        """What a visit holds besides at most."""
+        array = self.array
+        if array.access is Access.ADDRESSABLE:
+            return 0
+        return array.codec.decoding_bytes
 
     @property
     def n_bytes_on_disk(self) -> int:

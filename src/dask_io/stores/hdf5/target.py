@@ -35,11 +35,11 @@ def make_hdf5(
     durability: Durability,
     reserve: bool,
     kind: type[Hdf5Target],
-    describe: Callable[[Any, Wanted], None] | None,
+    make: Callable[[Any, Wanted, str], None] | None,
 ) -> Hdf5Target:
     """Describe a dataset in a file of its own, as a kind of target; nothing is touched.
 
-    `describe` adds what belongs to it in another format that is HDF5 inside.
+    `make` makes it in a file with all that belongs to it in another format that is HDF5 inside.
 
     Raises
     ------
@@ -52,7 +52,7 @@ def make_hdf5(
     return kind(
         path,
         named,
-        make_template(wanted, named, describe=describe),
+        make_template(wanted, named, make=make),
         write_empty=wanted.wishes.write_empty,
         overwrite=overwrite,
         durability=durability,

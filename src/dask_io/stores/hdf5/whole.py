@@ -7,16 +7,18 @@ may look into files of others.
 from __future__ import annotations
 
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import h5py  # type: ignore[import-untyped]
 
 from dask_io.errors import UsageError
+from dask_io.stores.conventions import is_plain_number
 from dask_io.stores.hdf5.create import LONGEST_SCALE, copy_attributes, make_dataset
 from dask_io.stores.hdf5.dataset import (
     INTERNAL,
     is_bare,
+    kept_attributes,
     names_of,
     plain_attributes,
     refuse_others,
@@ -28,10 +30,10 @@ from dask_io.stores.hdf5.overwrite import contents_at
 from dask_io.stores.hdf5.places import find_places
 from dask_io.stores.hdf5.source import Hdf5Source
 from dask_io.stores.naming import printable
-from dask_io.stores.whole import WholeFile
+from dask_io.stores.whole import Whole, digest, identity_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from pathlib import Path
 
     from dask_io.stores.container import Wanted
@@ -89,45 +91,88 @@ def walk(file: Any) -> Iterator[tuple[str, Any]]:
                 waiting.append((f"{path}/", found))
 
 
-@dataclass(frozen=True)
+@dataclass
 class Looked:
     """What there is to be said about a file once HDF5 has looked at all of it."""
 
-    arrays: Mapping[str, tuple[Dataset, Places]]
-    others: Mapping[str, str]
-    uncopied: Mapping[str, str]
-    dimensions: Mapping[str, tuple[str | None, ...]]
     only: str | None
-    attributes: Mapping[str, Any]
+    is_alone: bool
+    attributes: dict[str, Mapping[str, Any]]
+    arrays: dict[str, tuple[Dataset, Places]] = field(default_factory=dict)
+    others: dict[str, str] = field(default_factory=dict)
+    uncopied: dict[str, str] = field(default_factory=dict)
+    dimensions: dict[str, tuple[str | None, ...]] = field(default_factory=dict)
+    shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    peculiar: tuple[str, ...] = ()
 
 
-def look_into_all(path: Path, belonging_to: Callable[[Any], set[str]]) -> Looked:
+def look_into_all(
+    path: Path,
+    belonging_to: Callable[[Any], set[str]],
+    each: bool,  # noqa: FBT001 - what travels has no names
+) -> Looked:
     """Look at everything in a file, unless all belongs to one dataset and comes along with it.
 
-    `belonging_to` names what does.
+    `belonging_to` names what does; with `each` everything is looked at all the same.
     """
-    arrays: dict[str, tuple[Dataset, Places]] = {}
-    others: dict[str, str] = {}
-    uncopied: dict[str, str] = {}
-    dimensions: dict[str, tuple[str | None, ...]] = {}
     as_found = path.stat()
     with reading(path) as file:
         content = dict(walk(file))
         only = _find_only(file, content, belonging_to)
-        for name, found in content.items() if only is None else ():
+        beside = (name for name, found in content.items() if name != only and _holds_values(found))
+        looked = Looked(only, next(beside, None) is None, {"": plain_attributes(file)})
+        for name, found in content.items() if each or only is None else ():
             if problem := _why_not(found):
-                uncopied[name] = problem
-            elif isinstance(found, h5py.Dataset) and not is_bare(found):
-                dimensions[name] = _dimensions(found)
+                looked.uncopied[name] = problem
+            elif isinstance(found, h5py.Group):
+                looked.attributes[name] = plain_attributes(found)
+            elif _holds_values(found):
+                looked.dimensions[name] = names = _dimensions(found)
                 try:
                     array = understand(found)
                 except ValueError as error:
-                    others[name] = str(error)
+                    looked.others[name] = str(error)
+                    looked.shapes[name] = tuple(found.shape or ())
+                    looked.attributes[name] = plain_attributes(found)
                     continue
                 places = find_places(found, array, as_found.st_size).as_of(as_found)
                 # What has been worked out from it, such as its codec, does not travel.
-                arrays[name] = replace(array), places
-        return Looked(arrays, others, uncopied, dimensions, only, plain_attributes(file))
+                array = replace(array, dimension_names=names if any(names) else None)
+                looked.arrays[name] = array, places
+        looked.peculiar = tuple(_peculiar(file, content))
+        return looked
+
+
+def _holds_values(found: Any) -> bool:
+    return isinstance(found, h5py.Dataset) and not is_bare(found)
+
+
+def _peculiar(file: Any, content: Mapping[str, Any]) -> Iterator[str]:
+    """Yield names for what only HDF5 has a place for."""
+    datasets = [found for found in content.values() if isinstance(found, h5py.Dataset)]
+    if any(None in (found.maxshape or ()) for found in datasets):
+        yield "unlimited_dimensions"
+    if any(is_bare(found) and "REFERENCE_LIST" not in found.attrs for found in datasets):
+        yield "unused_dimensions"
+    if any(h5py.check_enum_dtype(found.dtype) for found in datasets if found.shape is not None):
+        yield "names_of_values"
+    if any(isinstance(found, Alias | h5py.SoftLink) for found in content.values()):
+        yield "links"
+    if file.userblock_size:
+        yield "user_block"
+    owners = [file, *(each for each in content.values() if hasattr(each, "attrs"))]
+    if any(_has_types(owner) for owner in owners):
+        yield "types_of_attributes"
+
+
+def _has_types(owner: Any) -> bool:
+    """Tell whether something has attributes of types that nobody would guess."""
+    kinds = {name: owner.attrs.get_id(name).dtype for name in kept_attributes(owner)}
+    dtype = owner.dtype if isinstance(owner, h5py.Dataset) else None
+    return any(
+        h5py.check_string_dtype(kind) is None and not is_plain_number(name, kind, dtype)
+        for name, kind in kinds.items()
+    )
 
 
 def _why_not(found: Any) -> str:
@@ -185,8 +230,11 @@ def open_all(
     kind: type[Hdf5Source] = Hdf5Source,
     model: Hdf5Model | None = None,
     belonging_to: Callable[[Any], set[str]] = scales_of,
-) -> WholeFile:
+    each: bool = False,
+) -> Whole:
     """Look at everything in a file; its arrays become a kind of sources.
+
+    If all belongs to one of them, only with `each`.
 
     Raises
     ------
@@ -195,9 +243,10 @@ def open_all(
     DataError
         If it is broken, or some of it is in other files.
     """
-    found = apart_for_long(path, look_into_all, path, belonging_to)
-    return WholeFile(
-        model=model or Hdf5Model(path),
+    found = apart_for_long(path, look_into_all, path, belonging_to, each)
+    return Whole(
+        root=path,
+        content=model or Hdf5Model(path),
         format=kind.format,
         arrays={
             name: kind(path, name, array, places, strict=False)
@@ -206,7 +255,10 @@ def open_all(
         others=found.others,
         uncopied=found.uncopied,
         dimensions=found.dimensions,
+        shapes=found.shapes,
         only=found.only,
+        is_alone=found.is_alone,
+        peculiar=found.peculiar,
         as_they_are=frozenset(
             name
             for name, (array, _) in found.arrays.items()
@@ -221,6 +273,15 @@ class Hdf5Model:
     """A file of HDF5, be it of a format that is HDF5 inside."""
 
     path: Path
+
+    @property
+    def file(self) -> Path:
+        """The file."""
+        return self.path
+
+    def identity(self) -> int:
+        """Return a number that changes when the file does."""
+        return identity_of(self.path)
 
     def contents(self) -> set[str]:
         """Return the names of all that the file holds."""
@@ -240,10 +301,29 @@ class Hdf5Model:
         """Return the values of a dataset that is copied as it is."""
         return apart_for_long(self.path, _read_values, self.path, name)
 
+    def digests(self, names: Iterable[str]) -> dict[str, str]:
+        """Return checksums of the values of datasets."""
+        return apart_for_long(self.path, _digest_values, self.path, list(names))
+
 
 def _read_values(path: Path, name: str) -> Any:
     with reading(path) as file:
-        return file[name][()]
+        return _values(file[name])[()]
+
+
+def _values(dataset: Any) -> Any:
+    """Return what values of a dataset are read from, texts as such."""
+    is_text = h5py.check_string_dtype(dataset.dtype) is not None
+    return dataset.asstr(errors="surrogateescape") if is_text else dataset
+
+
+def _digest_values(path: Path, names: list[str]) -> dict[str, str]:
+    with reading(path) as file:
+        found = {name: file[name] for name in names}
+        return {
+            name: digest(_values(each)[part] for part in _parts(each))
+            for name, each in found.items()
+        }
 
 
 class _Copy:

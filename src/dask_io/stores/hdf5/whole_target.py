@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple
 
 from dask_io.errors import UsageError
 from dask_io.geometry import Grid
 from dask_io.stores.files import Tally
-from dask_io.stores.hdf5.create import make_dataset, refuse
+from dask_io.stores.hdf5.create import check_codec, make_dataset, refuse
 from dask_io.stores.hdf5.dataset import understand
 from dask_io.stores.hdf5.file import apart_for_long, brief, in_memory
 from dask_io.stores.hdf5.making import FileInMaking, WrittenDataset, is_by_offset
@@ -21,7 +21,7 @@ from dask_io.stores.naming import printable
 from dask_io.stores.onefile import OneFileTarget
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
     from dask_io.stores.container import Wanted
     from dask_io.stores.files import Durability
@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from dask_io.stores.ledger import Written
     from dask_io.stores.location import Location
     from dask_io.stores.whole import Model
+
+R = TypeVar("R")
+Ts = TypeVarTuple("Ts")
 
 
 def make_all(
@@ -48,10 +51,15 @@ def make_all(
         If HDF5 cannot hold an array, or cannot honour a wish.
     """
     plain = {name: replace(each, metadata=dict(each.metadata)) for name, each in wanted.items()}
-    arrays = apart_for_long(model.path, _describe, plain)
+    arrays = _apart(model, _describe, plain)
     return WholeHdf5(
         path, model, plain, arrays, format=format, overwrite=overwrite, durability=durability
     )
+
+
+def _apart(model: Model, function: Callable[[*Ts], R], *args: *Ts) -> R:
+    """Have a function work where HDF5 may crash, if it looks into a file of others."""
+    return function(*args) if model.file is None else apart_for_long(model.file, function, *args)
 
 
 def _describe(wanted: Mapping[str, Wanted]) -> dict[str, Dataset]:
@@ -59,6 +67,8 @@ def _describe(wanted: Mapping[str, Wanted]) -> dict[str, Dataset]:
     arrays = {}
     with in_memory() as file:
         for name, each in wanted.items():
+            # Asked for all of them: it is not this one that is to be blamed.
+            check_codec(each)
             try:
                 refuse(each)
                 made = make_dataset(file, each, name, in_order=False)
@@ -138,7 +148,7 @@ class WholeHdf5(OneFileTarget):
         with self._publisher.writer(self._name, Tally(), n_bytes=0):
             pass
         model, path = self._model, self._making.path
-        self.not_kept = apart_for_long(model.path, model.build, path, self._wanted)
+        self.not_kept = _apart(model, model.build, path, self._wanted)
 
     def begin_again(self, job: bytes) -> None:
         """Take over from a run that was cut short: nothing of the file is gone on with.

@@ -11,7 +11,7 @@ import icechunk
 from xxhash import xxh3_64_intdigest
 
 from dask_io.errors import DataError, UsageError
-from dask_io.stores.atomic import AtomicReader, Encoding
+from dask_io.stores.atomic import AtomicReader, Encoding, bytes_to_decode
 from dask_io.stores.files import Visit, checksum_of_file
 from dask_io.stores.filled import FilledReader
 from dask_io.stores.icechunk.repository import (
@@ -178,10 +178,15 @@ class IcechunkSource(ZarrStore):
         return True
 
     @property
+    def reused_bytes(self) -> int:
+        """What a visit uses of staging besides the region asked for."""
+        return bytes_to_decode(self.array.chunk_bytes, 0)
+
+    @property
     def codec_bytes(self) -> int:
-        """What a visit holds at most besides the region asked for."""
+        """What a visit holds besides at most."""
         chain = self.array.chain
-        return _N_COPIES * chain.longest + chain.decoding_bytes + self.array.chunk_bytes
+        return _N_COPIES * chain.longest + chain.decoding_bytes
 
     @cached_property
     def n_bytes_on_disk(self) -> int:
@@ -319,7 +324,13 @@ class _Visit(Visit):
         """Return the first bytes, without counting."""
         return self._tree.read(self._key, 0, n_bytes).tobytes()
 
-    def peek_into(self, buffer: memoryview, n_bytes: int) -> memoryview:  # noqa: ARG002 - icechunk has its own
+    def peek_into(
+        self,
+        buffer: memoryview,  # noqa: ARG002 - icechunk has its own
+        n_bytes: int,
+        *,
+        to_end: bool = False,  # noqa: ARG002 - its size is known
+    ) -> memoryview:
         """Return the first bytes, without counting."""
         return self._tree.read(self._key, 0, n_bytes).data
 

@@ -9,6 +9,7 @@ import secrets
 import shutil
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cached_property
 from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,7 +20,7 @@ from xxhash import xxh3_64_intdigest
 
 from dask_io.errors import StorageError, UsageError
 from dask_io.stores import system
-from dask_io.stores.atomic import WholeWriter, pad, padding_bytes
+from dask_io.stores.atomic import ChunkWriter, Padding, WholeWriter
 from dask_io.stores.container import beside
 from dask_io.stores.files import Durability, Traffic, storage_errors
 from dask_io.stores.filled import holds_only
@@ -42,6 +43,7 @@ from dask_io.stores.ledger import NOTHING, line_of
 from dask_io.stores.logs import NAME as JOURNAL
 from dask_io.stores.naming import printable
 from dask_io.stores.publishing import sync, sync_data
+from dask_io.stores.reuse import lasting, room_for
 from dask_io.stores.store import Access
 from dask_io.stores.zarr.create import describe_new
 from dask_io.stores.zarr.documents import V3, is_group, make_group_documents
@@ -183,19 +185,27 @@ class IcechunkTarget(ZarrStore, JournalledTarget):
         return True
 
     @property
+    def reused_bytes(self) -> int:
+        """What a visit uses of staging: for what is put together, and padded."""
+        array = self.array
+        of_shard = prod(array.shards) * array.dtype.itemsize if array.shards else 0
+        return room_for(of_shard, self.padding.n_bytes)
+
+    @cached_property
+    def padding(self) -> Padding:
+        """How chunks are stored, those in a shard too."""
+        array = self.array
+        return Padding(array.chunks, array.dtype, array.layout, array.fill)
+
+    @property
     def codec_bytes(self) -> int:
         """What a visit holds at most besides what it is given."""
         array = self.array
-        n_elements = prod(array.shards or array.chunks)
         encoded, encoding = array.chain.longest, array.chain.encoding_bytes
         if array.index:
             encoded *= prod(array.index.counts)
             encoding += array.index.chain.n_bytes + array.index.chain.encoding_bytes
-            aside = array.chunk_bytes
-        else:
-            aside = padding_bytes(self.grid, array.chunks, array.dtype)
-        assembled = n_elements * array.dtype.itemsize
-        return assembled + aside + encoding + _N_COPIES * encoded
+        return encoding + _N_COPIES * encoded
 
     def describe(self) -> dict[str, Any]:
         """Return what it takes to make the array again."""
@@ -292,14 +302,14 @@ class IcechunkTarget(ZarrStore, JournalledTarget):
     @contextmanager
     def writer(self, index: tuple[int, ...]) -> Iterator[BlockWriter]:
         """Visit a chunk or a shard."""
-        yield _Writer(self, self.address.key(self.array.keys.name_of(index)))
+        key = self.address.key(self.array.keys.name_of(index))
+        kind = _ShardWriter if self.array.index else _ChunkWriter
+        yield kind(self, key, self.grid.block(index).shape, self.padding)
 
-    def encode(self, values: NDArray[Any]) -> NDArray[np.uint8] | None:
-        """Encode a chunk, padded if it is at a far end; None if it is to be left out."""
-        array = self.array
-        raw = pad(values.view(array.dtype), array.chunks, array.fill, array.layout)
-        is_kept = self._write_empty or not holds_only(raw, array.fill)
-        return array.chain.encode(raw) if is_kept else None
+    def encode(self, raw: NDArray[np.uint8]) -> NDArray[np.uint8] | None:
+        """Encode the bytes of a chunk; None if it is to be left out."""
+        is_kept = self._write_empty or not holds_only(raw, self.array.fill)
+        return self.array.chain.encode(raw) if is_kept else None
 
     def store(self, key: str, encoded: NDArray[np.uint8]) -> int:
         """Give a chunk or a shard to icechunk, and return its checksum."""
@@ -468,23 +478,40 @@ def _sync_newer(path: Path, since: int, *, chunks: bool) -> None:
 
 
 @dataclass(slots=True)
-class _Writer(WholeWriter):
-    """One visit to a chunk or shard that is encoded as a whole."""
+class _ChunkWriter(ChunkWriter):
+    """One visit to a chunk."""
 
     target: IcechunkTarget
     key: str
+    shape: tuple[int, ...]
+    padding: Padding
     checksum: int = NOTHING
 
-    def write_from(self, region: Region, array: NDArray[Any]) -> None:  # noqa: ARG002 - all of it
-        """Encode all of it, and give it to icechunk."""
-        target = self.target
-        if target.array.index:
-            pieces = [*pack(array, target.array, target.encode)]
-            encoded = np.concatenate(pieces) if pieces else None
-        else:
-            encoded = target.encode(array)
+    def write_raw(self, raw: NDArray[np.uint8], staging: memoryview) -> None:  # noqa: ARG002 - icechunk has its own
+        """Encode it, and give it to icechunk."""
+        encoded = self.target.encode(raw)
         if encoded is not None:
-            self.checksum = target.store(self.key, encoded)
+            self.checksum = self.target.store(self.key, encoded)
+
+
+@dataclass(slots=True)
+class _ShardWriter(WholeWriter):
+    """One visit to a shard, whose chunks are encoded one by one."""
+
+    target: IcechunkTarget
+    key: str
+    shape: tuple[int, ...]
+    padding: Padding
+    checksum: int = NOTHING
+
+    def write_from(self, region: Region, array: NDArray[Any], staging: memoryview) -> None:
+        """Encode all of it, and give it to icechunk."""
+        assert region.shape == self.shape, "a part of a shard would be read, changed and rewritten"
+        target, padding = self.target, self.padding
+        packed = pack(array, target.array, lambda chunk: target.encode(padding.pad(chunk, staging)))
+        pieces = [lasting(piece, staging) for piece in packed]
+        if pieces:
+            self.checksum = target.store(self.key, np.concatenate(pieces))
 
 
 def _count(path: Path) -> int:

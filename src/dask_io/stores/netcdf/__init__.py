@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from dask_io.stores.netcdf.source import Netcdf4Source
     from dask_io.stores.netcdf.target import NetcdfTarget
     from dask_io.stores.store import Source
-    from dask_io.stores.whole import WholeFile
+    from dask_io.stores.whole import Whole
 
 _CLASSIC = b"CDF"
 
@@ -58,11 +58,11 @@ class NetcdfFormat(Hdf5Format):
             from dask_io.stores.netcdf.target import NetcdfTarget  # noqa: PLC0415 - as above
         return NetcdfTarget
 
-    def describing(self) -> Callable[[Any, Wanted], None]:
-        """Return what makes a variable of a dataset."""
+    def making(self) -> Callable[[Any, Wanted, str], None]:
+        """Return what makes a variable, with all that belongs to it."""
         with needs(self.name, "h5py"):
-            from dask_io.stores.netcdf.conventions import describe  # noqa: PLC0415 - as above
-        return describe
+            from dask_io.stores.netcdf.conventions import make_described  # noqa: PLC0415 - as above
+        return make_described
 
     def open(self, path: Location, inside: str, *, strict: bool) -> Source:
         """Open a variable; only metadata is read yet."""
@@ -88,7 +88,7 @@ class NetcdfFormat(Hdf5Format):
             return reopen_classic(described, file)
         return super().reopen(described, at, absent)
 
-    def open_all(self, path: Location) -> WholeFile:
+    def open_all(self, path: Location, *, each: bool = False) -> Whole:
         """Look at everything in a file."""
         with needs(self.name, "h5py"):
             from dask_io.stores.netcdf.whole import (  # noqa: PLC0415 - as above
@@ -96,7 +96,13 @@ class NetcdfFormat(Hdf5Format):
                 open_netcdf4,
             )
         file = on_disk(path, self.name)
-        return open_classic_file(file) if _is_classic(file) else open_netcdf4(file)
+        return open_classic_file(file) if _is_classic(file) else open_netcdf4(file, each=each)
+
+    def hold(self, source: Whole, *, as_hdf5: bool) -> Whole:
+        """Return what is in another format as this one holds it, or HDF5 in the same way."""
+        with needs(self.name, "h5py"):
+            from dask_io.stores.netcdf.whole import as_netcdf  # noqa: PLC0415 - as above
+        return as_netcdf(source, is_strict=not as_hdf5)
 
 
 def _is_classic(path: Location) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
@@ -9,53 +10,74 @@ import h5py  # type: ignore[import-untyped]
 import numpy as np
 
 from dask_io.errors import UsageError
-from dask_io.stores.hdf5.create import as_attribute
-from dask_io.stores.hdf5.dataset import BARE
+from dask_io.stores.conventions import (
+    FILL_VALUE,
+    NAMES,
+    OF_ITS_TYPE,
+    SAYS_TRUTH,
+    TRUTH,
+    gap_of,
+)
+from dask_io.stores.dtypes import with_cast_fill
+from dask_io.stores.hdf5.create import as_attribute, make_dataset, make_groups
+from dask_io.stores.hdf5.dataset import BARE, INTERNAL
 from dask_io.stores.naming import printable
-from dask_io.stores.netcdf.surroundings import Surroundings
+from dask_io.stores.netcdf.surroundings import Surroundings, last_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from numpy.typing import NDArray
 
     from dask_io.stores.container import Wanted
     from dask_io.stores.netcdf.surroundings import Variable
 
 _KINDS = frozenset({"i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f4", "f8", "S1"})
-_FILL = "_FillValue"
+
+
+def has_type(dtype: np.dtype[Any]) -> bool:
+    """Tell whether NetCDF has a type for elements."""
+    return dtype.str[1:] in _KINDS
 
 
 def _refuse_types(dtype: np.dtype[Any]) -> None:
     """Refuse elements that NetCDF has no type for."""
-    if dtype.str[1:] not in _KINDS:
+    if not has_type(dtype):
+        other = "Zarr has: name a .zarr" if dtype.kind == "U" else "HDF5 has: call the file .h5"
         raise UsageError(
             f"NetCDF has no elements of {dtype}; it has integers of 1 to 8 bytes, floats of 4 and "
-            "8, and single characters"
+            f"8, and single characters ({other})"
         )
 
 
-def describe(dataset: Any, wanted: Wanted) -> None:
-    """Make a variable of a dataset, with its dimensions and all that belongs to it.
+def make_described(file: Any, wanted: Wanted, inside: str) -> None:
+    """Make a variable that is to be written, with its dimensions and all that belongs to it.
 
     Raises
     ------
     UsageError
         If NetCDF has no type for its elements, or no other place for its name.
     """
+    around, gap = _surroundings(wanted).at(inside), _gap_asked_for(wanted)
+    wanted = _as_numbers(wanted)
     _refuse_types(wanted.dtype)
-    around, file = _surroundings(wanted), dataset.file
-    describe_file(file, around.of_file)
+    dataset = make_dataset(file, wanted, inside, in_order=True)
+    sign(file)
+    for path, said in around.groups.items():
+        write_attributes(file[f"/{path}"], said)
     lengths = _lengths(around, dataset.shape)
-    name = dataset.name.strip("/")
-    if name in lengths and (dataset.ndim > 1 or around.dimensions != (name,)):
+    if inside in lengths and (dataset.ndim > 1 or around.dimensions != (inside,)):
         raise UsageError(
-            f"variable {printable(name)} has the name of a dimension; name another, as in "
-            f"file.nc::/{printable(name)}_values"
+            f"variable {printable(inside)} has the name of a dimension; name another, as in "
+            f"file.nc::/{printable(inside)}_values"
         )
-    variables = {each.name: each for each in around.variables if each.name != name}
+    variables = {each.name: each for each in around.variables if each.name != inside}
+    for path in (*lengths, *variables):
+        make_groups(file, path, in_order=True)
     scales = {}
     for number, (dimension, length) in enumerate(lengths.items()):
-        if dimension == name:
-            dataset.make_scale(name)
+        if dimension == inside:
+            dataset.make_scale(last_of(inside))
             scales[dimension] = dataset
         else:
             found = variables.get(dimension)
@@ -66,12 +88,19 @@ def describe(dataset: Any, wanted: Wanted) -> None:
             )
         scales[dimension].attrs["_Netcdf4Dimid"] = np.int32(number)
     attach(dataset, around.dimensions, scales)
-    write_attributes(dataset, {**around.attributes, **_fill_asked_for(wanted)})
+    write_attributes(dataset, {**around.attributes, **gap})
     for each in variables.values():
         if each.name not in scales:
             most = [None if d in around.unlimited else lengths[d] for d in each.dimensions]
             grows = {"maxshape": tuple(most), "chunks": each.values.shape} if None in most else {}
             attach(make_variable(file, each, **grows), each.dimensions, scales)
+
+
+def _as_numbers(wanted: Wanted) -> Wanted:
+    """Return what an array becomes: of truth, numbers."""
+    if wanted.dtype.kind != "b":
+        return wanted
+    return replace(wanted, dtype=TRUTH, metadata=with_cast_fill(wanted.metadata, TRUTH))
 
 
 def describe_file(file: Any, attributes: Mapping[str, Any]) -> None:
@@ -92,31 +121,62 @@ def _surroundings(wanted: Wanted) -> Surroundings:
     original = wanted.metadata.get("netcdf")
     if original is not None:
         found: Surroundings = original.read(wanted.metadata.get("region"))
-        return found
+        truth = typed(SAYS_TRUTH) if wanted.dtype.kind == "b" else {}
+        return replace(found, attributes={**found.attributes, **truth})
     names = list(wanted.metadata.get("dimension_names") or [None] * len(wanted.grid.shape))
     for axis, name in enumerate(names):
-        if not name or name in names[:axis]:
+        if not name or "/" in name or name in names[:axis]:
             names[axis] = f"dim_{axis}"
     maxshape = wanted.metadata.get("maxshape") or wanted.grid.shape
-    said = {
-        name: _as_text(as_attribute(value))
-        for name, value in wanted.metadata.get("attributes", {}).items()
-        if value is not None
-    }
+    said = attributes_of(wanted.metadata, wanted.dtype)
     unlimited = frozenset(name for name, most in zip(names, maxshape, strict=True) if most is None)
-    return Surroundings(tuple(names), said, unlimited=unlimited)
+    return Surroundings("", tuple(names), said, unlimited=unlimited)
 
 
-def _as_text(value: Any) -> Any:
-    """Return text as NetCDF has always written it, if that can be."""
-    is_plain = isinstance(value, str) and value and value.isascii()
-    return np.bytes_(value.encode()) if is_plain else value
+def attributes_of(metadata: Mapping[str, Any], dtype: np.dtype[Any]) -> dict[str, Any]:
+    """Return what a source of another format says, as a variable of NetCDF says it.
+
+    What speaks of its values has their type; fractions beside whole numbers speak of what these
+    stand for once they are scaled, and stay fractions.
+    """
+    said, gap = metadata.get("attributes", {}), gap_of(metadata, dtype)
+    if dtype.kind == "b":
+        # Truth has no value to spare: xarray would take one of its two for gaps.
+        said, gap, dtype = {**said, **SAYS_TRUTH}, None, TRUTH
+    made = typed({name: value for name, value in said.items() if name != FILL_VALUE})
+    for name in OF_ITS_TYPE.intersection(made):
+        value = np.asarray(made[name])
+        if value.dtype.kind in ("iuf" if dtype.kind == "f" else "iu") and dtype.kind in "iuf":
+            with np.errstate(all="ignore"):
+                same = value.astype(dtype)
+            made[name] = same if np.array_equal(same, value, equal_nan=True) else made[name]
+    return made if gap is None else {FILL_VALUE: np.array([gap], dtype), **made}
 
 
-def _fill_asked_for(wanted: Wanted) -> dict[str, Any]:
-    if wanted.wishes.fill_value is None:
+def typed(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return attributes that are plain values with types of NetCDF."""
+    return {
+        name: _as_usual(as_attribute(value))
+        for name, value in attributes.items()
+        if value is not None and name != NAMES and name not in INTERNAL
+    }
+
+
+def _as_usual(value: Any) -> Any:
+    """Return text, truth and whole numbers as NetCDF has always written them, if that can be."""
+    if isinstance(value, str):
+        return np.bytes_(value.encode()) if value and value.isascii() else value
+    numbers = np.asarray(value)
+    if numbers.dtype.kind == "b":
+        return numbers.astype(np.int8)
+    is_whole = numbers.dtype.kind == "i" and np.array_equal(numbers, numbers.astype(np.int32))
+    return numbers.astype(np.int32) if is_whole else value
+
+
+def _gap_asked_for(wanted: Wanted) -> dict[str, Any]:
+    if wanted.wishes.fill_value is None or wanted.dtype.kind == "b":
         return {}
-    return {_FILL: np.array([wanted.fill_value], wanted.dtype)}
+    return {FILL_VALUE: np.array([wanted.fill_value], wanted.dtype)}
 
 
 def _lengths(around: Surroundings, shape: tuple[int, ...]) -> dict[str, int]:
@@ -135,16 +195,31 @@ def make_scale(
     grows = {"maxshape": (None,), "chunks": (max(1, length),)} if unlimited else {}
     if found is not None:
         made = make_variable(file, found, **grows)
-        made.make_scale(name)
+        made.make_scale(last_of(name))
     else:
         made = file.create_dataset(name, (length,), ">f4", track_order=True, **grows)
         made.make_scale(f"{BARE}{length:10}")
     return made
 
 
+def as_stored(values: Any, attributes: Mapping[str, Any]) -> tuple[NDArray[Any], Mapping[str, Any]]:
+    """Return values that are copied as they are as NetCDF stores them, and what is said of them."""
+    found = np.asarray(values)
+    if found.dtype.kind == "b":
+        said = {name: value for name, value in attributes.items() if name != FILL_VALUE}
+        found, attributes = found.astype(TRUTH), {**said, **typed(SAYS_TRUTH)}
+    is_text = found.dtype.kind in "UT" or (
+        found.dtype.kind == "O" and all(isinstance(each, str) for each in found.ravel())
+    )
+    if FILL_VALUE in attributes and found.dtype.kind in "iuf":
+        gap = np.array(attributes[FILL_VALUE], found.dtype).reshape(1)
+        attributes = {**attributes, FILL_VALUE: gap}
+    return (found.astype(h5py.string_dtype()) if is_text else found), attributes
+
+
 def make_variable(file: Any, found: Variable, **options: Any) -> Any:
     """Make a variable with its values."""
-    fill = found.attributes.get(_FILL)
+    fill = found.attributes.get(FILL_VALUE)
     if isinstance(fill, np.ndarray) and fill.size == 1:
         options["fillvalue"] = fill.reshape(-1)[0]
     made = file.create_dataset(
@@ -164,4 +239,5 @@ def attach(dataset: Any, dimensions: tuple[str, ...], scales: Mapping[str, Any])
 def write_attributes(owner: Any, attributes: Mapping[str, Any]) -> None:
     """Write attributes with the types that they have."""
     for name, value in attributes.items():
-        owner.attrs[name] = "" if isinstance(value, bytes) and not value else value
+        is_empty = isinstance(value, bytes | str) and not value
+        owner.attrs[name] = h5py.Empty("S1") if is_empty else value

@@ -24,7 +24,13 @@ from dask_io.stores.hdf5.source import Hdf5Source, read_description
 from dask_io.stores.medium import peeking
 from dask_io.stores.naming import printable
 from dask_io.stores.netcdf.classic import read_header
-from dask_io.stores.netcdf.surroundings import MOST_BYTES, Surroundings, belonging_to, gather
+from dask_io.stores.netcdf.surroundings import (
+    MOST_BYTES,
+    Surroundings,
+    belonging_to,
+    gather,
+    last_of,
+)
 from dask_io.stores.store import Access, Extent
 
 if TYPE_CHECKING:
@@ -58,7 +64,7 @@ class Netcdf4Original:
     def _find_coordinates(self) -> tuple[str, ...]:
         with reading(self.path) as file:
             dataset = find_dataset(file, self.path, self.inside)
-            return tuple(belonging_to(dataset.name.rpartition("/")[2], _Lookup(dataset)))
+            return tuple(map(last_of, belonging_to(dataset.name, _Lookup(dataset))))
 
     def read(self, region: Region | None) -> Surroundings:
         """Return what belongs to the variable, or to a region of it."""
@@ -66,21 +72,23 @@ class Netcdf4Original:
             dataset = find_dataset(file, self.path, self.inside)
             lookup = _Lookup(dataset)
             main = _Dataset(dataset)
+            above = [main.path[:at] for at, sign in enumerate(main.path) if sign == "/"]
             return Surroundings(
+                name=main.path,
                 dimensions=main.dimensions,
                 attributes=main.attributes,
-                of_file=_typed_attributes(file),
+                groups={path: _typed_attributes(file[f"/{path}"]) for path in ("", *above)},
                 unlimited=lookup.unlimited(main),
-                variables=gather(dataset.name.rpartition("/")[2], lookup, region),
+                variables=gather(dataset.name, lookup, region),
             )
 
 
 def belonging_to_dataset(dataset: Any) -> set[str]:
     """Return the paths of the variables that belong to one, and are small beside it."""
-    found = belonging_to(dataset.name.rpartition("/")[2], _Lookup(dataset))
+    found = belonging_to(dataset.name, _Lookup(dataset))
     if sum(prod(one.shape) * one.dtype.itemsize for one in found.values()) > MOST_BYTES:
         return set()
-    return {one.dataset.name.strip("/") for one in found.values() if isinstance(one, _Dataset)}
+    return set(found)
 
 
 @dataclass(frozen=True)
@@ -94,19 +102,28 @@ class _Lookup:
         return None if found is None or is_bare(found) else _Dataset(found)
 
     def _find(self, name: str) -> Any:
+        if name.startswith("/"):
+            return _follow(self.main.file, name)
         group = self.main.parent
-        while True:
-            if isinstance(group.get(name, getlink=True), h5py.HardLink):
-                found = group[name]
-                return found if isinstance(found, h5py.Dataset) else None
-            if group.name == "/":
-                return None
+        while (found := _follow(group, name)) is None and group.name != "/":
             group = group.parent
+        return found
 
     def unlimited(self, main: _Dataset) -> frozenset[str]:
         """Return the dimensions that have no last index."""
         lengths = zip(main.dimensions, main.dataset.maxshape, strict=True)
         return frozenset(name for name, most in lengths if most is None)
+
+
+def _follow(group: Any, path: str) -> Any:
+    """Return a dataset in a group, or below it; None if there is none, or only by links."""
+    found = group
+    for name in filter(None, path.split("/")):
+        link = found.get(name, getlink=True) if isinstance(found, h5py.Group) else None
+        if not isinstance(link, h5py.HardLink):
+            return None
+        found = found[name]
+    return found if isinstance(found, h5py.Dataset) else None
 
 
 @dataclass(frozen=True)
@@ -119,13 +136,18 @@ class _Dataset:
         refuse_others(self.dataset)
 
     @property
+    def path(self) -> str:
+        """Where it is in the file."""
+        name: str = self.dataset.name
+        return name.strip("/")
+
+    @property
     def dimensions(self) -> tuple[str, ...]:
-        """Names of the scales along its axes; a scale is one itself."""
-        own = self.dataset.name.rpartition("/")[2]
+        """Paths of the scales along its axes; a scale is one itself."""
         if self.dataset.is_scale and self.dataset.ndim == 1:
-            return (own,)
+            return (self.path,)
         return tuple(
-            axis[0].name.rpartition("/")[2] if len(axis) else f"{own}_{number}"
+            axis[0].name.strip("/") if len(axis) else f"{self.path}_{number}"
             for number, axis in enumerate(self.dataset.dims)
         )
 
@@ -156,7 +178,9 @@ def _typed_attributes(owner: Any) -> dict[str, Any]:
         value = owner.attrs[name]
         kind = owner.attrs.get_id(name).dtype
         is_text = h5py.check_string_dtype(kind) is not None
-        if not isinstance(value, h5py.Empty) and (is_text or kind.kind in "iuf"):
+        if isinstance(value, h5py.Empty):
+            value = b"" if is_text else None
+        if value is not None and (is_text or kind.kind in "iuf"):
             found[name] = value
     return found
 
@@ -170,18 +194,28 @@ class Netcdf4Source(Hdf5Source):
     def metadata(self) -> Mapping[str, Any]:
         """What the variable says, and where it is, for what belongs to it."""
         said = dict(super().metadata)
-        said["attributes"] = _single(said["attributes"])
+        said["attributes"] = single(said["attributes"])
         said["netcdf"] = original = Netcdf4Original(self.path, self.inside)
         said["coordinates"] = original.coordinates
         return MappingProxyType(said)
 
 
-def _single(attributes: Mapping[str, Any]) -> dict[str, Any]:
+def single(attributes: Mapping[str, Any]) -> dict[str, Any]:
     """Return attributes with lists of one value as that value, which they are to NetCDF."""
     return {
         name: value[0] if isinstance(value, list) and len(value) == 1 else value
         for name, value in attributes.items()
     }
+
+
+def plain_values(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return attributes of version 3 as plain values."""
+    return single(
+        {
+            name: value.tolist() if isinstance(value, np.ndarray) else _text(value)
+            for name, value in attributes.items()
+        }
+    )
 
 
 @dataclass(frozen=True)
@@ -209,15 +243,16 @@ class ClassicOriginal:
         """Return what belongs to the variable, or to a region of it."""
         header, main = self.header, self.header.variables[self.name]
         return Surroundings(
+            name=self.name,
             dimensions=main.dimensions,
             attributes=main.attributes,
-            of_file=header.attributes,
+            groups={"": header.attributes},
             unlimited=frozenset([header.record] if header.record else []),
             variables=gather(self.name, self._look_up, region),
         )
 
     def _look_up(self, name: str) -> _Classic | None:
-        found = self.header.variables.get(name)
+        found = self.header.variables.get(name.removeprefix("/"))
         return None if found is None else _Classic(self.path, found)
 
 
@@ -225,8 +260,13 @@ class ClassicOriginal:
 class _Classic:
     """A variable of NetCDF 3 that is small."""
 
-    path: Path
+    file: Path
     variable: Variable
+
+    @property
+    def path(self) -> str:
+        """Its name: there are no groups."""
+        return self.variable.name
 
     @property
     def dimensions(self) -> tuple[str, ...]:
@@ -250,7 +290,7 @@ class _Classic:
 
     def read(self, slices: tuple[slice, ...]) -> NDArray[Any]:
         """Read a part of its values, by way of all of them."""
-        return read_classic(self.path, self.variable)[slices]
+        return read_classic(self.file, self.variable)[slices]
 
 
 def read_classic(path: Path, one: Variable) -> NDArray[Any]:
@@ -329,6 +369,7 @@ class ClassicSource:
     format: ClassVar[str] = "netcdf"
     is_indivisible: ClassVar[bool] = True
     access: ClassVar[Access] = Access.ADDRESSABLE
+    reused_bytes: ClassVar[int] = 0
     codec_bytes: ClassVar[int] = 0
 
     def __init__(self, path: Path, header: Header, variable: Variable) -> None:
@@ -361,12 +402,7 @@ class ClassicSource:
                 "codecs": [],
                 "fill_value": fill[0] if has_fill and fill is not None else None,
                 "dimension_names": one.dimensions,
-                "attributes": _single(
-                    {
-                        name: value.tolist() if isinstance(value, np.ndarray) else _text(value)
-                        for name, value in one.attributes.items()
-                    }
-                ),
+                "attributes": plain_values(one.attributes),
                 "coordinates": original.coordinates,
                 "netcdf": original,
             }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -25,7 +25,7 @@ _NAMING = ("coordinates", "grid_mapping", "bounds", "ancillary_variables")
 
 @dataclass(frozen=True)
 class Variable:
-    """A variable that is copied along, with the names of its dimensions."""
+    """A variable that is copied along; its name, and those of its dimensions, are paths."""
 
     name: str
     dimensions: tuple[str, ...]
@@ -37,23 +37,68 @@ class Variable:
 class Surroundings:
     """All that a file says about a variable besides its values.
 
-    `unlimited` are the dimensions that have no last index. Values of attributes have the types
-    that they have in the file.
+    Names are paths in the file, so that it is known in which group everything is. `groups` are
+    the attributes of the groups that the variable is in, of the file itself as ``""``; `unlimited`
+    are the dimensions that have no last index. Values of attributes have the types that they have
+    in the file.
     """
 
+    name: str
     dimensions: tuple[str, ...]
     attributes: Mapping[str, Any] = field(default_factory=dict)
-    of_file: Mapping[str, Any] = field(default_factory=dict)
+    groups: Mapping[str, Mapping[str, Any]] = field(default_factory=lambda: {"": {}})
     unlimited: frozenset[str] = frozenset()
     variables: tuple[Variable, ...] = ()
+
+    def at(self, path: str) -> Surroundings:
+        """Return what there is to say about the variable if it has another path.
+
+        All that belongs to it is in its group then, but what would have the name of another there.
+        """
+        if path == self.name:
+            return self
+        group = path[: -len(last_of(path))]
+        first, found = dict[str, str](), []
+        for axis, name in enumerate(dict.fromkeys(self.dimensions)):
+            last = last_of(name)
+            first[f"{last}_{axis}" if last in first else last] = name
+        for each in self.variables:
+            names = (each.name, *each.dimensions)
+            if all(first.setdefault(last_of(name), name) == name for name in names):
+                found.append(each)
+        moved = {name: f"{group}{last}" for last, name in first.items()}
+        return Surroundings(
+            name=path,
+            dimensions=tuple(moved[name] for name in self.dimensions),
+            attributes=self.attributes,
+            groups={"": self.groups[""]},
+            unlimited=frozenset(moved[name] for name in self.unlimited.intersection(moved)),
+            variables=tuple(
+                replace(
+                    each,
+                    name=moved[each.name],
+                    dimensions=tuple(moved[name] for name in each.dimensions),
+                )
+                for each in found
+            ),
+        )
+
+
+def last_of(path: str) -> str:
+    """Return a name without the groups that it is in."""
+    return path.rpartition("/")[2]
 
 
 class Found(Protocol):
     """A variable of a file that is open."""
 
     @property
+    def path(self) -> str:
+        """Where it is in the file."""
+
+    @property
     def dimensions(self) -> tuple[str, ...]:
-        """Names of its dimensions."""
+        """Paths of its dimensions."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -75,22 +120,23 @@ class Lookup(Protocol):
     """A file in which variables are looked up by their names."""
 
     def __call__(self, name: str) -> Found | None:
-        """Return a variable that belongs to another, None if there is none of this name."""
+        """Return a variable that belongs to another, None if there is none of this name.
+
+        It is a path if it begins with a ``/``.
+        """
 
 
 def belonging_to(main: str, lookup: Lookup) -> dict[str, Found]:
-    """Return the variables that describe one, by their names.
+    """Return the variables that describe one, by their paths.
 
     These are the ones with the names of its dimensions, those that its attributes name, and so on.
     """
     first = lookup(main)
-    waiting, seen, found = list(_named_by(first)) if first else [], {main}, dict[str, Found]()
+    waiting, found = list(_named_by(first)) if first else [], dict[str, Found]()
     while waiting:
-        name = waiting.pop(0)
-        one = None if name in seen else lookup(name)
-        seen.add(name)
-        if one is not None:
-            found[name] = one
+        one = lookup(waiting.pop(0))
+        if one is not None and one.path not in {main.strip("/"), *found}:
+            found[one.path] = one
             waiting += _named_by(one)
     return found
 
@@ -108,20 +154,20 @@ def gather(main: str, lookup: Lookup, region: Region | None) -> tuple[Variable, 
         return ()
     bounds = {} if region is None else dict(zip(first.dimensions, region.bounds, strict=True))
     found, n_bytes = list[Variable](), 0
-    for name, one in belonging_to(main, lookup).items():
+    for path, one in belonging_to(main, lookup).items():
         n_bytes += prod(one.shape) * one.dtype.itemsize
         if n_bytes > MOST_BYTES:
             raise UsageError(
-                f"what belongs to variable {printable(main)} has {n_bytes} bytes with variable "
-                f"{printable(name)}; more than {MOST_BYTES} are not copied along"
+                f"what belongs to variable {printable(first.path)} has {n_bytes} bytes with "
+                f"variable {printable(path)}; more than {MOST_BYTES} are not copied along"
             )
         slices = tuple(slice(*bounds.get(each, (None, None))) for each in one.dimensions)
-        found.append(Variable(name, one.dimensions, one.read(slices), one.attributes))
+        found.append(Variable(path, one.dimensions, one.read(slices), one.attributes))
     return tuple(found)
 
 
 def _named_by(one: Found) -> Iterator[str]:
-    yield from one.dimensions
+    yield from (f"/{path}" for path in one.dimensions)
     for word in _NAMING:
         named = one.attributes.get(word)
         text = named.decode(errors="replace") if isinstance(named, bytes) else named

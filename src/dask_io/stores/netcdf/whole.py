@@ -2,53 +2,62 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import h5py  # type: ignore[import-untyped]
+import numpy as np
 
 from dask_io.errors import DataError
 from dask_io.geometry import Grid
+from dask_io.stores.conventions import TRUTH, is_plain_number
 from dask_io.stores.files import storage_errors
 from dask_io.stores.hdf5 import whole as hdf5
-from dask_io.stores.hdf5.create import make_dataset
+from dask_io.stores.hdf5.dataset import INTERNAL
 from dask_io.stores.hdf5.file import writing
 from dask_io.stores.hdf5.source import Hdf5Source
 from dask_io.stores.naming import printable
-from dask_io.stores.netcdf.conventions import (
-    attach,
-    describe_file,
-    make_scale,
-    make_variable,
-    sign,
-    write_attributes,
-)
+from dask_io.stores.netcdf.conventions import has_type, sign
+from dask_io.stores.netcdf.outline import Outline, Outlined, outline_of
 from dask_io.stores.netcdf.source import (
     ClassicSource,
+    Netcdf4Original,
     belonging_to_dataset,
     open_header,
+    plain_values,
     read_classic,
+    single,
 )
-from dask_io.stores.netcdf.surroundings import MOST_BYTES, Variable
-from dask_io.stores.whole import WholeFile
+from dask_io.stores.netcdf.surroundings import MOST_BYTES
+from dask_io.stores.whole import Whole, digest, identity_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
     from dask_io.stores.container import Wanted
-    from dask_io.stores.netcdf.classic import Header
-    from dask_io.stores.netcdf.classic import Variable as Described
+    from dask_io.stores.netcdf.classic import Header, Variable
+    from dask_io.stores.whole import Content
 
 # Records that are not re-split become chunks of about so many bytes.
 _CHUNK_BYTES = 4 * 2**20
+# How variables begin that have the name of a dimension, and do not lie along it alone.
+_HIDDEN = "_nc4_non_coord_"
 
 
 class _Variable(Hdf5Source):
     """A variable of NetCDF 4 that is moved with all others."""
 
     format = "netcdf"
+
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        """What the variable says, and where it is."""
+        said = super().metadata
+        where = {"netcdf": Netcdf4Original(self.path, self.inside)}
+        return MappingProxyType({**said, **where, "attributes": single(said["attributes"])})
 
 
 @dataclass(frozen=True)
@@ -63,14 +72,18 @@ class Netcdf4Model(hdf5.Hdf5Model):
         return not_kept
 
 
-def open_netcdf4(path: Path) -> WholeFile:
-    """Look at everything in a file of version 4."""
-    return hdf5.open_all(
-        path, kind=_Variable, model=Netcdf4Model(path), belonging_to=belonging_to_dataset
+def open_netcdf4(path: Path, *, each: bool) -> Whole:
+    """Look at everything in a file of version 4; if all belongs to one, only with `each`."""
+    found = hdf5.open_all(
+        path, kind=_Variable, model=Netcdf4Model(path), belonging_to=belonging_to_dataset, each=each
     )
+    said = {name: single(attributes) for name, attributes in found.attributes.items()}
+    hidden = any(name.rpartition("/")[2].startswith(_HIDDEN) for name in found.dimensions)
+    peculiar = (*found.peculiar, *(["names_of_variables"] if hidden else []))
+    return replace(found, attributes=said, peculiar=peculiar)
 
 
-def open_classic_file(path: Path) -> WholeFile:
+def open_classic_file(path: Path) -> Whole:
     """Look at everything in a file of version 3.
 
     Raises
@@ -86,21 +99,48 @@ def open_classic_file(path: Path) -> WholeFile:
             raise DataError(printable(str(path)), [printable(short)])
         if one.shape:
             arrays[name] = ClassicSource(path, header, one)
-    return WholeFile(
-        model=ClassicModel(path, header),
+    return Whole(
+        root=path,
+        content=ClassicModel(path, header),
         format="netcdf",
         arrays=arrays,
         others={name: "has no axes" for name, one in header.variables.items() if not one.shape},
         dimensions={name: one.dimensions for name, one in header.variables.items()},
         only=_find_only(header, arrays),
+        is_alone=len(header.variables) == 1,
         uncopied={
             name: "has the name of a dimension, but does not lie along it alone"
             for name, one in header.variables.items()
             if name in header.dimensions and one.dimensions != (name,)
         },
         kept={name: _kept(one) for name, one in header.variables.items() if one.shape},
-        attributes=header.attributes,
+        attributes={
+            "": plain_values(header.attributes),
+            **{
+                name: plain_values(one.attributes)
+                for name, one in header.variables.items()
+                if not one.shape
+            },
+        },
+        shapes={name: () for name, one in header.variables.items() if not one.shape},
+        peculiar=tuple(_peculiar(header)),
     )
+
+
+def _peculiar(header: Header) -> Iterator[str]:
+    """Yield names for what only NetCDF has a place for."""
+    if header.record:
+        yield "unlimited_dimensions"
+    if set(header.dimensions).difference(*(one.dimensions for one in header.variables.values())):
+        yield "unused_dimensions"
+    attributes: list[tuple[np.dtype[Any] | None, Mapping[str, Any]]] = [(None, header.attributes)]
+    attributes += [(one.dtype, one.attributes) for one in header.variables.values()]
+    if any(
+        isinstance(value, np.ndarray) and not is_plain_number(name, value.dtype, dtype)
+        for dtype, said in attributes
+        for name, value in said.items()
+    ):
+        yield "types_of_attributes"
 
 
 def _find_only(header: Header, arrays: Mapping[str, ClassicSource]) -> str | None:
@@ -117,7 +157,7 @@ def _find_only(header: Header, arrays: Mapping[str, ClassicSource]) -> str | Non
     return data[0] if has_all else None
 
 
-def _kept(one: Described) -> Grid:
+def _kept(one: Variable) -> Grid:
     """Return the blocks of a variable that is not re-split: several records in each."""
     lengths = [max(1, length) for length in one.shape]
     if one.step is not None:
@@ -133,43 +173,122 @@ class ClassicModel:
     path: Path
     header: Header
 
+    @property
+    def file(self) -> Path:
+        """The file."""
+        return self.path
+
+    def identity(self) -> int:
+        """Return a number that changes when the file does."""
+        return identity_of(self.path)
+
     def contents(self) -> set[str]:
         """Return the names of all that the file holds."""
-        variables = self.header.variables
-        of_variables = {
-            f"{name}@{each}" for name in variables for each in variables[name].attributes
-        }
-        return {*variables, *of_variables, *(f"@{each}" for each in self.header.attributes)}
+        return self._outline.contents()
 
     def build(self, path: Path, wanted: Mapping[str, Wanted]) -> tuple[str, ...]:
         """Make a file with all that is in this one, but without the values of some variables."""
-        header = self.header
-        with writing(path), h5py.File(path, "w", track_order=True) as file:
-            describe_file(file, header.attributes)
-            made = {name: self._make(file, name, wanted) for name in header.variables}
-            scales = {}
-            for number, (name, length) in enumerate(header.dimensions.items()):
-                if name in made:
-                    scales[name] = made[name]
-                    made[name].make_scale(name)
-                else:
-                    unlimited = name == header.record
-                    scales[name] = make_scale(file, name, length, None, unlimited=unlimited)
-                scales[name].attrs["_Netcdf4Dimid"] = number
-            for name, dataset in made.items():
-                attach(dataset, header.variables[name].dimensions, scales)
+        self._outline.build(path, wanted, self.read)
         return ()
 
-    def _make(self, file: Any, name: str, wanted: Mapping[str, Wanted]) -> Any:
-        one = self.header.variables[name]
-        if name not in wanted:
-            values = self.read(name)
-            return make_variable(file, Variable(name, one.dimensions, values, one.attributes))
-        dataset = make_dataset(file, wanted[name], name, in_order=True)
-        write_attributes(dataset, one.attributes)
-        return dataset
+    @property
+    def _outline(self) -> Outline:
+        header = self.header
+        return Outline(
+            attributes={"": header.attributes},
+            dimensions=header.dimensions,
+            variables={
+                name: Outlined(one.dimensions, one.attributes)
+                for name, one in header.variables.items()
+            },
+            unlimited=frozenset([header.record] if header.record else []),
+        )
 
     def read(self, name: str) -> Any:
         """Return the values of a variable that is copied as it is."""
         with storage_errors(self.path):
             return read_classic(self.path, self.header.variables[name])
+
+    def digests(self, names: Iterable[str]) -> dict[str, str]:
+        """Return checksums of the values of variables."""
+        return {name: digest([self.read(name)]) for name in names}
+
+
+@dataclass(frozen=True)
+class OtherModel:
+    """What is in another format, of which a file of NetCDF 4 is made."""
+
+    content: Content
+    outline: Outline
+    not_kept: tuple[str, ...]
+
+    file = None
+
+    def identity(self) -> int:
+        """Return a number that changes when what is in the other format does."""
+        return self.content.identity()
+
+    def contents(self) -> set[str]:
+        """Return the names of all that the file will hold."""
+        return self.outline.contents()
+
+    def build(self, path: Path, wanted: Mapping[str, Wanted]) -> tuple[str, ...]:
+        """Make a file with all that there is, but without the values of some variables."""
+        self.outline.build(path, wanted, self.read)
+        return self.not_kept
+
+    def read(self, name: str) -> Any:
+        """Return the values of a variable that is copied as it is."""
+        return self.content.read(name)
+
+    def digests(self, names: Iterable[str]) -> dict[str, str]:
+        """Return checksums of the values of variables."""
+        return self.content.digests(names)
+
+
+def as_netcdf(source: Whole, *, is_strict: bool) -> Whole:
+    """Return what is in another format as a file of NetCDF 4 holds it, or one of HDF5 like it.
+
+    The former holds fewer types of elements. Texts of one length become texts of any length, and
+    truth becomes numbers that xarray knows again.
+
+    Raises
+    ------
+    UsageError
+        If dimensions of one name differ in length.
+    """
+    texts = {name: each for name, each in source.arrays.items() if each.dtype.kind == "U"}
+    arrays = {name: each for name, each in source.arrays.items() if name not in texts}
+    others = {**source.others, **dict.fromkeys(texts, "holds texts")}
+    said = {name: each.metadata["attributes"] for name, each in texts.items()}
+    plain = replace(
+        source,
+        arrays=arrays,
+        others=others,
+        attributes={**source.attributes, **said},
+        shapes={**source.shapes, **{name: each.grid.shape for name, each in texts.items()}},
+    )
+    outline = outline_of(plain)
+    uncopied = {
+        name: "has the name of a dimension, but does not lie along it alone"
+        for name, one in outline.variables.items()
+        if name in outline.dimensions and one.dimensions != (name,)
+    }
+    converted = {name: TRUTH for name, each in arrays.items() if each.dtype.kind == "b"}
+    if is_strict:
+        uncopied |= {
+            name: f"has elements of {each.dtype}, for which NetCDF has no type (HDF5 has: call the "
+            "file .h5)"
+            for name, each in arrays.items()
+            if not has_type(converted.get(name, each.dtype))
+        }
+    owners = [
+        *plain.attributes.values(),
+        *(each.metadata["attributes"] for each in arrays.values()),
+    ]
+    has_reserved = any(not INTERNAL.isdisjoint(attributes) for attributes in owners)
+    has_more = {"reserved_attributes": has_reserved, "booleans": bool(converted)}
+    not_kept = (*source.peculiar, *(name for name, is_lost in has_more.items() if is_lost))
+    model = OtherModel(source.content, outline, not_kept)
+    uncopied |= source.uncopied
+    return replace(plain, content=model, uncopied=uncopied, converted=converted)

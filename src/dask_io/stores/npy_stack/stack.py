@@ -70,7 +70,7 @@ class StackSource(BlockFiles):
         with storage_errors(folder):
             self._medium.logs.remove(self._blocks.journal)
             self._medium.remove([folder / INFO])
-            self._medium.remove_folders([folder])
+            self._medium.remove_if_empty(folder)
 
 
 class StackTarget(BlockFilesTarget):

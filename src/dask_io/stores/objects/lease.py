@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from threading import Event, Lock, Thread
 from typing import TYPE_CHECKING, Any
-from weakref import WeakSet, ref
+from weakref import WeakValueDictionary, ref
 
 from dask_io.errors import LockedError, StorageError
 from dask_io.stores.logs import NAME
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 LEASE_SECONDS = 60.0
 _LOOK_SECONDS = 1.0
 _LONGEST = 64 * 2**10
-# What this process holds: it need not wait for what it has given up.
-_HELD: WeakSet[Lease] = WeakSet()
+# What this process holds, by its tokens: it need not wait for what it has given up.
+_HELD: WeakValueDictionary[str, Lease] = WeakValueDictionary()
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,13 +82,18 @@ class Lease:
             If another run has it, or the store does not keep to conditions.
         """
         lease = cls(path)
+        # Before others can see it: to them, what nobody of this process holds has been given up.
+        _HELD[lease.token] = lease
         try:
-            lease._put("create")
-        except ConflictError:
-            lease._take_over()
-        else:
-            lease._refuse_unconditional()
-        _HELD.add(lease)
+            try:
+                lease._put("create")
+            except ConflictError:
+                lease._take_over()
+            else:
+                lease._refuse_unconditional()
+        except BaseException:
+            _HELD.pop(lease.token, None)
+            raise
         Thread(target=_keep, args=(ref(lease), lease._ended), daemon=True).start()
         return lease
 
@@ -169,12 +174,15 @@ class Lease:
         """Remove the lock, as long as it is held."""
         with self._renewing:
             self.check()
-            self._end()
-            remove(self._path)
+            try:
+                remove(self._path)
+            finally:
+                # Not before: another one of this process would take it, and see it removed.
+                self._end()
 
     def _end(self) -> None:
         self._ended.set()
-        _HELD.discard(self)
+        _HELD.pop(self.token, None)
 
 
 def _keep(lease: ref[Lease], ended: Event) -> None:
@@ -289,5 +297,5 @@ def _has_ended(holder: dict[str, Any]) -> bool:
     if machine is None or machine != _machine() or type(pid) is not int:
         return False
     if pid == os.getpid():
-        return holder.get("token") not in {lease.token for lease in tuple(_HELD)}
+        return str(holder.get("token")) not in _HELD
     return _started(pid) != holder.get("started")

@@ -194,7 +194,13 @@ class Objects:
         """There are no directories."""
         folders.clear()
 
+    def remove_if_empty(self, folder: ObjectPath) -> None:
+        """There are no directories."""
+
     def tidy(self, root: ObjectPath, removed: Iterable[ObjectPath]) -> None:
+        """There are no directories."""
+
+    def tidy_all(self, root: ObjectPath) -> None:
         """There are no directories."""
 
     def sync_names(self, folders: Iterable[ObjectPath]) -> None:

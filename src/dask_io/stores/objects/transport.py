@@ -83,8 +83,12 @@ class ObjectReader(Visit):
         super().__exit__(kind, error, trace)
 
     def expect(self, start: int, stop: int) -> None:
-        """Be told what will be read, piece by piece: it is asked for at once."""
-        self._expected = range(start, stop)
+        """Be told what will be read, piece by piece: it is asked for at once.
+
+        A part of what is expected already changes nothing.
+        """
+        if not (start in self._expected and stop <= self._expected.stop):
+            self._expected = range(start, stop)
 
     @property
     def size(self) -> int:
@@ -99,7 +103,13 @@ class ObjectReader(Visit):
         buffer = memoryview(bytearray(n_bytes))
         return bytes(buffer[: self._fill(0, buffer)])
 
-    def peek_into(self, buffer: memoryview, n_bytes: int) -> memoryview:
+    def peek_into(
+        self,
+        buffer: memoryview,
+        n_bytes: int,
+        *,
+        to_end: bool = False,  # noqa: ARG002 - every answer says how long it is
+    ) -> memoryview:
         """Read the object's first bytes, or all of it if it is shorter, without counting."""
         return buffer[: self._fill(0, buffer[:n_bytes])]
 
@@ -309,6 +319,7 @@ class ObjectPublisher:
         header: bytes = b"",
         n_bytes: int | None = None,
         reserve: bool = True,  # noqa: ARG002 - stores have room
+        check: Callable[[], None] | None = None,
     ) -> ObjectWriter:
         """Visit an object in the making.
 
@@ -322,6 +333,8 @@ class ObjectPublisher:
             raise StorageError(printable(str(path)), "the run has been given up")
 
         def note() -> None:
+            if check is not None:
+                check()
             with self._lock:
                 self._pending.add(name)
 

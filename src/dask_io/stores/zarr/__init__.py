@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from dask_io.stores.files import Durability
     from dask_io.stores.location import Location
     from dask_io.stores.store import Readback, Source, Target
+    from dask_io.stores.whole import Whole
 
 _MARKS = ("zarr.json", ".zarray", ".zgroup")
 
@@ -55,6 +56,12 @@ class ZarrFormat:
             from dask_io.stores.zarr.target import make_zarr  # noqa: PLC0415 - as above
         place = Place(path, inside)
         return make_zarr(place, wanted, overwrite=overwrite, durability=durability, reserve=reserve)
+
+    def open_all(self, path: Location, *, each: bool = False) -> Whole:  # noqa: ARG002 - it always does
+        """Look at everything in a group."""
+        with needs(self.name, "zarr"):
+            from dask_io.stores.zarr.whole import open_group  # noqa: PLC0415 - as above
+        return open_group(path)
 
     def reopen(
         self,

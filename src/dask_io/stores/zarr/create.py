@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numcodecs  # type: ignore[import-untyped]
@@ -10,6 +11,7 @@ from dask_io.errors import UsageError
 from dask_io.stores.blockfiles import order_of
 from dask_io.stores.chain import CHECKSUMS, is_lossless
 from dask_io.stores.chosen import parse_codec
+from dask_io.stores.conventions import FILL_VALUE, NAMES, encoded, gap_of
 from dask_io.stores.dtypes import check_dtype
 from dask_io.stores.zarr.documents import make_array_documents
 from dask_io.stores.zarr.metadata import SHUFFLES, understand
@@ -25,8 +27,6 @@ if TYPE_CHECKING:
 
 _NEWEST = 3
 _VERSIONS = (2, _NEWEST)
-# Where xarray keeps the names of dimensions in version 2, which has no place for them.
-_NAMES = "_ARRAY_DIMENSIONS"
 # Codecs of version 3's own; all others of numcodecs are named with its prefix.
 _OWN = frozenset({"blosc", "zstd", "gzip", "crc32c"})
 _ARRAY_FILTERS = frozenset({"delta", "packbits"})
@@ -44,6 +44,7 @@ def describe_new(wanted: Wanted) -> dict[str, bytes]:
     version = wishes.format_version or source.get("zarr_format") or _NEWEST
     if version not in _VERSIONS:
         raise UsageError(f"version {version} of Zarr is not known; give 2 or 3")
+    wanted = _with_gaps(wanted, version)
     problem = check_dtype(wanted.dtype)
     if problem:
         raise UsageError(f"a target cannot hold {problem}")
@@ -69,6 +70,22 @@ def describe_new(wanted: Wanted) -> dict[str, bytes]:
     return documents
 
 
+def _with_gaps(wanted: Wanted, version: int) -> Wanted:
+    """Have the value that stands for a gap where this version has it, if the source is no Zarr."""
+    said = wanted.metadata
+    gap = None if "zarr_format" in said else gap_of(said, wanted.dtype)
+    if gap is None and "netcdf" in said and version != _NEWEST:
+        # What is not stored has a value in NetCDF that is none for gaps.
+        return replace(wanted, metadata={**said, "fill_value": None})
+    if gap is None:
+        return wanted
+    attributes = {name: each for name, each in said["attributes"].items() if name != FILL_VALUE}
+    if version == _NEWEST:
+        attributes[FILL_VALUE] = encoded(gap, wanted.dtype)
+        return replace(wanted, metadata={**said, "attributes": attributes})
+    return replace(wanted, metadata={**said, "attributes": attributes, "fill_value": gap})
+
+
 def _chunks(wanted: Wanted) -> tuple[int, ...]:
     lengths = [axis.chunk for axis in wanted.grid.axes]
     if None in lengths:
@@ -79,13 +96,24 @@ def _chunks(wanted: Wanted) -> tuple[int, ...]:
     return tuple(length for length in lengths if length is not None)
 
 
+def choose_codecs(text: str) -> list[Config]:
+    """Read the codecs that are asked for.
+
+    Raises
+    ------
+    UsageError
+        If Zarr has no such.
+    """
+    try:
+        return list(parse_codec(text))
+    except ValueError as error:
+        raise UsageError(f"codec {error}") from error
+
+
 def _codecs(wanted: Wanted) -> list[Config]:
     """Return the codecs asked for, or else the source's."""
     if wanted.wishes.codec is not None:
-        try:
-            return list(parse_codec(wanted.wishes.codec))
-        except ValueError as error:
-            raise UsageError(f"codec {error}") from error
+        return choose_codecs(wanted.wishes.codec)
     kept: Sequence[Config] = wanted.metadata.get("codecs", ())
     for config in kept:
         if not is_lossless(config, wanted.dtype):
@@ -112,7 +140,7 @@ def _for_v2(wanted: Wanted, codecs: Sequence[Config], chunks: tuple[int, ...]) -
     attributes = dict(wanted.metadata.get("attributes", {}))
     names = wanted.metadata.get("dimension_names")
     if names:
-        attributes[_NAMES] = list(names)
+        attributes[NAMES] = list(names)
     made = [numcodecs.get_codec(dict(config)) for config in codecs]
     has_compressor = bool(codecs) and codecs[-1]["id"] not in _ARRAY_FILTERS | {"shuffle"}
     return {
@@ -126,7 +154,7 @@ def _for_v2(wanted: Wanted, codecs: Sequence[Config], chunks: tuple[int, ...]) -
 
 def _for_v3(wanted: Wanted, codecs: Sequence[Config], chunks: tuple[int, ...]) -> dict[str, Any]:
     attributes = dict(wanted.metadata.get("attributes", {}))
-    attributes.pop(_NAMES, None)
+    attributes.pop(NAMES, None)
     in_front = [config for config in codecs if config["id"] in _ARRAY_FILTERS]
     behind = [config for config in codecs if config["id"] not in _ARRAY_FILTERS]
     axes = wanted.layout.axes
@@ -145,18 +173,23 @@ def _for_v3(wanted: Wanted, codecs: Sequence[Config], chunks: tuple[int, ...]) -
     if wanted.dtype.str.startswith(">"):
         description["serializer"] = _named("bytes", endian="big")
     if wanted.wishes.shards is not None:
-        description["shards"] = _shards(wanted.wishes.shards, chunks)
+        description["shards"] = _shards(wanted.wishes.shards, chunks, wanted.grid.shape)
     return description
 
 
-def _shards(shards: tuple[int, ...], chunks: tuple[int, ...]) -> tuple[int, ...]:
-    if len(shards) != len(chunks) or any(
-        s < 1 or s % c for s, c in zip(shards, chunks, strict=True)
-    ):
-        raise UsageError(
-            f"shards of {_times(shards)} are not made of whole chunks of {_times(chunks)}"
-        )
-    return shards
+def _shards(
+    shards: tuple[int, ...], chunks: tuple[int, ...], shape: tuple[int, ...]
+) -> tuple[int, ...]:
+    """Return the shards' lengths, where -1 is the fewest chunks that hold the whole axis.
+
+    Where one chunk does, which has been clipped to the axis, a shard is clipped, too.
+    """
+    if len(shards) == len(chunks):
+        each = zip(shards, chunks, shape, strict=True)
+        whole = tuple(-(-n // c) * c if s == -1 or s >= n == c else s for s, c, n in each)
+        if all(s > 0 and s % c == 0 for s, c in zip(whole, chunks, strict=True)):
+            return whole
+    raise UsageError(f"shards of {_times(shards)} are not made of whole chunks of {_times(chunks)}")
 
 
 def _times(lengths: Sequence[int]) -> str:

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 # More than any group of a sane dataset has; a directory tree that is none ends here.
 _MOST_ARRAYS = 10_000
 _ROOT = ""
-_DOCUMENTS = frozenset({V3, V2, V2_ATTRIBUTES, V2_GROUP, CONSOLIDATED})
+DOCUMENTS = frozenset({V3, V2, V2_ATTRIBUTES, V2_GROUP, CONSOLIDATED})
 
 
 @dataclass(frozen=True)
@@ -153,7 +153,7 @@ def _nodes(root: Location, path: str = _ROOT) -> Iterator[_Node]:
     if _holds_others(documents):
         for name, is_folder in sorted(medium_of(folder).names(folder).items()):
             refuse_link(folder / name)
-            if name == JOURNAL or name in _DOCUMENTS:
+            if name == JOURNAL or name in DOCUMENTS:
                 continue
             inner = list(_nodes(root, join(path, name))) if is_folder else []
             yield from inner

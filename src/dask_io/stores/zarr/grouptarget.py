@@ -2,6 +2,10 @@
 
 A group that is written has a journal, which says what belongs to it. Its metadata comes last, that
 of the outermost group at the very end, so that no reader takes it for one before it is complete.
+
+One that is replaced goes the other way round. The new journal, which says what belonged to the old
+group, takes the place of the old one, so that from then on it is unfinished; then the metadata of
+the outermost group goes, then that of all in it, then the rest. Only then is anything written.
 """
 
 from __future__ import annotations
@@ -9,30 +13,38 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from dask_io.errors import StorageError, TargetExistsError, UsageError
+from dask_io.errors import DataError, LockedError, StorageError, TargetExistsError, UsageError
 from dask_io.stores.files import Durability, storage_errors
-from dask_io.stores.journal import Journal, is_unfinished, refuse_locked
+from dask_io.stores.journal import Journal, alone, is_unfinished, read_lines, refuse_locked
+from dask_io.stores.journalled import refuse_needed
 from dask_io.stores.location import is_taken
 from dask_io.stores.logs import NAME as JOURNAL
 from dask_io.stores.medium import copy_file, medium_of
 from dask_io.stores.naming import printable
-from dask_io.stores.zarr.documents import V2, V2_GROUP, V3, read_documents
+from dask_io.stores.zarr.documents import V2, V2_GROUP, V3, is_consolidated, read_documents
 from dask_io.stores.zarr.group import gather, refuse_link
+from dask_io.stores.zarr.hierarchy import Hierarchy, find_left, find_parts
 from dask_io.stores.zarr.place import METADATA
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from dask_io.stores.location import Location
     from dask_io.stores.zarr.group import Group
+    from dask_io.stores.zarr.hierarchy import Parts
+
+# Lines of the journal: what belongs to the group, what did to the one that it replaces, and that
+# this is gone.
+_HOLDS, _HELD, _CLEARED = "holds", "held", "cleared"
 
 
 class GroupTarget:
     """A group that is written, by one run at a time; its arrays are targets of their own."""
 
-    def __init__(self, root: Location, *, durability: Durability) -> None:
+    def __init__(self, root: Location, *, durability: Durability, overwrite: bool = False) -> None:
         self.root, self.durability = root, durability
         self.is_resumable = False
+        self._overwrite = overwrite
         self._medium = medium_of(root)
         self._journal_place = root / JOURNAL
         self._journal: Journal | None = None
@@ -44,54 +56,118 @@ class GroupTarget:
         return str(self.root)
 
     def check(self) -> None:
-        """Refuse a place where something is, or nothing can be.
+        """Refuse a place where something is that is not to be replaced, or nothing can be.
 
         Raises
         ------
         TargetExistsError
-            If it is a group that is not complete.
+            If something is there, and it is not to be overwritten.
         UsageError
-            If there is anything else: a group is not overwritten as a whole.
+            If it is to be, but is no group, or holds what is no part of one, or if another
+            describes it.
+        StorageError
+            If another run is writing it, or something in it.
         """
-        shown = printable(self.place)
-        self._medium.publisher(self.root, self.durability)
-        with storage_errors(self.root):
-            is_free = not is_taken(self.root) or (
-                self.root.is_dir() and not self._medium.names(self.root)
-            )
-        if is_free:
-            return
-        if is_unfinished(self._journal_place):
-            refuse_locked(self._journal_place)
-            raise TargetExistsError(shown, unfinished=True)
-        raise UsageError(f"{shown} exists; a group is not overwritten: remove it, or go elsewhere")
+        self._find_old()
 
-    def create(self, job: bytes) -> None:
-        """Make the place; a journal with the job is the first thing there.
+    def _find_old(self) -> Parts | None:
+        """Return what will be replaced, None if nothing is there; as `check`."""
+        root, journal, shown = self.root, self._journal_place, printable(self.place)
+        self._medium.publisher(root, self.durability)
+        with storage_errors(root):
+            if not is_taken(root) or (root.is_dir() and not self._medium.names(root)):
+                return None
+            unfinished = is_unfinished(journal)
+            if not self._overwrite:
+                if unfinished:
+                    refuse_locked(journal)
+                raise TargetExistsError(shown, unfinished)
+            if not root.is_dir():
+                raise UsageError(f"{shown} is a file, not a group to overwrite")
+            refuse_needed(journal, root)
+            _refuse_described(root)
+            old = find_parts(root, self._told(unfinished=unfinished), unfinished=unfinished)
+            for inner in sorted(old.journals):
+                refuse_needed(root / inner, (root / inner).parent)
+        return old
+
+    def _told(self, *, unfinished: bool) -> Hierarchy:
+        """Return what the journal says to belong to the group that is there now."""
+        holds, held = self._words()
+        # What is complete describes itself, but for files that came along with it.
+        return holds | held if unfinished else Hierarchy(files=holds.files)
+
+    def _words(self) -> tuple[Hierarchy, Hierarchy]:
+        """Return what the group is to hold, and what the one held that it replaces."""
+        found, place = {_HOLDS: Hierarchy(), _HELD: Hierarchy()}, self._journal_place
+        for words in read_lines(place) if self._medium.logs.exists(place) else ():
+            if words == [_CLEARED]:
+                found[_HELD] = Hierarchy()
+            elif words[0] in found:
+                try:
+                    found[words[0]] = Hierarchy.from_word(words[-1])
+                except ValueError as error:
+                    problem, advice = f"is not about a group: {error}", "remove the group yourself"
+                    raise DataError(printable(str(place)), [problem], advice) from error
+        return found[_HOLDS], found[_HELD]
+
+    def create(self, job: bytes, holds: Hierarchy) -> None:
+        """Make the place; a journal with the job, and what belongs to the group, comes first.
 
         Raises
         ------
         TargetExistsError
             If something is there that is not to be overwritten.
         """
-        self.check()
+        self.is_resumable = False
+        old = self._find_old()
+        lines = [f"{_HOLDS} {holds.to_word()}"]
+        lines += [] if old is None else [f"{_HELD} {old.names.to_word()}"]
         try:
             with storage_errors(self.root):
                 self._medium.make_folders(self.root, self._made, durable=True)
                 self._medium.logs.remove_stale(self._journal_place)
-                self._begin_journal(job)
+                self._begin_journal(job, lines, replaces=old is not None)
+                if old is not None:
+                    self._clear(old)
         except BaseException:
             self.abandon()
             self._medium.remove_folders(self._made)
             raise
 
-    def _begin_journal(self, job: bytes) -> None:
-        try:
-            self._journal = Journal.begin(self._journal_place, job, [], durable=self._is_durable)
-        except FileExistsError:
-            # Of two runs that find the place free, one gets it.
-            raise TargetExistsError(printable(self.place), unfinished=True) from None
+    def _begin_journal(self, job: bytes, lines: list[str], *, replaces: bool) -> None:
+        place = self._journal_place
+        if replaces and self._medium.logs.exists(place):
+            self._journal = Journal.resume(place, durable=self._is_durable)
+            self._journal.begin_again(job, lines)
+        else:
+            if replaces:
+                # Runs that write arrays of the group may be changing what it says itself; one that
+                # was killed meanwhile has left its lock.
+                with alone(place):
+                    pass
+            try:
+                self._journal = Journal.begin(place, job, lines, durable=self._is_durable)
+            except FileExistsError:
+                # Of two runs that find the place free, one gets it.
+                if self._medium.logs.exists(place):
+                    raise TargetExistsError(printable(self.place), unfinished=True) from None
+                reason = "another run is changing what the group says"
+                raise LockedError(printable(self.place), reason, "try again") from None
         self.is_resumable = True
+
+    def _clear(self, old: Parts) -> None:
+        """Remove what the group replaces, what describes it first, and note that it is gone."""
+        assert self._journal is not None, "what is removed is this run's"
+        for files in (old.own, old.inner, old.others):
+            self._journal.check_held()
+            self._medium.remove(self.root / file for file in files)
+            if self._is_durable and files is not old.others:
+                self._medium.sync_names({(self.root / file).parent for file in files})
+        self._medium.tidy_all(self.root)
+        if self._is_durable:
+            self._medium.sync_names([self.root])
+        self._journal.append([_CLEARED])
 
     @property
     def _is_durable(self) -> bool:
@@ -107,6 +183,14 @@ class GroupTarget:
         """
         self._journal = Journal.resume(self._journal_place, durable=self._is_durable)
         self.is_resumable = True
+        try:
+            with storage_errors(self.root):
+                _, held = self._words()
+                if held != Hierarchy():
+                    self._clear(find_left(self.root, held))
+        except BaseException:
+            self.abandon()
+            raise
 
     def copy_array(self, source: Location, name: str) -> None:
         """Copy the files of an array as they are, its metadata last; what is there is replaced.
@@ -116,8 +200,16 @@ class GroupTarget:
         files = [file for file, _ in medium_of(source).files(source)]
         for file in files:
             refuse_link(source / file)
-        for file in sorted(files, key=lambda file: (file in METADATA, file == V2, file)):
+        for file in sorted(files, key=_metadata_last):
             self._copy(source / file, self.root / name / file)
+
+    def write_array(self, name: str, files: Mapping[str, bytes]) -> None:
+        """Write the files of an array that is small, its metadata last; as `copy_array`."""
+        for file in sorted(files, key=_metadata_last):
+            place = self.root / name / file
+            self._check_held()
+            self._make_folder(place.parent)
+            self._medium.write_whole(place, files[file])
 
     def _copy(self, source: Location, target: Location) -> None:
         self._check_held()
@@ -186,6 +278,23 @@ class GroupTarget:
         with suppress(StorageError):
             return self._medium.names(self.root).keys() <= {JOURNAL}
         return False
+
+
+def _refuse_described(root: Location) -> None:
+    """Refuse to replace a group that one around it describes, which would go on doing so."""
+    for folder in root.resolve().parents:
+        if not read_documents(folder):
+            break
+        if is_consolidated(folder):
+            around = printable(str(folder))
+            raise UsageError(
+                f"{printable(str(root))} is described by the consolidated metadata of {around}, "
+                "which would be wrong then; remove that first, or replace all of the outer group"
+            )
+
+
+def _metadata_last(file: str) -> tuple[bool, bool, str]:
+    return file in METADATA, file == V2, file
 
 
 def _innermost_first(path: str) -> tuple[int, str]:

@@ -79,6 +79,18 @@ def check_images(group: Group) -> None:
             with quiet():
                 image.from_zarr(zarr.open_group(store, path=path or None, mode="r"))
         except Exception as error:  # whatever hostile metadata makes it raise
-            said = " ".join(str(error).split())[:_LONGEST]
-            problem = f"is no valid OME-Zarr {version}: {said}"
+            problem = f"is no valid OME-Zarr {version}: {_reason(error)}"
             raise DataError(printable(str(group.root / path)), [printable(problem)]) from error
+
+
+def _reason(error: Exception) -> str:
+    """Say in a line what a model found first; of one mistake it may say a dozen things."""
+    from pydantic import ValidationError  # noqa: PLC0415 - comes with ome-zarr-models
+
+    said = str(error)
+    if isinstance(error, ValidationError):
+        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        # Types that were tried are named among the keys.
+        keys = [str(key) for key in first["loc"] if "[" not in str(key)]
+        said = f"{'.'.join(keys) or 'image'}: {first['msg']}"
+    return " ".join(said.split())[:_LONGEST]

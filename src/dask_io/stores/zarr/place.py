@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from dask_io.stores.medium import Medium
 
 _KEYS = (Keys("c", "/"), Keys("c", "."), Keys("", "/"), Keys("", "."))
+# The chunk of an array of version 3 that has no axes; of version 2 it is `0`.
+_WITHOUT_AXES = "c"
 # What makes an array of chunks comes first.
 METADATA = (V3, V2, V2_ATTRIBUTES)
 _MOST_NAMED = 20
@@ -110,14 +112,8 @@ class Place:
             raise UsageError(f"{shown} is a file, not an array to overwrite")
         is_chunk = self._find_chunk_names(shown)
         files = [name for name, _ in self.medium.files(self.root)]
-        foreign = sorted(name for name in files if not _is_ours(name, is_chunk))
-        if foreign:
-            listed = ", ".join(map(printable, foreign[:_MOST_NAMED]))
-            more = f" and {len(foreign) - _MOST_NAMED} more" if len(foreign) > _MOST_NAMED else ""
-            raise UsageError(
-                f"{shown} holds what is not part of an array: {listed}{more}; "
-                "move it away, or choose another target"
-            )
+        foreign = (name for name in files if not is_part_of_array(name, is_chunk))
+        refuse_foreign(self.root, "an array", foreign)
         return [self.root / name for name in sorted(files, key=lambda name: name not in METADATA)]
 
     def _find_chunk_names(self, shown: str) -> Callable[[str], bool]:
@@ -145,7 +141,7 @@ class Place:
         return [
             self.root / name
             for name, _ in self.medium.files(self.root)
-            if _is_ours(name, could_be_chunk)
+            if is_part_of_array(name, could_be_chunk)
         ]
 
     def files(self) -> Iterator[tuple[str, int]]:
@@ -202,13 +198,37 @@ def _refuse_unfinished(folder: Location) -> None:
         )
 
 
-def _is_ours(name: str, is_chunk: Callable[[str], bool]) -> bool:
+def refuse_foreign(root: Location, what: str, foreign: Iterable[str]) -> None:
+    """Refuse to overwrite what holds other files.
+
+    Raises
+    ------
+    UsageError
+        If there are any.
+    """
+    names = sorted(foreign)
+    if names:
+        listed = ", ".join(map(printable, names[:_MOST_NAMED]))
+        more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+        raise UsageError(
+            f"{printable(str(root))} holds what is not part of {what}: {listed}{more}; "
+            "move it away, or choose another target"
+        )
+
+
+def is_part_of_array(name: str, is_chunk: Callable[[str], bool]) -> bool:
+    """Tell whether a path within an array is that of its metadata or a chunk, be it unfinished."""
     folder, slash, last = name.rpartition("/")
-    if last.startswith(".") and last.endswith(".part"):
-        name = folder + slash + last[1:].removesuffix(".part")
+    name = folder + slash + whole_name(last)
     return name in METADATA or is_chunk(name)
+
+
+def whole_name(name: str) -> str:
+    """Return the name that a file will have when it is whole."""
+    is_in_the_making = name.startswith(".") and name.endswith(".part")
+    return name[1:].removesuffix(".part") if is_in_the_making else name
 
 
 def could_be_chunk(name: str) -> bool:
     """Tell whether a path within an array could be that of a chunk."""
-    return any(keys.parse(name) for keys in _KEYS)
+    return name == _WITHOUT_AXES or any(keys.parse(name) for keys in _KEYS)

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
+from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
@@ -13,18 +14,13 @@ from xxhash import xxh3_64_intdigest
 
 from dask_io.errors import DataError, StorageError, UsageError
 from dask_io.stores.addressable import AddressableReader
-from dask_io.stores.atomic import AtomicReader, Encoding
-from dask_io.stores.files import (
-    ALIGNMENT,
-    NOT_A_FILE,
-    checksum_of_file,
-    storage_errors,
-)
+from dask_io.stores.atomic import AtomicReader, Encoding, bytes_to_decode
+from dask_io.stores.files import NOT_A_FILE, checksum_of_file, storage_errors
 from dask_io.stores.filled import FilledReader, UnfilledReader
 from dask_io.stores.listing import Problems
 from dask_io.stores.medium import medium_of
 from dask_io.stores.naming import printable
-from dask_io.stores.padded import PaddedReader, is_padded, stretches
+from dask_io.stores.padded import PaddedReader, is_padded, scratch_bytes, stretches
 from dask_io.stores.store import Access, Extent
 from dask_io.stores.zarr.documents import V2, V3, is_group, leads_into, read_documents
 from dask_io.stores.zarr.metadata import understand
@@ -45,6 +41,8 @@ if TYPE_CHECKING:
     from dask_io.stores.zarr.metadata import Metadata
 
 _MOST_NAMED = 20
+# Folders that are known to lie in the array's directory: chunks are visited one after another.
+_MOST_KNOWN = 1024
 
 
 def open_zarr(path: Location, inside: str, *, strict: bool) -> ZarrSource:
@@ -62,7 +60,7 @@ def open_zarr(path: Location, inside: str, *, strict: bool) -> ZarrSource:
     _refuse_way_out(site)
     documents = read_documents(root)
     if not documents and not root.is_dir():
-        raise StorageError(printable(str(root)), "no such directory", "check the path")
+        raise StorageError(printable(str(root)), "no such directory", _where_to_look(path, inside))
     name = V3 if V3 in documents else V2
     try:
         if is_group(documents):
@@ -115,19 +113,31 @@ def _refuse_way_out(site: Place) -> None:
         raise DataError(printable(str(site.root)), [f"leads out of {printable(str(site.path))}"])
 
 
+def _where_to_look(path: Location, inside: str) -> str:
+    """Say what to do about a path that is not there."""
+    known = _members(path, f"{path}::") if inside and is_group(read_documents(path)) else ""
+    return (
+        f"name an array of {printable(str(path))}, such as {known}" if known else "check the path"
+    )
+
+
 def _which_array(root: Location, path: Location, inside: str) -> str:
+    group = f"{printable(str(root))} is a group"
+    known = _members(root, f"{path}::/{inside}".rstrip("/"))
+    if not known:
+        return f"{group} that holds no array"
+    return f"{group}; name an array in it, such as {known}"
+
+
+def _members(group: Location, above: str) -> str:
     names = []
-    for name, is_folder in medium_of(root).names(root).items():
-        if is_folder and any((root / name / mark).is_file() for mark in (V3, V2, ".zgroup")):
+    for name, is_folder in medium_of(group).names(group).items():
+        if is_folder and any((group / name / mark).is_file() for mark in (V3, V2, ".zgroup")):
             names.append(name)
         if len(names) > _MOST_NAMED:
             break
-    above = f"{path}::/{inside}".rstrip("/")
-    if not names:
-        return f"{printable(str(root))} is a group that holds no array"
     listed = ", ".join(printable(f"{above}/{name}") for name in sorted(names)[:_MOST_NAMED])
-    more = " and more" if len(names) > _MOST_NAMED else ""
-    return f"{printable(str(root))} is a group; name an array in it, such as {listed}{more}"
+    return listed + (" and more" if len(names) > _MOST_NAMED else "")
 
 
 class ZarrSource(ZarrStore):
@@ -146,6 +156,7 @@ class ZarrSource(ZarrStore):
         self._find_file = self._medium.finder(self.root)
         self._shards = Shards(self.array) if self.array.index else None
         self._left = _Left(self.array)
+        self._within: set[Path] = set()
         array = self.array
         self._encoding = Encoding(array.chunks, array.dtype, array.layout, array.chain.decode)
 
@@ -164,13 +175,21 @@ class ZarrSource(ZarrStore):
         return self.array.access
 
     @property
-    def codec_bytes(self) -> int:
-        """What a visit holds at most besides the region asked for."""
+    def reused_bytes(self) -> int:
+        """What a visit uses of staging besides the region asked for."""
         array = self.array
         if array.access is Access.ADDRESSABLE:
-            return self._medium.bytes_to_read + (array.chunk_bytes if array.has_padding else 0)
-        room = self._medium.bytes_to_read + array.chain.longest + 3 * ALIGNMENT
-        return room + array.chain.decoding_bytes + array.chunk_bytes
+            scratch = scratch_bytes(array.chunk_bytes, array.dtype.itemsize)
+            return scratch if array.has_padding else 0
+        return bytes_to_decode(array.chunk_bytes, array.chain.longest)
+
+    @property
+    def codec_bytes(self) -> int:
+        """What a visit holds besides at most."""
+        array = self.array
+        if array.access is Access.ADDRESSABLE:
+            return self._medium.bytes_to_read
+        return self._medium.bytes_to_read + array.chain.decoding_bytes
 
     @property
     def copying_bytes(self) -> int:
@@ -305,11 +324,23 @@ class ZarrSource(ZarrStore):
             found = self._find_file(name)
         if found is None:
             return None
-        if not leads_into(path, self._folder):
+        if not self._is_within(path):
             raise DataError(printable(str(path)), [f"leads out of {printable(self.place)}"])
         if found.size == NOT_A_FILE:
             raise DataError(printable(str(path)), ["is not a file"])
         return found
+
+    def _is_within(self, path: Location) -> bool:
+        """Tell whether a chunk lies in the array's directory; folders are looked at once."""
+        if not isinstance(path, Path) or path.is_symlink():
+            return leads_into(path, self._folder)
+        if path.parent not in self._within:
+            if not leads_into(path.parent, self._folder):
+                return False
+            if len(self._within) == _MOST_KNOWN:
+                self._within.clear()
+            self._within.add(path.parent)
+        return True
 
     def _wrong_size(self, n_bytes: int) -> str:
         """Say why a chunk cannot have so many bytes; empty if it can."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from itertools import chain
 from math import prod
 from threading import Lock
@@ -13,18 +13,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dask_io.stores.addressable import AddressableWriter, view_as_bytes
-from dask_io.stores.atomic import WholeWriter, pad, padding_bytes
+from dask_io.stores.atomic import ChunkWriter, Padding, WholeWriter
 from dask_io.stores.filled import holds_only
 from dask_io.stores.journalled import JournalledTarget
 from dask_io.stores.ledger import NOTHING
-from dask_io.stores.padded import PaddedWriter, is_padded
+from dask_io.stores.padded import PaddedWriter, is_padded, scratch_bytes
+from dask_io.stores.reuse import cut, gathered, lasting, room_for
 from dask_io.stores.store import Access, Extent
 from dask_io.stores.zarr.create import describe_new
 from dask_io.stores.zarr.shards import pack
 from dask_io.stores.zarr.store import ZarrStore, read_description
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -35,6 +36,9 @@ if TYPE_CHECKING:
     from dask_io.stores.location import Location
     from dask_io.stores.store import BlockWriter
     from dask_io.stores.zarr.place import Place
+
+# What is written of a file at once, past the page cache: every thread has as much memory for it.
+_GATHERED = 2**20
 
 
 def make_zarr(
@@ -116,22 +120,49 @@ class ZarrTarget(ZarrStore, JournalledTarget):
         return self.array.write_grid
 
     @property
+    def writes_whole(self) -> bool:
+        """Whether a file is written when all of it is there, as objects are."""
+        return self._medium.writes_whole
+
+    @property
     def access(self) -> Access:
         """Shards, chunks with a codec, and objects are written whole."""
-        is_whole = self.array.index is not None or self._medium.writes_whole
+        is_whole = self.array.index is not None or self.writes_whole
         return Access.ATOMIC if is_whole else self.array.access
+
+    @property
+    def reused_bytes(self) -> int:
+        """What a visit uses of staging: for what is put together, padded, and to be written."""
+        array = self.array
+        if self.access is Access.ADDRESSABLE:
+            scratch = scratch_bytes(array.chunk_bytes, array.dtype.itemsize)
+            return scratch if array.has_padding else 0
+        of_shard = prod(array.shards) * array.dtype.itemsize if array.shards else 0
+        return room_for(of_shard, self.padding.n_bytes, self._gathered_bytes)
 
     @property
     def codec_bytes(self) -> int:
         """What a visit holds at most besides what it is given."""
         array = self.array
         if self.access is Access.ADDRESSABLE:
-            return array.chunk_bytes if array.has_padding else 0
-        index = array.index.chain if array.index else None
-        assembled = prod(array.shards or array.chunks) * array.dtype.itemsize
-        of_index = index.n_bytes + index.encoding_bytes if index else 0
-        aside = array.chunk_bytes if index else padding_bytes(self.grid, array.chunks, array.dtype)
-        return assembled + aside + array.chain.encoding_bytes + of_index + self.copying_bytes
+            return 0
+        of_shard = 0
+        if array.index:
+            index = array.index.chain
+            # The chunk before is there until the next one is.
+            of_shard = index.n_bytes + index.encoding_bytes + array.chain.longest
+        return array.chain.encoding_bytes + of_shard + self.copying_bytes
+
+    @cached_property
+    def padding(self) -> Padding:
+        """How chunks are stored, those in a shard too."""
+        array = self.array
+        return Padding(array.chunks, array.dtype, array.layout, array.fill)
+
+    @property
+    def _gathered_bytes(self) -> int:
+        """What is written of a file at once; an object is put as it is."""
+        return 0 if self.writes_whole else min(_GATHERED, room_for(self.array.file_bytes))
 
     @property
     def copying_bytes(self) -> int:
@@ -161,7 +192,8 @@ class ZarrTarget(ZarrStore, JournalledTarget):
         array, name = self.array, self.array.keys.name_of(index)
         shape = self.grid.block(index).shape
         if self.access is Access.ATOMIC:
-            yield _WholeWriter(self, name, shape)
+            kind = _ShardWriter if array.index else _ChunkWriter
+            yield kind(self, name, shape, self.padding)
             return
         with self._write_file(
             name, self.tally, n_bytes=array.chunk_bytes, reserve=self._reserve
@@ -174,17 +206,17 @@ class ZarrTarget(ZarrStore, JournalledTarget):
                 writer = AddressableWriter(file, extent, array.dtype, array.layout)
             yield _WatchedWriter(writer, name, self)
 
-    def encode(self, values: NDArray[Any]) -> NDArray[np.uint8] | None:
-        """Encode a chunk, padded if it is at a far end; None if it is to be left out."""
-        array = self.array
-        raw = pad(values.view(array.dtype), array.chunks, array.fill, array.layout)
-        return array.chain.encode(raw) if self._contents.has_any(raw) else None
+    def encode(self, raw: NDArray[np.uint8]) -> NDArray[np.uint8] | None:
+        """Encode the bytes of a chunk; None if it is to be left out."""
+        return self.array.chain.encode(raw) if self._contents.has_any(raw) else None
 
     def has_any(self, name: str, raw: NDArray[np.uint8]) -> bool:
         """Tell whether bytes that go to a file are more than the fill value, and remember it."""
         return self._contents.note(name, raw)
 
-    def write_file(self, name: str, pieces: Iterator[NDArray[np.uint8]]) -> int:
+    def write_file(
+        self, name: str, pieces: Iterator[NDArray[np.uint8]], staging: memoryview
+    ) -> int:
         """Write a file from its pieces, in one go, and return its checksum.
 
         None is made if there are no pieces.
@@ -193,11 +225,15 @@ class ZarrTarget(ZarrStore, JournalledTarget):
         if first is None:
             return NOTHING
         self._contents.keep(name)
+        parts: Iterable[memoryview] = (piece.data for piece in chain([first], pieces))
+        del first
+        if not self.writes_whole:
+            parts = gathered(parts, staging[: self._gathered_bytes])
         offset = 0
         with self._write_file(name, self.tally) as file:
-            for piece in chain([first], pieces):
-                file.write(offset, piece.data)
-                offset += piece.nbytes
+            for part in parts:
+                file.write(offset, part)
+                offset += len(part)
         return file.checksum
 
     def write_encoded(
@@ -297,10 +333,14 @@ class _WatchedWriter:
         """Checksum of what this visit has written; that of nothing if it is the fill value."""
         return NOTHING if self._is_filled else self.writer.checksum
 
-    def write_from(self, region: Region, array: NDArray[Any]) -> None:
+    def go_on_at(self, region: Region) -> None:
+        """Count as part of the visit that has written what lies before a region."""
+        self.writer.go_on_at(region)
+
+    def write_from(self, region: Region, array: NDArray[Any], staging: memoryview) -> None:
         """Write a region."""
         self._note(array)
-        self.writer.write_from(region, array)
+        self.writer.write_from(region, array, staging)
 
     def write_filled(
         self, region: Region, staging: memoryview, fill: Callable[[Region, NDArray[Any]], None]
@@ -321,21 +361,39 @@ class _WatchedWriter:
 
 
 @dataclass(slots=True)
-class _WholeWriter(WholeWriter):
-    """One visit to a chunk or shard that is encoded as a whole."""
+class _ChunkWriter(ChunkWriter):
+    """One visit to a chunk in a file of its own."""
 
     target: ZarrTarget
     name: str
     shape: tuple[int, ...]
+    padding: Padding
     checksum: int = NOTHING
 
-    def write_from(self, region: Region, array: NDArray[Any]) -> None:
+    def write_raw(self, raw: NDArray[np.uint8], staging: memoryview) -> None:
+        """Encode and write it."""
+        encoded = self.target.encode(raw)
+        pieces = iter(() if encoded is None else (encoded,))
+        self.checksum = self.target.write_file(self.name, pieces, staging)
+
+
+@dataclass(slots=True)
+class _ShardWriter(WholeWriter):
+    """One visit to a shard, whose chunks are encoded one by one."""
+
+    target: ZarrTarget
+    name: str
+    shape: tuple[int, ...]
+    padding: Padding
+    checksum: int = NOTHING
+
+    def write_from(self, region: Region, array: NDArray[Any], staging: memoryview) -> None:
         """Encode and write all of it."""
-        assert region.shape == self.shape, "a part of a chunk would be read, changed and rewritten"
-        target = self.target
-        if target.array.index:
-            pieces = pack(array, target.array, target.encode)
-        else:
-            encoded = target.encode(array)
-            pieces = iter(() if encoded is None else (encoded,))
-        self.checksum = target.write_file(self.name, pieces)
+        assert region.shape == self.shape, "a part of a shard would be read, changed and rewritten"
+        target, padding = self.target, self.padding
+        scratch, rest = cut(staging, padding.n_bytes)
+        pieces = pack(array, target.array, lambda chunk: target.encode(padding.pad(chunk, scratch)))
+        if target.writes_whole:
+            # All of them are kept until the last one is there.
+            pieces = (lasting(piece, scratch) for piece in pieces)
+        self.checksum = target.write_file(self.name, pieces, rest)

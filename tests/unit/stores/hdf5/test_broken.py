@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 
 import dask_io
 from dask_io.errors import DaskIOError, DataError
+from dask_io.several import find_whole
 from dask_io.stores.isolated import WORKER
-from dask_io.wholefiles import find_file, plan_file
 
 KINDS: dict[str, dict[str, Any]] = {
     "contiguous": {},
@@ -75,9 +75,9 @@ def test_flipped_bytes_of_a_file_as_a_whole(kind: str, data: st.DataObject) -> N
         path, target = Path(folder) / "a.h5", Path(folder) / "b.h5"
         path.write_bytes(content)
         with suppress(DaskIOError):
-            file = find_file(path)
+            file = find_whole(path)
             if file is not None and sum(each.grid.size for each in file.arrays.values()) < 2**16:
-                plan_file(file, target, 5, workers=1).run(verify=True)
+                dask_io.resplit(path, target, chunks=5, workers=1, verify=True)
         assert target.exists() == target.with_name("b.h5.dask-io").exists()
 
 

@@ -6,14 +6,17 @@ import shutil
 import subprocess
 from typing import TYPE_CHECKING, Any
 
+import h5py  # type: ignore[import-untyped]
 import netCDF4
 import numpy as np
 import pytest
 import xarray as xr
+import zarr
 
 import dask_io
-from dask_io.errors import DataError, UsageError
+from dask_io.errors import DataError, InterruptedRunError, UsageError
 from dask_io.stores import Access, hdf5, netcdf, open_source
+from dask_io.stores.netcdf.conventions import attributes_of
 
 from .conftest import VALUES
 
@@ -159,13 +162,124 @@ def test_a_coordinate_may_be_what_is_moved(
         dask_io.resplit(f"{path}::tas", f"{tmp_path}/c.nc::lat", chunks=5)
 
 
-@pytest.mark.parametrize("dtype", ["?", "<f2", "<c8", "S3", "M8[s]", "V4"])
+@pytest.mark.parametrize("codec", ["none", "shuffle+zlib:1"])
+@pytest.mark.parametrize("suffix", ["npy", "zarr", "h5", "nc"])
+def test_truth_becomes_numbers_that_xarray_knows_again(
+    suffix: str, codec: str, tmp_path: Path
+) -> None:
+    """NetCDF has no booleans: what is stored are bytes, and the summary says so."""
+    truth = np.random.default_rng(5).integers(0, 2, (9, 7)).astype(bool)
+    source, made = tmp_path / f"a.{suffix}", f"{tmp_path}/b.nc::/v"
+    if suffix == "nc":
+        # Files that are NetCDF but for their booleans.
+        with h5py.File(source, "w") as file:
+            file.create_dataset("v", data=truth, chunks=(9, 2)).attrs["units"] = "1"
+    else:
+        np.save(tmp_path / "start.npy", truth)
+        dask_io.resplit(tmp_path / "start.npy", source, chunks=-1)
+
+    done = dask_io.resplit(source, made, chunks=(4, 7), codec=codec, memory="4MiB", verify=True)
+
+    with xr.open_dataset(tmp_path / "b.nc") as found:
+        assert found["v"].dtype == bool
+        assert np.array_equal(found["v"], truth)
+    assert "booleans" in done.not_kept
+    assert dask_io.verify(source, made)
+    opened = dask_io.open(made)
+    assert opened.dtype == "i1"
+    assert np.asarray(opened).tobytes() == truth.tobytes()
+    assert opened.source.metadata["attributes"]["dtype"] == "bool"
+
+
+def test_truth_is_gone_on_with(tmp_path: Path) -> None:
+    """A run that was cut short converts what is missing as the first one did."""
+    truth = np.random.default_rng(6).integers(0, 2, (64, 64)).astype(bool)
+    np.save(tmp_path / "a.npy", truth)
+
+    def stop(progress: dask_io.Progress) -> None:
+        if 2 * progress.n_bytes_written >= progress.n_bytes:
+            raise KeyboardInterrupt
+
+    with pytest.raises(InterruptedRunError):
+        dask_io.resplit(tmp_path / "a.npy", tmp_path / "b.nc", chunks=8, on_progress=stop)
+    done = dask_io.resume(tmp_path / "b.nc", verify=True)
+
+    assert done.blocks_skipped > 0
+    assert done.not_kept == ("booleans",)
+    with xr.open_dataset(tmp_path / "b.nc") as found:
+        assert found["data"].dtype == bool
+        assert np.array_equal(found["data"], truth)
+
+
+def test_truth_in_several_targets(tmp_path: Path) -> None:
+    """What is written together is stored as one type."""
+    truth = np.random.default_rng(5).integers(0, 2, (9, 7)).astype(bool)
+    np.save(tmp_path / "a.npy", truth)
+
+    regions = ["0:3,:", "3:9,1:4"]
+    dask_io.extract(
+        tmp_path / "a.npy", tmp_path / "parts", regions=regions, chunks=2, format="netcdf"
+    )
+
+    for number, part in enumerate((truth[0:3], truth[3:9, 1:4])):
+        with xr.open_dataset(tmp_path / f"parts/region_00{number}.nc") as found:
+            assert found["data"].dtype == bool
+            assert np.array_equal(found["data"], part)
+    with pytest.raises(UsageError, match="the targets store elements as bool and int8"):
+        dask_io.resplit(tmp_path / "a.npy", [tmp_path / "b.nc", tmp_path / "b.zarr"], chunks=[2, 3])
+
+
+def test_truth_that_is_asked_for_otherwise(tmp_path: Path) -> None:
+    """As numbers it is not marked; and what would be converted twice is refused."""
+    np.save(tmp_path / "a.npy", np.array([True, False, True]))
+    np.save(tmp_path / "b.npy", np.array([0, 7, 1]))
+
+    done = dask_io.resplit(tmp_path / "a.npy", tmp_path / "a.nc", chunks=2, dtype="i1")
+
+    assert done.not_kept == ()
+    assert dask_io.info(tmp_path / "a.nc").metadata["attributes"] == {}
+    with pytest.raises(UsageError, match="netcdf stores bool as int8, but elements are int64"):
+        dask_io.resplit(
+            tmp_path / "b.npy", tmp_path / "b.nc", chunks=2, dtype="?", casting="unsafe"
+        )
+
+
+@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize("value", [True, False])
+def test_what_is_not_stored_of_truth(version: Any, tmp_path: Path, *, value: bool) -> None:
+    """The fill value is a number in chunks that are absent, but stands for no gap to xarray."""
+    made = zarr.create_array(
+        tmp_path / "a.zarr",
+        shape=(6, 4),
+        chunks=(2, 4),
+        dtype="?",
+        fill_value=value,
+        zarr_format=version,
+    )
+    made[2:4] = not value
+    dask_io.resplit(tmp_path / "a.zarr", f"{tmp_path}/b.nc::/v", chunks=(2, 4), codec="zlib:1")
+    dask_io.resplit(tmp_path / "a.zarr", tmp_path / "c.nc", chunks=-1, codec="none", fill_value=0)
+
+    with h5py.File(tmp_path / "b.nc") as file:
+        assert file["v"].fillvalue == int(value)
+        assert file["v"].id.get_num_chunks() == 1
+    for path, name in ((tmp_path / "b.nc", "v"), (tmp_path / "c.nc", "data")):
+        with xr.open_dataset(path) as found:
+            assert found[name].dtype == bool
+            assert np.array_equal(found[name], np.asarray(made[...]))
+
+
+@pytest.mark.parametrize("dtype", ["<f2", "<c8", "S3", "U3", "M8[s]", "V4"])
 def test_what_netcdf_has_no_type_for(dtype: str, tmp_path: Path) -> None:
-    """It is refused before anything is made."""
+    """It is refused before anything is made, and the format is named that can hold it."""
     np.save(tmp_path / "a.npy", np.zeros(4, dtype))
 
-    with pytest.raises(UsageError, match="NetCDF has no elements of"):
+    with pytest.raises(UsageError, match="NetCDF has no elements of") as refused:
         dask_io.resplit(tmp_path / "a.npy", tmp_path / "b.nc", chunks=2)
+
+    other = ".h5" if "call the file .h5" in str(refused.value) else ".zarr"
+    dask_io.resplit(tmp_path / "a.npy", tmp_path / f"b{other}", chunks=2)
+    assert dask_io.verify(tmp_path / "a.npy", tmp_path / f"b{other}")
 
 
 def test_variables_are_named(make_file: Callable[[str], Path], tmp_path: Path) -> None:
@@ -256,3 +370,15 @@ def test_files_are_never_opened_in_this_process(
     dask_io.resplit(f"{path}::tas", tmp_path / "b.nc", chunks=4, overwrite=True)
     dask_io.resplit(path, tmp_path / "c.nc", chunks={"time": 3}, verify=True)
     assert dask_io.verify(path, tmp_path / "c.nc")
+
+
+@pytest.mark.parametrize(
+    ("value", "elements", "kind"),
+    [([-1, 9], "i2", "i2"), ([0.0, 9.0], "i2", "f8"), ([0.0, 9.0], "f4", "f4"), (9, "f4", "f4")],
+)
+def test_what_speaks_of_values_from_elsewhere(value: Any, elements: str, kind: str) -> None:
+    """It has their type, but fractions beside whole numbers are about what these are scaled to."""
+    made = attributes_of({"attributes": {"valid_range": value}}, np.dtype(elements))
+
+    assert np.asarray(made["valid_range"]).dtype == kind
+    assert np.array_equal(made["valid_range"], value)

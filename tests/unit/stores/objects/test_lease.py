@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import sys
 from functools import partial
+from threading import Event, Thread
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -11,7 +13,7 @@ from uuid import uuid4
 import obstore
 import pytest
 
-from dask_io.errors import StorageError
+from dask_io.errors import LockedError, StorageError
 from dask_io.stores.objects import lease, requests
 from dask_io.stores.objects.connect import parse_url
 from dask_io.stores.objects.lease import Lease, refuse_held
@@ -73,6 +75,69 @@ def test_only_one_holds_it(lock: ObjectPath) -> None:
     held.release()
     refuse_held(lock)
     Lease.take(lock).release()
+
+
+def test_no_thread_takes_what_another_is_taking_or_letting_go_of(
+    lock: ObjectPath, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From when it is there until it is gone, nobody else of the same process gets it."""
+    tried: list[str] = []
+
+    def try_too(when: str) -> None:
+        monkeypatch.setattr(requests, "calls", plain)
+        tried.append(when)
+        with pytest.raises(LockedError):
+            Lease.take(lock)
+        monkeypatch.setattr(requests, "calls", watched)
+
+    class Watched(requests.Requests):
+        def put(self, *args: Any, **options: Any) -> Any:
+            done = plain.put(*args, **options)
+            try_too("put")
+            return done
+
+        def delete(self, *args: Any) -> Any:
+            try_too("removed")
+            return plain.delete(*args)
+
+    plain, watched = requests.calls, Watched()
+    monkeypatch.setattr(requests, "calls", watched)
+    held = Lease.take(lock)
+    held.remove()
+    assert set(tried) == {"put", "removed"}
+    assert not lock.exists()
+
+
+def test_threads_take_locks_while_others_look_at_theirs(
+    lock: ObjectPath, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a process holds may change at any moment of looking whether it holds a lock."""
+    put: list[bytes] = []
+    is_over, interval = Event(), sys.getswitchinterval()
+    # Nothing takes long but what is done in memory.
+    monkeypatch.setattr(lease, "_machine", lambda: "this one")
+    monkeypatch.setattr(lease, "put_if", lambda _, content, __: put.append(content))
+    monkeypatch.setattr(lease, "look", lambda _: (put[0], {}))
+    monkeypatch.setattr(lease, "Thread", lambda **_: SimpleNamespace(start=lambda: None))
+    monkeypatch.setattr(Lease, "_refuse_unconditional", lambda _: None)
+    held = [Lease.take(lock) for _ in range(500)]
+
+    def take() -> None:
+        while not is_over.is_set():
+            held.append(Lease.take(lock))
+            held.pop().release()
+
+    taking = Thread(target=take)
+    sys.setswitchinterval(1e-7)
+    taking.start()
+    try:
+        for _ in range(2000):
+            with pytest.raises(LockedError):
+                refuse_held(lock)
+    finally:
+        is_over.set()
+        taking.join()
+        sys.setswitchinterval(interval)
 
 
 def test_what_a_process_has_given_up_it_takes_again(lock: ObjectPath) -> None:

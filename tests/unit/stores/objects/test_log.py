@@ -22,6 +22,7 @@ from dask_io.stores.objects import log as journals
 from dask_io.stores.objects.conditional import ConflictError, put_if
 from dask_io.stores.objects.connect import parse_url
 from dask_io.stores.objects.log import ObjectLogs
+from dask_io.stores.reuse import new_staging
 from dask_io.testing.faults import Killed, RequestFaults, inject_into_requests
 
 if TYPE_CHECKING:
@@ -272,7 +273,7 @@ def target_at(place: ObjectPath) -> Target:
 def put_block(target: Target, index: tuple[int, int]) -> Written:
     """Put a block, and commit nothing."""
     with target.writer(index) as writer:
-        writer.write_from(Region((0, 0), (2, 2)), np.full((2, 2), 7, "u1"))
+        writer.write_from(Region((0, 0), (2, 2)), np.full((2, 2), 7, "u1"), new_staging(target, 0))
         return Written(index, target.grid.block(index), writer.checksum, is_last=True)
 
 
@@ -300,7 +301,7 @@ def test_what_may_be_taken_over_meanwhile_is_not_put(
     target, visit = target_at(folder.parent), ExitStack()
     target.create()
     writer = visit.enter_context(target.writer((0, 0)))
-    writer.write_from(Region((0, 0), (2, 2)), np.full((2, 2), 7, "u1"))
+    writer.write_from(Region((0, 0), (2, 2)), np.full((2, 2), 7, "u1"), new_staging(target, 0))
     monkeypatch.setattr(lease, "LEASE_SECONDS", 0.0)
     with pytest.raises(StorageError, match="another run may have taken over"):
         visit.close()

@@ -228,6 +228,19 @@ def test_a_seek_is_a_request(
     assert np.array_equal(dask_io.open(f"{bucket}/out")[:, :], array)
 
 
+def test_a_padded_chunk_is_one_request(tmp_path: Path) -> None:
+    """Also if it is read in several parts, and each of them in several pieces."""
+    bucket, array = f"memory://{uuid4()}", np.arange(5 * 2**21, dtype=np.uint8).reshape(2**11, -1)
+    np.save(tmp_path / "x.npy", array)
+    chunks = (2**11, 2**12)
+    dask_io.split(tmp_path / "x.npy", f"{bucket}/x.zarr", chunks=chunks, codec="none")
+    with watched() as counts:
+        done = dask_io.merge(f"{bucket}/x.zarr", tmp_path / "y.npy", memory="32MiB", workers=1)
+
+    assert done.seeks.read == counts["get 0"] + counts["get 1"] == 2
+    assert np.array_equal(np.load(tmp_path / "y.npy"), array)
+
+
 def test_a_target_of_objects_is_never_cut(tmp_path: Path) -> None:
     """A budget that would cut a block of a file is too small for an object, and says so."""
     np.save(tmp_path / "x.npy", np.zeros((512, 512)))

@@ -12,7 +12,7 @@ import zarr
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dask_io.errors import DaskIOError, DataError, UsageError
+from dask_io.errors import DaskIOError, DataError, StorageError, UsageError
 from dask_io.stores import open_source
 from dask_io.stores.zarr.documents import LONGEST
 
@@ -243,9 +243,13 @@ def test_groups_name_their_arrays(tmp_path: Path) -> None:
         open_source(tmp_path / "g.zarr")
     assert open_source(f"{tmp_path}/g.zarr::/a").grid.shape == (4,)
     assert open_source(f"{tmp_path}/g.zarr/a").place == open_source(f"{tmp_path}/g.zarr::a").place
-    with pytest.raises(DaskIOError, match="no such directory"):
+    with pytest.raises(StorageError, match=r"no such directory; name an array of .*, such as .*/a"):
         open_source(f"{tmp_path}/g.zarr::/c")
+    with pytest.raises(StorageError, match="no such directory; check the path"):
+        open_source(f"{tmp_path}/none.zarr::/c")
     zarr.create_group(tmp_path / "empty.zarr")
+    with pytest.raises(StorageError, match="no such directory; check the path"):
+        open_source(f"{tmp_path}/empty.zarr::/c")
     with pytest.raises(UsageError, match="a group that holds no array"):
         open_source(tmp_path / "empty.zarr")
 
