@@ -10,6 +10,7 @@ import dask_io
 from dask_io.engine.staging import share_staging
 from dask_io.planning import Plan
 from tests.graph.shapes import da
+from tests.peak import stays_within
 
 # What Python itself needs meanwhile.
 _SLACK = 2 * 2**20

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from dask_io.errors import DaskIOError, DataError, StorageError, UsageError
 from dask_io.stores import open_source
 from dask_io.stores.zarr.documents import LONGEST
+from tests.peak import stays_within
 
 if TYPE_CHECKING:
     from pathlib import Path
