@@ -7,12 +7,12 @@ from threading import Barrier, BrokenBarrierError
 
 import pytest
 
-from dask_io.stores.cores import Cores, usable_cores
+from dask_io.stores.turns import Turns, usable_cores
 
 
 def test_every_core_is_used() -> None:
     """By one thread each."""
-    cores, all_there = Cores(), Barrier(usable_cores())
+    cores, all_there = Turns(usable_cores), Barrier(usable_cores())
 
     def code(_: int) -> None:
         with cores:
@@ -24,7 +24,7 @@ def test_every_core_is_used() -> None:
 
 def test_no_core_is_shared() -> None:
     """One thread more than there are cores never gets to work beside all others."""
-    cores, too_many = Cores(), Barrier(usable_cores() + 1)
+    cores, too_many = Turns(usable_cores), Barrier(usable_cores() + 1)
 
     def code(_: int) -> None:
         with cores:
@@ -38,7 +38,7 @@ def test_no_core_is_shared() -> None:
 @pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
 def test_a_process_that_is_forked_has_all_cores() -> None:
     """Also if threads held them when it was: those are not in it."""
-    cores = Cores()
+    cores = Turns(usable_cores)
     for _ in range(usable_cores()):
         cores.__enter__()
     pid = os.fork()
