@@ -229,17 +229,18 @@ class BlockWriter(Protocol):
 class Continuing(Protocol):
     """A writer of parts of blocks, of which several may count as one visit."""
 
-    def go_on_at(self, region: Region) -> None:
+    def go_on_at(self, region: Region, after: Region | None = None) -> None:
         """Be told of a region, counted from the block's start, before which all has been written.
 
-        It is no new visit, and to begin with that region is no seek.
+        It is no new visit, and to begin with that region is no seek; if the visit has come to
+        the end of another region, it is one unless this one begins there.
         """
 
 
-def go_on(writer: BlockWriter, region: Region) -> None:
-    """Have a writer count as part of the visit that wrote what lies before a region."""
+def go_on(writer: BlockWriter, region: Region, after: Region | None = None) -> None:
+    """Have a writer count as part of the visit that wrote what lies before a region, or another."""
     if _is_continuing(type(writer)):
-        cast("Continuing", writer).go_on_at(region)
+        cast("Continuing", writer).go_on_at(region, after)
 
 
 @cache
