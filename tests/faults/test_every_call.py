@@ -22,7 +22,7 @@ import zarr
 from numcodecs import Zstd  # type: ignore[import-untyped]
 
 import dask_io
-from dask_io.engine import commit, member
+from dask_io.engine import commit
 from dask_io.errors import DaskIOError, StorageError, UsageError
 from dask_io.testing.faults import Faults, Killed, Loss, Synced, inject
 
@@ -66,8 +66,6 @@ def cases(*, thorough: bool) -> Iterator[Case]:
     yield Case("resplit", "out", {"chunks": (3, 2), "consume": True})
     yield Case("split", "out", {"chunks": (3, 2), "consume": True}, source="whole.npy")
     yield Case("merge", "out.npy", {**little, "consume": True})
-    # One cell that is written, and becomes durable, in shares.
-    yield Case("merge", "out.npy", {"consume": True})
     yield Case("resplit", "out", {"chunks": (3, 2), "overwrite": True}, is_there=True)
     # Chunks in directories of their own, with a codec; one that holds only the fill value.
     nested = {"chunks": (3, 2), "codec": "zstd:1", "fill_value": 0}
@@ -93,6 +91,7 @@ def cases(*, thorough: bool) -> Iterator[Case]:
                 yield Case("resplit", "out.h5", {**hdf5, "durability": durability})
         yield Case("resplit", "out.h5", {"chunks": ARRAY.shape, "codec": "none", **little})
         yield Case("split", "out", {"chunks": (3, 2)}, source="whole.npy")
+        yield Case("merge", "out.npy", {"consume": True})
         yield Case("merge", "out.npy", little)
         yield Case("resplit", "out", {"chunks": (2, 3), **little})
         yield Case("merge", "out.npy", {"overwrite": True}, is_there=True)
@@ -103,9 +102,8 @@ def cases(*, thorough: bool) -> Iterator[Case]:
 
 @pytest.fixture(autouse=True)
 def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Commit often, so that runs are cut short between commits, also within large cells."""
+    """Commit often, so that runs are cut short between commits."""
     monkeypatch.setattr(commit, "MOST_CELLS", 3)
-    monkeypatch.setattr(member, "SHARE", 2 * ARRAY.itemsize)
 
 
 def make(folder: Path, case: Case) -> Callable[[], object]:

@@ -289,10 +289,10 @@ def test_long_runs_cost_what_short_ones_do(plan: Plan, workers: int) -> None:
 @settings(max_examples=EXAMPLES // 5)
 @given(plan=plans(max_axes=3), workers=WORKERS, share=st.integers(1, 64))
 def test_a_visit_shared_by_threads_is_one(plan: Plan, workers: int, share: int) -> None:
-    """However small the parts are that threads read or write of a block, it is one visit."""
+    """However small the parts are that threads read of a block, they count as one visit."""
     plan = replace(plan, problem=with_staging(plan.problem, workers))
     plan = replace(plan, problem=plan.problem.within(plan.problem.budget + plan.held_bytes + 10**6))
-    with patch("dask_io.engine.run.SHARE", share), patch("dask_io.engine.member.SHARE", share):
+    with patch("dask_io.engine.run._SHARE", share):
         check_counts(plan, run(plan, workers), walk(plan))
 
 

@@ -17,7 +17,7 @@ from dask_io.planning import Hold
 from dask_io.stores.addressable import view_as_array
 from dask_io.stores.files import ALIGNMENT
 from dask_io.stores.ledger import Written
-from dask_io.stores.store import Access, go_on
+from dask_io.stores.store import go_on
 from dask_io.stores.turns import COMPUTING
 
 if TYPE_CHECKING:
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 # Runs at least this long are spread in memory, so that each can be written past the page cache:
 # that takes less than a hundredth more.
 _LONG_RUN = 512 * 2**10
-SHARE = 16 * 2**20
-"""What one thread reads or writes of a block before another may take over."""
 # Ranges that are remembered from step to step, and what of each is: moving the cells of one that
 # overlaps many takes so long that finding them anew does not count.
 _MOST_RANGES, _MOST_CELLS, _MOST_PARTS = 256, 16, 64
@@ -67,16 +65,12 @@ class Piece:
 
 @dataclass(slots=True)
 class Cell:
-    """A write cell that has been begun: its block, what is there of it, how much is missing.
-
-    Once it is complete, `n_unwritten` is in how many shares it still has to be written.
-    """
+    """A write cell that has been begun: its block, what is there of it, how much is missing."""
 
     region: Region
     index: tuple[int, ...]
     block: Region
     missing: int
-    n_unwritten: int = 1
     pieces: list[Piece] = field(default_factory=list)
 
 
@@ -163,11 +157,6 @@ class Member:
         self.in_pieces = plan.hold is Hold.PIECES
         self.cuts_blocks = any(cut.pieces for cut in plan.write_cuts)
         self.streams = plan.writes_stream and self.ledger is None
-        # Where values are moved as they are, a share ends in the file where the next one begins.
-        self.shares_cells = (
-            self.target.access is Access.ADDRESSABLE and not self.target.reused_bytes
-        )
-        self.largest_share = max(1, SHARE // self.itemsize)
         # Steps have the same ranges along most axes.
         self.known: dict[tuple[int, int, int], Along] = {}
         self.cells: dict[tuple[int, ...], Cell] = {}
@@ -286,56 +275,33 @@ class Member:
         if self.room.behind.take_if_free(n_bytes):
             self.room.held.give_back(n_bytes)
             account = self.room.behind
-        shares, after = [cell.region], None
-        if self.shares_cells and cell.region.size > 2 * self.largest_share:
-            shares = list(self.layout.slabs(cell.region, self.largest_share))
-        cell.n_unwritten = len(shares)
-        for share in shares:
-            self.room.crew.add_urgent(partial(self._write, cell, share, after, account))
-            after = share
+        self.room.crew.add_urgent(partial(self._write, cell, n_bytes, account))
 
-    def _write(
-        self,
-        cell: Cell,
-        share: Region,
-        after: Region | None,
-        account: Account,
-        staging: memoryview,
-    ) -> None:
-        """Write a share of a complete cell, have it committed, and free the cell if it was last."""
-        origin = cell.block.start
-        inside = share.relative_to(origin)
+    def _write(self, cell: Cell, n_bytes: int, account: Account, staging: memoryview) -> None:
+        """Write a complete cell, free it, and have it committed."""
+        first, *others = cell.pieces
+        inside = cell.region.relative_to(cell.block.start)
         with self.target.writer(cell.index) as writer:
-            if after is not None:
-                go_on(writer, inside, after.relative_to(origin))
-            elif self.streams and any(inside.start):
+            if self.streams and any(inside.start):
                 go_on(writer, inside)
-            if len(cell.pieces) > 1:
-                self._write_pieces(staging, cell, share, writer)
+            if others:
+                self._write_pieces(staging, cell, writer)
+            elif first.run == first.array.size:
+                writer.write_from(inside, first.array, staging)
             else:
-                self._write_piece(staging, cell, share, writer)
+                for part in self.layout.slabs(inside, first.run):
+                    values = first.array[part.relative_to(inside.start).slices]
+                    writer.write_from(part, values, staging)
             checksum = writer.checksum
-        is_last = self._count_written(cell, account)
-        n_bytes = share.size * self.itemsize
-        self.outlet.add(Written(cell.index, share, checksum, is_last), n_bytes)
+        while cell.pieces:
+            self.room.buffers.take_back(cell.pieces.pop().buffer)
+        account.give_back(n_bytes)
+        is_last = self._is_last(cell)
+        self.outlet.add(Written(cell.index, cell.region, checksum, is_last), n_bytes)
         self.on_written(n_bytes, is_last)
 
-    def _write_piece(
-        self, staging: memoryview, cell: Cell, share: Region, writer: BlockWriter
-    ) -> None:
-        """Write a share of a cell from where it lies."""
-        (piece,) = cell.pieces
-        runs = iter((share,))
-        if piece.run < piece.array.size:
-            runs = self.layout.slabs(share, piece.run)
-        for run in runs:
-            values = piece.array[run.relative_to(piece.region.start).slices]
-            writer.write_from(run.relative_to(cell.block.start), values, staging)
-
-    def _write_pieces(
-        self, staging: memoryview, cell: Cell, share: Region, writer: BlockWriter
-    ) -> None:
-        """Put a share of a cell together from its pieces and write it in sequence."""
+    def _write_pieces(self, staging: memoryview, cell: Cell, writer: BlockWriter) -> None:
+        """Put a cell together from its pieces and write it in sequence."""
         origin = cell.block.start
         pieces = [(piece.region.relative_to(origin), piece.array) for piece in cell.pieces]
 
@@ -348,18 +314,7 @@ class Member:
                         held = array[part.relative_to(inside.start).slices]
                         copy(held, values[part.relative_to(slab.start).slices], self.layout)
 
-        writer.write_filled(share.relative_to(origin), staging, fill)
-
-    def _count_written(self, cell: Cell, account: Account) -> bool:
-        """Count a share of a cell as written, and free what is; tell whether its block is whole."""
-        with self.lock:
-            cell.n_unwritten -= 1
-            if cell.n_unwritten:
-                return False
-        while cell.pieces:
-            self.room.buffers.take_back(cell.pieces.pop().buffer)
-        account.give_back(cell.region.size * self.itemsize)
-        return self._is_last(cell)
+        writer.write_filled(cell.region.relative_to(origin), staging, fill)
 
     def _is_last(self, cell: Cell) -> bool:
         """Count a cell of a block as written; tell whether the block is whole now."""

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dask_io.engine.crew import Crew
 from dask_io.engine.machine import ResidentMeter
-from dask_io.engine.member import SHARE, Filling, Member, Room, moved_dtype
+from dask_io.engine.member import Filling, Member, Room, moved_dtype
 from dask_io.engine.memory import Account, Buffers, keep_what_is_freed
 from dask_io.engine.staging import share_staging
 from dask_io.geometry.union import disjoint_boxes
@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 _LONG_RUN = 256 * 2**10
 # This part of the room to write behind stays free, so that buffers of any size find a hole.
 _SPARE = 3
+# What one thread reads of a block before another may take over.
+_SHARE = 16 * 2**20
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,7 +271,7 @@ class _Run:
         room = max(1, (len(stagings[0]) - 2 * ALIGNMENT) // itemsize)
         self.largest_slab = room if self.is_atomic else staged(stagings[0], source.dtype)
         self.through = 0 if self.is_atomic else bundle.source.through
-        self.largest_share = max(1, SHARE // itemsize)
+        self.largest_share = max(1, _SHARE // itemsize)
         is_large = prod(source.grid.longest) > self.largest_share
         # The cell of a step then is what the one member takes.
         self.takes_all = len(self.members) == 1 and self.members[0].ledger is None

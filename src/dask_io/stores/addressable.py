@@ -198,13 +198,10 @@ class AddressableWriter:
         """Checksum of what this visit has written, in storage order."""
         return self.file.checksum
 
-    def go_on_at(self, region: Region, after: Region | None = None) -> None:
-        """Count as part of the visit that has written what lies before a region, or another."""
-        shape = self.extent.shape
-        at = self.layout.stored(region, shape).first
-        self.file.go_on_from(
-            self._offset(at if after is None else self.layout.end_of(after, shape))
-        )
+    def go_on_at(self, region: Region) -> None:
+        """Count as part of the visit that has written what lies before a region."""
+        first, _ = next(self.layout.runs(region, self.extent.shape))
+        self.file.go_on_from(self._offset(first))
 
     def write_from(
         self,

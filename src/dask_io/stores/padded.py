@@ -6,7 +6,6 @@ else. So it is moved as one, padding included, and costs one seek as any run doe
 
 from __future__ import annotations
 
-from collections import deque
 from dataclasses import dataclass, field
 from itertools import islice, product
 from math import prod
@@ -222,13 +221,9 @@ class PaddedWriter(_Padded):
         """Checksum of the elements that this visit has written, in storage order."""
         return self._written.intdigest()
 
-    def go_on_at(self, region: Region, after: Region | None = None) -> None:
-        """Count as part of the visit that has written what lies before a region, or another."""
-        if after is None:
-            at = next(self.stretches(region)).start
-        else:
-            at = deque(self.stretches(after), maxlen=1).pop().stop
-        self.file.go_on_from(self.offset(at))
+    def go_on_at(self, region: Region) -> None:
+        """Count as part of the visit that has written what lies before a region."""
+        self.file.go_on_from(self.offset(next(self.stretches(region)).start))
 
     def write_from(self, region: Region, array: NDArray[Any], staging: memoryview) -> None:
         """Write a region's runs one after another, with their padding."""

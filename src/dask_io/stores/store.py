@@ -229,18 +229,17 @@ class BlockWriter(Protocol):
 class Continuing(Protocol):
     """A writer of parts of blocks, of which several may count as one visit."""
 
-    def go_on_at(self, region: Region, after: Region | None = None) -> None:
+    def go_on_at(self, region: Region) -> None:
         """Be told of a region, counted from the block's start, before which all has been written.
 
-        It is no new visit, and to begin with that region is no seek; if the visit has come to
-        the end of another region, it is one unless this one begins there.
+        It is no new visit, and to begin with that region is no seek.
         """
 
 
-def go_on(writer: BlockWriter, region: Region, after: Region | None = None) -> None:
-    """Have a writer count as part of the visit that wrote what lies before a region, or another."""
+def go_on(writer: BlockWriter, region: Region) -> None:
+    """Have a writer count as part of the visit that wrote what lies before a region."""
     if _is_continuing(type(writer)):
-        cast("Continuing", writer).go_on_at(region, after)
+        cast("Continuing", writer).go_on_at(region)
 
 
 @cache

@@ -227,35 +227,6 @@ class StoreConformance:
             counted = target.tally.write
             assert (counted.seeks, counted.visits) == (case.grid.n_blocks, case.grid.n_blocks)
 
-    def test_a_part_that_is_written_in_shares_is_one_visit(self, tmp_path: Path) -> None:
-        """It costs the seeks of the part, wherever it is cut, if values are moved as they are."""
-        for folder, case in self.examples(tmp_path):
-            target = self.make_target(folder, case)
-            if target.access is Access.ATOMIC or target.reused_bytes:
-                return
-            target.create()
-            seeks = visits = 0
-            for index in case.grid.indices():
-                block, written = case.grid.block(index), []
-                for part in _halves(block, target.layout.axes[-1]):
-                    inside, after = part.relative_to(block.start), None
-                    for share in target.layout.slabs(inside, max(1, part.size // 3)):
-                        moved = _moved(share, block.start)
-                        with target.writer(index) as writer:
-                            if after is not None:
-                                go_on(writer, share, after)
-                            writer.write_from(share, case.part(moved), new_staging(target, 0))
-                            written.append(Written(index, moved, writer.checksum))
-                        after = share
-                    seeks += target.layout.count_runs(inside, block.shape)
-                    visits += 1
-                written[-1] = replace(written[-1], is_last=True)
-                target.commit(written)
-            target.finish()
-            self.assert_holds(folder, case)
-            counted = target.tally.write
-            assert (counted.seeks, counted.visits) == (seeks, visits)
-
     def test_blocks_appear_when_published(self, tmp_path: Path) -> None:
         """Until a target is finished it cannot be opened as a whole one."""
         for folder, case in self.examples(tmp_path):
@@ -509,14 +480,6 @@ def _random_axis(generator: random.Random, length: int, *, regular: bool) -> Axi
 def _random_part(generator: random.Random, shape: tuple[int, ...]) -> Region:
     bounds = [sorted(generator.sample(range(length + 1), 2)) for length in shape]
     return Region.of((low, high) for low, high in bounds)
-
-
-def _halves(block: Region, axis: int) -> list[Region]:
-    """Cut a block in two along an axis, if it is long enough."""
-    low, high = block.bounds[axis]
-    cuts = [(low, (low + high) // 2), ((low + high) // 2, high)]
-    before, behind = block.bounds[:axis], block.bounds[axis + 1 :]
-    return [Region.of([*before, (a, b), *behind]) for a, b in cuts if a < b]
 
 
 def _moved(region: Region, by: tuple[int, ...]) -> Region:

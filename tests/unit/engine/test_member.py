@@ -10,7 +10,6 @@ import pytest
 
 from dask_io.engine.member import Member, Overlaps, Stretch
 from dask_io.planning import Problem, plan_sweep
-from dask_io.stores.store import Access
 
 N_BLOCKS = 40_000
 
@@ -20,9 +19,7 @@ def test_what_is_remembered_does_not_grow_with_the_blocks(chunk: int, target: in
     """Of many blocks along one axis little is kept from step to step."""
     problem = Problem.regular((4 * N_BLOCKS,), (chunk,), (target,), dtype="i4", budget=2**20)
     plan, side = plan_sweep(problem), problem.target
-    store = SimpleNamespace(
-        grid=side.grid, layout=side.layout, dtype=problem.dtype, access=Access.ATOMIC
-    )
+    store = SimpleNamespace(grid=side.grid, layout=side.layout, dtype=problem.dtype)
     outlet: Any = SimpleNamespace(target=store, ledger=None)
     room: Any = None
     member = Member(plan, outlet, room, lambda *_: None)

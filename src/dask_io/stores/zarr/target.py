@@ -333,9 +333,9 @@ class _WatchedWriter:
         """Checksum of what this visit has written; that of nothing if it is the fill value."""
         return NOTHING if self._is_filled else self.writer.checksum
 
-    def go_on_at(self, region: Region, after: Region | None = None) -> None:
-        """Count as part of the visit that has written what lies before a region, or another."""
-        self.writer.go_on_at(region, after)
+    def go_on_at(self, region: Region) -> None:
+        """Count as part of the visit that has written what lies before a region."""
+        self.writer.go_on_at(region)
 
     def write_from(self, region: Region, array: NDArray[Any], staging: memoryview) -> None:
         """Write a region."""
