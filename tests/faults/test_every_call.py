@@ -70,6 +70,8 @@ def cases(*, thorough: bool) -> Iterator[Case]:
     # Chunks in directories of their own, with a codec; one that holds only the fill value.
     nested = {"chunks": (3, 2), "codec": "zstd:1", "fill_value": 0}
     yield Case("resplit", "out.zarr", nested)
+    # The same chunk in two cells, of which one may be durable alone.
+    yield Case("resplit", "out.zarr", {**nested, "codec": "none", "consume": True})
     # One file of many blocks, which is gone on with; and one that counts only as a whole.
     yield Case("resplit", "out.h5", {"chunks": (3, 2), "codec": "none", "consume": True})
     yield Case("resplit", "out.h5", {"chunks": (3, 2), "codec": "gzip:1"})

@@ -283,6 +283,7 @@ class JournalledTarget(ABC):
             if ledger.is_stored(index) and not self._is_there(index, files)
         ]
         lost += [index for index in ledger.parts if not self._take_over(index, files)]
+        self._remove_left_out(ledger, files)
         for index in lost:
             ledger.drop(index)
         if lost and any_freed(self._lines()):
@@ -292,6 +293,16 @@ class JournalledTarget(ABC):
             # Told to the journal too: what is written anew must not be mixed up with it.
             journal.append(map(dropped_line_of, lost))
         return ledger
+
+    def _remove_left_out(self, ledger: Ledger, files: Mapping[str, int]) -> None:
+        """Remove what was begun of blocks that are left out, if a run did not come to do so."""
+        names = (
+            self._file_of(index)[0] for index in ledger.blocks() if not ledger.is_stored(index)
+        )
+        parts = map(self._publisher.partial, names)
+        self._medium.remove(
+            [part for part in parts if str(part.relative_to(self._folder)) in files]
+        )
 
     def _take_over(self, index: tuple[int, ...], files: Mapping[str, int]) -> bool:
         """Go on with a file of which a part is durable, if it is there."""
@@ -343,10 +354,11 @@ class JournalledTarget(ABC):
         self._any_committed = True
         self._begun.update(names.values())
         left_out = {name for name in whole if self._is_left_out(name)}
-        self._publisher.commit(
-            names.values(), [name for name in whole if name not in left_out], left_out
-        )
+        kept = [name for name in whole if name not in left_out]
+        self._publisher.commit(set(names.values()) - left_out, kept)
         self._journal.append(line_of(cell, self.grid) for cell in cells)
+        # Not before that: cells of theirs that were noted earlier would count as lost.
+        self._publisher.leave_out(left_out)
         self._begun.difference_update(whole)
 
     def note(self, lines: Iterable[str]) -> None:

@@ -120,10 +120,11 @@ class Publisher(Protocol):
     def take_back(self, name: str) -> None:
         """Let a file that has got its name already be one in the making."""
 
-    def commit(
-        self, names: Collection[str], whole: Collection[str], left_out: Collection[str] = ()
-    ) -> None:
+    def commit(self, names: Collection[str], whole: Collection[str]) -> None:
         """Make what has been written durable, and name what is whole."""
+
+    def leave_out(self, names: Collection[str]) -> None:
+        """Remove files in the making that are not needed; some may never have been begun."""
 
     def abandon(self, keep: Collection[str] = ()) -> None:
         """Remove files in the making, except some, and begin no more."""

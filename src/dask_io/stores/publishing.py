@@ -167,13 +167,10 @@ class Publisher:
         with storage_errors(path):
             system.calls.rename(self.folder / name, path)
 
-    def commit(
-        self, names: Collection[str], whole: Collection[str], left_out: Collection[str] = ()
-    ) -> None:
+    def commit(self, names: Collection[str], whole: Collection[str]) -> None:
         """Make what has been written to some files durable, if it is meant to be.
 
-        Those that are whole get their names; those that are left out are removed, or have
-        never been begun.
+        Those that are whole get their names.
         """
         paths = {name: self._partial(name) for name in names}
         if self.durability is Durability.FSYNC:
@@ -187,10 +184,8 @@ class Publisher:
                     system.calls.rename(paths[name], f"{self._place}{name}")
         with self._lock:
             self._pending.difference_update(whole)
-        for name in left_out:
-            self._remove(name)
         if self.durability is Durability.FSYNC:
-            self._sync_folders({os.path.dirname(name) for name in {*names} - {*left_out}})  # noqa: PTH120 - may be many
+            self._sync_folders({os.path.dirname(name) for name in names})  # noqa: PTH120 - may be many
 
     def _sync_folders(self, folders: AbstractSet[str]) -> None:
         """Make the names in directories durable, and their own ones if that is to be done yet."""
@@ -205,14 +200,18 @@ class Publisher:
             self._known.clear()
         self._known |= new
 
-    def _remove(self, name: str) -> None:
-        fd = self._take(name)
-        with self._lock, storage_errors(self.partial(name)):
-            if fd is not None:
-                system.calls.close(fd)
-            if name in self._pending:
+    def leave_out(self, names: Collection[str]) -> None:
+        """Remove files in the making that are not needed; some may never have been begun."""
+        begun = self._pending.intersection(names)
+        for name in begun:
+            fd = self._take(name)
+            with self._lock, storage_errors(self.partial(name)):
+                if fd is not None:
+                    system.calls.close(fd)
                 system.calls.unlink(self.partial(name))
                 self._pending.discard(name)
+        if self.durability is Durability.FSYNC:
+            self._sync_folders({os.path.dirname(name) for name in begun})  # noqa: PTH120 - may be many
 
     def abandon(self, keep: Collection[str] = ()) -> None:
         """Remove files in the making, except some, and begin no more."""

@@ -56,7 +56,7 @@ def test_a_directory_that_is_there_may_not_be_durable(synced: list[str], tmp_pat
 def test_what_is_left_out_needs_no_directory(synced: list[str], tmp_path: Path) -> None:
     """It has none that could be synced, and one that comes later is not taken for durable."""
     publisher = Publisher(tmp_path)
-    publisher.commit(["a/b/1"], [], ["a/b/1"])
+    publisher.leave_out(["a/b/1"])
     assert not synced
     publish(publisher, "a/b/2")
     assert synced == [".", "a", "a/b"]
@@ -96,7 +96,7 @@ def test_files_stay_open_until_they_are_synced(end: str, tmp_path: Path) -> None
                 case "commit":
                     publisher.commit(own, own)
                 case "leave out":
-                    publisher.commit([], [], own)
+                    publisher.leave_out(own)
                 case _:
                     publisher.abandon()
         assert n_open(folder) == 0

@@ -352,11 +352,13 @@ class ObjectPublisher:
         self,
         names: Collection[str],
         whole: Collection[str],  # noqa: ARG002 - all are
-        left_out: Collection[str] = (),  # noqa: ARG002 - those have not been put
     ) -> None:
         """Keep objects that have been put; they are durable since then."""
         with self._lock:
             self._pending.difference_update(names)
+
+    def leave_out(self, names: Collection[str]) -> None:
+        """Do nothing: objects that are not needed have not been put."""
 
     def abandon(self, keep: Collection[str] = ()) -> None:
         """Remove objects that are not to be kept, and begin no more."""

@@ -67,11 +67,12 @@ class ZarrInPlace(ZarrTarget):
 
     def commit(self, cells: Collection[Written]) -> None:
         """Put chunks that are whole in the place of what was there."""
-        names = {self._file_of(cell.index)[0]: cell.is_last for cell in cells}
-        whole = [name for name, is_last in names.items() if is_last]
+        names = {self._file_of(cell.index)[0] for cell in cells}
+        # Threads may tell of the last cell before they tell of others.
+        whole = {self._file_of(cell.index)[0] for cell in cells if cell.is_last}
         left_out = {name for name in whole if self._is_left_out(name)}
-        kept = [name for name in whole if name not in left_out]
-        self._publisher.commit(names, kept, left_out)
+        self._publisher.commit(names - left_out, whole - left_out)
+        self._publisher.leave_out(left_out)
         # What was there would not be the fill value.
         self._medium.remove([self.root / name for name in left_out])
 

@@ -10,8 +10,12 @@ import pytest
 import zarr
 
 import dask_io
+from dask_io.geometry import Region
 from dask_io.stores.files import Durability, Tally
-from dask_io.stores.zarr.inplace import OwnNames
+from dask_io.stores.ledger import Written
+from dask_io.stores.reuse import new_staging
+from dask_io.stores.zarr.inplace import OwnNames, ZarrInPlace
+from dask_io.stores.zarr.source import open_zarr
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -45,6 +49,24 @@ def test_chunks_of_the_fill_value_are_left_out(codec: str | None, tmp_path: Path
     assert np.array_equal(target[...], array)
     files = {str(path.relative_to(tmp_path / "t.zarr")) for path in _files(tmp_path / "t.zarr")}
     assert files == {"zarr.json", "c/2/0", "c/3/0"}
+
+
+def test_the_last_cell_may_be_told_of_first(tmp_path: Path) -> None:
+    """Threads tell of the cells of a chunk in any order; it appears if one was the last."""
+    made: Any = {"shape": (4,), "chunks": (4,), "dtype": "i2", "compressors": None}
+    zarr.create_array(tmp_path / "t.zarr", **made)[...] = -1
+    opened = open_zarr(tmp_path / "t.zarr", "", strict=False)
+    target, cells = ZarrInPlace(opened.site, opened.documents), []
+    target.create()
+    for low in (0, 2):
+        part, values = Region((low,), (low + 2,)), np.arange(low, low + 2, dtype="<i2")
+        with target.writer((0,)) as writer:
+            writer.write_from(part, values, new_staging(target, 0))
+            cells.append(Written((0,), part, writer.checksum, is_last=low > 0))
+    target.commit(cells[::-1])
+    target.finish()
+    assert np.array_equal(zarr.open_array(tmp_path / "t.zarr", mode="r")[...], range(4))
+    assert {path.name for path in _files(tmp_path)} == {"zarr.json", "0"}
 
 
 def _files(folder: Path) -> list[Path]:
