@@ -29,6 +29,7 @@ def stays_within(most: int, work: Callable[[], object]) -> bool:
 
 def _peak_of(work: Callable[[], object]) -> int:
     """Return the bytes that the process takes at most; no garbage is collected meanwhile."""
+    was_enabled = gc.isenabled()
     gc.disable()
     tracemalloc.start()
     try:
@@ -36,4 +37,5 @@ def _peak_of(work: Callable[[], object]) -> int:
         return tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-        gc.enable()
+        if was_enabled:
+            gc.enable()

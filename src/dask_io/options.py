@@ -73,7 +73,8 @@ class Options(TypedDict, total=False):
         How elements lie in the target's blocks, ``"C"`` or ``"F"``; by default as in the source's.
         For several targets, one for all or a list with one for each.
     workers
-        Number of threads at the most.
+        Number of threads at the most. No more of them than there are cores compute at a time, and
+        no more than that, or three, move a MiB or more from or to local files.
     max_rate
         Bytes read plus written a second at the most, or text such as ``"100MB"``; for machines
         that are shared.

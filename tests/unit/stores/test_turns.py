@@ -1,4 +1,4 @@
-"""As many threads code at once as there are cores."""
+"""As many threads do something at once as there are turns."""
 
 import os
 import signal
@@ -48,3 +48,10 @@ def test_a_process_that_is_forked_has_all_cores() -> None:
         with cores:
             os._exit(0)
     assert os.waitpid(pid, 0)[1] == 0
+
+
+def test_few_bytes_take_no_turn() -> None:
+    """It would take longer than what it is for."""
+    turns = Turns(lambda: 1)
+    with turns, turns.for_bytes(2**20 - 1):
+        assert turns.for_bytes(2**20) is turns
