@@ -296,10 +296,10 @@ class JournalledTarget(ABC):
 
     def _remove_left_out(self, ledger: Ledger, files: Mapping[str, int]) -> None:
         """Remove what was begun of blocks that are left out, if a run did not come to do so."""
-        names = (
-            self._file_of(index)[0] for index in ledger.blocks() if not ledger.is_stored(index)
-        )
-        parts = map(self._publisher.partial, names)
+        if self._medium.writes_whole:
+            return
+        left_out = (index for index in ledger.blocks() if not ledger.is_stored(index))
+        parts = (self._publisher.partial(self._file_of(index)[0]) for index in left_out)
         self._medium.remove(
             [part for part in parts if str(part.relative_to(self._folder)) in files]
         )
