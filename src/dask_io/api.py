@@ -36,7 +36,7 @@ from dask_io.planning import (
     Side,
 )
 from dask_io.prepare import Wanted, make_plan, plan_one, plan_several
-from dask_io.several import find_whole, verify_wholes
+from dask_io.several import find_whole, name_one, verify_wholes
 from dask_io.stores.array import BlockArray
 from dask_io.stores.description import parse_dtype, parse_order
 from dask_io.stores.location import locate
@@ -165,6 +165,22 @@ def open(  # noqa: A001  # the public name, as in `h5py` or `zarr`
             storage_options=storage_options,
         )
     )
+
+
+def refuse_several(path: str | PathLike[str], option: str) -> None:
+    """Refuse an option for a path of several arrays.
+
+    Raises
+    ------
+    UsageError
+        If it names a group, or a file that holds several.
+    """
+    whole = find_whole(fspath(path))
+    if whole is not None:
+        raise UsageError(
+            f"{option} is for one array, but {printable(whole.place)} holds several; leave it out, "
+            f"or name one, as in {name_one(whole)}"
+        )
 
 
 def open_one_file(source: Place, storage_options: Mapping[str, Any] | None = None) -> BlockArray:

@@ -692,3 +692,42 @@ def test_axes_without_names_go_there_and_back(version: int, tmp_path: Path) -> N
     with h5py.File(back) as file:
         assert (file["image"].shape, file["image"].chunks) == ((3, 4, 5), (2, 2, 2))
         assert [*file["words"].asstr()] == ["one", "two"]
+
+
+def save_short(path: Path, n_records: int) -> Path:
+    """Save two variables along an unlimited dimension of thirty, one with fewer records."""
+    with netCDF4.Dataset(path, "w") as file:
+        file.createDimension("time", None)
+        file.createDimension("x", 6)
+        for name, stored in (("t", 30), ("u", n_records)):
+            file.createVariable(name, "f4", ("time", "x"))[:stored] = 1
+    return path
+
+
+@pytest.mark.parametrize("n_records", [20, 0])
+def test_records_that_are_not_stored_are_not_forgotten(n_records: int, tmp_path: Path) -> None:
+    """NetCDF shows them as gaps; a group whose arrays differ in length could not be opened."""
+    short, target = save_short(tmp_path / "a.nc", n_records), tmp_path / "out.zarr"
+    with pytest.raises(UsageError, match=f"holds {n_records} of the 30 records along time .* u;"):
+        dask_io.resplit(short, target, chunks={"time": 10})
+    assert not target.exists()
+    dask_io.resplit(short, tmp_path / "b.nc", chunks={"time": 10})
+    with xr.open_dataset(short) as before, xr.open_dataset(tmp_path / "b.nc") as after:
+        assert after.identical(before)
+
+
+def test_strict_is_for_one_array(tmp_path: Path) -> None:
+    """What to do about it is said."""
+    whole = save(tmp_path / "a.nc")
+    found = CliRunner().invoke(commands, ["info", str(whole), "--strict"])
+    assert found.exit_code == 2
+    assert "--strict is for one array" in found.stderr
+    assert "name one, as in" in found.stderr
+
+
+def test_an_array_that_is_gone_is_wrong_data(tmp_path: Path) -> None:
+    """The group is where it should be, so it is not the path that is to be checked."""
+    dask_io.resplit(save(tmp_path / "a.nc"), tmp_path / "b.zarr", chunks=CHUNKS)
+    shutil.rmtree(tmp_path / "b.zarr/tas")
+    with pytest.raises(DataError, match="array tas is missing"):
+        dask_io.verify(tmp_path / "b.zarr")

@@ -206,6 +206,8 @@ def open_source(path: str, given: dict[str, Any]) -> str | BlockArray:
         return path
     from dask_io import api  # noqa: PLC0415  # only when it is used
 
+    if said["strict"]:
+        api.refuse_several(path, "--strict")
     if said["shape"]:
         said["shape"] = parse_shape(said["shape"], "--source-shape")
     if said["chunks"]:

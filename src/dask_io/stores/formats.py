@@ -94,7 +94,7 @@ def choose_format(path: Location, name: str | None) -> Format:
         if by_suffix is None:
             raise UsageError(
                 f"{printable(str(path))} does not end as a format that is known; formats are "
-                f"{', '.join(format_names())}, name one with --format"
+                f"{', '.join(format_names())}, name one with --format, or --source-format"
             )
         return of_blocks(by_suffix)
     chosen = of_blocks(load_format(name))

@@ -119,7 +119,7 @@ def _codecs(wanted: Wanted) -> list[Config]:
         if not is_lossless(config, wanted.dtype):
             raise UsageError(
                 f"the source's codec {config['id']} would change values if they were encoded "
-                "again; choose a codec, such as zstd:3 or none"
+                "again, or Zarr has none like it; choose a codec, such as zstd:3 or none"
             )
     return list(kept)
 

@@ -247,7 +247,7 @@ def group_of(source: Whole, version: int | None) -> Group:
     Raises
     ------
     UsageError
-        If Zarr has no names like those in it.
+        If Zarr has no names like those in it, or records of a variable are not stored.
     """
     if isinstance(source.content, GroupContent):
         return source.content.group
@@ -255,6 +255,8 @@ def group_of(source: Whole, version: int | None) -> Group:
         raise UsageError(f"version {version} of Zarr is not known; give 2 or 3")
     for path in sorted({*source.dimensions, *source.groups}.difference({_ROOT})):
         _refuse_name(path)
+    if source.format == "netcdf":
+        _refuse_missing_records(source)
     groups = {path: _group_documents(source.attributes[path], version) for path in source.groups}
     return Group(source.root, groups, {}, consolidated=(_ROOT,), files=())
 
@@ -265,6 +267,29 @@ def _refuse_name(path: str) -> None:
         is_reserved = part in {"", ".", ".."} or part in DOCUMENTS or part == JOURNAL
         if is_reserved or not part.isprintable() or "\\" in part:
             raise UsageError(f"a group of Zarr can hold nothing that is named {printable(path)}")
+
+
+def _refuse_missing_records(source: Whole) -> None:
+    """Refuse variables of NetCDF that are shorter than a dimension that has no last index.
+
+    To its readers they are as long as the dimension is. Those of Zarr would not open the group.
+    """
+    lengths: dict[tuple[str, str], int] = {}
+    named = [
+        ((name.rpartition("/")[0], dimension), length, name)
+        for name, each in source.arrays.items()
+        for dimension, length in zip(source.dimensions[name], each.grid.shape, strict=False)
+        if dimension
+    ]
+    for key, length, _ in named:
+        lengths[key] = max(length, lengths.get(key, 0))
+    for key, length, name in named:
+        if length < lengths[key]:
+            raise UsageError(
+                f"{printable(source.place)} holds {length:,} of the {lengths[key]:,} records along "
+                f"{printable(key[1])} of its variable {printable(name)}; store the missing ones "
+                "too, as nccopy does, or resplit it to NetCDF"
+            )
 
 
 def _group_documents(attributes: Mapping[str, Any], version: int | None) -> dict[str, bytes]:
