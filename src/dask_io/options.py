@@ -11,10 +11,10 @@ from dask_io.errors import UsageError
 from dask_io.geometry import Region
 from dask_io.planning import check_strategy, parse_objective
 from dask_io.stores.container import Wishes
+from dask_io.stores.cores import usable_cores
 from dask_io.stores.description import parse_dtype
 from dask_io.stores.dtypes import CASTINGS, check_cast
 from dask_io.stores.files import Durability
-from dask_io.stores.turns import usable_cores
 from dask_io.units import parse_bytes
 
 if TYPE_CHECKING:
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from dask_io.geometry.shards import Shards
 
-# While some threads copy or code, others wait for the disk: both are to be busy.
-_FEWEST_WORKERS, _MOST_WORKERS = 6, 12
+# Threads wait for the disk most of the time, so a few more than there are cores.
+_FEWEST_WORKERS, _MOST_WORKERS = 4, 8
 # It goes through scratch files of its own, which sweeps that follow one another do not share.
 _FOR_ONE_TARGET = frozenset({"spill"})
 
@@ -73,8 +73,7 @@ class Options(TypedDict, total=False):
         How elements lie in the target's blocks, ``"C"`` or ``"F"``; by default as in the source's.
         For several targets, one for all or a list with one for each.
     workers
-        Number of threads at the most. No more of them than there are cores compute at a time, and
-        no more than that, or three, move a MiB or more from or to local files.
+        Number of threads at the most.
     max_rate
         Bytes read plus written a second at the most, or text such as ``"100MB"``; for machines
         that are shared.
@@ -303,7 +302,7 @@ def parse_workers(workers: int | None) -> int:
     """Check a number of threads; by default what suits the machine."""
     workers = configured("workers") if workers is None else workers
     if workers is None:
-        return min(max(_FEWEST_WORKERS, usable_cores() + 4), _MOST_WORKERS)
+        return min(max(_FEWEST_WORKERS, usable_cores()), _MOST_WORKERS)
     if not isinstance(workers, int) or workers < 1:
         message = f"at least one worker is needed, not {workers}"
         raise UsageError(message)

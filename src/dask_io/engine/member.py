@@ -18,7 +18,6 @@ from dask_io.stores.addressable import view_as_array
 from dask_io.stores.files import ALIGNMENT
 from dask_io.stores.ledger import Written
 from dask_io.stores.store import go_on
-from dask_io.stores.turns import COMPUTING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -247,13 +246,12 @@ class Member:
         """Put what has been read of a region where it belongs."""
         along, cells, placed = filling.along, filling.cells, []
         overlaps = zip(*map(Along.overlaps, along, region.bounds), strict=True)
-        with COMPUTING.for_bytes(values.nbytes):
-            for corner, inside, taken in zip(*starmap(product, overlaps), strict=True):
-                if corner in cells:
-                    cell, array = cells[corner]
-                    part = values[taken]
-                    copy(part, array[inside], self.layout)
-                    placed.append((cell, part.size))
+        for corner, inside, taken in zip(*starmap(product, overlaps), strict=True):
+            if corner in cells:
+                cell, array = cells[corner]
+                part = values[taken]
+                copy(part, array[inside], self.layout)
+                placed.append((cell, part.size))
         self._count_placed(placed)
 
     def _count_placed(self, placed: list[tuple[Cell, int]]) -> None:
@@ -307,12 +305,11 @@ class Member:
 
         def fill(slab: Region, values: NDArray[Any]) -> None:
             values = values.view(self.moved)
-            with COMPUTING.for_bytes(values.nbytes):
-                for inside, array in pieces:
-                    part = slab & inside
-                    if part.size:
-                        held = array[part.relative_to(inside.start).slices]
-                        copy(held, values[part.relative_to(slab.start).slices], self.layout)
+            for inside, array in pieces:
+                part = slab & inside
+                if part.size:
+                    held = array[part.relative_to(inside.start).slices]
+                    copy(held, values[part.relative_to(slab.start).slices], self.layout)
 
         writer.write_filled(cell.region.relative_to(origin), staging, fill)
 

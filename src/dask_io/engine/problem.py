@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 from dask_io.engine.commit import MOST_BYTES, MOST_CELLS
 from dask_io.engine.staging import coding_bytes, staging_for, staging_to_copy
 from dask_io.planning import Coding, Lag, Problem, Side
+from dask_io.stores.cores import usable_cores
 from dask_io.stores.speed import seconds_to_decode, seconds_to_encode
 from dask_io.stores.store import Access, Indivisible
-from dask_io.stores.turns import usable_cores
 from dask_io.stores.window import Window
 
 if TYPE_CHECKING:

@@ -6,9 +6,9 @@ from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dask_io.planning import Staging
+from dask_io.stores.cores import usable_cores
 from dask_io.stores.files import ALIGNMENT
 from dask_io.stores.reuse import SLAB
-from dask_io.stores.turns import usable_cores
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence

@@ -59,7 +59,7 @@ class Device:
 # a time does this work, on any device. Without it a million visits to a fast one would seem free.
 SECONDS_A_RUN, SECONDS_AN_OPENING, SECONDS_A_PLACEMENT = 1e-5, 3e-4, 1e-5
 
-# Round figures of common devices. The engine has some eight requests under way at once; a disk
+# Round figures of common devices. The engine has up to eight requests under way at once; a disk
 # with one arm serves them one after another.
 HDD = Device("hdd", 1e-2, 160e6, 160e6, 2e-5, 1)
 SSD = Device("ssd", 1e-4, 500e6, 450e6, 2e-5, 8)

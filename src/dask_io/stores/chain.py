@@ -22,8 +22,8 @@ import numpy as np
 from dask_io.errors import UsageError
 from dask_io.stores.bounded import DECODERS, LZMA_MEMORY, expect
 from dask_io.stores.compressing import COMPRESSORS, compress, compressing_bytes
+from dask_io.stores.cores import CORES
 from dask_io.stores.naming import printable
-from dask_io.stores.turns import COMPUTING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -289,7 +289,7 @@ class Chain:
 
     def encode(self, data: Bytes) -> Bytes:
         """Encode the elements of a chunk, which are given as bytes."""
-        with COMPUTING:
+        with CORES:
             for stage in self._stages:
                 data = stage.encode(data)
         return data
@@ -303,7 +303,7 @@ class Chain:
             If that is not what it decodes to; the message completes "the file ...".
         """
         try:
-            with COMPUTING:
+            with CORES:
                 self._decode(data, out)
         except (ValueError, MemoryError) as error:
             raise ValueError(f"cannot be decoded: {error}") from error

@@ -28,7 +28,6 @@ from xxhash import xxh3_64
 from dask_io.errors import DataError, StorageError
 from dask_io.stores import system
 from dask_io.stores.naming import printable
-from dask_io.stores.turns import MOVING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -298,10 +297,10 @@ class FileReader(_FileVisit):
         """Read until the needed bytes are there or the file ends; return how many there are."""
         n_done = 0
         while n_done < n_needed:
-            part = buffer[n_done : n_done + _MOST_AT_ONCE]
             try:
-                with MOVING.for_bytes(len(part)):
-                    n_read = system.calls.preadv(fd, [part], offset + n_done)
+                n_read = system.calls.preadv(
+                    fd, [buffer[n_done : n_done + _MOST_AT_ONCE]], offset + n_done
+                )
             except OSError as error:
                 with storage_errors(self._path):
                     if error.errno != errno.EINVAL or not self._is_direct:
@@ -445,18 +444,13 @@ def _aligned(content: bytes) -> memoryview:
 
 def write_fully(fd: int, offset: int, buffer: memoryview, head: memoryview = _NOTHING) -> None:
     """Write until the buffer is empty; a head goes right before it, in the same call."""
-    with MOVING.for_bytes(len(buffer)):
-        _write_fully(fd, offset, buffer, head)
-
-
-def _write_fully(fd: int, offset: int, buffer: memoryview, head: memoryview) -> None:
     if head:
         n_written = system.calls.pwritev(
             fd, [head, buffer[: _MOST_AT_ONCE - len(head)]], offset - len(head)
         )
         # Of less than the head, as of less than the buffer, the rest is written.
         if n_written < len(head):
-            _write_fully(fd, offset - len(head) + n_written, head[n_written:], _NOTHING)
+            write_fully(fd, offset - len(head) + n_written, head[n_written:])
         n_written = max(0, n_written - len(head))
         buffer, offset = buffer[n_written:], offset + n_written
     while buffer:

@@ -13,7 +13,7 @@ from dask_io.engine.staging import (
     staging_to_copy,
 )
 from dask_io.planning import Problem
-from dask_io.stores.turns import usable_cores
+from dask_io.stores.cores import usable_cores
 
 
 @given(

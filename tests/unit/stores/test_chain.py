@@ -303,7 +303,7 @@ def test_settings_that_nothing_can_encode_with(config: dict[str, Any]) -> None:
 def test_coding_takes_a_core(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of which there is one for each thread that codes."""
     cores = MagicMock()
-    monkeypatch.setattr("dask_io.stores.chain.COMPUTING", cores)
+    monkeypatch.setattr("dask_io.stores.chain.CORES", cores)
     chain = Chain([{"id": "zstd"}], NUMBER, 400)
     encoded = chain.encode(values(100, 0, 9))
     assert cores.__enter__.call_count == cores.__exit__.call_count == 1

@@ -1,4 +1,4 @@
-"""As many threads do something at once as there are turns."""
+"""As many threads code at once as there are cores."""
 
 import os
 import signal
@@ -7,12 +7,12 @@ from threading import Barrier, BrokenBarrierError
 
 import pytest
 
-from dask_io.stores.turns import Turns, usable_cores
+from dask_io.stores.cores import Cores, usable_cores
 
 
 def test_every_core_is_used() -> None:
     """By one thread each."""
-    cores, all_there = Turns(usable_cores), Barrier(usable_cores())
+    cores, all_there = Cores(), Barrier(usable_cores())
 
     def code(_: int) -> None:
         with cores:
@@ -24,7 +24,7 @@ def test_every_core_is_used() -> None:
 
 def test_no_core_is_shared() -> None:
     """One thread more than there are cores never gets to work beside all others."""
-    cores, too_many = Turns(usable_cores), Barrier(usable_cores() + 1)
+    cores, too_many = Cores(), Barrier(usable_cores() + 1)
 
     def code(_: int) -> None:
         with cores:
@@ -38,7 +38,7 @@ def test_no_core_is_shared() -> None:
 @pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
 def test_a_process_that_is_forked_has_all_cores() -> None:
     """Also if threads held them when it was: those are not in it."""
-    cores = Turns(usable_cores)
+    cores = Cores()
     for _ in range(usable_cores()):
         cores.__enter__()
     pid = os.fork()
@@ -48,10 +48,3 @@ def test_a_process_that_is_forked_has_all_cores() -> None:
         with cores:
             os._exit(0)
     assert os.waitpid(pid, 0)[1] == 0
-
-
-def test_few_bytes_take_no_turn() -> None:
-    """It would take longer than what it is for."""
-    turns = Turns(lambda: 1)
-    with turns, turns.for_bytes(2**20 - 1):
-        assert turns.for_bytes(2**20) is turns
