@@ -25,6 +25,7 @@ from dask_io.jobs import Complete, Job, JointJob, SeriesJob
 from dask_io.options import (
     Options,
     check_options,
+    for_one_array,
     orders_of,
     parse_memory,
     parse_region,
@@ -177,10 +178,7 @@ def refuse_several(path: str | PathLike[str], option: str) -> None:
     """
     whole = find_whole(fspath(path))
     if whole is not None:
-        raise UsageError(
-            f"{option} is for one array, but {printable(whole.place)} holds several; leave it out, "
-            f"or name one, as in {name_one(whole)}"
-        )
+        raise for_one_array(option, name_one(whole))
 
 
 def open_one_file(source: Place, storage_options: Mapping[str, Any] | None = None) -> BlockArray:

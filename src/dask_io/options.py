@@ -195,11 +195,15 @@ def refuse_for_several(options: Options, example: str) -> None:
     """
     for name, value in options.items():
         if name not in _FOR_SEVERAL and value is not None and value is not False:
-            word = name.replace("_", "-")
-            raise UsageError(
-                f"{word} is for one array, but the source holds several; leave it out, or name "
-                f"one, as in {example}"
-            )
+            raise for_one_array(name.replace("_", "-"), example)
+
+
+def for_one_array(word: str, example: str) -> UsageError:
+    """Return what to say of an option that a source of several arrays cannot have."""
+    return UsageError(
+        f"{word} is for one array, but the source holds several; leave it out, or name one, as in "
+        f"{example}"
+    )
 
 
 def check_several(options: Options) -> None:
