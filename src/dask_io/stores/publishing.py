@@ -202,7 +202,8 @@ class Publisher:
 
     def leave_out(self, names: Collection[str]) -> None:
         """Remove files in the making that are not needed; some may never have been begun."""
-        begun = self._pending.intersection(names)
+        with self._lock:
+            begun = self._pending.intersection(names)
         for name in begun:
             fd = self._take(name)
             with self._lock, storage_errors(self.partial(name)):
