@@ -322,7 +322,8 @@ def plan_without_data(
     stored = Layout.c(len(source.axes))
     (order,) = orders_of(options, 1)
     wanted = parse_order(order or "C", len(source.axes))
-    workers, memory = parse_workers(options.get("workers")), parse_memory(options.get("memory"))
+    workers = parse_workers(options.get("workers"), codes=False)
+    memory = parse_memory(options.get("memory"))
     problem = make_problem(
         Side(source, stored), Side(target, wanted), kind, memory=memory, workers=workers
     )

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from dask_io.engine.commit import Consumption, Outlet
 from dask_io.engine.job import JobRecord, is_of_several
-from dask_io.engine.measure import find_device
+from dask_io.engine.measure import are_apart, find_device
 from dask_io.engine.preflight import free_space
-from dask_io.engine.problem import converted, make_problem, side_of
+from dask_io.engine.problem import converted, is_coded, make_problem, side_of
 from dask_io.engine.spill import remove_scratch
 from dask_io.engine.staging import coding_bytes, staging_for
 from dask_io.errors import StorageError, UsageError
@@ -162,19 +162,20 @@ def plan_to(store: Source, target: Target, **options: Unpack[Options]) -> Job:
 
 def _plan_move(store: Source, laid: _Laid, options: Options) -> Job:
     made, side, dtype, to_copy = laid
-    workers, memory = parse_workers(options.get("workers")), parse_memory(options.get("memory"))
+    sides = side_of(store), side
+    workers = parse_workers(options.get("workers"), codes=is_coded(*sides))
     consume = options.get("consume", False)
     if consume:
-        _refuse_consuming(side_of(store), side)
+        _refuse_consuming(*sides)
     problem = make_problem(
-        side_of(store),
-        side,
+        *sides,
         dtype,
-        memory=memory,
+        memory=parse_memory(options.get("memory")),
         workers=workers,
         consume=consume,
         stored=store.dtype,
         to_copy=to_copy,
+        apart=made is not None and are_apart(store.place, made.place),
     )
     places = [store.place, *([made.place] if made else [])]
     device = find_device(options.get("device"), *places)
@@ -213,11 +214,13 @@ def plan_several(
     if len(dtypes := {each.dtype for each in laid}) > 1:
         listed = " and ".join(sorted(map(str, dtypes)))
         raise UsageError(f"the targets store elements as {listed}; write them one by one")
-    workers, (dtype,) = parse_workers(options.get("workers")), dtypes
-    budget = parse_memory(options.get("memory"))
-    coding = coding_bytes([side_of(store), *(each.side for each in laid)])
+    (dtype,), sides = dtypes, [side_of(store), *(each.side for each in laid)]
+    workers = parse_workers(options.get("workers"), codes=is_coded(*sides))
+    budget, coding = parse_memory(options.get("memory")), coding_bytes(sides)
+    apart = any(are_apart(store.place, target.place) for target in targets)
     stagings = [
-        staging_for(each.side, dtype, workers, coding=coding, stored=store.dtype) for each in laid
+        staging_for(side, dtype, workers, coding=coding, stored=store.dtype, apart=apart)
+        for side in sides[1:]
     ]
     staging = Staging(*map(max, zip(*map(astuple, stagings), strict=True)))
     problems = [
@@ -354,16 +357,17 @@ def _plan_rest(
             "spill reads the whole source, but blocks of it have been consumed; "
             "choose another strategy"
         )
-    workers, memory = parse_workers(options.get("workers")), parse_memory(options.get("memory"))
     sides = side_of(source), side_of(target)
+    workers = parse_workers(options.get("workers"), codes=is_coded(*sides))
     problem = make_problem(
         *sides,
         target.dtype,
-        memory=memory,
+        memory=parse_memory(options.get("memory")),
         workers=workers,
         stored=source.dtype,
         # What is there of a block in parts cannot be gone on with by copying.
         to_copy=None if ledger.parts else bytes_to_copy(source, target),
+        apart=are_apart(source.place, target.place),
     )
     device = find_device(options.get("device"), source.place, target.place)
     scratch = 0 if consume else free_space(target)

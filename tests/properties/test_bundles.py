@@ -249,7 +249,8 @@ def test_planned_sweeps_cost_on_files_what_they_say(
 def test_with_plenty_of_memory_nothing_is_touched_twice(problems: list[Problem]) -> None:
     """There is one sweep, at the lower bound, and it is never worse than one target at a time."""
     n_bytes = 2 * sum(problem.n_bytes for problem in problems)
-    roomy = [problem.within(n_bytes + problem.staging.preferred + 1) for problem in problems]
+    n_bytes += max(problem.staging.preferred + problem.staging.most for problem in problems)
+    roomy = [problem.within(n_bytes + 1) for problem in problems]
 
     sweeps = plan_together(roomy, plan_keep)
 

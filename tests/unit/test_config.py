@@ -37,3 +37,14 @@ def test_numbers_that_are_none_are_refused() -> None:
         parse_workers("two")  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="at least one part, not two"):
         graph_options(parts="two")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("cores", "to_move", "to_code"), [(1, 5, 4), (2, 6, 4), (64, 12, 32)])
+def test_threads_suit_the_machine(
+    cores: int, to_move: int, to_code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those that wait for a disk are a few more than cores, those that code as many."""
+    monkeypatch.setattr("dask_io.options.usable_cores", lambda: cores)
+    assert parse_workers(None, codes=False) == to_move
+    assert parse_workers(None, codes=True) == to_code
+    assert parse_workers(3, codes=False) == parse_workers(3, codes=True) == 3

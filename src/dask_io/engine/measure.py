@@ -98,6 +98,19 @@ def find_device(name: str | None, *places: str | os.PathLike[str]) -> Device:
     return max(found, key=lambda device: device.seek_seconds + device.request_latency)
 
 
+def are_apart(source: str, target: str) -> bool:
+    """Tell whether one place can be read while the other is written, neither waiting for the other.
+
+    So it is on two filesystems, and with an object store. Of what is not known it is not said.
+    """
+    if is_url(source) or is_url(target):
+        return True
+    with suppress(OSError):
+        devices = {existing_folder(place).stat().st_dev for place in (source, target)}
+        return len(devices) > 1
+    return False
+
+
 def check_device_name(name: str | None) -> None:
     """Check that there is a device of this name.
 

@@ -35,6 +35,11 @@ def _coding_of(store: Store) -> Coding:
     return Coding(seconds_to_decode(codecs) / n_cores, seconds_to_encode(codecs) / n_cores)
 
 
+def is_coded(*sides: Side) -> bool:
+    """Tell whether anything is decoded or encoded on the way."""
+    return any(any(side.coding) for side in sides)
+
+
 def make_problem(
     source: Side,
     target: Side,
@@ -45,17 +50,18 @@ def make_problem(
     consume: bool = False,
     stored: np.dtype[Any] | None = None,
     to_copy: int | None = None,
+    apart: bool = False,
 ) -> Problem:
     """Put a problem together, with the staging that the engine asks for.
 
     `stored` is the type that elements have in the source, if it may be another one than `dtype`;
     if the target's blocks can be copied as they are stored, every thread needs `to_copy` bytes
-    for that.
+    for that. `apart` says that source and target lie on two devices.
     """
     # Every thread may be about to commit a batch while another one fills.
     lag = Lag((workers + 1) * MOST_CELLS, (workers + 1) * MOST_BYTES) if consume else None
     coding = coding_bytes([source, target])
-    staging = staging_for(target, dtype, workers, coding=coding, stored=stored)
+    staging = staging_for(target, dtype, workers, coding=coding, stored=stored, apart=apart)
     copied = None if to_copy is None else staging_to_copy(workers, to_copy)
     return Problem(source, target, dtype, memory, staging, lag, converted(stored, dtype), copied)
 

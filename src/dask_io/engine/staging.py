@@ -18,7 +18,10 @@ if TYPE_CHECKING:
     from dask_io.planning import Problem, Side
 
 # What each thread may leave to be written, at the least: this part of an array, up to a limit.
-_BEHIND, _PART_BEHIND = 8 * 2**20, 256
+_BEHIND, _PART_BEHIND = 4 * 2**20, 256
+# What all of them may, if reading has to wait for the device meanwhile anyway: fresh memory costs
+# more than it gains.
+_MOST_BEHIND = 64 * 2**20
 # With so much at once, a call's cost counts little.
 _GOOD_SLAB = 2**20
 # The least there is room for in any budget.
@@ -35,19 +38,21 @@ def staging_for(
     *,
     coding: int = 0,
     stored: np.dtype[Any] | None = None,
+    apart: bool = False,
 ) -> Staging:
-    """Ask for one slab a thread, and for room to write blocks behind while reading goes on.
+    """Ask for one slab a thread, and for room to write a block behind while reading goes on.
 
     Every thread needs `coding` bytes besides, for what it decodes or encodes. A slab has room for
-    elements of `dtype` and, if they are converted, for those that are `stored`.
+    elements of `dtype` and, if they are converted, for those that are `stored`. If source and
+    target lie `apart`, on two devices, blocks of any size are written behind.
     """
     smallest = _smallest_slab(max(dtype.itemsize, (stored or dtype).itemsize))
     block_bytes, n_bytes = (
         n * dtype.itemsize for n in (prod(target.grid.longest), target.grid.size)
     )
-    behind = max(2 * block_bytes, min(_BEHIND, n_bytes // _PART_BEHIND))
+    behind = workers * max(block_bytes, min(_BEHIND, n_bytes // _PART_BEHIND))
     slab = max(SLAB, smallest)
-    wanted = workers * (slab + behind)
+    wanted = workers * slab + (behind if apart else min(behind, _MOST_BEHIND))
     preferred = max(smallest + coding, min(wanted, n_bytes) + workers * coding)
     minimum, most = smallest + coding, min(_MOST_NEEDED, preferred)
     coders = min(workers, usable_cores())

@@ -48,19 +48,21 @@ _ONLY_FOR: Mapping[str, Callable[[Problem], bool]] = MappingProxyType(
     }
 )
 
+ABOUT_AS_FAST = 1.02
+"""How much longer may be predicted for what is worth it: fewer seeks, and room to write behind."""
 # How much longer than the fastest a plan may take that is chosen for its little memory.
 _PATIENCE = 1.1
 # Bytes of staging that such a plan still asks for, at least: a few slabs for each thread.
 _ENOUGH_STAGING = 64 * 2**20
-# What room to write behind is worth: so many seeks, and so much longer predicted, at the most.
-_FEW_SEEKS, WORTH_OF_ROOM = 16, 1.02
+# What room to write behind is worth, at the most.
+_FEW_SEEKS = 16
 
 
 class Objective(StrEnum):
     """What ``auto`` looks for in a plan."""
 
     TIME = "time"
-    """The fewest predicted seconds on the device."""
+    """The fewest predicted seconds on the device; of plans about as fast, the fewest seeks."""
     SEEKS = "seeks"
     """The fewest seeks."""
     MEMORY = "memory"
@@ -167,10 +169,10 @@ def plan_auto(
         case Objective.SEEKS:
             return min(plans, key=_ties)
         case Objective.TIME:
-            return _with_room_to_write(problem, _fastest(plans, device), device)
+            return _about_fastest(problem, plans, device)
         case Objective.MEMORY:
-            fastest = _with_room_to_write(problem, _fastest(plans, device), device)
-            return _with_least_memory(problem, [*plans, fastest], device, scratch)
+            fast = _about_fastest(problem, plans, device)
+            return _with_least_memory(problem, [*plans, fast], device, scratch)
 
 
 def _ties(plan: AnyPlan) -> tuple[int, int, int]:
@@ -179,6 +181,13 @@ def _ties(plan: AnyPlan) -> tuple[int, int, int]:
 
 def _fastest(plans: Sequence[AnyPlan], device: Device) -> AnyPlan:
     return min(plans, key=lambda plan: (predict_seconds(plan, device), *_ties(plan)))
+
+
+def _about_fastest(problem: Problem, plans: Sequence[AnyPlan], device: Device) -> AnyPlan:
+    """Return the plan with the fewest seeks of those about as fast as the fastest, with room."""
+    longest = ABOUT_AS_FAST * min(predict_seconds(plan, device) for plan in plans)
+    found = min((plan for plan in plans if predict_seconds(plan, device) <= longest), key=_ties)
+    return _with_room_to_write(problem, found, device, longest)
 
 
 def _with_room_to_code(problem: Problem, plans: Sequence[AnyPlan]) -> Iterator[AnyPlan]:
@@ -204,34 +213,29 @@ def _with_room_to_code(problem: Problem, plans: Sequence[AnyPlan]) -> Iterator[A
         n_coders = max(n_coders, staging.count_coders(plan.staging_bytes))
 
 
-def _with_room_to_write(problem: Problem, found: AnyPlan, device: Device) -> AnyPlan:
-    """Leave room to write behind while reading goes on, if that costs next to nothing.
+def _with_room_to_write(
+    problem: Problem, found: AnyPlan, device: Device, longest: float
+) -> AnyPlan:
+    """Leave room to write behind while reading goes on, if no longer time is predicted then.
 
-    Plan with three quarters of the budget, again three quarters of that and so on. Room is worth
-    a few seeks, but where every block can be touched once it is.
+    It is worth a few seeks, but where every block can be touched once it is.
     """
-    longest, budget = WORTH_OF_ROOM * predict_seconds(found, device), problem.budget
+    wanted = problem.staging.preferred
+    if found.staging_bytes >= min(wanted, found.held_bytes):
+        return found
     seeks = found.seeks.total
     if seeks > problem.lower_bound:
         seeks += _FEW_SEEKS
-    while found.staging_bytes < min(problem.staging.preferred, found.held_bytes):
-        budget = budget * 3 // 4
-        # The strategy that was chosen is mostly the quicker one to plan with.
-        names = dict.fromkeys([found.strategy, "sweep"])
-        plans = (_candidate(name, problem.within(budget)).plan for name in names)
-        smaller = next(
-            (
-                plan
-                for plan in plans
-                if plan is not None
-                and plan.seeks.total <= seeks
-                and predict_seconds(plan, device) <= longest
-            ),
-            None,
-        )
-        if smaller is None:
-            break
-        found = replace(smaller, problem=problem)
+    smaller = problem.within(max(problem.budget - wanted, problem.budget // 2))
+    # The strategy that was chosen is mostly the quicker one to plan with.
+    for name in dict.fromkeys([found.strategy, "sweep"]):
+        plan = _candidate(name, smaller).plan
+        if (
+            plan is not None
+            and plan.seeks.total <= seeks
+            and predict_seconds(plan, device) <= longest
+        ):
+            return replace(plan, problem=problem)
     return found
 
 

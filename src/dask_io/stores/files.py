@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import lru_cache
 from mmap import mmap
-from threading import Lock
+from threading import Lock, Thread
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 import numpy as np
@@ -42,6 +42,9 @@ if TYPE_CHECKING:
 ALIGNMENT = 4096
 LARGE = 128 * 2**10
 """Transfers of fewer bytes are faster through the page cache."""
+# The checksum of so much is taken while it is written, by a thread of its own: the one that writes
+# may be the only one that has something to do.
+_LONG = 16 * 2**20
 # macOS refuses to move 2 GiB or more in one call, and Linux moves a little less than that.
 _MOST_AT_ONCE = 2**30
 # macOS has no such flag; there everything goes through the page cache.
@@ -384,7 +387,18 @@ class FileWriter(_FileVisit):
         past the page cache, except for its ragged ends.
         """
         self.count(offset, len(buffer))
-        self._checksum.update(buffer)
+        if len(buffer) < _LONG:
+            self._checksum.update(buffer)
+            self._write(offset, buffer)
+            return
+        checking = Thread(target=self._checksum.update, args=(buffer,))
+        checking.start()
+        try:
+            self._write(offset, buffer)
+        finally:
+            checking.join()
+
+    def _write(self, offset: int, buffer: memoryview) -> None:
         head = _NOTHING
         if offset == len(self._head):
             head, self._head = self._head, head

@@ -7,7 +7,7 @@ import pytest
 
 from dask_io.cli import options
 from dask_io.engine import measure
-from dask_io.engine.measure import device_of, find_device, measure_device
+from dask_io.engine.measure import are_apart, device_of, find_device, measure_device
 from dask_io.errors import StorageError, UsageError
 from dask_io.planning import DEVICES
 
@@ -158,6 +158,16 @@ def test_the_slower_of_two_places_counts(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_the_last_place_is_measured_when_asked(tmp_path: Path) -> None:
     """Measured means the target's folder."""
     assert find_device("measured", "/nowhere", tmp_path).name == "measured"
+
+
+def test_two_filesystems_are_apart(tmp_path: Path) -> None:
+    """As an object store is from all else; of what is not there yet, its folder counts."""
+    here = str(tmp_path)
+    assert not are_apart(here, str(tmp_path / "new" / "x.npy"))
+    assert not are_apart(f"{here}/a.h5::/x", here)
+    assert are_apart(here, "/proc/self")
+    assert are_apart("s3://bucket/x.zarr", here)
+    assert are_apart(here, "s3://bucket/x.zarr")
 
 
 def test_wrong_devices_are_refused() -> None:

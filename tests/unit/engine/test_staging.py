@@ -71,3 +71,22 @@ def test_copies_stay_within_what_is_granted(held: int, workers: int, wish: float
     assert 1 <= len(slabs) <= workers
     assert sum(slabs) + len(slabs) * held <= granted
     assert min(slabs) >= 16 * 2**10
+
+
+@given(
+    chunk=st.integers(1, 10**9),
+    n_chunks=st.integers(1, 100),
+    workers=st.integers(1, 64),
+)
+def test_much_is_written_behind_only_if_another_device_is_read_meanwhile(
+    chunk: int, n_chunks: int, workers: int
+) -> None:
+    """On one device it would wait in memory while reading waits for the device."""
+    problem = Problem.regular((chunk * n_chunks,), (chunk,), (chunk,), dtype="u1", budget=1)
+    here, apart = (
+        staging_for(problem.target, problem.dtype, workers, apart=apart) for apart in (False, True)
+    )
+    assert here.threads == apart.threads
+    assert here.preferred <= min(apart.preferred, here.threads + 64 * 2**20)
+    if n_chunks >= 2 * workers and chunk >= 4 * 2**20:
+        assert apart.preferred == apart.threads + workers * chunk

@@ -22,7 +22,7 @@ from dask_io.planning import (
     plan_with,
     predict_seconds,
 )
-from dask_io.planning.choose import WORTH_OF_ROOM
+from dask_io.planning.choose import ABOUT_AS_FAST
 from dask_io.testing.strategies import problems
 
 RESPLIT = Problem.regular((60, 60, 60), (12, 12, 12), (15, 10, 20), budget=60_000)
@@ -55,10 +55,24 @@ def test_a_candidate_has_a_plan_or_a_reason() -> None:
 
 @pytest.mark.parametrize("problem", [RESPLIT, MERGE], ids=["resplit", "merge"])
 @pytest.mark.parametrize("device", DEVICES.values(), ids=str)
-def test_time_is_least(problem: Problem, device: Device) -> None:
-    """No candidate is predicted to be faster than what auto takes."""
-    seconds = predict_seconds(plan_auto(problem, device=device), device)
-    assert seconds == min(predict_seconds(plan, device) for plan in plans_of(problem))
+def test_time_is_about_least(problem: Problem, device: Device) -> None:
+    """No candidate is predicted to be much faster than what auto takes, unless it seeks more.
+
+    Where every block can be touched once, the fastest of those plans is meant.
+    """
+    found, plans = plan_auto(problem, device=device), plans_of(problem)
+    once = [plan for plan in plans if plan.seeks.total == problem.lower_bound]
+    least = min(predict_seconds(plan, device) for plan in once or plans)
+    assert predict_seconds(found, device) <= ABOUT_AS_FAST * least
+
+
+def test_of_plans_about_as_fast_the_fewest_seeks_win() -> None:
+    """A merge reads its blocks in two parts, in order to write few long runs."""
+    problem = Problem.regular((1120,) * 3, (112,) * 3, (1120,) * 3, dtype="i2", budget=2**28)
+    plans, ssd = plans_of(problem), DEVICES["ssd"]
+    found, fastest = plan_auto(problem), min(plans, key=lambda plan: predict_seconds(plan, ssd))
+    assert found.seeks.total == min(plan.seeks.total for plan in plans) < fastest.seeks.total
+    assert predict_seconds(found, ssd) > predict_seconds(fastest, ssd)
 
 
 @pytest.mark.parametrize("problem", [RESPLIT, MERGE], ids=["resplit", "merge"])
@@ -204,7 +218,7 @@ def test_every_objective_is_best_at_its_own(problem: Problem) -> None:
     plans = {each: plan_auto(problem, objective=each, device=device) for each in Objective}
     assert all(plan.fits for plan in plans.values())
     fast, few, small = (plans[each] for each in Objective)
-    assert predict_seconds(fast, device) <= WORTH_OF_ROOM * predict_seconds(few, device)
+    assert predict_seconds(fast, device) <= ABOUT_AS_FAST * predict_seconds(few, device)
     assert few.seeks.total <= fast.seeks.total
     assert small.held_bytes <= fast.held_bytes
 

@@ -2,10 +2,13 @@
 
 import errno
 import os
+from itertools import pairwise
 from mmap import mmap
 from pathlib import Path
+from threading import active_count, current_thread, main_thread
 
 import pytest
+from xxhash import xxh3_64, xxh3_64_intdigest
 
 from dask_io.errors import StorageError
 from dask_io.stores import files, system
@@ -38,6 +41,52 @@ def test_long_transfers_take_several_calls(tmp_path: Path, monkeypatch: pytest.M
     assert read == content == path.read_bytes()
     assert max(longest) == 8192
     assert (tally.read.seeks, tally.write.seeks) == (1, 1)
+
+
+def test_the_checksum_of_much_is_taken_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is the same as of little, by whichever thread, and in order."""
+    monkeypatch.setattr(files, "_LONG", 1000)
+    path, content, hashed = tmp_path / "x", os.urandom(5000), []
+    path.touch()
+
+    class Noting:
+        def __init__(self) -> None:
+            self._all = xxh3_64()
+            self.intdigest = self._all.intdigest
+
+        def update(self, buffer: memoryview) -> None:
+            hashed.append((len(buffer), current_thread() is main_thread()))
+            self._all.update(buffer)
+
+    monkeypatch.setattr(files, "xxh3_64", Noting)
+    with FileWriter(path, Tally()) as writer:
+        for start, stop in pairwise((0, 999, 4000, 5000)):
+            writer.write(start, memoryview(content[start:stop]))
+        assert writer.checksum == xxh3_64_intdigest(content)
+    assert path.read_bytes() == content
+    assert hashed == [(999, True), (3001, False), (1000, False)]
+
+
+def test_nothing_is_left_behind_when_much_cannot_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever takes the checksum has ended before the buffer is someone else's."""
+
+    def refuse(*_: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(files, "_LONG", 1000)
+    monkeypatch.setattr(system.calls, "pwrite", refuse)
+    path, n_threads = tmp_path / "x", active_count()
+    path.touch()
+    with (
+        pytest.raises(StorageError, match="free some space"),
+        FileWriter(path, Tally()) as writer,
+    ):
+        writer.write(0, memoryview(bytes(5000)))
+    assert active_count() == n_threads
 
 
 @pytest.mark.parametrize("code", [errno.EBADF, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL])
