@@ -44,8 +44,9 @@ class Options(TypedDict, total=False):
         ``"auto"``, or the name of a strategy; `dask_io.planning.STRATEGIES` has them all. With a
         name, several targets are planned each alone; ``"spill"`` is for one target only.
     objective
-        What ``"auto"`` looks for: the least ``"time"`` (the default), the fewest ``"seeks"``, or
-        the least ``"memory"`` at which a run takes at most a tenth longer than the fastest.
+        What ``"auto"`` looks for: about the least ``"time"`` (the default), the fewest
+        ``"seeks"``, or the least ``"memory"`` at which a run takes at most a tenth longer than the
+        fastest.
     device
         What time is predicted for: ``"hdd"``, ``"ssd"``, ``"nvme"``, ``"nfs"``, ``"s3"``,
         ``"measured"`` to measure the target's folder; by default the kind of filesystem says it.

@@ -9,7 +9,7 @@ from dask_io.engine.commit import Consumption, Outlet
 from dask_io.engine.job import JobRecord, is_of_several
 from dask_io.engine.measure import are_apart, find_device
 from dask_io.engine.preflight import free_space
-from dask_io.engine.problem import converted, is_coded, make_problem, side_of
+from dask_io.engine.problem import converted, make_problem, side_of
 from dask_io.engine.spill import remove_scratch
 from dask_io.engine.staging import coding_bytes, staging_for
 from dask_io.errors import StorageError, UsageError
@@ -163,10 +163,10 @@ def plan_to(store: Source, target: Target, **options: Unpack[Options]) -> Job:
 def _plan_move(store: Source, laid: _Laid, options: Options) -> Job:
     made, side, dtype, to_copy = laid
     sides = side_of(store), side
-    workers = parse_workers(options.get("workers"), codes=is_coded(*sides))
     consume = options.get("consume", False)
     if consume:
         _refuse_consuming(*sides)
+    workers = _count_workers(options.get("workers"), sides, consume=consume)
     problem = make_problem(
         *sides,
         dtype,
@@ -185,6 +185,12 @@ def _plan_move(store: Source, laid: _Laid, options: Options) -> Job:
     max_rate = parse_rate(options.get("max_rate"))
     reach = options.get("storage_options")
     return Job(planned, store, made, workers, device, consume, max_rate, storage_options=reach)
+
+
+def _count_workers(asked: int | None, sides: Sequence[Side], *, consume: bool = False) -> int:
+    """Return the number of threads: those asked for, or what suits the problem."""
+    # What each thread has written and not committed yet keeps source blocks from being consumed.
+    return parse_workers(asked, codes=consume or any(side.is_coded for side in sides))
 
 
 def _refuse_consuming(source: Side, target: Side) -> None:
@@ -215,7 +221,7 @@ def plan_several(
         listed = " and ".join(sorted(map(str, dtypes)))
         raise UsageError(f"the targets store elements as {listed}; write them one by one")
     (dtype,), sides = dtypes, [side_of(store), *(each.side for each in laid)]
-    workers = parse_workers(options.get("workers"), codes=is_coded(*sides))
+    workers = _count_workers(options.get("workers"), sides)
     budget, coding = parse_memory(options.get("memory")), coding_bytes(sides)
     apart = any(are_apart(store.place, target.place) for target in targets)
     stagings = [
@@ -358,7 +364,7 @@ def _plan_rest(
             "choose another strategy"
         )
     sides = side_of(source), side_of(target)
-    workers = parse_workers(options.get("workers"), codes=is_coded(*sides))
+    workers = _count_workers(options.get("workers"), sides, consume=consume)
     problem = make_problem(
         *sides,
         target.dtype,

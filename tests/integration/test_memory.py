@@ -78,6 +78,8 @@ TINY = ("4 MiB", 200_000, "auto", (40, 50, 60))
 SMALL = ("64 MiB", 4 * MIB, "keep", (48, 48, 48))
 MEDIUM = ("64 MiB", 16 * MIB, "keep", (48, 48, 48))
 LARGE = ("256 MiB", 64 * MIB, "keep", (100, 128, 96))
+# Of its one block so much is written at once that another thread takes the checksum.
+MERGE = ("256 MiB", 64 * MIB, "auto", (256, 512, 512))
 Case = tuple[str, int, str, tuple[int, int, int]]
 
 
@@ -151,7 +153,7 @@ def run(source: Path, target: Path, case: Case, **how: Any) -> subprocess.Comple
     return done
 
 
-@pytest.mark.parametrize("workers", [1, 4])
+@pytest.mark.parametrize("workers", [1, 12])
 @pytest.mark.parametrize(
     ("case", "hold"),
     [
@@ -161,6 +163,7 @@ def run(source: Path, target: Path, case: Case, **how: Any) -> subprocess.Comple
         (MEDIUM, "pieces"),
         (LARGE, "pieces"),
         (LARGE, "blocks"),
+        (MERGE, None),
     ],
     ids=lambda value: value if isinstance(value, str | None) else f"{value[1]} of {value[0]}",
 )
@@ -180,16 +183,23 @@ def test_resident_growth_stays_within_the_budget(
 
 @pytest.mark.parametrize(
     ("case", "hold"),
-    [(TINY, None), (SMALL, "pieces"), (SMALL, "blocks"), (LARGE, "pieces"), (LARGE, "blocks")],
+    [
+        (TINY, None),
+        (SMALL, "pieces"),
+        (SMALL, "blocks"),
+        (LARGE, "pieces"),
+        (LARGE, "blocks"),
+        (MERGE, None),
+    ],
     ids=lambda value: value if isinstance(value, str | None) else f"{value[1]} of {value[0]}",
 )
 def test_a_run_ends_well_under_a_hard_limit(
     source_of: Callable[[str], Path], target: Path, case: Case, hold: str | None
 ) -> None:
-    """With four threads, all writable memory of the process fits in the budget and 24 MiB."""
+    """With as many threads as move at the most, all writable memory fits in it and 24 MiB."""
     name, budget, *_ = case
 
-    run(source_of(name), target, case, hold=hold, workers=4, room=budget + CONSTANT)
+    run(source_of(name), target, case, hold=hold, workers=12, room=budget + CONSTANT)
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 import dask_io
 from dask_io.errors import BudgetTooSmallError, DataError, StorageError, UsageError
 from dask_io.geometry import Region
+from dask_io.planning import Staging
 from dask_io.stores.pace import Pace
 
 ARRAY = np.random.default_rng(0).random((10, 7)).astype("<f4")
@@ -151,9 +152,43 @@ def test_defaults(one_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert job.target is not None
     assert (job.target.format, job.target.layout.name) == ("npy", "C")
     assert job.plan.problem.budget == 1_000_000
-    assert 4 <= job.workers <= 64
+    assert job.workers == 12
     monkeypatch.setattr("dask_io.options.usable_cores", lambda: 1)
-    assert dask_io.plan(one_file, chunks=4).workers >= 1
+    assert dask_io.plan(one_file, chunks=4).workers == 5
+
+
+def test_threads_that_code_are_as_many_as_cores(
+    one_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As are those of a run that consumes its source: what they have written lies beside it."""
+    monkeypatch.setattr("dask_io.options.usable_cores", lambda: 64)
+    folder = one_file.parent
+    dask_io.split(one_file, folder / "blocks", chunks=4)
+    coded: dict[str, Any] = {"format": "zarr", "codec": "zstd:3"}
+    assert dask_io.plan(one_file, folder / "x", chunks=4, **coded).workers == 32
+    assert dask_io.plan(folder / "blocks", folder / "x", chunks=2, consume=True).workers == 32
+    assert dask_io.plan(folder / "blocks", folder / "x", chunks=2).workers == 12
+    both = dask_io.plan_extract(one_file, folder / "x", regions=["0:4", "2:6"], **coded)
+    assert both.workers == 32
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_much_is_written_behind_if_places_lie_apart(
+    one_file: Path, monkeypatch: pytest.MonkeyPatch, *, apart: bool
+) -> None:
+    """For one target and for several."""
+    folder, asked = one_file.parent, []
+
+    def staging(*_: object, apart: bool, **__: object) -> Staging:
+        asked.append(apart)
+        return Staging()
+
+    monkeypatch.setattr("dask_io.prepare.are_apart", lambda *_: apart)
+    monkeypatch.setattr("dask_io.prepare.staging_for", staging)
+    monkeypatch.setattr("dask_io.engine.problem.staging_for", staging)
+    dask_io.plan(one_file, folder / "x", chunks=4)
+    dask_io.plan_extract(one_file, folder / "x", regions=["0:4", "2:6"])
+    assert asked == [apart] * 3
 
 
 @pytest.mark.parametrize(

@@ -99,9 +99,9 @@ def find_device(name: str | None, *places: str | os.PathLike[str]) -> Device:
 
 
 def are_apart(source: str, target: str) -> bool:
-    """Tell whether one place can be read while the other is written, neither waiting for the other.
+    """Tell whether two places seem to lie on two devices, so that both are busy at once.
 
-    So it is on two filesystems, and with an object store. Of what is not known it is not said.
+    So it is taken to be on two filesystems, and with an object store; where nothing is known, not.
     """
     if is_url(source) or is_url(target):
         return True

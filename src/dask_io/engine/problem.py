@@ -35,11 +35,6 @@ def _coding_of(store: Store) -> Coding:
     return Coding(seconds_to_decode(codecs) / n_cores, seconds_to_encode(codecs) / n_cores)
 
 
-def is_coded(*sides: Side) -> bool:
-    """Tell whether anything is decoded or encoded on the way."""
-    return any(any(side.coding) for side in sides)
-
-
 def make_problem(
     source: Side,
     target: Side,

@@ -40,11 +40,11 @@ def staging_for(
     stored: np.dtype[Any] | None = None,
     apart: bool = False,
 ) -> Staging:
-    """Ask for one slab a thread, and for room to write a block behind while reading goes on.
+    """Ask for one slab a thread, and for room to write blocks behind while reading goes on.
 
     Every thread needs `coding` bytes besides, for what it decodes or encodes. A slab has room for
     elements of `dtype` and, if they are converted, for those that are `stored`. If source and
-    target lie `apart`, on two devices, blocks of any size are written behind.
+    target lie `apart`, on two devices, that is a block of any size for each thread.
     """
     smallest = _smallest_slab(max(dtype.itemsize, (stored or dtype).itemsize))
     block_bytes, n_bytes = (

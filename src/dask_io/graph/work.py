@@ -8,7 +8,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from dask_io.engine.commit import Outlet
-from dask_io.engine.measure import find_device
+from dask_io.engine.measure import are_apart, find_device
 from dask_io.engine.problem import make_problem, side_of
 from dask_io.engine.run import Sweep, run_plan, run_sweeps
 from dask_io.errors import BudgetTooSmallError, DaskIOError
@@ -139,6 +139,7 @@ def _problem(source: Source, target: Target, options: GraphOptions) -> Problem:
         memory=options.memory,
         workers=options.workers,
         stored=source.dtype,
+        apart=are_apart(source.place, target.place),
     )
 
 

@@ -138,7 +138,8 @@ def plan_auto(
     Where the budget allows that every block is touched once, only such plans are considered;
     else also those that leave room for more threads to decode and encode.
     Among equals by the objective the fewest seeks win, then the least memory held, then the
-    fewest steps, then the strategy that comes first in `STRATEGIES`.
+    fewest steps, then the strategy that comes first in `STRATEGIES`. Plans are equal by their time
+    if it is within `ABOUT_AS_FAST` of the least; for more staging, a few seeks more are taken.
 
     Parameters
     ----------
@@ -197,7 +198,7 @@ def _with_room_to_code(problem: Problem, plans: Sequence[AnyPlan]) -> Iterator[A
     """
     staging = problem.staging
     found = next((plan for plan in plans if plan.strategy == "sweep"), None)
-    if found is None or not any((*problem.source.coding, *problem.target.coding)):
+    if found is None or not (problem.source.is_coded or problem.target.is_coded):
         return
     n_coders = staging.count_coders(found.staging_bytes)
     while n_coders < staging.coders:
@@ -216,7 +217,7 @@ def _with_room_to_code(problem: Problem, plans: Sequence[AnyPlan]) -> Iterator[A
 def _with_room_to_write(
     problem: Problem, found: AnyPlan, device: Device, longest: float
 ) -> AnyPlan:
-    """Leave room to write behind while reading goes on, if no longer time is predicted then.
+    """Leave room for threads to read more at once and to write behind, if it is about as fast.
 
     It is worth a few seeks, but where every block can be touched once it is.
     """
@@ -230,12 +231,12 @@ def _with_room_to_write(
     # The strategy that was chosen is mostly the quicker one to plan with.
     for name in dict.fromkeys([found.strategy, "sweep"]):
         plan = _candidate(name, smaller).plan
-        if (
-            plan is not None
-            and plan.seeks.total <= seeks
-            and predict_seconds(plan, device) <= longest
-        ):
-            return replace(plan, problem=problem)
+        if plan is None:
+            continue
+        plan = replace(plan, problem=problem)
+        has_room = plan.staging_bytes > found.staging_bytes
+        if has_room and plan.seeks.total <= seeks and predict_seconds(plan, device) <= longest:
+            return plan
     return found
 
 

@@ -60,8 +60,8 @@ class Device:
 # To make a file takes up to four times as long as to open one, but all plans make the same files.
 SECONDS_A_RUN, SECONDS_AN_OPENING, SECONDS_A_PLACEMENT = 1e-5, 5e-5, 1e-5
 
-# Round figures of common devices. The engine has up to eight requests under way at once; a disk
-# with one arm serves them one after another.
+# Round figures of common devices. With some eight requests under way they give what they have; a
+# disk with one arm serves them one after another.
 HDD = Device("hdd", 1e-2, 160e6, 160e6, 2e-5, 1)
 SSD = Device("ssd", 1e-4, 500e6, 450e6, 2e-5, 8)
 NVME = Device("nvme", 2e-5, 2.5e9, 1.5e9, 1e-5, 8)
@@ -98,7 +98,7 @@ def predict_seconds(plan: AnyPlan | Sweeps | Series, device: Device) -> float:
     >>> from dask_io.planning import Problem, plan_naive
     >>> plan = plan_naive(Problem.regular((10**4, 10**4), (100, 10**4), (10**4, 100), budget=10**8))
     >>> [(device.name, round(predict_seconds(plan, device), 1)) for device in DEVICES.values()]
-    [('hdd', 105.9), ('ssd', 3.8), ('nvme', 3.4), ('nfs', 8.8), ('s3', 130.2)]
+    [('hdd', 103.4), ('ssd', 1.3), ('nvme', 0.9), ('nfs', 6.3), ('s3', 127.7)]
     """
     seeks, openings = plan.seeks.total, plan.openings
     seeking = seeks * device.seconds_a_seek

@@ -82,6 +82,11 @@ class Side:
         """The blocks' parts that take part, counted from the window's corner."""
         return self.stored if self.window is None else self.stored.clipped(self.window)
 
+    @property
+    def is_coded(self) -> bool:
+        """Whether it takes time to decode, or to encode."""
+        return any(self.coding)
+
     @cached_property
     def is_stacked(self) -> bool:
         """Whether its blocks are stacked along the slowest axis, and can be moved in part."""

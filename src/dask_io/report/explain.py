@@ -57,7 +57,7 @@ class Explanation:
     def _quality(self) -> str:
         match self.objective:
             case Objective.TIME:
-                return f"the least time on {self.device.name}"
+                return f"few seeks at about the least time on {self.device.name}"
             case Objective.SEEKS:
                 return "the fewest seeks"
             case Objective.MEMORY:

@@ -13,13 +13,14 @@ from __future__ import annotations
 
 import errno
 import os
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from ctypes import addressof, c_char
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import lru_cache
 from mmap import mmap
-from threading import Lock, Thread
+from threading import Lock
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 import numpy as np
@@ -42,9 +43,9 @@ if TYPE_CHECKING:
 ALIGNMENT = 4096
 LARGE = 128 * 2**10
 """Transfers of fewer bytes are faster through the page cache."""
-# The checksum of so much is taken while it is written, by a thread of its own: the one that writes
-# may be the only one that has something to do.
-_LONG = 16 * 2**20
+# The checksum of so much is taken while it is written, by another thread, one at a time: whoever
+# writes may be the only one that has something to do.
+_LONG, _ANOTHER = 16 * 2**20, Lock()
 # macOS refuses to move 2 GiB or more in one call, and Linux moves a little less than that.
 _MOST_AT_ONCE = 2**30
 # macOS has no such flag; there everything goes through the page cache.
@@ -387,16 +388,26 @@ class FileWriter(_FileVisit):
         past the page cache, except for its ragged ends.
         """
         self.count(offset, len(buffer))
-        if len(buffer) < _LONG:
-            self._checksum.update(buffer)
-            self._write(offset, buffer)
+        if len(buffer) >= _LONG and _ANOTHER.acquire(blocking=False):
+            try:
+                self._write_and_check(offset, buffer)
+            finally:
+                _ANOTHER.release()
             return
-        checking = Thread(target=self._checksum.update, args=(buffer,))
-        checking.start()
-        try:
+        self._checksum.update(buffer)
+        self._write(offset, buffer)
+
+    def _write_and_check(self, offset: int, buffer: memoryview) -> None:
+        """Write a buffer while another thread takes its checksum, if one is to be had."""
+        with ThreadPoolExecutor(1) as another:
+            try:
+                checking = another.submit(self._checksum.update, buffer)
+            except RuntimeError:
+                self._checksum.update(buffer)
+                self._write(offset, buffer)
+                return
             self._write(offset, buffer)
-        finally:
-            checking.join()
+            checking.result()
 
     def _write(self, offset: int, buffer: memoryview) -> None:
         head = _NOTHING

@@ -5,7 +5,9 @@ import os
 from itertools import pairwise
 from mmap import mmap
 from pathlib import Path
-from threading import active_count, current_thread, main_thread
+from threading import Event, Thread, current_thread, main_thread
+from time import sleep
+from unittest.mock import Mock
 
 import pytest
 from xxhash import xxh3_64, xxh3_64_intdigest
@@ -43,50 +45,84 @@ def test_long_transfers_take_several_calls(tmp_path: Path, monkeypatch: pytest.M
     assert (tally.read.seeks, tally.write.seeks) == (1, 1)
 
 
-def test_the_checksum_of_much_is_taken_meanwhile(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It is the same as of little, by whichever thread, and in order."""
+class SlowChecksum:
+    """One that is taken only once something is being written, and then takes a while."""
+
+    def __init__(self) -> None:
+        self.is_writing, self.has_ended = Event(), Event()
+        self._all = xxh3_64()
+        self.intdigest = self._all.intdigest
+
+    def update(self, buffer: memoryview) -> None:
+        """Wait, if it is not for nothing."""
+        if current_thread() is not main_thread():
+            assert self.is_writing.wait(10)
+            sleep(0.05)
+        self._all.update(buffer)
+        self.has_ended.set()
+
+
+@pytest.fixture
+def checksum(monkeypatch: pytest.MonkeyPatch) -> SlowChecksum:
+    """What every writer of the test takes, of more than a thousand bytes meanwhile."""
+    slow = SlowChecksum()
     monkeypatch.setattr(files, "_LONG", 1000)
-    path, content, hashed = tmp_path / "x", os.urandom(5000), []
+    monkeypatch.setattr(files, "xxh3_64", lambda: slow)
+    return slow
+
+
+def test_the_checksum_of_much_is_taken_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, checksum: SlowChecksum
+) -> None:
+    """It is the same as of little, and there when the bytes are."""
+    path, content, pwrite = tmp_path / "x", os.urandom(5000), os.pwrite
     path.touch()
 
-    class Noting:
-        def __init__(self) -> None:
-            self._all = xxh3_64()
-            self.intdigest = self._all.intdigest
+    def write(fd: int, buffer: memoryview, offset: int) -> int:
+        checksum.is_writing.set()
+        return pwrite(fd, buffer, offset)
 
-        def update(self, buffer: memoryview) -> None:
-            hashed.append((len(buffer), current_thread() is main_thread()))
-            self._all.update(buffer)
-
-    monkeypatch.setattr(files, "xxh3_64", Noting)
+    monkeypatch.setattr(system.calls, "pwrite", write)
     with FileWriter(path, Tally()) as writer:
         for start, stop in pairwise((0, 999, 4000, 5000)):
             writer.write(start, memoryview(content[start:stop]))
         assert writer.checksum == xxh3_64_intdigest(content)
     assert path.read_bytes() == content
-    assert hashed == [(999, True), (3001, False), (1000, False)]
 
 
-def test_nothing_is_left_behind_when_much_cannot_be_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_no_one_reads_a_buffer_any_more_that_could_not_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, checksum: SlowChecksum
 ) -> None:
     """Whoever takes the checksum has ended before the buffer is someone else's."""
 
     def refuse(*_: object) -> int:
+        checksum.is_writing.set()
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(files, "_LONG", 1000)
     monkeypatch.setattr(system.calls, "pwrite", refuse)
-    path, n_threads = tmp_path / "x", active_count()
+    (tmp_path / "x").touch()
+    with FileWriter(tmp_path / "x", Tally()) as writer:
+        with pytest.raises(StorageError, match="free some space"):
+            writer.write(0, memoryview(bytes(5000)))
+        assert checksum.has_ended.is_set()
+
+
+@pytest.mark.parametrize("is_taken", [False, True])
+def test_without_another_thread_the_checksum_is_taken_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_taken: bool
+) -> None:
+    """There may be no more threads to be had, and one at a time is enough."""
+    monkeypatch.setattr(files, "_LONG", 1000)
+    if is_taken:
+        monkeypatch.setattr(files, "_ANOTHER", Mock(acquire=lambda *, blocking: blocking))
+    else:
+        monkeypatch.setattr(Thread, "start", Mock(side_effect=RuntimeError("no more threads")))
+    path, content = tmp_path / "x", os.urandom(5000)
     path.touch()
-    with (
-        pytest.raises(StorageError, match="free some space"),
-        FileWriter(path, Tally()) as writer,
-    ):
-        writer.write(0, memoryview(bytes(5000)))
-    assert active_count() == n_threads
+    with FileWriter(path, Tally()) as writer:
+        writer.write(0, memoryview(content))
+        assert writer.checksum == xxh3_64_intdigest(content)
+    assert path.read_bytes() == content
 
 
 @pytest.mark.parametrize("code", [errno.EBADF, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL])
