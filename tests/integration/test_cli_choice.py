@@ -35,7 +35,7 @@ def test_explain_lists_every_candidate_with_its_costs(objective: str) -> None:
     (chosen,) = (one for one in found["candidates"] if one["chosen"])
     assert chosen["strategy"] == found["strategy"]
     assert chosen["seconds"] == found["seconds"]
-    assert found["reason"].startswith(f"{found['strategy']} is chosen for the ")
+    assert found["reason"].startswith(f"{found['strategy']} is chosen for ")
     assert found["reason"] in run(
         *MERGE, "--memory=6GiB", "--explain", f"--objective={objective}", "--device=hdd"
     )
