@@ -120,6 +120,23 @@ def test_an_absent_source(tmp_path: Path) -> None:
         dask_io.info(tmp_path / "nothing.npy")
 
 
+@pytest.mark.parametrize(
+    "place", [np.zeros((4, 4)), None, 3], ids=lambda place: type(place).__name__
+)
+def test_what_is_no_place(place: Any, tmp_path: Path) -> None:
+    """Arrays in memory, above all: it is said what to do with them."""
+    needed = f"a path or a URL is needed, not {type(place).__name__}; save"
+    for call in (
+        lambda: dask_io.info(place),
+        lambda: dask_io.open(place),
+        lambda: dask_io.resplit(place, tmp_path / "x", chunks=2),
+        lambda: dask_io.verify(place, tmp_path),
+    ):
+        with pytest.raises(UsageError, match=needed):
+            call()
+    assert not list(tmp_path.iterdir())
+
+
 # Planning.
 
 

@@ -49,10 +49,11 @@ def locate(
     Raises
     ------
     UsageError
-        If it is empty, a URL that is not understood, or one with a password or a signature in it.
+        If it is no place but an array, say; empty; a URL that is not understood, or one with a
+        password or a signature in it.
     """
     if not isinstance(place, (str, os.PathLike)):
-        return place
+        return _known(place)
     text = os.fspath(place)
     if not text:
         raise UsageError("a path is empty; write . for the folder that you are in")
@@ -61,6 +62,18 @@ def locate(
 
         return parse_url(text, storage_options)
     return Path(unquote(urlsplit(text).path) if _URL.match(text) else text)
+
+
+def _known(place: ObjectPath) -> ObjectPath:
+    """Return a place that has been located already."""
+    from dask_io.stores.objects.path import ObjectPath  # noqa: PLC0415 - only if needed
+
+    if isinstance(place, ObjectPath):
+        return place
+    raise UsageError(
+        f"a path or a URL is needed, not {type(place).__name__}; save what is in memory first, "
+        "with numpy.save or Dask's to_zarr"
+    )
 
 
 def may_exist(place: Location) -> bool:
