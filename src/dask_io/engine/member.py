@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import product, starmap
-from math import prod
 from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -14,7 +13,6 @@ import numpy as np
 from dask_io.engine.copying import copy
 from dask_io.geometry import Region
 from dask_io.planning import Hold
-from dask_io.stores.addressable import view_as_array
 from dask_io.stores.files import ALIGNMENT
 from dask_io.stores.ledger import Written
 from dask_io.stores.store import go_on
@@ -34,6 +32,8 @@ if TYPE_CHECKING:
 # Runs at least this long are spread in memory, so that each can be written past the page cache:
 # that takes less than a hundredth more.
 _LONG_RUN = 512 * 2**10
+# Pieces are not cut into parts shorter than this where memory has no hole for them.
+_SMALLEST_PART = 64 * 2**10
 # Ranges that are remembered from step to step, and what of each is: moving the cells of one that
 # overlaps many takes so long that finding them anew does not count.
 _MOST_RANGES, _MOST_CELLS, _MOST_PARTS = 256, 16, 64
@@ -127,15 +127,15 @@ class Wanted(NamedTuple):
 
     along: list[Along]
     cells: dict[tuple[int, ...], Cell]
-    regions: list[tuple[Cell, Region]]
+    regions: dict[tuple[int, ...], Region]
     n_bytes: int
 
 
 class Filling(NamedTuple):
-    """What a step fills: write cells along each axis, and by its corner each with its piece."""
+    """What a step fills: write cells along each axis, and by its corner each with its pieces."""
 
     along: list[Along]
-    cells: dict[tuple[int, ...], tuple[Cell, NDArray[Any]]]
+    cells: dict[tuple[int, ...], tuple[Cell, list[Piece]]]
 
 
 class Member:
@@ -154,6 +154,9 @@ class Member:
         self.on_written = on_written
         self.moved = moved_dtype(self.target.dtype)
         self.in_pieces = plan.hold is Hold.PIECES
+        # What outlasts a step along the outermost axis stays for many steps more.
+        self.outer = plan.order[0]
+        self.is_backward = self.outer in plan.backwards
         self.cuts_blocks = any(cut.pieces for cut in plan.write_cuts)
         self.streams = plan.writes_stream and self.ledger is None
         # Steps have the same ranges along most axes.
@@ -168,7 +171,7 @@ class Member:
         corners = product(*(each.starts for each in along))
         stretches = product(*(each.stretches for each in along))
         cells: dict[tuple[int, ...], Cell] = {}
-        regions = []
+        regions: dict[tuple[int, ...], Region] = {}
         with self.lock:
             for corner, parts in zip(corners, stretches, strict=True):
                 cell = self.cells.get(corner)
@@ -177,9 +180,9 @@ class Member:
                     cell = cell or self._begin_cell(Region(corner, stop))
                     if cell is None:
                         continue
-                    regions.append((cell, Region(origin, end)))
+                    regions[corner] = Region(origin, end)
                 cells[corner] = cell
-        n_elements = sum(each.size for _, each in regions)
+        n_elements = sum(each.size for each in regions.values())
         return Wanted(along, cells, regions, n_elements * self.itemsize)
 
     def _along(self, axis: int, low: int, high: int) -> Along:
@@ -219,28 +222,47 @@ class Member:
             if ledger is None or not ledger.covers(index_at(cell.start), cell):
                 yield cell
 
-    def make_pieces(self, wanted: Wanted) -> Filling:
+    def make_pieces(self, wanted: Wanted, step: Region) -> Filling:
         """Make the buffers for which memory has been taken; return each cell with its newest."""
-        for cell, region in wanted.regions:
-            cell.pieces.append(self._make_piece(region, cell.block))
-        newest = {corner: (cell, cell.pieces[-1].array) for corner, cell in wanted.cells.items()}
-        return Filling(wanted.along, newest)
+        begin, end = step.bounds[self.outer]
+        cells = {}
+        for corner, cell in wanted.cells.items():
+            newest = cell.pieces
+            if corner in wanted.regions:
+                low, high = cell.region.bounds[self.outer]
+                lasting = low < begin if self.is_backward else end < high
+                newest = self._make_pieces(wanted.regions[corner], cell.block, lasting=lasting)
+                cell.pieces.extend(newest)
+            cells[corner] = cell, newest
+        return Filling(wanted.along, cells)
 
-    def _make_piece(self, region: Region, block: Region) -> Piece:
-        layout, itemsize = self.layout, self.itemsize
-        if not self.cuts_blocks:
-            shape = region.shape
-            size = prod(shape)
-            buffer = self.room.buffers.lend(size * itemsize)
-            return Piece(region, view_as_array(buffer, shape, self.moved, layout), buffer, size)
-        # What begins in memory as far behind a multiple of `ALIGNMENT` as it will in its file can
-        # be written past the page cache as it is.
-        stored = layout.stored(region.relative_to(block.start), block.shape)
-        is_spread = not self.in_pieces and stored.run * itemsize >= _LONG_RUN
-        strides, n_bytes = _strides(region.shape, block.shape, layout, itemsize, spread=is_spread)
-        buffer = self.room.buffers.lend(n_bytes, phase=stored.first * itemsize % ALIGNMENT)
-        array = np.ndarray(region.shape, self.moved, buffer, strides=strides)
-        return Piece(region, array, buffer, stored.run if is_spread else stored.size)
+    def _make_pieces(self, region: Region, block: Region, *, lasting: bool) -> list[Piece]:
+        """Make one piece of a region, or several where no hole in memory is long enough for one."""
+        piece = self._make_piece(region, block, lasting=lasting)
+        if piece is not None:
+            return [piece]
+        halves = _halves(region, self.layout)
+        return [each for half in halves for each in self._make_pieces(half, block, lasting=lasting)]
+
+    def _make_piece(self, region: Region, block: Region, *, lasting: bool) -> Piece | None:
+        layout, itemsize, shape, size = self.layout, self.itemsize, region.shape, region.size
+        buffers, n_bytes, phase = self.room.buffers, size * itemsize, 0
+        if self.cuts_blocks:
+            # What begins in memory as far behind a multiple of `ALIGNMENT` as it will in its file
+            # can be written past the page cache as it is.
+            stored = layout.stored(region.relative_to(block.start), block.shape)
+            is_spread = not self.in_pieces and stored.run * itemsize >= _LONG_RUN
+            strides, n_bytes = _strides(shape, block.shape, layout, itemsize, spread=is_spread)
+            phase = stored.first * itemsize % ALIGNMENT
+            size = stored.run if is_spread else size
+        else:
+            strides = layout.byte_strides(shape, itemsize)
+        buffer = buffers.lend_inside(n_bytes, phase=phase, lasting=lasting)
+        if buffer is None and (region.size == 1 or n_bytes <= _SMALLEST_PART):
+            buffer = buffers.lend_outside(n_bytes)
+        if buffer is None:
+            return None
+        return Piece(region, np.ndarray(shape, self.moved, buffer, strides=strides), buffer, size)
 
     def place(self, region: Region, values: NDArray[Any], filling: Filling) -> None:
         """Put what has been read of a region where it belongs."""
@@ -248,11 +270,26 @@ class Member:
         overlaps = zip(*map(Along.overlaps, along, region.bounds), strict=True)
         for corner, inside, taken in zip(*starmap(product, overlaps), strict=True):
             if corner in cells:
-                cell, array = cells[corner]
+                cell, pieces = cells[corner]
                 part = values[taken]
-                copy(part, array[inside], self.layout)
+                if len(pieces) == 1:
+                    copy(part, pieces[0].array[inside], self.layout)
+                else:
+                    self._place_in_parts(part, inside, pieces)
                 placed.append((cell, part.size))
         self._count_placed(placed)
+
+    def _place_in_parts(
+        self, values: NDArray[Any], inside: tuple[slice, ...], pieces: list[Piece]
+    ) -> None:
+        """Put values into several pieces; where they belong is counted from the first one."""
+        bounds = ((each.start, each.stop) for each in inside)
+        whole = Region.of(bounds).shifted_by(pieces[0].region.start)
+        for piece in pieces:
+            part = whole & piece.region
+            if part.size:
+                found = piece.array[part.relative_to(piece.region.start).slices]
+                copy(values[part.relative_to(whole.start).slices], found, self.layout)
 
     def _count_placed(self, placed: list[tuple[Cell, int]]) -> None:
         """Count what has arrived in write cells, and have those written that are complete."""
@@ -340,6 +377,19 @@ def _along(plan: Plan, axis: int, low: int, high: int) -> Along:
     return Along([Stretch(a, b, a, b) for a, b in cells])
 
 
+def _halves(region: Region, layout: Layout) -> tuple[Region, Region]:
+    """Cut a region in two along the slowest axis that can be cut."""
+    axis = next(axis for axis in layout.axes if region.shape[axis] > 1)
+    bounds = list(region.bounds)
+    low, high = bounds[axis]
+    middle = (low + high) // 2
+    first, second = (
+        Region.of([*bounds[:axis], part, *bounds[axis + 1 :]])
+        for part in ((low, middle), (middle, high))
+    )
+    return first, second
+
+
 def _strides(
     shape: tuple[int, ...],
     block: tuple[int, ...],
@@ -347,7 +397,7 @@ def _strides(
     itemsize: int,
     *,
     spread: bool,
-) -> tuple[list[int], int]:
+) -> tuple[tuple[int, ...], int]:
     """Return how far apart in memory the elements of a part of a block lie, and its bytes.
 
     If it is spread, each of its runs begins as far behind a multiple of `ALIGNMENT` as in the file.
@@ -360,7 +410,7 @@ def _strides(
         strides[axis] = n_bytes
         n_bytes *= shape[axis]
         is_run = is_run and shape[axis] == block[axis]
-    return strides, n_bytes
+    return tuple(strides), n_bytes
 
 
 def moved_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:

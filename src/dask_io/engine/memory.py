@@ -83,7 +83,7 @@ class Buffers:
     """Parts of one stretch of memory, lent and taken back.
 
     Touching fresh memory costs more than a copy, so what has been touched is used again, whatever
-    sizes come and go. A buffer for which no hole is long enough lies outside. As long as there
+    sizes come and go. A buffer for which no hole is long enough may lie outside. As long as there
     is one, as much of the last holes belongs to the system, so that no more is resident.
     """
 
@@ -95,26 +95,48 @@ class Buffers:
         self._n_outside = 0
         self._lock = Lock()
 
-    def lend(self, n_bytes: int, *, phase: int = 0) -> memoryview:
-        """Return a buffer of this size; its contents are arbitrary.
+    def lend(self, n_bytes: int) -> memoryview:
+        """Return a buffer of this size; its contents are arbitrary."""
+        buffer = self.lend_inside(n_bytes)
+        return self.lend_outside(n_bytes) if buffer is None else buffer
 
-        A large one begins `phase` bytes behind a multiple of `ALIGNMENT`.
+    def lend_inside(
+        self, n_bytes: int, *, phase: int = 0, lasting: bool = False
+    ) -> memoryview | None:
+        """Return a part of the stretch, None if no hole is long enough.
+
+        A large one begins `phase` bytes behind a multiple of `ALIGNMENT`. Those that are `lasting`
+        lie together at the end, so that they do not come to lie between others' holes.
         """
         step, phase = (ALIGNMENT, phase) if n_bytes >= _ALIGNED else (_GRAIN, 0)
         with self._lock:
+            places = range(len(self._holes))
             # The first hole that is long enough: that leaves longer ones than the shortest would.
-            for place, (start, stop) in enumerate(self._holes):
+            for place in reversed(places) if lasting else places:
+                start, stop = self._holes[place]
                 # Most are too short in any case: it is told at once.
                 if stop - start < n_bytes:
                     continue
                 begin = start + (phase - start) % step
-                end = begin + n_bytes + -(begin + n_bytes) % _GRAIN
-                if end <= stop:
-                    left = (start, begin), (end, stop)
-                    self._holes[place : place + 1] = [hole for hole in left if hole[0] < hole[1]]
-                    self._settle()
-                    return self._view[begin : begin + n_bytes]
-            return self._lend_outside(n_bytes)
+                end = _up(begin + n_bytes, _GRAIN)
+                if end > stop:
+                    continue
+                if lasting:
+                    later = (stop - end) // step * step
+                    begin, end = begin + later, end + later
+                left = (start, begin), (end, stop)
+                self._holes[place : place + 1] = [hole for hole in left if hole[0] < hole[1]]
+                self._settle()
+                return self._view[begin : begin + n_bytes]
+        return None
+
+    def lend_outside(self, n_bytes: int) -> memoryview:
+        """Return a buffer of its own, for as long as there is no room in the stretch."""
+        with self._lock:
+            self._n_outside += n_bytes
+            self._settle()
+        # A page of its own would be too much for a small one.
+        return memoryview(_map(n_bytes) if n_bytes >= _ALIGNED else bytearray(n_bytes))[:n_bytes]
 
     def take_back(self, buffer: memoryview) -> None:
         """Have a buffer back that is no longer used."""
@@ -125,12 +147,6 @@ class Buffers:
                 return
             self._add_hole(start, _up(start + len(buffer), _GRAIN))
             self._settle()
-
-    def _lend_outside(self, n_bytes: int) -> memoryview:
-        self._n_outside += n_bytes
-        self._settle()
-        # A page of its own would be too much for a small one.
-        return memoryview(_map(n_bytes) if n_bytes >= _ALIGNED else bytearray(n_bytes))[:n_bytes]
 
     def _add_hole(self, start: int, stop: int) -> None:
         """Add a hole, joined with its neighbours."""

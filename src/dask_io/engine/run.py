@@ -300,7 +300,8 @@ class _Run:
         for part, each in zip(step.parts, wanted, strict=True):
             member, origin = self.members[part.member], self.bundle.windows[part.member].start
             cell = part.step.cell
-            takers.append(_Taker(member, cell.shifted_by(origin), origin, member.make_pieces(each)))
+            filling = member.make_pieces(each, cell)
+            takers.append(_Taker(member, cell.shifted_by(origin), origin, filling))
         return takers
 
     def _parts(self, takers: list[_Taker], region: Region) -> list[_Part]:

@@ -27,7 +27,7 @@ _GOOD_SLAB = 2**20
 # The least there is room for in any budget.
 _SMALLEST_SLAB = 16 * 2**10
 # This part of a large budget is staging: it costs few seeks, and much time if it is missing.
-_PART_OF_BUDGET = 64
+_PART_OF_BUDGET = 12
 _MOST_NEEDED = 32 * 2**20
 
 

@@ -97,15 +97,28 @@ def test_a_buffer_is_large_enough(n_bytes: int) -> None:
     assert n_bytes < LARGE or address_of(buffer) % ALIGNMENT == 0
 
 
+@pytest.mark.parametrize("lasting", [False, True])
 @pytest.mark.parametrize("phase", [0, 2, 4095])
-def test_a_buffer_begins_where_it_is_asked_to(phase: int) -> None:
+def test_a_buffer_begins_where_it_is_asked_to(phase: int, *, lasting: bool) -> None:
     """A large buffer begins so far behind a multiple of the alignment, wherever holes begin."""
     buffers = Buffers(4 * LARGE)
     buffers.lend(10)
 
-    lent = [buffers.lend(LARGE, phase=phase) for _ in range(3)]
+    lent = [buffers.lend_inside(LARGE, phase=phase, lasting=lasting) for _ in range(3)]
 
-    assert [address_of(buffer) % ALIGNMENT for buffer in lent] == [phase] * 3
+    assert [address_of(buffer) % ALIGNMENT for buffer in lent if buffer] == [phase] * 3
+
+
+def test_what_lasts_lies_together() -> None:
+    """Buffers that stay are lent from the end, so that all before them becomes one hole again."""
+    buffers = Buffers(8 * LARGE)
+    lent = [buffers.lend_inside(LARGE, lasting=bool(n % 2)) for n in range(8)]
+    for buffer in lent[::2]:
+        assert buffer is not None
+        buffers.take_back(buffer)
+
+    assert buffers.lend_inside(4 * LARGE) is not None
+    assert buffers.lend_inside(4 * LARGE) is None
 
 
 def test_what_alignment_loses_costs_no_room() -> None:
@@ -221,18 +234,25 @@ def test_holes_are_kept_when_nothing_lies_outside_any_more() -> None:
 
 @given(
     st.lists(
-        st.tuples(st.integers(1, 300_000), st.integers(0, ALIGNMENT - 1), st.booleans()),
+        st.tuples(
+            st.integers(1, 300_000),
+            st.integers(0, ALIGNMENT - 1),
+            st.booleans(),
+            st.booleans(),
+        ),
         max_size=40,
     )
 )
-def test_buffers_never_overlap(requests: list[tuple[int, int, bool]]) -> None:
+def test_buffers_never_overlap(requests: list[tuple[int, int, bool, bool]]) -> None:
     """Whatever is lent and taken back in between, a lent buffer keeps what was put into it."""
     buffers = Buffers(2_000_000)
     lent: list[tuple[memoryview, int]] = []
-    for number, (n_bytes, phase, give_back) in enumerate(requests):
+    for number, (n_bytes, phase, lasting, give_back) in enumerate(requests):
         if give_back and lent:
             buffers.take_back(lent.pop(number % len(lent))[0])
-        buffer = buffers.lend(n_bytes, phase=phase)
+        buffer = buffers.lend_inside(n_bytes, phase=phase, lasting=lasting)
+        if buffer is None:
+            buffer = buffers.lend_outside(n_bytes)
         buffer[:1] = buffer[-1:] = bytes([number])
         lent.append((buffer, number))
 
