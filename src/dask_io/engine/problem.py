@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from dask_io.engine.commit import MOST_BYTES, MOST_CELLS
-from dask_io.engine.staging import coding_bytes, staging_for, staging_to_copy
+from dask_io.engine.staging import coding_bytes, slab_for, staging_for, staging_to_copy
 from dask_io.planning import Coding, Lag, Problem, Side
 from dask_io.stores.cores import usable_cores
 from dask_io.stores.speed import seconds_to_decode, seconds_to_encode
@@ -56,7 +56,10 @@ def make_problem(
     # Every thread may be about to commit a batch while another one fills.
     lag = Lag((workers + 1) * MOST_CELLS, (workers + 1) * MOST_BYTES) if consume else None
     coding = coding_bytes([source, target])
-    staging = staging_for(target, dtype, workers, coding=coding, stored=stored, apart=apart)
+    slab = slab_for(source, target)
+    staging = staging_for(
+        target, dtype, workers, coding=coding, stored=stored, slab=slab, apart=apart
+    )
     copied = None if to_copy is None else staging_to_copy(workers, to_copy)
     return Problem(source, target, dtype, memory, staging, lag, converted(stored, dtype), copied)
 

@@ -267,9 +267,11 @@ class _Run:
         ]
         self.moved, itemsize = moved_dtype(source.dtype), source.dtype.itemsize
         self.is_atomic = source.access is Access.ATOMIC
-        # What is decoded is there as a whole, if staging has room for that.
-        room = max(1, (len(stagings[0]) - 2 * ALIGNMENT) // itemsize)
-        self.largest_slab = room if self.is_atomic else staged(stagings[0], source.dtype)
+        # What is decoded is there as a whole, if staging has room for that; what is read may fill
+        # it, if it need not be used for anything else.
+        self.largest_slab = max(1, (len(stagings[0]) - 2 * ALIGNMENT) // itemsize)
+        if not self.is_atomic and any(problem.reused_bytes for problem in problems):
+            self.largest_slab = staged(stagings[0], source.dtype)
         self.through = 0 if self.is_atomic else bundle.source.through
         self.largest_share = max(1, _SHARE // itemsize)
         is_large = prod(source.grid.longest) > self.largest_share

@@ -24,6 +24,8 @@ _BEHIND, _PART_BEHIND = 4 * 2**20, 256
 _MOST_BEHIND = 64 * 2**20
 # With so much at once, a call's cost counts little.
 _GOOD_SLAB = 2**20
+# So does that of a copy into each write cell; what is read for many of them may be so long.
+_GOOD_COPY, _LONGEST_SLAB = 256 * 2**10, 12 * 2**20
 # The least there is room for in any budget.
 _SMALLEST_SLAB = 16 * 2**10
 # This part of a large budget is staging: it costs few seeks, and much time if it is missing.
@@ -38,6 +40,7 @@ def staging_for(
     *,
     coding: int = 0,
     stored: np.dtype[Any] | None = None,
+    slab: int = SLAB,
     apart: bool = False,
 ) -> Staging:
     """Ask for one slab a thread, and for room to write blocks behind while reading goes on.
@@ -51,12 +54,21 @@ def staging_for(
         n * dtype.itemsize for n in (prod(target.grid.longest), target.grid.size)
     )
     behind = workers * max(block_bytes, min(_BEHIND, n_bytes // _PART_BEHIND))
-    slab = max(SLAB, smallest)
+    slab = max(slab, smallest)
     wanted = workers * slab + (behind if apart else min(behind, _MOST_BEHIND))
     preferred = max(smallest + coding, min(wanted, n_bytes) + workers * coding)
     minimum, most = smallest + coding, min(_MOST_NEEDED, preferred)
     coders = min(workers, usable_cores())
     return Staging(minimum, preferred, _PART_OF_BUDGET, most, workers * (slab + coding), coders)
+
+
+def slab_for(source: Side, target: Side) -> int:
+    """Return the bytes that a thread reads at once: more where they go to many write cells."""
+    if coding_bytes([source, target]):
+        return SLAB
+    across = source.layout.axes[1:]
+    n_cells = prod(-(-source.grid.longest[axis] // target.grid.longest[axis]) for axis in across)
+    return max(SLAB, min(_LONGEST_SLAB, n_cells * _GOOD_COPY))
 
 
 def coding_bytes(sides: Collection[Side]) -> int:
@@ -91,7 +103,8 @@ def share_staging(staging_bytes: int, problems: Sequence[Problem], workers: int)
     at_ease = staging_bytes // (max(smallest, min(_GOOD_SLAB, coding)) + coding)
     coders = min(usable_cores(), staging_bytes // (smallest + coding))
     n_workers = max(1, min(workers, max(at_ease, coders)))
-    slab = max(smallest, min(max(SLAB, smallest), staging_bytes // n_workers - coding))
+    longest = max(smallest, *(slab_for(each.source, each.target) for each in problems))
+    slab = max(smallest, min(longest, staging_bytes // n_workers - coding))
     behind = max(0, staging_bytes - n_workers * (slab + coding))
     return Share(n_workers, slab + reused, codec_bytes, behind)
 

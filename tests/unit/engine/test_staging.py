@@ -9,11 +9,13 @@ from dask_io.engine.staging import (
     coding_bytes,
     copying_slabs,
     share_staging,
+    slab_for,
     staging_for,
     staging_to_copy,
 )
 from dask_io.planning import Problem
 from dask_io.stores.cores import usable_cores
+from dask_io.stores.reuse import SLAB
 
 
 @given(
@@ -90,3 +92,20 @@ def test_much_is_written_behind_only_if_another_device_is_read_meanwhile(
     assert here.preferred <= min(apart.preferred, here.threads + 64 * 2**20)
     if n_chunks >= 2 * workers and chunk >= 4 * 2**20:
         assert apart.preferred == apart.threads + workers * chunk
+
+
+def test_what_goes_to_many_write_cells_is_read_in_longer_slabs() -> None:
+    """One file that is split into many blocks is; files that are merged, or coded, are not."""
+
+    def problem_of(source: tuple[int, ...], target: tuple[int, ...]) -> Problem:
+        return Problem.regular((1000, 1000, 1000), source, target, dtype="u2", budget=2**30)
+
+    split = problem_of((1000, 1000, 1000), (100, 200, 200))
+    merged = problem_of((100, 200, 200), (1000, 1000, 1000))
+    coded = replace(split, source=replace(split.source, codec_bytes=10**6))
+
+    slabs = [slab_for(each.source, each.target) for each in (split, merged, coded)]
+
+    assert slabs == [25 * 256 * 2**10, SLAB, SLAB]
+    assert share_staging(10 * slabs[0], [split], 10).staging == slabs[0]
+    assert share_staging(10 * slabs[0], [merged], 10).staging == SLAB
