@@ -11,7 +11,7 @@ from dask_io.engine.measure import are_apart, find_device
 from dask_io.engine.preflight import free_space
 from dask_io.engine.problem import converted, make_problem, side_of
 from dask_io.engine.spill import remove_scratch
-from dask_io.engine.staging import coding_bytes, staging_for
+from dask_io.engine.staging import coding_bytes, slab_for, staging_for
 from dask_io.errors import StorageError, UsageError
 from dask_io.geometry.chunks import by_number, normalize_chunks
 from dask_io.geometry.shards import normalize_shards
@@ -225,7 +225,15 @@ def plan_several(
     budget, coding = parse_memory(options.get("memory")), coding_bytes(sides)
     apart = any(are_apart(store.place, target.place) for target in targets)
     stagings = [
-        staging_for(side, dtype, workers, coding=coding, stored=store.dtype, apart=apart)
+        staging_for(
+            side,
+            dtype,
+            workers,
+            coding=coding,
+            stored=store.dtype,
+            slab=slab_for(sides[0], side),
+            apart=apart,
+        )
         for side in sides[1:]
     ]
     staging = Staging(*map(max, zip(*map(astuple, stagings), strict=True)))
