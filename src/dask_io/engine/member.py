@@ -32,8 +32,9 @@ if TYPE_CHECKING:
 # Runs at least this long are spread in memory, so that each can be written past the page cache:
 # that takes less than a hundredth more.
 _LONG_RUN = 512 * 2**10
-# Pieces are not cut into parts shorter than this where memory has no hole for them.
-_SMALLEST_PART = 64 * 2**10
+# A piece that no hole in memory has room for is cut into parts, but not those of so many bytes, or
+# of this part of it.
+_SMALLEST_PART, _MOST_HALVED = 64 * 2**10, 64
 # Ranges that are remembered from step to step, and what of each is: moving the cells of one that
 # overlaps many takes so long that finding them anew does not count.
 _MOST_RANGES, _MOST_CELLS, _MOST_PARTS = 256, 16, 64
@@ -238,31 +239,48 @@ class Member:
 
     def _make_pieces(self, region: Region, block: Region, *, lasting: bool) -> list[Piece]:
         """Make one piece of a region, or several where no hole in memory is long enough for one."""
-        piece = self._make_piece(region, block, lasting=lasting)
-        if piece is not None:
-            return [piece]
-        halves = _halves(region, self.layout)
-        return [each for half in halves for each in self._make_pieces(half, block, lasting=lasting)]
-
-    def _make_piece(self, region: Region, block: Region, *, lasting: bool) -> Piece | None:
-        layout, itemsize, shape, size = self.layout, self.itemsize, region.shape, region.size
-        buffers, n_bytes, phase = self.room.buffers, size * itemsize, 0
+        itemsize = self.itemsize
+        strides, n_bytes = self.layout.byte_strides(region.shape, itemsize), region.size * itemsize
+        phase, run = 0, region.size
         if self.cuts_blocks:
             # What begins in memory as far behind a multiple of `ALIGNMENT` as it will in its file
             # can be written past the page cache as it is.
-            stored = layout.stored(region.relative_to(block.start), block.shape)
-            is_spread = not self.in_pieces and stored.run * itemsize >= _LONG_RUN
-            strides, n_bytes = _strides(shape, block.shape, layout, itemsize, spread=is_spread)
+            stored = self.layout.stored(region.relative_to(block.start), block.shape)
             phase = stored.first * itemsize % ALIGNMENT
-            size = stored.run if is_spread else size
-        else:
-            strides = layout.byte_strides(shape, itemsize)
-        buffer = buffers.lend_inside(n_bytes, phase=phase, lasting=lasting)
-        if buffer is None and (region.size == 1 or n_bytes <= _SMALLEST_PART):
-            buffer = buffers.lend_outside(n_bytes)
+            if not self.in_pieces and stored.run * itemsize >= _LONG_RUN:
+                strides, n_bytes = _spread(region.shape, block.shape, self.layout, itemsize)
+                run = stored.run
+        buffer = self.room.buffers.lend_inside(n_bytes, phase=phase, lasting=lasting)
+        least = max(_SMALLEST_PART, n_bytes // _MOST_HALVED)
+        if buffer is None and (n_bytes <= least or region.size == 1):
+            buffer = self.room.buffers.lend_outside(n_bytes)
         if buffer is None:
-            return None
-        return Piece(region, np.ndarray(shape, self.moved, buffer, strides=strides), buffer, size)
+            return self._make_parts(region, least, lasting=lasting)
+        return [self._make_piece(region, buffer, strides, run)]
+
+    def _make_parts(self, region: Region, least: int, *, lasting: bool) -> list[Piece]:
+        """Make pieces of a region's halves, or of their halves; `least` bytes are never cut.
+
+        They are put together to be written, so it does not matter where in memory they begin.
+        """
+        pieces = []
+        for half in _halves(region, self.layout):
+            n_bytes = half.size * self.itemsize
+            buffer = self.room.buffers.lend_inside(n_bytes, lasting=lasting)
+            if buffer is None and (n_bytes <= least or half.size == 1):
+                buffer = self.room.buffers.lend_outside(n_bytes)
+            if buffer is None:
+                pieces += self._make_parts(half, least, lasting=lasting)
+            else:
+                strides = self.layout.byte_strides(half.shape, self.itemsize)
+                pieces.append(self._make_piece(half, buffer, strides, half.size))
+        return pieces
+
+    def _make_piece(
+        self, region: Region, buffer: memoryview, strides: tuple[int, ...], run: int
+    ) -> Piece:
+        array = np.ndarray(region.shape, self.moved, buffer, strides=strides)
+        return Piece(region, array, buffer, run)
 
     def place(self, region: Region, values: NDArray[Any], filling: Filling) -> None:
         """Put what has been read of a region where it belongs."""
@@ -390,22 +408,17 @@ def _halves(region: Region, layout: Layout) -> tuple[Region, Region]:
     return first, second
 
 
-def _strides(
-    shape: tuple[int, ...],
-    block: tuple[int, ...],
-    layout: Layout,
-    itemsize: int,
-    *,
-    spread: bool,
+def _spread(
+    shape: tuple[int, ...], block: tuple[int, ...], layout: Layout, itemsize: int
 ) -> tuple[tuple[int, ...], int]:
     """Return how far apart in memory the elements of a part of a block lie, and its bytes.
 
-    If it is spread, each of its runs begins as far behind a multiple of `ALIGNMENT` as in the file.
+    Each of its runs begins as far behind a multiple of `ALIGNMENT` as in the file.
     """
     strides, n_bytes, is_run = [0] * len(shape), itemsize, True
     in_file = layout.strides(block)
     for axis in reversed(layout.axes):
-        if spread and not is_run:
+        if not is_run:
             n_bytes += (in_file[axis] * itemsize - n_bytes) % ALIGNMENT
         strides[axis] = n_bytes
         n_bytes *= shape[axis]

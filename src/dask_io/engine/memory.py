@@ -16,8 +16,8 @@ _PAGE = mmap.PAGESIZE
 # cache: those begin where that can be done.
 _GRAIN = 16
 _ALIGNED = 128 * 2**10
-# Large pages are quicker to read into and to write from, but may be slow to get: what is used
-# most, at the beginning, lies in them.
+# Large pages are quicker to read into and to write from, but may be slow to get: what is lent most
+# often, at the beginning, lies in them.
 _IN_LARGE_PAGES = 256 * 2**20
 # Larger pieces are given back to the system in any case: 32 MiB, less what lies around them.
 _LARGEST_KEPT = 2**25 - 2 * _PAGE
@@ -131,7 +131,7 @@ class Buffers:
         return None
 
     def lend_outside(self, n_bytes: int) -> memoryview:
-        """Return a buffer of its own, for as long as there is no room in the stretch."""
+        """Return a buffer of its own."""
         with self._lock:
             self._n_outside += n_bytes
             self._settle()
@@ -161,7 +161,10 @@ class Buffers:
         self._holes.insert(place, (start, stop))
 
     def _settle(self) -> None:
-        """Let the system have as much of the last holes as lies outside; it is empty afterwards."""
+        """Let the system have as much of the last holes as lies outside; it is empty afterwards.
+
+        Those are used least: what lasts is lent rarely.
+        """
         left = self._n_outside
         if not left:
             return

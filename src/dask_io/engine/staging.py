@@ -24,7 +24,8 @@ _BEHIND, _PART_BEHIND = 4 * 2**20, 256
 _MOST_BEHIND = 64 * 2**20
 # With so much at once, a call's cost counts little.
 _GOOD_SLAB = 2**20
-# So does that of a copy into each write cell; what is read for many of them may be so long.
+# With so much for each of the blocks that it goes to, a copy's cost counts little too. A slab may
+# become so long for that.
 _GOOD_COPY, _LONGEST_SLAB = 256 * 2**10, 12 * 2**20
 # The least there is room for in any budget.
 _SMALLEST_SLAB = 16 * 2**10
@@ -63,12 +64,14 @@ def staging_for(
 
 
 def slab_for(source: Side, target: Side) -> int:
-    """Return the bytes that a thread reads at once: more where they go to many write cells."""
+    """Return the bytes that a thread reads at once: more where they go to many target blocks."""
     if coding_bytes([source, target]):
         return SLAB
-    across = source.layout.axes[1:]
-    n_cells = prod(-(-source.grid.longest[axis] // target.grid.longest[axis]) for axis in across)
-    return max(SLAB, min(_LONGEST_SLAB, n_cells * _GOOD_COPY))
+    # In what is read at once, all blocks across the slowest axis have a part.
+    lengths = zip(source.grid.longest, target.grid.longest, strict=True)
+    n_blocks = [-(-length // max(1, part)) for length, part in lengths]
+    n_across = prod(n_blocks[axis] for axis in source.layout.axes[1:])
+    return max(SLAB, min(_LONGEST_SLAB, n_across * _GOOD_COPY))
 
 
 def coding_bytes(sides: Collection[Side]) -> int:
@@ -103,8 +106,8 @@ def share_staging(staging_bytes: int, problems: Sequence[Problem], workers: int)
     at_ease = staging_bytes // (max(smallest, min(_GOOD_SLAB, coding)) + coding)
     coders = min(usable_cores(), staging_bytes // (smallest + coding))
     n_workers = max(1, min(workers, max(at_ease, coders)))
-    longest = max(smallest, *(slab_for(each.source, each.target) for each in problems))
-    slab = max(smallest, min(longest, staging_bytes // n_workers - coding))
+    wanted = SLAB if coding else max(slab_for(each.source, each.target) for each in problems)
+    slab = max(smallest, min(max(wanted, smallest), staging_bytes // n_workers - coding))
     behind = max(0, staging_bytes - n_workers * (slab + coding))
     return Share(n_workers, slab + reused, codec_bytes, behind)
 
