@@ -250,12 +250,10 @@ class Member:
             if not self.in_pieces and stored.run * itemsize >= _LONG_RUN:
                 strides, n_bytes = _spread(region.shape, block.shape, self.layout, itemsize)
                 run = stored.run
-        buffer = self.room.buffers.lend_inside(n_bytes, phase=phase, lasting=lasting)
-        least = max(_SMALLEST_PART, n_bytes // _MOST_HALVED)
-        if buffer is None and (n_bytes <= least or region.size == 1):
-            buffer = self.room.buffers.lend_outside(n_bytes)
+        least = max(_SMALLEST_PART, n_bytes // _MOST_HALVED) if region.size > 1 else n_bytes
+        buffer = self._lend(n_bytes, least, phase=phase, lasting=lasting)
         if buffer is None:
-            return self._make_parts(region, least, lasting=lasting)
+            return self._make_parts(region, max(least, itemsize), lasting=lasting)
         return [self._make_piece(region, buffer, strides, run)]
 
     def _make_parts(self, region: Region, least: int, *, lasting: bool) -> list[Piece]:
@@ -265,16 +263,22 @@ class Member:
         """
         pieces = []
         for half in _halves(region, self.layout):
-            n_bytes = half.size * self.itemsize
-            buffer = self.room.buffers.lend_inside(n_bytes, lasting=lasting)
-            if buffer is None and (n_bytes <= least or half.size == 1):
-                buffer = self.room.buffers.lend_outside(n_bytes)
+            buffer = self._lend(half.size * self.itemsize, least, lasting=lasting)
             if buffer is None:
                 pieces += self._make_parts(half, least, lasting=lasting)
             else:
                 strides = self.layout.byte_strides(half.shape, self.itemsize)
                 pieces.append(self._make_piece(half, buffer, strides, half.size))
         return pieces
+
+    def _lend(
+        self, n_bytes: int, least: int, *, phase: int = 0, lasting: bool
+    ) -> memoryview | None:
+        """Return a buffer, None if no hole is long enough for what can be cut."""
+        buffer = self.room.buffers.lend_inside(n_bytes, phase=phase, lasting=lasting)
+        if buffer is None and n_bytes <= least:
+            return self.room.buffers.lend_outside(n_bytes)
+        return buffer
 
     def _make_piece(
         self, region: Region, buffer: memoryview, strides: tuple[int, ...], run: int

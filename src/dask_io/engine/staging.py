@@ -44,7 +44,7 @@ def staging_for(
     slab: int = SLAB,
     apart: bool = False,
 ) -> Staging:
-    """Ask for one slab a thread, and for room to write blocks behind while reading goes on.
+    """Ask for one `slab` a thread, and for room to write blocks behind while reading goes on.
 
     Every thread needs `coding` bytes besides, for what it decodes or encodes. A slab has room for
     elements of `dtype` and, if they are converted, for those that are `stored`. If source and

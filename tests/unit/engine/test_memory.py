@@ -106,7 +106,7 @@ def test_a_buffer_begins_where_it_is_asked_to(phase: int, *, lasting: bool) -> N
 
     lent = [buffers.lend_inside(LARGE, phase=phase, lasting=lasting) for _ in range(3)]
 
-    assert [address_of(buffer) % ALIGNMENT for buffer in lent if buffer] == [phase] * 3
+    assert [address_of(buffer) % ALIGNMENT for buffer in lent if buffer is not None] == [phase] * 3
 
 
 def test_what_lasts_lies_together() -> None:

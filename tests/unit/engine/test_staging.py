@@ -94,7 +94,7 @@ def test_much_is_written_behind_only_if_another_device_is_read_meanwhile(
         assert apart.preferred == apart.threads + workers * chunk
 
 
-def test_what_goes_to_many_write_cells_is_read_in_longer_slabs() -> None:
+def test_what_goes_to_many_blocks_is_read_in_longer_slabs() -> None:
     """One file that is split into many blocks is; files that are merged, or coded, are not."""
 
     def problem_of(source: tuple[int, ...], target: tuple[int, ...]) -> Problem:
