@@ -3,8 +3,7 @@
 ``python -m benchmarks.zarr --help``. With a codec, the yardstick is to decode all chunks of the
 source and to encode all chunks of the target, from memory to memory, on all cores. A machine's
 speed changes, so it is taken before and after each run of ours, and a ratio is to both. What it
-works on stays in memory: gigabytes that are freed go back to the host of a virtual machine, and
-whoever comes next has to wait for others.
+works on stays in memory: right after it had freed gigabytes, ours was slower than at other times.
 """
 
 from __future__ import annotations
@@ -122,11 +121,11 @@ class _Bench:
 
     def make_source(self, codec: str) -> None:
         """Make the array to be moved, with a codec."""
+        self._coding = None
         remove(self._source)
         dask_io.split(
             self._folder / "array.npy", self._source, chunks=self._source_chunks, codec=codec
         )
-        self._coding = None
 
     def run(self, kind: str, budget: str) -> tuple[list[Timing], list[Timing]]:
         """Return what ours took each time, and what it is measured with, before and after each."""
