@@ -22,6 +22,7 @@ import numpy as np
 
 import dask_io
 from benchmarks.engine.measuring import (
+    FailedError,
     Timing,
     copy,
     discard,
@@ -29,6 +30,7 @@ from benchmarks.engine.measuring import (
     remove,
     run_contestant,
 )
+from dask_io.errors import DaskIOError
 from dask_io.stores.zarr.place import Place
 from dask_io.stores.zarr.source import ZarrSource, open_zarr
 from dask_io.units import format_bytes, parse_bytes
@@ -58,12 +60,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options.dir.mkdir(parents=True, exist_ok=True)
     prepare = os.sync if options.warm else drop_caches
     with tempfile.TemporaryDirectory(prefix="zarr-", dir=options.dir) as folder:
-        bench = _Bench(Path(folder), options, prepare)
-        for codec, kind in ((options.codec, "codec"), ("none", "cp -r")):
-            bench.make_source(codec)
-            for budget in options.budgets.split(","):
-                found = _report(kind, *bench.run(kind, budget))
-                sys.stdout.write(f"codec {codec} in {budget}: {found}\n")
+        try:
+            _measure(_Bench(Path(folder), options, prepare), options)
+        except (DaskIOError, FailedError) as error:
+            sys.exit(str(error))
+
+
+def _measure(bench: _Bench, options: argparse.Namespace) -> None:
+    for codec, kind in ((options.codec, "codec"), ("none", "cp -r")):
+        bench.make_source(codec)
+        for budget in options.budgets.split(","):
+            found = _report(kind, *bench.run(kind, budget))
+            sys.stdout.write(f"codec {codec} in {budget}: {found}\n")
 
 
 def _report(kind: str, ours: list[Timing], others: list[Timing]) -> str:
