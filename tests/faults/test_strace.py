@@ -29,6 +29,8 @@ CALLS = {
     "open": "openat",
     "write": "pwrite64,?pwritev,?pwritev2",
     "sync": "fdatasync",
+    "sync at once": "io_submit",
+    "wait": "io_getevents",
     "rename": "?rename,?renameat,?renameat2",
     "unlink": "?unlink,unlinkat",
 }
@@ -53,6 +55,9 @@ def run_with_fault(
     log = sample.folder / "log"
     inject = f"inject={CALLS[call]}:{FAULTS[fault]}:when={at}"
     paths = [word for path in paths_of(sample) for word in ("-P", str(path))]
+    if call in {"sync at once", "wait"}:
+        # They name no file, and nobody else makes them.
+        paths = []
     strace = ["strace", "-f", "-o", str(log), "-e", f"trace={CALLS[call]}", "-e", inject, *paths]
     command = [*strace, sys.executable, "-m", "dask_io.cli", *sample.resplit, "--consume"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
@@ -85,7 +90,11 @@ def survive(sample: Sample, tool: Tool, call: str, fault: str, at: int) -> bool:
         ("write", "kill", 30),
         ("rename", "kill", 20),
         ("unlink", "kill", 3),
-        ("sync", "EIO", 10),
+        ("sync", "EIO", 2),
+        ("sync at once", "EIO", 1),
+        ("sync at once", "kill", 1),
+        ("wait", "EIO", 1),
+        ("wait", "kill", 1),
         ("write", "ENOSPC", 20),
         ("open", "EIO", 45),
     ],

@@ -137,7 +137,7 @@ def plan_auto(
     Blocks that can be copied as they are stored are, since no plan does less.
     Where the budget allows that every block is touched once, only such plans are considered;
     else also those that leave room for more threads to decode and encode.
-    Among equals by the objective the fewest seeks win, then the least memory held, then the
+    Among equals by the objective the fewest seeks win, then the least memory touched, then the
     fewest steps, then the strategy that comes first in `STRATEGIES`. Plans are equal by their time
     if it is within `ABOUT_AS_FAST` of the least; for more staging, a few seeks more are taken.
 
@@ -177,7 +177,7 @@ def plan_auto(
 
 
 def _ties(plan: AnyPlan) -> tuple[int, int, int]:
-    return plan.seeks.total, plan.held_bytes, plan.n_steps
+    return plan.seeks.total, plan.touched_bytes, plan.n_steps
 
 
 def _fastest(plans: Sequence[AnyPlan], device: Device) -> AnyPlan:

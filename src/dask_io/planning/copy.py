@@ -89,6 +89,11 @@ class CopyPlan:
         return 0
 
     @property
+    def touched_bytes(self) -> int:
+        """What is held has to be touched: nothing."""
+        return 0
+
+    @property
     def staging_bytes(self) -> int:
         """Bytes between file and file: what the engine would like, as far as there is room."""
         staging = _staging(self.problem)

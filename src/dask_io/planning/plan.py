@@ -23,7 +23,7 @@ from dask_io.planning.cost import (
 )
 from dask_io.planning.describe import describe_plan
 from dask_io.planning.disk import peak_when_consumed
-from dask_io.planning.reads import AxisPlan
+from dask_io.planning.reads import AxisPlan, Hold
 from dask_io.planning.slabs import parts_of
 
 if TYPE_CHECKING:
@@ -31,8 +31,11 @@ if TYPE_CHECKING:
     from typing import Self
 
     from dask_io.planning.problem import Problem, Side
-    from dask_io.planning.reads import AxisStep, Hold, ReadRun
+    from dask_io.planning.reads import AxisStep, ReadRun
     from dask_io.planning.slabs import Part, Slabs
+
+# Copies within memory that take as long as to touch memory a first time.
+_COPIES_PER_TOUCH = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,6 +270,16 @@ class Plan:
     def held_bytes(self) -> int:
         """The most bytes of array data held at any moment."""
         return self._held.peak * self.problem.itemsize
+
+    @property
+    def touched_bytes(self) -> int:
+        """What is held, which has to be touched a first time, and what copies cost beside that.
+
+        Pieces are put together to be written, which is a copy of all: it takes as long as to touch
+        a part of it a first time.
+        """
+        n_copied = self.problem.n_bytes if self.hold is Hold.PIECES else 0
+        return self.held_bytes + n_copied // _COPIES_PER_TOUCH
 
     @property
     def carried_bytes(self) -> int:

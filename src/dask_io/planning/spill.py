@@ -104,6 +104,11 @@ class SpillPlan:
         return max(each.held_bytes for each in self.passes)
 
     @property
+    def touched_bytes(self) -> int:
+        """What is held, and what copies cost, as bytes that are touched a first time."""
+        return sum(each.touched_bytes for each in self.passes)
+
+    @property
     def staging_bytes(self) -> int:
         """Bytes between file and array in the pass that needs the most in all."""
         return self.peak_bytes - self.held_bytes

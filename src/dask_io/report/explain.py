@@ -65,7 +65,7 @@ class Explanation:
 
     def _rank(self, plan: AnyPlan) -> tuple[float, int, int, int]:
         seconds = 0.0 if self.objective is Objective.SEEKS else predict_seconds(plan, self.device)
-        return seconds, plan.seeks.total, plan.held_bytes, plan.n_steps
+        return seconds, plan.seeks.total, plan.touched_bytes, plan.n_steps
 
     def _costs(self, plan: AnyPlan) -> str:
         seconds = format_seconds(predict_seconds(plan, self.device))

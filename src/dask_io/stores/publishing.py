@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from threading import Lock, Semaphore
 from typing import TYPE_CHECKING
@@ -15,7 +15,7 @@ from dask_io.stores.files import Durability, FileWriter, New, Tally, storage_err
 from dask_io.stores.naming import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Mapping
     from collections.abc import Set as AbstractSet
 
 # What says that a filesystem cannot reserve space. EBADF comes from glibc, which then would write
@@ -133,13 +133,15 @@ class Publisher:
                 self._open[name] = fd
             return is_kept
 
-    def _take(self, name: str) -> int | None:
-        """Return a file that has been kept open, for the caller to close."""
+    def _take(self, paths: Mapping[str, str]) -> dict[str, int]:
+        """Return the files that have been kept open, by their paths, for the caller to close."""
         with self._lock:
-            fd = self._open.pop(name, None)
-        if fd is not None:
+            taken = {
+                path: self._open.pop(name) for name, path in paths.items() if name in self._open
+            }
+        for _ in taken:
             _slots.free.release()
-        return fd
+        return taken
 
     def _make_folder(self, folder: Path) -> None:
         """Make a directory in that of all files, with those between, if it is not there."""
@@ -174,10 +176,7 @@ class Publisher:
         """
         paths = {name: self._partial(name) for name in names}
         if self.durability is Durability.FSYNC:
-            for name, path in paths.items():
-                # Another thread may have written the last of it, synced it and named it.
-                with storage_errors(path), suppress(FileNotFoundError):
-                    sync_data(path, self._take(name))
+            self._sync(paths)
         for name in whole:
             if self.durability is not Durability.NONE:
                 with storage_errors(paths[name]):
@@ -186,6 +185,24 @@ class Publisher:
             self._pending.difference_update(whole)
         if self.durability is Durability.FSYNC:
             self._sync_folders({os.path.dirname(name) for name in names})  # noqa: PTH120 - may be many
+
+    def _sync(self, paths: Mapping[str, str]) -> None:
+        """Make what files hold durable, those that are open at once, and close these."""
+        files = self._take(paths)
+        with ExitStack() as open_files:
+            for path, fd in files.items():
+                open_files.enter_context(storage_errors(path))
+                open_files.callback(system.calls.close, fd)
+            errors = system.calls.sync_all([*files.values()])
+            for path, error in zip(files, errors, strict=True):
+                if error is not None:
+                    with storage_errors(path):
+                        raise error
+        for path in paths.values():
+            # Another thread may have written the last of it, synced it and named it.
+            if path not in files:
+                with storage_errors(path), suppress(FileNotFoundError):
+                    sync_data(path)
 
     def _sync_folders(self, folders: AbstractSet[str]) -> None:
         """Make the names in directories durable, and their own ones if that is to be done yet."""
@@ -205,11 +222,12 @@ class Publisher:
         with self._lock:
             begun = self._pending.intersection(names)
         for name in begun:
-            fd = self._take(name)
-            with self._lock, storage_errors(self.partial(name)):
-                if fd is not None:
+            path = self._partial(name)
+            files = self._take({name: path})
+            with self._lock, storage_errors(path):
+                for fd in files.values():
                     system.calls.close(fd)
-                system.calls.unlink(self.partial(name))
+                system.calls.unlink(path)
                 self._pending.discard(name)
         if self.durability is Durability.FSYNC:
             self._sync_folders({os.path.dirname(name) for name in begun})  # noqa: PTH120 - may be many
@@ -255,10 +273,9 @@ def sync(path: Path) -> None:
         system.calls.close(fd)
 
 
-def sync_data(path: Path | str, fd: int | None = None) -> None:
-    """Make what a file holds durable, and close it if it is open; its times may be lost."""
-    if fd is None:
-        fd = system.calls.open(path, os.O_RDONLY | os.O_CLOEXEC)
+def sync_data(path: Path | str) -> None:
+    """Make what a file holds durable; its times may be lost."""
+    fd = system.calls.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         system.calls.fdatasync(fd)
     finally:

@@ -8,6 +8,12 @@ from __future__ import annotations
 
 import fcntl
 import os
+from typing import TYPE_CHECKING
+
+from dask_io.stores.syncing import syncing
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 class System:
@@ -39,5 +45,28 @@ class System:
         """Lock a file for as long as it is open; fail if another process has it locked."""
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
+    def sync_all(self, fds: Sequence[int]) -> list[OSError | None]:
+        """Do `fdatasync` for several files; return what went wrong with each."""
+        return [self._sync(fd) for fd in fds]
 
-calls = System()
+    def _sync(self, fd: int) -> OSError | None:
+        try:
+            self.fdatasync(fd)
+        except OSError as error:
+            return error
+        return None
+
+
+class SystemAtOnce(System):
+    """The operating system, which does at once what it can do so."""
+
+    _syncing = syncing()
+
+    def sync_all(self, fds: Sequence[int]) -> list[OSError | None]:
+        """Do `fdatasync` for several files, as many as possible at once."""
+        # A file is never synced a second time: that would succeed, whatever went wrong.
+        errors = self._syncing.sync(fds) if self._syncing and len(fds) > 1 else []
+        return errors + super().sync_all(fds[len(errors) :])
+
+
+calls: System = SystemAtOnce()

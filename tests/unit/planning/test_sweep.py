@@ -252,6 +252,17 @@ def test_blocks_are_held_where_that_pays(rows: int, hold: Hold) -> None:
     assert (plan.hold, plan.seeks.total) == (hold, rows // 2 + rows // 3)
 
 
+def test_blocks_are_held_in_the_least_memory() -> None:
+    """Reading up to common boundaries along the outermost axis begins few blocks in vain."""
+    problem = Problem.regular((1120,) * 3, (112,) * 3, (80,) * 3, dtype="int16", budget=2**28)
+    plan = plan_sweep(problem)
+    in_pieces = memory_for_lower_bound(problem)
+
+    assert (plan.hold, plan.seeks.total) == (Hold.BLOCKS, problem.lower_bound)
+    assert (plan.held_bytes, in_pieces) == (143_360_000, 73_023_488)
+    assert [axis.ends.longest for axis in plan.axes] == [560, 112, 112]
+
+
 def test_the_same_plan_every_time() -> None:
     """Planning is a function of the problem alone, whatever was planned before."""
     problem = ROWS[2].problem(GB)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -76,6 +76,11 @@ def choice_of(pair: AxisPair, reads: tuple[ReadRun, ...]) -> Choice:
         count_cuts(pair.target, plan.flushes, pair.target_partial),
         pair.backwards,
     )
+
+
+def in_blocks(pair: AxisPair, choice: Choice) -> Choice:
+    """Return the same read ends, if write cells are held whole from their first piece on."""
+    return replace(choice, cells=AxisPlan(pair.target, choice.reads).memory(Hold.BLOCKS))
 
 
 def choice_by_segments(

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 _NO_CUTS = CutPrices(*(FORBIDDEN,) * 4)
 # Streams are cut where whole blocks would hold more than so many bytes, and so many times as much.
 _LITTLE, _WORTH_CUTTING = 64 * 2**20, 2
-# Copies within memory that take as long as to touch memory a first time.
-_COPIES_PER_TOUCH = 8
 # Arrangements that are improved to find the least memory at which no block is cut.
 _IMPROVED = 3
 
@@ -240,13 +238,21 @@ def _rank(plan: Plan) -> _Rank:
 
 
 def _held_best(plan: Plan) -> Plan:
-    """Hold whole blocks, which saves a copy of all, where they fit besides the staging wanted.
-
-    What they hold more has to be touched a first time, which costs as much as several copies of it.
-    """
-    problem = plan.problem
-    blocks, pieces = (replace(plan, hold=hold) for hold in (Hold.BLOCKS, Hold.PIECES))
+    """Hold whole blocks where they fit besides the staging wanted, and that is less work."""
+    problem, blocks = plan.problem, _in_blocks(plan)
     fits = blocks.held_bytes + problem.staging.preferred <= problem.budget
-    more = max(0, blocks.held_bytes - pieces.held_bytes)
-    saves = _COPIES_PER_TOUCH * more <= problem.target.grid.size * problem.itemsize
-    return blocks if not more or (fits and saves) else pieces
+    if blocks.held_bytes <= plan.held_bytes or (
+        fits and blocks.touched_bytes <= plan.touched_bytes
+    ):
+        return blocks
+    return plan
+
+
+def _in_blocks(plan: Plan) -> Plan:
+    """Return the plan with whole blocks held, or one for which they take less memory."""
+    blocks = replace(plan, hold=Hold.BLOCKS)
+    if plan.seeks.total > plan.problem.lower_bound:
+        return blocks
+    space = space_between(plan.problem.source, plan.problem.target)
+    other = replace(_plan(plan.problem, space, space.ways_in_blocks[0]), hold=Hold.BLOCKS)
+    return min(blocks, other, key=lambda each: each.held_bytes)

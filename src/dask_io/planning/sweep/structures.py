@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from dask_io.planning.cost import CutCounts, count_openings, count_runs
 from dask_io.planning.sweep.arrange import Arrangement, Table, arrange, arrangement_of
-from dask_io.planning.sweep.choices import Choice, read_elements
+from dask_io.planning.sweep.choices import Choice, in_blocks, read_elements
 from dask_io.planning.sweep.ends import FORBIDDEN, CutPrices
 from dask_io.planning.sweep.families import cut_choices, flushed_choices, whole_choices
 from dask_io.planning.sweep.segments import AxisPair
@@ -119,6 +119,15 @@ class Space:
     def ways(self) -> Table:
         """Good ways to sweep every set of axes without cutting a block."""
         return arrange(self.whole, most_kept=self.most_ways)
+
+    @cached_property
+    def ways_in_blocks(self) -> list[Arrangement]:
+        """Good ways to sweep all axes without cutting a block, if these are held whole."""
+        families = {
+            axis: [in_blocks(self.pair_of(axis, choice), choice) for choice in choices]
+            for axis, choices in self.whole.items()
+        }
+        return arrange(families, most_kept=self.most_ways)[self.all_axes]
 
     @cached_property
     def one_way(self) -> Mapping[int, tuple[Choice, ...]]:
