@@ -100,22 +100,13 @@ class _Bench:
         self._folder, self._options = folder, options
         self._prepare = os.sync if options.warm else drop_caches
         self._drops_caches = bool(self._prepare())
-        self._workers = self._count_workers()
-
-    def _count_workers(self) -> int:
-        """Return how many threads the engine would use, as the floor is to have as many."""
-        place, (grid, _) = self._folder / "probe.npy", WORKLOADS["c"].grids(1)
-        make_source(place, grid, WORKLOADS["c"].dtype)
-        workers = dask_io.plan(place, chunks=-1, workers=self._options.workers).workers
-        remove(place)
-        return workers
 
     def machine(self) -> dict[str, Any]:
         """Return under which conditions the figures were taken."""
         return {
             "cores": os.cpu_count(),
             "load": os.getloadavg()[0],
-            "workers": self._workers,
+            "workers": self._options.workers,
             "caches_dropped": self._drops_caches,
             "version": dask_io.__version__,
         }
@@ -124,8 +115,8 @@ class _Bench:
         """Say under which conditions the figures are taken."""
         facts = self.machine()
         _say(
-            f"{facts['cores']} cores, load {facts['load']:.1f}, {self._workers} threads, "
-            f"{self._options.repeats} rounds, in {self._options.dir.resolve()}"
+            f"{facts['cores']} cores, load {facts['load']:.1f}, {self._options.repeats} rounds, "
+            f"in {self._options.dir.resolve()}"
         )
         if not self._drops_caches:
             why = "are left as they are" if self._options.warm else "cannot be dropped (not root)"
@@ -217,10 +208,12 @@ class _Bench:
             memory=budget,
             order=workload.order,
             strategy=self._options.strategy,
-            workers=self._workers,
+            workers=self._options.workers,
         )
 
     def _floor(self, workload: Workload, source: Path, after: Grid) -> Timing:
+        # As many threads as the engine uses.
+        job = dask_io.plan(source, chunks=after.longest, workers=self._options.workers)
         return run_contestant(
             "floor",
             self._prepare,
@@ -228,7 +221,7 @@ class _Bench:
             target=str(self._folder / "floor"),
             n_bytes=after.size * workload.itemsize,
             file_bytes=prod(after.longest) * workload.itemsize,
-            workers=self._workers,
+            workers=job.workers,
         )
 
 

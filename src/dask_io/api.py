@@ -36,7 +36,7 @@ from dask_io.planning import (
     Device,
     Side,
 )
-from dask_io.prepare import Wanted, make_plan, plan_one, plan_several
+from dask_io.prepare import Wanted, count_workers, make_plan, plan_one, plan_several
 from dask_io.several import find_whole, name_one, verify_wholes
 from dask_io.stores.array import BlockArray
 from dask_io.stores.description import parse_dtype, parse_order
@@ -322,11 +322,10 @@ def plan_without_data(
     stored = Layout.c(len(source.axes))
     (order,) = orders_of(options, 1)
     wanted = parse_order(order or "C", len(source.axes))
-    workers = parse_workers(options.get("workers"), codes=False)
+    sides = Side(source, stored), Side(target, wanted)
+    workers = count_workers(options.get("workers"), sides, kind.itemsize)
     memory = parse_memory(options.get("memory"))
-    problem = make_problem(
-        Side(source, stored), Side(target, wanted), kind, memory=memory, workers=workers
-    )
+    problem = make_problem(*sides, kind, memory=memory, workers=workers)
     device = find_device(options.get("device"))
     return make_plan(problem, device, **options), device
 

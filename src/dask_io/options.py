@@ -26,8 +26,9 @@ if TYPE_CHECKING:
     from dask_io.geometry.shards import Shards
 
 # Threads that move and copy wait for the disk most of the time, so there are a few more than cores,
-# but no more than keep a disk busy. Those that decode or encode need memory for it, and a core.
-_MORE_THAN_CORES, _MOST_MOVERS = 4, 12
+# and more where blocks are long, but no more than keep a disk busy; with short ones they would wait
+# for the interpreter. Those that decode or encode need memory for it, and a core.
+_MORE_THAN_CORES, _MORE_FOR_LONG, _MOST_MOVERS = 4, 8, 12
 _FEWEST_CODERS, _MOST_CODERS = 4, 32
 # It goes through scratch files of its own, which sweeps that follow one another do not share.
 _FOR_ONE_TARGET = frozenset({"spill"})
@@ -305,13 +306,17 @@ def parse_memory(memory: int | str | None) -> int:
         raise UsageError(str(error)) from None
 
 
-def parse_workers(workers: int | None, *, codes: bool = True) -> int:
-    """Check a number of threads; by default what suits the machine, and whether they code."""
+def parse_workers(workers: int | None, *, codes: bool = True, long: bool = False) -> int:
+    """Check a number of threads; by default what suits the machine, and what they do.
+
+    They may code, or else move blocks, which may be `long`.
+    """
     workers = configured("workers") if workers is None else workers
     if workers is None and codes:
         return min(max(_FEWEST_CODERS, usable_cores()), _MOST_CODERS)
     if workers is None:
-        return min(usable_cores() + _MORE_THAN_CORES, _MOST_MOVERS)
+        more = _MORE_FOR_LONG if long else _MORE_THAN_CORES
+        return min(usable_cores() + more, _MOST_MOVERS)
     if not isinstance(workers, int) or workers < 1:
         message = f"at least one worker is needed, not {workers}"
         raise UsageError(message)

@@ -70,6 +70,10 @@ if TYPE_CHECKING:
     from dask_io.stores.store import Source, Target
 
 
+# Bytes of a block, on average, from which on moving it takes longer than all else.
+_LONG = 2**20
+
+
 class Wanted(NamedTuple):
     """One target as the user describes it."""
 
@@ -166,7 +170,7 @@ def _plan_move(store: Source, laid: _Laid, options: Options) -> Job:
     consume = options.get("consume", False)
     if consume:
         _refuse_consuming(*sides)
-    workers = _count_workers(options.get("workers"), sides, consume=consume)
+    workers = count_workers(options.get("workers"), sides, dtype.itemsize, consume=consume)
     problem = make_problem(
         *sides,
         dtype,
@@ -187,10 +191,15 @@ def _plan_move(store: Source, laid: _Laid, options: Options) -> Job:
     return Job(planned, store, made, workers, device, consume, max_rate, storage_options=reach)
 
 
-def _count_workers(asked: int | None, sides: Sequence[Side], *, consume: bool = False) -> int:
+def count_workers(
+    asked: int | None, sides: Sequence[Side], itemsize: int, *, consume: bool = False
+) -> int:
     """Return the number of threads: those asked for, or what suits the problem."""
+    n_blocks = sum(side.grid.n_blocks for side in sides)
+    is_long = sum(side.grid.size for side in sides) * itemsize >= n_blocks * _LONG
     # What each thread has written and not committed yet keeps source blocks from being consumed.
-    return parse_workers(asked, codes=consume or any(side.is_coded for side in sides))
+    codes = consume or any(side.is_coded for side in sides)
+    return parse_workers(asked, codes=codes, long=is_long)
 
 
 def _refuse_consuming(source: Side, target: Side) -> None:
@@ -221,7 +230,7 @@ def plan_several(
         listed = " and ".join(sorted(map(str, dtypes)))
         raise UsageError(f"the targets store elements as {listed}; write them one by one")
     (dtype,), sides = dtypes, [side_of(store), *(each.side for each in laid)]
-    workers = _count_workers(options.get("workers"), sides)
+    workers = count_workers(options.get("workers"), sides, dtype.itemsize)
     budget, coding = parse_memory(options.get("memory")), coding_bytes(sides)
     apart = any(are_apart(store.place, target.place) for target in targets)
     stagings = [
@@ -371,11 +380,11 @@ def _plan_rest(
             "spill reads the whole source, but blocks of it have been consumed; "
             "choose another strategy"
         )
-    sides = side_of(source), side_of(target)
-    workers = _count_workers(options.get("workers"), sides, consume=consume)
+    sides, dtype = (side_of(source), side_of(target)), target.dtype
+    workers = count_workers(options.get("workers"), sides, dtype.itemsize, consume=consume)
     problem = make_problem(
         *sides,
-        target.dtype,
+        dtype,
         memory=parse_memory(options.get("memory")),
         workers=workers,
         stored=source.dtype,

@@ -39,12 +39,16 @@ def test_numbers_that_are_none_are_refused() -> None:
         graph_options(parts="two")  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(("cores", "to_move", "to_code"), [(1, 5, 4), (2, 6, 4), (64, 12, 32)])
+@pytest.mark.parametrize(
+    ("cores", "to_move", "to_move_long", "to_code"),
+    [(1, 5, 9, 4), (2, 6, 10, 4), (64, 12, 12, 32)],
+)
 def test_threads_suit_the_machine(
-    cores: int, to_move: int, to_code: int, monkeypatch: pytest.MonkeyPatch
+    cores: int, to_move: int, to_move_long: int, to_code: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Those that wait for a disk are a few more than cores, those that code as many."""
     monkeypatch.setattr("dask_io.options.usable_cores", lambda: cores)
     assert parse_workers(None, codes=False) == to_move
-    assert parse_workers(None, codes=True) == to_code
+    assert parse_workers(None, codes=False, long=True) == to_move_long
+    assert parse_workers(None, codes=True) == parse_workers(None, codes=True, long=True) == to_code
     assert parse_workers(3, codes=False) == parse_workers(3, codes=True) == 3
