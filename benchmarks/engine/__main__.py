@@ -106,7 +106,6 @@ class _Bench:
         return {
             "cores": os.cpu_count(),
             "load": os.getloadavg()[0],
-            "workers": self._options.workers,
             "caches_dropped": self._drops_caches,
             "version": dask_io.__version__,
         }

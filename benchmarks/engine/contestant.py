@@ -40,7 +40,7 @@ def resplit(source: str, target: str, **options: Any) -> Callable[[], dict[str, 
         meter = ResidentMeter()
         job = api.plan(source, target, **options)
         found = run_to_json(job.plan, job.run())
-        return {**found, "resident_growth": meter.growth() or 0}
+        return {**found, "resident_growth": meter.growth() or 0, "workers": job.workers}
 
     return run
 

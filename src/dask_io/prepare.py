@@ -71,7 +71,7 @@ if TYPE_CHECKING:
 
 
 # Bytes of a block, on average, from which on moving it takes longer than all else.
-_LONG = 2**20
+_LONG = 2**19
 
 
 class Wanted(NamedTuple):
@@ -195,8 +195,8 @@ def count_workers(
     asked: int | None, sides: Sequence[Side], itemsize: int, *, consume: bool = False
 ) -> int:
     """Return the number of threads: those asked for, or what suits the problem."""
-    n_blocks = sum(side.grid.n_blocks for side in sides)
-    is_long = sum(side.grid.size for side in sides) * itemsize >= n_blocks * _LONG
+    grids = [side.grid for side in sides]
+    is_long = all(grid.size * itemsize >= grid.n_blocks * _LONG for grid in grids)
     # What each thread has written and not committed yet keeps source blocks from being consumed.
     codes = consume or any(side.is_coded for side in sides)
     return parse_workers(asked, codes=codes, long=is_long)

@@ -73,8 +73,7 @@ def plan_keep(problem: Problem) -> Plan:
         # Beyond the aggregate no seek is saved, so staging goes first.
         buffer = _stretch_beyond(problem, buffer, fits_easily)
     plan = _plan(problem, buffer)
-    in_blocks = replace(plan, hold=Hold.BLOCKS)
-    return in_blocks if in_blocks.fits else plan
+    return plan.or_in_blocks(replace(plan, hold=Hold.BLOCKS))
 
 
 def _plan(problem: Problem, buffer: _Buffer) -> Plan:

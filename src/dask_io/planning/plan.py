@@ -281,6 +281,17 @@ class Plan:
         n_copied = self.problem.n_bytes if self.hold is Hold.PIECES else 0
         return self.held_bytes + n_copied // _COPIES_PER_TOUCH
 
+    def or_in_blocks(self, blocks: Plan) -> Plan:
+        """Return the plan, or one that holds blocks if that is less work.
+
+        It has to leave room for the staging wanted, unless it holds no more anyway.
+        """
+        leaves_room = blocks.held_bytes + self.problem.staging.preferred <= self.problem.budget
+        is_less = blocks.touched_bytes <= self.touched_bytes
+        if blocks.held_bytes <= self.held_bytes or (leaves_room and is_less):
+            return blocks
+        return self
+
     @property
     def carried_bytes(self) -> int:
         """The most bytes of array data carried from one step to the next."""

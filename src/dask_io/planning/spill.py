@@ -105,8 +105,9 @@ class SpillPlan:
 
     @property
     def touched_bytes(self) -> int:
-        """What is held, and what copies cost, as bytes that are touched a first time."""
-        return sum(each.touched_bytes for each in self.passes)
+        """What is held, in one pass after the other, and what the copies of both cost."""
+        copying = sum(each.touched_bytes - each.held_bytes for each in self.passes)
+        return self.held_bytes + copying
 
     @property
     def staging_bytes(self) -> int:

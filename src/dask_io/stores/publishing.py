@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import resource
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from threading import Lock, Semaphore
@@ -23,8 +24,9 @@ if TYPE_CHECKING:
 _CANNOT_ALLOCATE = {errno.EBADF, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP}
 # Directories that are known to be durable: files are written one after another.
 _MOST_KNOWN = 1024
-# Files that stay open from when they are written until they are synced.
-_MOST_OPEN = 32
+# Files that stay open from when they are written until they are synced, at most this part of those
+# that the process may open.
+_MOST_OPEN, _PART_OPEN = 128, 4
 
 
 class _Slots:
@@ -127,6 +129,7 @@ class Publisher:
             is_kept = (
                 self.durability is Durability.FSYNC
                 and name in self._pending
+                and _is_low(fd)
                 and _slots.free.acquire(blocking=False)
             )
             if is_kept:
@@ -136,12 +139,9 @@ class Publisher:
     def _take(self, paths: Mapping[str, str]) -> dict[str, int]:
         """Return the files that have been kept open, by their paths, for the caller to close."""
         with self._lock:
-            taken = {
+            return {
                 path: self._open.pop(name) for name, path in paths.items() if name in self._open
             }
-        for _ in taken:
-            _slots.free.release()
-        return taken
 
     def _make_folder(self, folder: Path) -> None:
         """Make a directory in that of all files, with those between, if it is not there."""
@@ -191,9 +191,10 @@ class Publisher:
         files = self._take(paths)
         with ExitStack() as open_files:
             for path, fd in files.items():
-                open_files.enter_context(storage_errors(path))
-                open_files.callback(system.calls.close, fd)
-            errors = system.calls.sync_all([*files.values()])
+                open_files.callback(_close, path, fd)
+            # Of a sync that fails as a whole it is not known whose fault that is.
+            with storage_errors(self.folder):
+                errors = system.calls.sync_all([*files.values()])
             for path, error in zip(files, errors, strict=True):
                 if error is not None:
                     with storage_errors(path):
@@ -221,12 +222,11 @@ class Publisher:
         """Remove files in the making that are not needed; some may never have been begun."""
         with self._lock:
             begun = self._pending.intersection(names)
-        for name in begun:
-            path = self._partial(name)
-            files = self._take({name: path})
+        paths = {name: self._partial(name) for name in begun}
+        for path, fd in self._take(paths).items():
+            _close(path, fd)
+        for name, path in paths.items():
             with self._lock, storage_errors(path):
-                for fd in files.values():
-                    system.calls.close(fd)
                 system.calls.unlink(path)
                 self._pending.discard(name)
         if self.durability is Durability.FSYNC:
@@ -249,6 +249,19 @@ class Publisher:
                 # Directories with something in them stay.
                 with suppress(OSError):
                     system.calls.rmdir(self._made.pop())
+
+
+def _close(path: str, fd: int) -> None:
+    """Close a file that has been kept open."""
+    _slots.free.release()
+    with storage_errors(path):
+        system.calls.close(fd)
+
+
+def _is_low(fd: int) -> bool:
+    """Tell whether many more files may be opened: a new one gets the lowest number that is free."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return limit == resource.RLIM_INFINITY or fd < limit // _PART_OPEN
 
 
 def allocate(fd: int, n_bytes: int, *, reserve: bool) -> None:

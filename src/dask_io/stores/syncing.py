@@ -12,6 +12,7 @@ import errno
 import os
 import platform
 import sys
+from contextlib import suppress
 from ctypes import (
     POINTER,
     Structure,
@@ -105,7 +106,8 @@ class Syncing:
             errors = self._wait(queue, n_asked)
         except BaseException:
             # What it has under way must not be taken for someone else's.
-            self._ask(self._numbers.destroy, queue)
+            with suppress(OSError):
+                self._ask(self._numbers.destroy, queue)
             raise
         with self._lock:
             self._free.append(queue)

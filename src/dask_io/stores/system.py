@@ -15,9 +15,14 @@ from dask_io.stores.syncing import syncing
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from dask_io.stores.syncing import Syncing
+
 
 class System:
-    """The operating system as it is."""
+    """The operating system as it is; it may have what syncs several files at once."""
+
+    def __init__(self, syncing: Syncing | None = None) -> None:
+        self._syncing = syncing
 
     open = staticmethod(os.open)
     close = staticmethod(os.close)
@@ -46,8 +51,12 @@ class System:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
     def sync_all(self, fds: Sequence[int]) -> list[OSError | None]:
-        """Do `fdatasync` for several files; return what went wrong with each."""
-        return [self._sync(fd) for fd in fds]
+        """Do `fdatasync` for several files, at once if possible; return what went wrong with each.
+
+        A file is never synced a second time: that would succeed, whatever went wrong.
+        """
+        errors = self._syncing.sync(fds) if self._syncing and len(fds) > 1 else []
+        return errors + [self._sync(fd) for fd in fds[len(errors) :]]
 
     def _sync(self, fd: int) -> OSError | None:
         try:
@@ -57,16 +66,4 @@ class System:
         return None
 
 
-class SystemAtOnce(System):
-    """The operating system, which does at once what it can do so."""
-
-    _syncing = syncing()
-
-    def sync_all(self, fds: Sequence[int]) -> list[OSError | None]:
-        """Do `fdatasync` for several files, as many as possible at once."""
-        # A file is never synced a second time: that would succeed, whatever went wrong.
-        errors = self._syncing.sync(fds) if self._syncing and len(fds) > 1 else []
-        return errors + super().sync_all(fds[len(errors) :])
-
-
-calls: System = SystemAtOnce()
+calls = System(syncing())

@@ -118,6 +118,17 @@ def test_least_memory_stays_below_the_budget() -> None:
     assert plan_auto(problem).peak_bytes == problem.budget
 
 
+def test_blocks_are_not_held_at_the_cost_of_staging() -> None:
+    """Of two strategies with as many seeks, the one that leaves threads what they ask for."""
+    staging = Staging(2**14, 80 * 2**20, part=12, most=32 * 2**20, threads=40 * 2**20)
+    problem = Problem.regular(
+        (1400,) * 3, (280, 200, 200), (700, 200, 100), dtype="i2", budget=2**27, staging=staging
+    )
+    plan, sweep = plan_auto(problem), STRATEGIES["sweep"](problem)
+    assert plan.seeks.total == sweep.seeks.total == problem.lower_bound
+    assert plan.staging_bytes >= sweep.staging_bytes >= staging.threads
+
+
 def coded_problem(budget: int, coders: int) -> Problem:
     """Return a problem with chunks that take 200 bytes to encode."""
     staging = Staging(200, 4 * 200 + 2000, threads=4 * 200, coders=coders)

@@ -1,9 +1,14 @@
 """What makes files that are published durable."""
 
 import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from itertools import chain
 from pathlib import Path
-from threading import Semaphore
+from threading import Barrier, Event, Semaphore
 
 import pytest
 
@@ -114,3 +119,52 @@ def test_visits_that_end_after_all_is_given_up_leave_nothing_open(tmp_path: Path
         file.write(0, memoryview(b"content"))
     assert n_open(tmp_path) == 0
     assert not any(tmp_path.iterdir())
+
+
+@pytest.mark.linux
+@pytest.mark.usefixtures("slots")
+def test_fewer_files_stay_open_where_few_may_be(tmp_path: Path) -> None:
+    """All others that a run needs can still be opened."""
+    program = """
+import resource, sys
+from pathlib import Path
+from dask_io.stores.publishing import Publisher
+resource.setrlimit(resource.RLIMIT_NOFILE, (40, 40))
+publisher, names = Publisher(Path(sys.argv[1])), [str(n) for n in range(60)]
+for name in names:
+    publisher.begin(name, b"content", 7)
+others = [open("/dev/null") for _ in range(20)]
+publisher.commit(names, names)
+"""
+    subprocess.run([sys.executable, "-c", program, str(tmp_path)], check=True)
+    assert len(list(tmp_path.glob("[!.]*"))) == 60
+
+
+@pytest.mark.linux
+@pytest.mark.usefixtures("slots")
+def test_files_count_as_open_while_they_are_synced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many threads commit at once, no more are open than may be."""
+    begun, go_on = Barrier(3), Event()
+
+    def sync_all(fds: Sequence[int]) -> list[None]:
+        begun.wait(10)
+        assert go_on.wait(10)
+        return [None] * len(fds)
+
+    monkeypatch.setattr(system.calls, "sync_all", sync_all)
+    publisher = Publisher(tmp_path)
+    batches = [[f"{n}-{name}" for name in range(16)] for n in range(2)]
+    for name in chain(*batches):
+        publisher.begin(name, b"content", 7)
+    with ThreadPoolExecutor(2) as threads:
+        done = [threads.submit(publisher.commit, names, names) for names in batches]
+        begun.wait(10)
+        # These find no room any more.
+        for n in range(16):
+            publisher.begin(f"2-{n}", b"content", 7)
+        most = n_open(tmp_path)
+        go_on.set()
+    assert [each.result() for each in done] == [None, None]
+    assert (most, n_open(tmp_path)) == (32, 0)

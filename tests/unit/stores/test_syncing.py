@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import platform
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from dask_io.stores.syncing import syncing
-from dask_io.stores.system import System, SystemAtOnce
+from dask_io.stores.system import System
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -26,7 +27,8 @@ pytestmark = pytest.mark.linux
 def kernel() -> Syncing:
     """What the kernel offers, which it does on the processors that most have."""
     found = syncing()
-    assert found is not None
+    if found is None:
+        pytest.skip(f"nobody has written down how to ask for it on {platform.machine()}")
     return found
 
 
@@ -54,15 +56,17 @@ def test_no_more_are_taken_than_a_queue_holds(kernel: Syncing, files: list[int])
     fds = files * 10
     taken = kernel.sync(fds)
     assert len(files) < len(taken) < len(fds)
-    assert SystemAtOnce().sync_all(fds) == [None] * len(fds)
+    assert System(kernel).sync_all(fds) == [None] * len(fds)
 
 
 @pytest.mark.parametrize("wrong", [0, 7, 19])
-def test_what_cannot_be_synced_is_told_in_its_place(files: list[int], wrong: int) -> None:
+def test_what_cannot_be_synced_is_told_in_its_place(
+    kernel: Syncing, files: list[int], wrong: int
+) -> None:
     """The same for each file as one by one, whether the kernel takes them all or not."""
     pipe = os.pipe()
     fds = [*files[:wrong], pipe[1], *files[wrong + 1 :]]
-    at_once, one_by_one = (each.sync_all(fds) for each in (SystemAtOnce(), System()))
+    at_once, one_by_one = (each.sync_all(fds) for each in (System(kernel), System()))
     for fd in pipe:
         os.close(fd)
     for errors in (at_once, one_by_one):
@@ -111,9 +115,8 @@ def test_a_kernel_that_cannot_takes_none(
         return int(really(asked, *arguments))
 
     monkeypatch.setattr(kernel, "_call", call)
-    monkeypatch.setattr(SystemAtOnce, "_syncing", kernel)
     assert kernel.sync(files) == []
-    assert SystemAtOnce().sync_all(files) == [None] * len(files)
+    assert System(kernel).sync_all(files) == [None] * len(files)
 
 
 def test_a_wait_that_fails_is_an_error(

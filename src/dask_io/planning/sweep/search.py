@@ -238,21 +238,15 @@ def _rank(plan: Plan) -> _Rank:
 
 
 def _held_best(plan: Plan) -> Plan:
-    """Hold whole blocks where they fit besides the staging wanted, and that is less work."""
-    problem, blocks = plan.problem, _in_blocks(plan)
-    fits = blocks.held_bytes + problem.staging.preferred <= problem.budget
-    if blocks.held_bytes <= plan.held_bytes or (
-        fits and blocks.touched_bytes <= plan.touched_bytes
-    ):
-        return blocks
-    return plan
+    """Hold whole blocks, which saves a copy of all, where that pays.
 
-
-def _in_blocks(plan: Plan) -> Plan:
-    """Return the plan with whole blocks held, or one for which they take less memory."""
-    blocks = replace(plan, hold=Hold.BLOCKS)
-    if plan.seeks.total > plan.problem.lower_bound:
-        return blocks
-    space = space_between(plan.problem.source, plan.problem.target)
-    other = replace(_plan(plan.problem, space, space.ways_in_blocks[0]), hold=Hold.BLOCKS)
-    return min(blocks, other, key=lambda each: each.held_bytes)
+    Where no block is cut, other read ends may hold less of them.
+    """
+    problem, blocks = plan.problem, replace(plan, hold=Hold.BLOCKS)
+    can_be_less = plan.held_bytes < blocks.held_bytes
+    leaves_room = plan.held_bytes + problem.staging.preferred <= problem.budget
+    if can_be_less and leaves_room and plan.seeks.total == problem.lower_bound:
+        space = space_between(problem.source, problem.target)
+        other = replace(_plan(problem, space, space.way_in_blocks), hold=Hold.BLOCKS)
+        blocks = min(blocks, other, key=lambda each: (each.held_bytes, each.n_steps))
+    return plan.or_in_blocks(blocks)

@@ -121,13 +121,13 @@ class Space:
         return arrange(self.whole, most_kept=self.most_ways)
 
     @cached_property
-    def ways_in_blocks(self) -> list[Arrangement]:
-        """Good ways to sweep all axes without cutting a block, if these are held whole."""
+    def way_in_blocks(self) -> Arrangement:
+        """The best way to sweep all axes without cutting a block, if these are held whole."""
         families = {
             axis: [in_blocks(self.pair_of(axis, choice), choice) for choice in choices]
             for axis, choices in self.whole.items()
         }
-        return arrange(families, most_kept=self.most_ways)[self.all_axes]
+        return arrange(families, most_kept=self.most_ways)[self.all_axes][0]
 
     @cached_property
     def one_way(self) -> Mapping[int, tuple[Choice, ...]]:
