@@ -40,7 +40,8 @@ def plan_keep(problem: Problem) -> Plan:
     the target's length; one that does not fit that either takes what fits and is flushed, and so
     are all slower ones. Atomic target blocks are never flushed in part. If memory is left,
     the buffer grows beyond the aggregate by whole source blocks along the axis with the
-    largest remainder. The axis with the largest remainder is swept innermost.
+    largest remainder. The axis with the largest remainder is swept innermost. Whole target blocks
+    are held where that is less work than to put them together from pieces.
 
     With plenty of memory every block is touched once. `plan_sweep` gets there with less.
 

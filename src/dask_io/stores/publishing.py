@@ -223,8 +223,9 @@ class Publisher:
         with self._lock:
             begun = self._pending.intersection(names)
         paths = {name: self._partial(name) for name in begun}
-        for path, fd in self._take(paths).items():
-            _close(path, fd)
+        with ExitStack() as open_files:
+            for path, fd in self._take(paths).items():
+                open_files.callback(_close, path, fd)
         for name, path in paths.items():
             with self._lock, storage_errors(path):
                 system.calls.unlink(path)

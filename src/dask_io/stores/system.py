@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 class System:
     """The operating system as it is; it may have what syncs several files at once."""
 
-    def __init__(self, syncing: Syncing | None = None) -> None:
-        self._syncing = syncing
+    def __init__(self, at_once: Syncing | None = None) -> None:
+        self._at_once = at_once
 
     open = staticmethod(os.open)
     close = staticmethod(os.close)
@@ -55,7 +55,7 @@ class System:
 
         A file is never synced a second time: that would succeed, whatever went wrong.
         """
-        errors = self._syncing.sync(fds) if self._syncing and len(fds) > 1 else []
+        errors = self._at_once.sync(fds) if self._at_once and len(fds) > 1 else []
         return errors + [self._sync(fd) for fd in fds[len(errors) :]]
 
     def _sync(self, fd: int) -> OSError | None:
