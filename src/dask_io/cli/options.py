@@ -78,7 +78,7 @@ device = click.option(
     help="What time is predicted for; measured: try out the folder.  [default: by filesystem]",
 )
 workers = click.option(
-    "--workers", type=int, metavar="N", help="Threads at the most.  [default: by cores]"
+    "--workers", type=int, metavar="N", help="Threads at the most.  [default: by cores and blocks]"
 )
 order = click.option(
     "--order",

@@ -159,4 +159,7 @@ def syncing() -> Syncing | None:
     if sys.platform != "linux":
         return None
     numbers = _NUMBERS.get((platform.machine(), ctypes.sizeof(ctypes.c_void_p)))
-    return None if numbers is None else Syncing(numbers)
+    # An interpreter that is linked statically has no library to ask.
+    with suppress(AttributeError, OSError):
+        return None if numbers is None else Syncing(numbers)
+    return None

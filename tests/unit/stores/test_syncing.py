@@ -153,3 +153,14 @@ with tempfile.TemporaryFile() as one, tempfile.TemporaryFile() as other:
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
     assert done.stdout == "0\n"
+
+
+@pytest.mark.parametrize("why", [OSError, AttributeError])
+def test_no_library_to_ask_is_no_error(monkeypatch: pytest.MonkeyPatch, why: type) -> None:
+    """Some interpreters have none; files are synced one by one then."""
+
+    def load(*_: object, **__: object) -> None:
+        raise why
+
+    monkeypatch.setattr("ctypes.CDLL", load)
+    assert syncing() is None

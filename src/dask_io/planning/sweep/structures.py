@@ -122,7 +122,7 @@ class Space:
 
     @cached_property
     def way_in_blocks(self) -> Arrangement:
-        """The best way to sweep all axes without cutting a block, if these are held whole."""
+        """The best way found to sweep all axes without cutting a block, if these are held whole."""
         families = {
             axis: [in_blocks(self.pair_of(axis, choice), choice) for choice in choices]
             for axis, choices in self.whole.items()
