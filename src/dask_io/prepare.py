@@ -240,7 +240,7 @@ def plan_several(
             workers,
             coding=coding,
             stored=store.dtype,
-            slab=slab_for(sides[0], side),
+            slab=slab_for(sides[0], side, max(dtype.itemsize, store.dtype.itemsize)),
             apart=apart,
         )
         for side in sides[1:]

@@ -12,6 +12,7 @@ import pytest
 from numpy.typing import NDArray
 
 import dask_io
+from dask_io.engine.staging import slab_for
 from dask_io.errors import BudgetTooSmallError, DataError, StorageError, UsageError
 from dask_io.geometry import Region
 from dask_io.planning import Staging
@@ -183,7 +184,8 @@ def test_long_blocks_have_more_threads(
     np.lib.format.open_memmap(tmp_path / "a.npy", "w+", dtype="f8", shape=(8 * chunk,))
     assert dask_io.plan(tmp_path / "a.npy", chunks=chunk).workers == n_threads
     plan = dask_io.plan_shape((8 * chunk,), "f8", chunk, chunk)
-    assert plan.problem.staging.threads == n_threads * 4 * 2**20
+    slab = slab_for(plan.problem.source, plan.problem.target, 8)
+    assert plan.problem.staging.threads == n_threads * slab
 
 
 def test_threads_that_code_are_as_many_as_cores(

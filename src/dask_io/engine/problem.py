@@ -56,7 +56,7 @@ def make_problem(
     # Every thread may be about to commit a batch while another one fills.
     lag = Lag((workers + 1) * MOST_CELLS, (workers + 1) * MOST_BYTES) if consume else None
     coding = coding_bytes([source, target])
-    slab = slab_for(source, target)
+    slab = slab_for(source, target, max(dtype.itemsize, (stored or dtype).itemsize))
     staging = staging_for(
         target, dtype, workers, coding=coding, stored=stored, slab=slab, apart=apart
     )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from dask_io.planning import Staging
 from dask_io.stores.cores import usable_cores
 from dask_io.stores.files import ALIGNMENT
-from dask_io.stores.reuse import SLAB
+from dask_io.stores.reuse import SLAB, room_for
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -63,15 +63,21 @@ def staging_for(
     return Staging(minimum, preferred, _PART_OF_BUDGET, most, workers * (slab + coding), coders)
 
 
-def slab_for(source: Side, target: Side) -> int:
-    """Return the bytes that a thread reads at once: more where they go to many target blocks."""
+def slab_for(source: Side, target: Side, itemsize: int) -> int:
+    """Return the bytes that a thread moves at once: more where they go to many target blocks.
+
+    No more than a block on either side fills, in elements of at most `itemsize`.
+    """
+    # Two of a size, as what is written while the other half of a slab is filled.
+    fills = 2 * itemsize * max(prod(side.grid.longest) for side in (source, target))
+    most = room_for(fills) + 2 * ALIGNMENT
     if coding_bytes([source, target]):
-        return SLAB
+        return min(SLAB, most)
     # In what is read at once, all blocks across the slowest axis have a part.
     lengths = zip(source.grid.longest, target.grid.longest, strict=True)
     n_blocks = [-(-length // max(1, part)) for length, part in lengths]
     n_across = prod(n_blocks[axis] for axis in source.layout.axes[1:])
-    return max(SLAB, min(_LONGEST_SLAB, n_across * _GOOD_COPY))
+    return min(most, max(SLAB, min(_LONGEST_SLAB, n_across * _GOOD_COPY)))
 
 
 def coding_bytes(sides: Collection[Side]) -> int:
@@ -101,12 +107,13 @@ def share_staging(staging_bytes: int, problems: Sequence[Problem], workers: int)
     reused = max(problem.reused_bytes for problem in problems)
     codec_bytes = max(problem.codec_bytes for problem in problems)
     coding = reused + codec_bytes
-    smallest = _smallest_slab(max(problems[0].itemsize, problems[0].source_itemsize))
+    itemsize = max(problems[0].itemsize, problems[0].source_itemsize)
+    smallest = _smallest_slab(itemsize)
     # Few threads that move much at once are faster than many with little, but cores are to code.
     at_ease = staging_bytes // (max(smallest, min(_GOOD_SLAB, coding)) + coding)
     coders = min(usable_cores(), staging_bytes // (smallest + coding))
     n_workers = max(1, min(workers, max(at_ease, coders)))
-    wanted = SLAB if coding else max(slab_for(each.source, each.target) for each in problems)
+    wanted = max(slab_for(each.source, each.target, itemsize) for each in problems)
     slab = max(smallest, min(max(wanted, smallest), staging_bytes // n_workers - coding))
     behind = max(0, staging_bytes - n_workers * (slab + coding))
     return Share(n_workers, slab + reused, codec_bytes, behind)

@@ -43,7 +43,8 @@ def test_staging_is_shared_within_what_is_granted(
     target = replace(problem.target, codec_bytes=codec_bytes // 2, reused_bytes=reused_bytes)
     problem = replace(problem, source=source, target=target)
     coding = coding_bytes([source, target])
-    asked = staging_for(problem.target, problem.dtype, workers, coding=coding)
+    slab = slab_for(source, target, itemsize)
+    asked = staging_for(problem.target, problem.dtype, workers, coding=coding, slab=slab)
     assert 0 < asked.minimum <= asked.preferred
 
     granted = asked.minimum + int(wish * (asked.preferred - asked.minimum))
@@ -53,9 +54,9 @@ def test_staging_is_shared_within_what_is_granted(
     assert share.codec_bytes == codec_bytes
     assert share.n_workers * (share.staging + codec_bytes) + share.behind == granted
     assert share.staging >= itemsize + 2 * 4096 + reused_bytes
-    # More threads than cores are worth it only if each can move much at once.
+    # More threads than cores are worth it only if each can move much at once, if blocks are long.
     if share.n_workers > usable_cores():
-        assert share.staging - reused_bytes >= min(2**20, coding)
+        assert share.staging - reused_bytes >= min(2**20, coding, slab)
 
 
 @given(
@@ -104,8 +105,24 @@ def test_what_goes_to_many_blocks_is_read_in_longer_slabs() -> None:
     merged = problem_of((100, 200, 200), (1000, 1000, 1000))
     coded = replace(split, source=replace(split.source, codec_bytes=10**6))
 
-    slabs = [slab_for(each.source, each.target) for each in (split, merged, coded)]
+    slabs = [slab_for(each.source, each.target, 2) for each in (split, merged, coded)]
 
     assert slabs == [25 * 256 * 2**10, SLAB, SLAB]
     assert share_staging(10 * slabs[0], [split], 10).staging == slabs[0]
     assert share_staging(10 * slabs[0], [merged], 10).staging == SLAB
+
+
+@given(
+    source=st.integers(1, 10**7),
+    target=st.integers(1, 10**7),
+    itemsize=st.sampled_from([1, 8, 100]),
+)
+def test_a_slab_is_no_longer_than_blocks_fill(source: int, target: int, itemsize: int) -> None:
+    """Memory that nothing would touch is not asked for, so what a plan predicts is used."""
+    problem = Problem.regular((10**7,), (source,), (target,), dtype=f"V{itemsize}", budget=1)
+
+    slab = slab_for(problem.source, problem.target, itemsize)
+
+    block_bytes = itemsize * max(source, target)
+    assert min(SLAB, block_bytes) <= slab <= max(SLAB, 12 * 2**20)
+    assert slab <= 2 * block_bytes + 3 * 4096
