@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import astuple, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from dask_io.engine.commit import Consumption, Outlet
 from dask_io.engine.job import JobRecord, is_of_several
 from dask_io.engine.measure import are_apart, find_device
 from dask_io.engine.preflight import free_space
-from dask_io.engine.problem import converted, make_problem, side_of
+from dask_io.engine.problem import converted, make_problem, side_in_pieces, side_of
 from dask_io.engine.spill import remove_scratch
 from dask_io.engine.staging import coding_bytes, slab_for, staging_for
 from dask_io.errors import StorageError, UsageError
@@ -34,6 +35,7 @@ from dask_io.planning import (
     Side,
     Staging,
     parse_objective,
+    plan_either,
     plan_sweep,
     plan_together,
     plan_with,
@@ -42,7 +44,7 @@ from dask_io.planning import (
 from dask_io.stores.container import Container
 from dask_io.stores.description import parse_order
 from dask_io.stores.dtypes import with_cast_fill
-from dask_io.stores.encoded import bytes_to_copy
+from dask_io.stores.encoded import bytes_to_copy, encode_in_pieces
 from dask_io.stores.files import Durability
 from dask_io.stores.formats import load_format
 from dask_io.stores.journal import is_sealed, refuse_locked
@@ -55,7 +57,7 @@ from dask_io.stores.reopening import remake_target, reopen_source
 from dask_io.stores.several import check_apart
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from os import PathLike
     from typing import Unpack
 
@@ -90,6 +92,8 @@ class _Laid(NamedTuple):
     dtype: np.dtype[Any]
     to_copy: int | None = None
     """None if it does not store blocks as the source does."""
+    in_pieces: Side | None = None
+    """Its side if it encodes blocks piece by piece, None if it cannot."""
 
 
 def _lay_out(store: Source, wanted: Wanted, **options: Unpack[Options]) -> _Laid:
@@ -132,7 +136,7 @@ def _lay_out(store: Source, wanted: Wanted, **options: Unpack[Options]) -> _Laid
             f"{made.format} stores {dtype} as {made.dtype}, but elements are {store.dtype} and "
             f"would be converted twice; give --dtype {made.dtype}"
         )
-    laid = _Laid(made, side_of(made), made.dtype, bytes_to_copy(store, made))
+    laid = _lay(store, made)
     if wanted.target is None:
         return laid._replace(target=None)
     check_places(store, made)
@@ -160,31 +164,37 @@ def plan_one(store: Source, wanted: Wanted, **options: Unpack[Options]) -> Job:
 
 def plan_to(store: Source, target: Target, **options: Unpack[Options]) -> Job:
     """Plan one target that has been described already."""
-    laid = _Laid(target, side_of(target), target.dtype, bytes_to_copy(store, target))
-    return _plan_move(store, laid, options)
+    return _plan_move(store, _lay(store, target), options)
+
+
+def _lay(store: Source, target: Target) -> _Laid:
+    """Describe a target that is to hold a source, or part of it."""
+    to_copy = bytes_to_copy(store, target)
+    return _Laid(target, side_of(target), target.dtype, to_copy, side_in_pieces(target))
 
 
 def _plan_move(store: Source, laid: _Laid, options: Options) -> Job:
-    made, side, dtype, to_copy = laid
-    sides = side_of(store), side
+    made, dtype = laid.target, laid.dtype
+    sides = side_of(store), laid.side
     consume = options.get("consume", False)
     if consume:
         _refuse_consuming(*sides)
     workers = count_workers(options.get("workers"), sides, dtype.itemsize, consume=consume)
-    problem = make_problem(
-        *sides,
-        dtype,
+    pose = partial(
+        make_problem,
+        sides[0],
+        dtype=dtype,
         memory=parse_memory(options.get("memory")),
         workers=workers,
         consume=consume,
         stored=store.dtype,
-        to_copy=to_copy,
+        to_copy=laid.to_copy,
         apart=made is not None and are_apart(store.place, made.place),
     )
     places = [store.place, *([made.place] if made else [])]
     device = find_device(options.get("device"), *places)
     scratch = free_space(made) if made else None
-    planned = make_plan(problem, device, scratch=scratch, **options)
+    planned = _plan_coded(laid, pose, device, scratch, options)
     planned = with_gaps(planned, device, options.get("strategy", "auto"))
     max_rate = parse_rate(options.get("max_rate"))
     reach = options.get("storage_options")
@@ -380,22 +390,26 @@ def _plan_rest(
             "spill reads the whole source, but blocks of it have been consumed; "
             "choose another strategy"
         )
-    sides, dtype = (side_of(source), side_of(target)), target.dtype
+    laid, dtype = _lay(source, target), target.dtype
+    if ledger.parts:
+        # What is there of a block in parts cannot be gone on with by copying.
+        laid = laid._replace(to_copy=None)
+    sides = side_of(source), laid.side
     workers = count_workers(options.get("workers"), sides, dtype.itemsize, consume=consume)
-    problem = make_problem(
-        *sides,
-        dtype,
+    pose = partial(
+        make_problem,
+        sides[0],
+        dtype=dtype,
         memory=parse_memory(options.get("memory")),
         workers=workers,
         stored=source.dtype,
-        # What is there of a block in parts cannot be gone on with by copying.
-        to_copy=None if ledger.parts else bytes_to_copy(source, target),
+        to_copy=laid.to_copy,
         apart=are_apart(source.place, target.place),
     )
     device = find_device(options.get("device"), source.place, target.place)
     scratch = 0 if consume else free_space(target)
     chosen = Options(strategy=options.get("strategy", "auto"), objective=options.get("objective"))
-    planned = make_plan(problem, device, scratch=scratch, **chosen)
+    planned = _plan_coded(laid, pose, device, scratch, chosen)
     planned = with_gaps(planned, device, options.get("strategy", "auto"))
     # What has been written before must be whole write cells.
     planned = planned.flushed_at(ledger.cuts)
@@ -404,12 +418,36 @@ def _plan_rest(
     return Job(planned, source, target, workers, device, consume, max_rate, storage_options=reach)
 
 
-def make_plan(
-    problem: Problem, on: Device, *, scratch: int | None = None, **options: Unpack[Options]
+def _plan_coded(
+    laid: _Laid,
+    pose: Callable[[Side], Problem],
+    on: Device,
+    scratch: int | None,
+    options: Options,
 ) -> AnyPlan:
-    """Plan as the options say."""
+    """Plan, and have the target encode its blocks as planned: piece by piece if memory is short."""
+    in_pieces = None if laid.in_pieces is None else pose(laid.in_pieces)
+    planned = make_plan(pose(laid.side), on, in_pieces=in_pieces, scratch=scratch, **options)
+    if laid.target is not None:
+        encode_in_pieces(laid.target, wanted=planned.problem.target == laid.in_pieces)
+    return planned
+
+
+def make_plan(
+    problem: Problem,
+    on: Device,
+    *,
+    in_pieces: Problem | None = None,
+    scratch: int | None = None,
+    **options: Unpack[Options],
+) -> AnyPlan:
+    """Plan as the options say; `in_pieces` is the same with blocks encoded piece by piece."""
     objective, strategy = parse_objective(options.get("objective")), options.get("strategy", "auto")
-    return plan_with(strategy, problem, objective=objective, device=on, scratch=scratch)
+    if in_pieces is None:
+        return plan_with(strategy, problem, objective=objective, device=on, scratch=scratch)
+    return plan_either(
+        strategy, problem, in_pieces, objective=objective, device=on, scratch=scratch
+    )
 
 
 def with_gaps(planned: Planned, on: Device, strategy: str) -> Planned:

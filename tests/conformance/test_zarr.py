@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import pytest
+
 from dask_io.stores import make_target, open_source
 from dask_io.stores.container import Wishes
+from dask_io.stores.zarr.target import ZarrTarget
 from dask_io.testing.conformance import DTYPES, Case, StoreConformance
 
 if TYPE_CHECKING:
@@ -83,3 +86,23 @@ class TestZarr3Sharded(TestZarr3):
         """Ask for shards as large as the chunks."""
         shards = tuple(axis.chunk or 1 for axis in case.grid.axes)
         return Wishes(format_version=3, codec="lz4", shards=shards)
+
+
+class TestZarr3InPieces(TestZarr3):
+    """Compressed chunks that are encoded piece by piece."""
+
+    wishes = Wishes(format_version=3, codec="zstd:3")
+
+    @pytest.fixture(autouse=True)
+    def small_pieces(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Have even small chunks take several pieces."""
+        monkeypatch.setattr("dask_io.stores.zarr.target._PIECE", 24)
+        monkeypatch.setattr(ZarrTarget, "in_pieces", True)
+
+
+class TestZarr2InPieces(TestZarr3InPieces):
+    """The same by a compressor of Python's own, with chunks of the fill value left out or not."""
+
+    layouts = "CF"
+    dtypes: ClassVar[Any] = [*_SIMPLE, _RECORD]
+    wishes = Wishes(format_version=2, codec="gzip:1", write_empty=True)

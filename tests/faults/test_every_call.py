@@ -24,6 +24,7 @@ from numcodecs import Zstd  # type: ignore[import-untyped]
 import dask_io
 from dask_io.engine import commit
 from dask_io.errors import DaskIOError, StorageError, UsageError
+from dask_io.stores.zarr.target import ZarrTarget
 from dask_io.testing.faults import Faults, Killed, Loss, Synced, inject
 
 if TYPE_CHECKING:
@@ -279,6 +280,18 @@ def test_a_fault_at_every_call(
     tmp_path: Path, case: Case, record_property: Callable[[str, object], None]
 ) -> None:
     """One kind of fault at every other call; over all of them every kind comes."""
+    record_property("survived", enumerate_faults(tmp_path, case, thorough=False))
+
+
+def test_a_fault_at_every_call_of_chunks_in_pieces(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    record_property: Callable[[str, object], None],
+) -> None:
+    """Chunks that are encoded and written piece by piece."""
+    monkeypatch.setattr("dask_io.stores.zarr.target._PIECE", 4)
+    monkeypatch.setattr(ZarrTarget, "in_pieces", True)
+    case = next(each for each in cases(thorough=False) if each.is_zarr)
     record_property("survived", enumerate_faults(tmp_path, case, thorough=False))
 
 

@@ -203,7 +203,9 @@ def test_a_run_ends_well_under_a_hard_limit(
 
 
 @pytest.mark.parametrize(
-    ("shards", "budget"), [(None, 64 * MIB), ((128, 256, 128), 80 * MIB)], ids=["chunks", "shards"]
+    ("shards", "budget"),
+    [(None, 96 * MIB), (None, 32 * MIB), ((128, 256, 128), 80 * MIB)],
+    ids=["chunks", "chunks in pieces", "shards"],
 )
 def test_codecs_are_within_the_budget(
     source_of: Callable[[str], Path], target: Path, shards: tuple[int, ...] | None, budget: int

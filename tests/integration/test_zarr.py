@@ -11,6 +11,7 @@ import zarr
 
 import dask_io
 from dask_io.errors import DataError, InterruptedRunError, UsageError
+from dask_io.planning import memory_for_lower_bound
 from dask_io.stores.zarr.documents import quiet
 
 if TYPE_CHECKING:
@@ -231,3 +232,81 @@ def test_a_plan_without_a_target_has_the_format_that_is_asked_for(
     assert only.plan == dask_io.plan(tmp_path / "start.npy", tmp_path / "two.zarr", **how).plan
     with pytest.raises(UsageError, match="format npy has no codec"):
         dask_io.plan(tmp_path / "start.npy", **how)
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Blocks of an array whose chunks are to be large; one chunk of it would hold only zeros."""
+    array = np.random.default_rng(3).integers(0, 99, (128, 200, 128)).astype("<i4")
+    array[:64, :128] = 0
+    folder = tmp_path_factory.mktemp("large")
+    np.save(folder / "start.npy", array)
+    dask_io.split(folder / "start.npy", folder / "blocks", chunks=(30, 70, 128))
+    return folder
+
+
+# Chunks of 4 MiB, some of which are cut off by the array's end.
+IN_CHUNKS: dict[str, Any] = {"chunks": (64, 128, 128), "fill_value": 0}
+
+
+@pytest.mark.parametrize(("codec", "little"), [("zstd:3", 14_200_000), ("gzip:1", 12_000_000)])
+@pytest.mark.parametrize(("version", "objective"), [(2, "memory"), (3, "time")])
+def test_chunks_are_encoded_in_pieces_if_memory_is_short(
+    *, codec: str, little: int, version: int, objective: str, large: Path, tmp_path: Path
+) -> None:
+    """Every reader finds in them what it would find in chunks that were encoded whole."""
+    array = np.load(large / "start.npy")
+    how: dict[str, Any] = {
+        **IN_CHUNKS,
+        "codec": codec,
+        "format_version": version,
+        "objective": objective,
+    }
+    for name, memory in (("whole", 2**30), ("pieces", little)):
+        place = tmp_path / f"{name}.zarr"
+        job = dask_io.plan(large / "blocks", place, memory=memory, **how)
+        assert job.target.in_pieces == (name == "pieces")  # type: ignore[union-attr]
+        result = job.run(verify=True)
+        assert result.verified
+        assert result.held == job.plan.held_bytes
+        assert result.seeks.total <= job.plan.seeks.total
+        assert dask_io.verify(large / "blocks", place)
+        with quiet():
+            assert np.array_equal(np.asarray(zarr.open_array(place, mode="r")), array)
+    names = [
+        {path.relative_to(place) for path in place.rglob("*") if path.is_file()}
+        for place in (tmp_path / "whole.zarr", tmp_path / "pieces.zarr")
+    ]
+    assert names[0] == names[1]
+    # The chunk of zeros is left out.
+    assert sum(path.name[-1].isdigit() for path in names[0]) == 3
+
+
+def test_chunks_are_gone_on_with_in_any_memory(large: Path, tmp_path: Path) -> None:
+    """What was begun in pieces is completed whole, and the other way round."""
+    array, amounts = np.load(large / "start.npy"), (14_200_000, 2**30)
+
+    def stop_midway(progress: dask_io.Progress) -> None:
+        if 2 * progress.n_bytes_written >= progress.n_bytes:
+            raise KeyboardInterrupt
+
+    for number, memory in enumerate(amounts):
+        place = tmp_path / f"{number}.zarr"
+        with pytest.raises(InterruptedRunError, match="dask-io resume"):
+            dask_io.resplit(
+                large / "blocks", place, memory=memory, on_progress=stop_midway, **IN_CHUNKS
+            )
+        done = dask_io.resume(place, memory=amounts[1 - number], verify=True)
+        assert done.verified
+        assert np.array_equal(np.asarray(dask_io.open(place)), array)
+
+
+def test_a_plan_says_in_what_memory_every_chunk_is_touched_once(
+    large: Path, tmp_path: Path
+) -> None:
+    """Whichever way chunks are encoded with the budget that it was made for."""
+    for memory in (14_200_000, 20_000_000, 2**30):
+        job = dask_io.plan(large / "blocks", tmp_path / "x.zarr", memory=memory, **IN_CHUNKS)
+        least = memory_for_lower_bound(job.plan.problem)
+        plan = dask_io.plan(large / "blocks", tmp_path / "x.zarr", memory=least, **IN_CHUNKS).plan
+        assert plan.seeks.total == plan.problem.lower_bound

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from dask_io.engine.commit import MOST_BYTES, MOST_CELLS
 from dask_io.engine.staging import coding_bytes, slab_for, staging_for, staging_to_copy
 from dask_io.planning import Coding, Lag, Problem, Side
 from dask_io.stores.cores import usable_cores
+from dask_io.stores.encoded import encode_in_pieces
 from dask_io.stores.speed import seconds_to_decode, seconds_to_encode
 from dask_io.stores.store import Access, Indivisible
 from dask_io.stores.window import Window
@@ -16,6 +18,9 @@ if TYPE_CHECKING:
     import numpy as np
 
     from dask_io.stores.store import Store
+
+# So much longer it takes to encode with Zstandard if not all of a block is given at once.
+_PIECE_BY_PIECE = 1.09
 
 
 def side_of(store: Store) -> Side:
@@ -27,6 +32,16 @@ def side_of(store: Store) -> Side:
     indivisible = isinstance(whole, Indivisible) and whole.is_indivisible
     described = (whole.grid, store.layout, store.format, region, atomic, store.codec_bytes)
     return Side(*described, indivisible, reused_bytes=store.reused_bytes, coding=_coding_of(store))
+
+
+def side_in_pieces(target: Store) -> Side | None:
+    """Return a target's side if it encodes blocks piece by piece, None if it cannot."""
+    if not encode_in_pieces(target, wanted=True):
+        return None
+    side = side_of(target)
+    encode_in_pieces(target, wanted=False)
+    decode, encode = side.coding
+    return replace(side, coding=Coding(decode, encode * _PIECE_BY_PIECE))
 
 
 def _coding_of(store: Store) -> Coding:

@@ -9,6 +9,7 @@ from dask_io.planning.choose import (
     find_candidates,
     parse_objective,
     plan_auto,
+    plan_either,
     plan_with,
 )
 from dask_io.planning.copy import CopyPlan, plan_copy
@@ -66,6 +67,7 @@ __all__ = [
     "plan_auto",
     "plan_clustered",
     "plan_copy",
+    "plan_either",
     "plan_from_json",
     "plan_keep",
     "plan_multiple",

@@ -310,3 +310,36 @@ def plan_with(
     if strategy == "auto":
         return plan_auto(problem, objective=objective, device=device, scratch=scratch)
     return STRATEGIES[strategy](problem)
+
+
+def plan_either(
+    strategy: str,
+    whole: Problem,
+    in_pieces: Problem,
+    *,
+    objective: Objective = Objective.TIME,
+    device: Device = SSD,
+    scratch: int | None = None,
+) -> AnyPlan:
+    """Plan with blocks encoded whole or, where memory is short for that, piece by piece.
+
+    The two are one problem, of which the second takes less memory to encode, and longer. Whole it
+    is if every block is touched once and all who code have room. Else the one is chosen that
+    touches every block once, and then the faster one.
+    """
+    plan = partial(plan_with, strategy, objective=objective, device=device, scratch=scratch)
+    try:
+        first = plan(whole)
+    except BudgetTooSmallError:
+        return plan(in_pieces)
+    staging = whole.staging
+    is_once = first.seeks.total == whole.lower_bound
+    if is_once and staging.count_coders(first.staging_bytes) == staging.coders:
+        return first
+
+    def cost(found: AnyPlan) -> tuple[float, float]:
+        seeks = found.seeks.total
+        counted = seeks if objective is Objective.SEEKS else seeks > whole.lower_bound
+        return counted, predict_seconds(found, device)
+
+    return min(first, plan(in_pieces), key=cost)

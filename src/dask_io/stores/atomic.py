@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from dask_io.errors import DataError
+from dask_io.geometry import Region
 from dask_io.stores.addressable import view_as_array, view_as_bytes
 from dask_io.stores.files import ALIGNMENT, checksum_of_file
 from dask_io.stores.naming import printable
@@ -17,11 +18,11 @@ from dask_io.stores.padded import fill_with, plain
 from dask_io.stores.reuse import cut, room_for
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from numpy.typing import NDArray
 
-    from dask_io.geometry import Layout, Region
+    from dask_io.geometry import Layout
     from dask_io.stores.location import Location
     from dask_io.stores.medium import Reader
     from dask_io.stores.store import Extent, Store
@@ -132,6 +133,28 @@ class Padding(NamedTuple):
         raw, inside = self.begin(scratch, values.shape)
         inside[...] = values.view(inside.dtype)
         return raw
+
+    def pieces(
+        self,
+        region: Region,
+        scratch: memoryview,
+        fill: Callable[[Region, NDArray[Any]], None],
+    ) -> Iterator[NDArray[np.uint8]]:
+        """Yield the bytes of a chunk that begins with a region, padded, in the order of storage.
+
+        Each piece is put together where the one before was.
+        """
+        dtype, layout = plain(self.dtype), self.layout
+        largest = len(scratch) // dtype.itemsize
+        for slab in layout.slabs(Region.whole(self.chunks), largest):
+            raw = np.frombuffer(scratch, np.uint8, slab.size * dtype.itemsize)
+            part = slab & region
+            if part.size < slab.size:
+                fill_with(self.fill, raw)
+            if part.size:
+                inside: tuple[Any, ...] = (..., *part.relative_to(slab.start).slices)
+                fill(part, view_as_array(raw.data, slab.shape, dtype, layout)[inside])
+            yield raw
 
 
 class ChunkWriter(WholeWriter):

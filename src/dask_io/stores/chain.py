@@ -21,12 +21,19 @@ import numpy as np
 
 from dask_io.errors import UsageError
 from dask_io.stores.bounded import DECODERS, LZMA_MEMORY, expect
-from dask_io.stores.compressing import COMPRESSORS, compress, compressing_bytes
+from dask_io.stores.compressing import (
+    COMPRESSORS,
+    begin_pieces,
+    compress,
+    compressing_bytes,
+    kept_between_pieces,
+    takes_pieces,
+)
 from dask_io.stores.cores import CORES
 from dask_io.stores.naming import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -210,6 +217,27 @@ class _Compressor:
             typed = data if data.nbytes % self.itemsize else data.view(f"V{self.itemsize}")
             return as_bytes(self._codec.encode(typed))
 
+    @property
+    def takes_pieces(self) -> bool:
+        """Whether it can be given a chunk piece by piece."""
+        return takes_pieces(self.config)
+
+    def piecewise_bytes(self, n_bytes: int, piece: int) -> int:
+        """Return how many bytes it holds at most to encode so, what it gives included."""
+        with self._understood():
+            is_own = self._name in COMPRESSORS
+            own = compressing_bytes(self.config, n_bytes) if is_own else self._workspace(n_bytes)
+        # What it makes of a piece grows in blocks, and is then joined.
+        return own + kept_between_pieces(self.config) + 3 * longest_encoded(piece)
+
+    def encode_pieces(self, n_bytes: int, pieces: Iterable[Bytes]) -> Iterator[bytes]:
+        """Encode what is given piece by piece."""
+        with self._understood():
+            worker = begin_pieces(self._codec, n_bytes)
+        for piece in pieces:
+            yield worker.compress(piece.data)
+        yield worker.flush()
+
     @contextmanager
     def _understood(self) -> Iterator[None]:
         """Blame the settings, which anyone may have written, for what goes wrong with them."""
@@ -286,6 +314,32 @@ class Chain:
         """The most bytes that encoding holds besides the decoded chunk, the encoded included."""
         sizes = zip(self._stages, self._sizes, strict=False)
         return sum(stage.encoding_bytes(n) for stage, n in sizes) + sum(self._sizes[1:])
+
+    @property
+    def takes_pieces(self) -> bool:
+        """Whether a chunk can be encoded piece by piece: if it has a compressor, and that alone."""
+        return self._piecewise is not None
+
+    @property
+    def _piecewise(self) -> _Compressor | None:
+        match self._stages:
+            case [_Compressor() as stage] if stage.takes_pieces:
+                return stage
+            case _:
+                return None
+
+    def piecewise_bytes(self, piece: int) -> int:
+        """Return the most that encoding holds besides a piece of so many bytes."""
+        assert self._piecewise is not None, "these codecs take whole chunks"
+        return self._piecewise.piecewise_bytes(self.n_bytes, piece)
+
+    def encode_pieces(self, pieces: Iterable[Bytes]) -> Iterator[bytes]:
+        """Encode the elements of a chunk, of which one piece after another is given as bytes.
+
+        What each becomes is yielded, maybe nothing. Who calls this has a core to itself.
+        """
+        assert self._piecewise is not None, "these codecs take whole chunks"
+        return self._piecewise.encode_pieces(self.n_bytes, pieces)
 
     def encode(self, data: Bytes) -> Bytes:
         """Encode the elements of a chunk, which are given as bytes."""

@@ -1,12 +1,15 @@
-"""Compressors of Python's own, which take a chunk piece by piece.
+"""Compressors that take a chunk piece by piece.
 
 Asked for all of it at once, they hold what they make of it twice, and up to as much again.
+Python's own are always used so. Zstandard is by numcodecs, which takes whole chunks and is a
+little faster, unless memory is short.
 """
 
 from __future__ import annotations
 
 import bz2
 import lzma
+import sys
 import zlib
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
@@ -32,14 +35,22 @@ _XZ_PRESETS = (3, 9, 17, 32, 48, 94, 94, 186, 370, 674)
 _XZ_EXTREME = (4, 13, 25, 48, *_XZ_PRESETS[4:])
 _XZ_PER_DICTIONARY, _XZ_BESIDES = 14, 4 * 2**20
 _XZ_PRESET, _XZ_LARGEST = 6, 9
+# How far back Zstandard looks, at most, up to a level: so much of what it was given it keeps. At
+# higher levels that is more than most chunks.
+_ZSTD_WINDOWS = {8: 2**21, 9: 2**22}
 
 
-class _Compressor(Protocol):
-    def compress(self, data: memoryview, /) -> bytes: ...
-    def flush(self) -> bytes: ...
+class Compressor(Protocol):
+    """One chunk being compressed."""
+
+    def compress(self, data: memoryview, /) -> bytes:
+        """Take a piece, and return what there is so far."""
+
+    def flush(self) -> bytes:
+        """Return what is left."""
 
 
-COMPRESSORS: dict[str, Callable[[Any], _Compressor]] = {
+COMPRESSORS: dict[str, Callable[[Any], Compressor]] = {
     "gzip": lambda codec: zlib.compressobj(codec.level, wbits=_GZIP),
     "zlib": lambda codec: zlib.compressobj(codec.level),
     "bz2": lambda codec: bz2.BZ2Compressor(codec.level),
@@ -67,7 +78,52 @@ def compress(codec: Any, data: Bytes, longest: int) -> Bytes:
     return out
 
 
-def _pieces(compressor: _Compressor, data: Bytes) -> Iterator[bytes]:
+def takes_pieces(config: Mapping[str, Any]) -> bool:
+    """Tell whether a compressor can be given a chunk piece by piece."""
+    return config["id"] in COMPRESSORS or _zstd_window(config) is not None
+
+
+def begin_pieces(codec: Any, n_bytes: int) -> Compressor:
+    """Return what compresses a chunk of so many bytes that it is given piece by piece.
+
+    Examples
+    --------
+    >>> from numcodecs import Zstd
+    >>> worker = begin_pieces(Zstd(3), 4)
+    >>> encoded = [worker.compress(memoryview(b"ab")), worker.compress(memoryview(b"cd"))]
+    >>> Zstd().decode(b"".join([*encoded, worker.flush()]))
+    b'abcd'
+    """
+    if codec.codec_id in COMPRESSORS:
+        return COMPRESSORS[codec.codec_id](codec)
+    # It is a dependency of formats that have chunks in files of their own.
+    if sys.version_info >= (3, 14):
+        from compression import zstd  # noqa: PLC0415
+    else:
+        from backports import zstd  # noqa: PLC0415
+    settings: dict[int, int] = {
+        zstd.CompressionParameter.compression_level: codec.level,
+        zstd.CompressionParameter.checksum_flag: int(codec.checksum),
+    }
+    worker = zstd.ZstdCompressor(options=settings)
+    # Readers want to know beforehand what a chunk decodes to.
+    worker.set_pledged_input_size(n_bytes)
+    return worker
+
+
+def kept_between_pieces(config: Mapping[str, Any]) -> int:
+    """Return the bytes that a compressor keeps of what it was given, besides its workspace."""
+    return _zstd_window(config) or 0
+
+
+def _zstd_window(config: Mapping[str, Any]) -> int | None:
+    level = int(config.get("level", 0)) if config["id"] == "zstd" else None
+    if level is None:
+        return None
+    return next((size for highest, size in _ZSTD_WINDOWS.items() if level <= highest), None)
+
+
+def _pieces(compressor: Compressor, data: Bytes) -> Iterator[bytes]:
     for start in range(0, data.nbytes, _SLICE):
         yield compressor.compress(data[start : start + _SLICE].data)
     yield compressor.flush()

@@ -61,6 +61,26 @@ class EncodedTarget(Protocol):
         """
 
 
+@runtime_checkable
+class PiecewiseTarget(Protocol):
+    """A target that can encode its blocks piece by piece: in less memory, but longer."""
+
+    in_pieces: bool
+    """Whether it does, from now on."""
+
+    @property
+    def takes_pieces(self) -> bool:
+        """Whether its codecs can."""
+
+
+def encode_in_pieces(target: object, *, wanted: bool) -> bool:
+    """Have a target encode its blocks piece by piece, or not; tell whether it can."""
+    if isinstance(target, PiecewiseTarget) and target.takes_pieces:
+        target.in_pieces = wanted
+        return True
+    return False
+
+
 def bytes_to_copy(source: object, target: object) -> int | None:
     """Return what it takes, besides staging, to copy a target's block as a source stores it.
 

@@ -98,6 +98,68 @@ def test_what_is_encoded_comes_back(
 
 
 @given(
+    config=st.sampled_from(COMPRESSORS),
+    n=st.integers(1, 3000),
+    piece=st.integers(1, 4000),
+    seed=st.integers(0, 2**32 - 1),
+    spread=st.sampled_from([1, 5, 2**30]),
+)
+def test_what_is_encoded_in_pieces_comes_back(
+    config: dict[str, Any], n: int, piece: int, seed: int, spread: int
+) -> None:
+    """As what is encoded whole does, however it was cut, in a frame that says how long it is."""
+    data = values(n, seed, spread)
+    chain = Chain([config], NUMBER, data.nbytes)
+    assert chain.takes_pieces == (config["id"] not in {"blosc", "lz4"})
+    if not chain.takes_pieces:
+        return
+
+    starts = range(0, data.nbytes, piece)
+    encoded = b"".join(chain.encode_pieces(data[start : start + piece] for start in starts))
+
+    assert len(encoded) <= chain.longest
+    assert decoded(chain, encoded) == data.tobytes()
+    assert bytes(numcodecs.get_codec(config).decode(encoded)) == data.tobytes()
+
+
+@pytest.mark.parametrize(
+    "configs",
+    [
+        [],
+        [{"id": "crc32c"}],
+        [{"id": "shuffle", "elementsize": 4}, {"id": "zstd", "level": 3}],
+        [{"id": "zstd", "level": 3}, {"id": "crc32c"}],
+        [{"id": "zstd", "level": 10}],
+    ],
+    ids=str,
+)
+def test_what_more_than_a_compressor_changes_is_encoded_whole(
+    configs: list[dict[str, Any]],
+) -> None:
+    """And what would look back at more than most chunks have."""
+    assert not Chain(configs, NUMBER, 4000).takes_pieces
+
+
+@pytest.mark.parametrize(
+    "config",
+    [each for each in COMPRESSORS if each["id"] not in {"blosc", "lz4"}],
+    ids=str,
+)
+def test_pieces_take_no_more_memory_than_said(config: dict[str, Any]) -> None:
+    """However long the chunk is, and if it does not compress."""
+    data, piece = values(2**20, 0, 2**30), 2**18
+    chain = Chain([config], NUMBER, data.nbytes)
+    starts = range(0, data.nbytes, piece)
+
+    def encode() -> None:
+        for _ in chain.encode_pieces(data[start : start + piece] for start in starts):
+            pass
+
+    assert stays_within(chain.piecewise_bytes(piece), encode)
+    assert chain.piecewise_bytes(piece) < chain.encoding_bytes
+
+
+@given(
     configs=chains(),
     n=st.integers(1, 500),
     seed=st.integers(0, 2**32 - 1),

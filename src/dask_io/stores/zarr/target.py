@@ -14,6 +14,7 @@ import numpy as np
 
 from dask_io.stores.addressable import AddressableWriter, view_as_bytes
 from dask_io.stores.atomic import ChunkWriter, Padding, WholeWriter
+from dask_io.stores.cores import CORES
 from dask_io.stores.filled import holds_only
 from dask_io.stores.journalled import JournalledTarget
 from dask_io.stores.ledger import NOTHING
@@ -39,6 +40,9 @@ if TYPE_CHECKING:
 
 # What is written of a file at once, past the page cache: every thread has as much memory for it.
 _GATHERED = 2**20
+# What is put together and encoded at once where a chunk is encoded piece by piece. Those of fewer
+# pieces than this take little memory as a whole.
+_PIECE, _FEWEST_PIECES = 2**20, 4
 
 
 def make_zarr(
@@ -91,8 +95,11 @@ class ZarrTarget(ZarrStore, JournalledTarget):
     """A Zarr array that is written; any number of chunks may be written at once.
 
     A chunk, or a shard if there are such, is a file that is written aside. One that holds only
-    the fill value is left out, unless `write_empty`. The array's metadata comes last.
+    the fill value is left out, unless `write_empty`. The array's metadata comes last. If it is
+    told to encode `in_pieces`, a chunk is neither put together nor encoded as a whole.
     """
+
+    in_pieces = False
 
     def __init__(
         self,
@@ -137,6 +144,8 @@ class ZarrTarget(ZarrStore, JournalledTarget):
         if self.access is Access.ADDRESSABLE:
             scratch = scratch_bytes(array.chunk_bytes, array.dtype.itemsize)
             return scratch if array.has_padding else 0
+        if self.in_pieces:
+            return room_for(self.piece_bytes, self._gathered_bytes)
         of_shard = prod(array.shards) * array.dtype.itemsize if array.shards else 0
         return room_for(of_shard, self.padding.n_bytes, self._gathered_bytes)
 
@@ -146,12 +155,26 @@ class ZarrTarget(ZarrStore, JournalledTarget):
         array = self.array
         if self.access is Access.ADDRESSABLE:
             return 0
+        if self.in_pieces:
+            return array.chain.piecewise_bytes(self.piece_bytes) + self.copying_bytes
         of_shard = 0
         if array.index:
             index = array.index.chain
             # The chunk before is there until the next one is.
             of_shard = index.n_bytes + index.encoding_bytes + array.chain.longest
         return array.chain.encoding_bytes + of_shard + self.copying_bytes
+
+    @property
+    def takes_pieces(self) -> bool:
+        """Whether chunks can be encoded piece by piece: large ones, in files of their own."""
+        is_whole = self.array.index is not None or self.writes_whole
+        is_large = self.padding.n_bytes >= _FEWEST_PIECES * self.piece_bytes
+        return is_large and not is_whole and self.array.chain.takes_pieces
+
+    @property
+    def piece_bytes(self) -> int:
+        """What is encoded at once if it is in pieces."""
+        return min(self.padding.n_bytes, max(_PIECE, self.dtype.itemsize))
 
     @cached_property
     def padding(self) -> Padding:
@@ -192,8 +215,8 @@ class ZarrTarget(ZarrStore, JournalledTarget):
         array, name = self.array, self.array.keys.name_of(index)
         shape = self.grid.block(index).shape
         if self.access is Access.ATOMIC:
-            kind = _ShardWriter if array.index else _ChunkWriter
-            yield kind(self, name, shape, self.padding)
+            whole = _ShardWriter if array.index else _ChunkWriter
+            yield (_PieceWriter if self.in_pieces else whole)(self, name, shape, self.padding)
             return
         with self._write_file(
             name, self.tally, n_bytes=array.chunk_bytes, reserve=self._reserve
@@ -209,6 +232,25 @@ class ZarrTarget(ZarrStore, JournalledTarget):
     def encode(self, raw: NDArray[np.uint8]) -> NDArray[np.uint8] | None:
         """Encode the bytes of a chunk; None if it is to be left out."""
         return self.array.chain.encode(raw) if self._contents.has_any(raw) else None
+
+    def encode_pieces(self, pieces: Iterable[NDArray[np.uint8]]) -> Iterator[NDArray[np.uint8]]:
+        """Encode a chunk that is given piece by piece; nothing comes if it is to be left out."""
+        waiting: list[NDArray[np.uint8]] = []
+        has_any = False
+
+        def watched() -> Iterator[NDArray[np.uint8]]:
+            nonlocal has_any
+            for piece in pieces:
+                has_any = has_any or self._contents.has_any(piece)
+                yield piece
+
+        # What repeats one value becomes next to nothing: it can wait until it is needed.
+        for encoded in self.array.chain.encode_pieces(watched()):
+            if encoded:
+                waiting.append(np.frombuffer(encoded, np.uint8))
+            if has_any:
+                yield from waiting
+                waiting.clear()
 
     def has_any(self, name: str, raw: NDArray[np.uint8]) -> bool:
         """Tell whether bytes that go to a file are more than the fill value, and remember it."""
@@ -375,6 +417,37 @@ class _ChunkWriter(ChunkWriter):
         encoded = self.target.encode(raw)
         pieces = iter(() if encoded is None else (encoded,))
         self.checksum = self.target.write_file(self.name, pieces, staging)
+
+
+@dataclass(slots=True)
+class _PieceWriter(WholeWriter):
+    """One visit to a chunk that is put together, encoded and written piece by piece."""
+
+    target: ZarrTarget
+    name: str
+    shape: tuple[int, ...]
+    padding: Padding
+    checksum: int = NOTHING
+
+    def write_from(self, region: Region, array: NDArray[Any], staging: memoryview) -> None:
+        """Encode and write all of it."""
+
+        def fill(part: Region, values: NDArray[Any]) -> None:
+            inside: tuple[Any, ...] = (..., *part.slices)
+            values[...] = array[inside].view(values.dtype)
+
+        self.write_filled(region, staging, fill)
+
+    def write_filled(
+        self, region: Region, staging: memoryview, fill: Callable[[Region, NDArray[Any]], None]
+    ) -> None:
+        """Put one piece after another together, encode and write it."""
+        assert region.shape == self.shape, "a part of a chunk would be read, changed and rewritten"
+        scratch, rest = cut(staging, self.target.piece_bytes)
+        pieces = self.target.encode_pieces(self.padding.pieces(region, scratch, fill))
+        # For all of the chunk: threads that take turns piece by piece encode more slowly.
+        with CORES:
+            self.checksum = self.target.write_file(self.name, pieces, rest)
 
 
 @dataclass(slots=True)
