@@ -220,7 +220,8 @@ class _Compressor:
     @property
     def takes_pieces(self) -> bool:
         """Whether it can be given a chunk piece by piece."""
-        return takes_pieces(self.config)
+        with self._understood():
+            return takes_pieces(self.config)
 
     def piecewise_bytes(self, n_bytes: int, piece: int) -> int:
         """Return how many bytes it holds at most to encode so, what it gives included."""

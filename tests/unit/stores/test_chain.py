@@ -357,9 +357,18 @@ def test_settings_that_nothing_can_encode_with(config: dict[str, Any]) -> None:
         assert chain.encoding_bytes
         chain.encode(data)
 
-    with pytest.raises(UsageError, match=f"codec {config['id']} has .*choose another") as caught:
-        plan_and_encode()
-    assert str(caught.value).isprintable()
+    def plan_and_encode_in_pieces() -> None:
+        if not chain.takes_pieces:
+            chain.encode(data)
+        assert chain.piecewise_bytes(1000)
+        list(chain.encode_pieces([data]))
+
+    for work in (plan_and_encode, plan_and_encode_in_pieces):
+        with pytest.raises(
+            UsageError, match=f"codec {config['id']} has .*choose another"
+        ) as caught:
+            work()
+        assert str(caught.value).isprintable()
 
 
 def test_coding_takes_a_core(monkeypatch: pytest.MonkeyPatch) -> None:
