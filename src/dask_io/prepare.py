@@ -169,8 +169,9 @@ def plan_to(store: Source, target: Target, **options: Unpack[Options]) -> Job:
 
 def _lay(store: Source, target: Target) -> _Laid:
     """Describe a target that is to hold a source, or part of it."""
-    to_copy = bytes_to_copy(store, target)
-    return _Laid(target, side_of(target), target.dtype, to_copy, side_in_pieces(target))
+    # First, since it may have been planned for before.
+    in_pieces = side_in_pieces(target)
+    return _Laid(target, side_of(target), target.dtype, bytes_to_copy(store, target), in_pieces)
 
 
 def _plan_move(store: Source, laid: _Laid, options: Options) -> Job:

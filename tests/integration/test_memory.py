@@ -222,9 +222,11 @@ def test_codecs_are_within_the_budget(
         "shards": shards,
     }
     try:
+        planned: Any = dask_io.plan(source, target, **options).target
         done = run_child(WORKLOAD, str(source), str(target), json.dumps(options))
     finally:
         shutil.rmtree(source)
+    assert planned.in_pieces == (budget < 64 * MIB)
     assert done.returncode == 0, done.stderr
     predicted, measured = json.loads(done.stdout)
 

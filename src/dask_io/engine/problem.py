@@ -10,7 +10,7 @@ from dask_io.engine.staging import coding_bytes, slab_for, staging_for, staging_
 from dask_io.planning import Coding, Lag, Problem, Side
 from dask_io.stores.cores import usable_cores
 from dask_io.stores.encoded import encode_in_pieces
-from dask_io.stores.speed import seconds_to_decode, seconds_to_encode
+from dask_io.stores.speed import seconds_to_decode, seconds_to_encode, slowdown_in_pieces
 from dask_io.stores.store import Access, Indivisible
 from dask_io.stores.window import Window
 
@@ -18,9 +18,6 @@ if TYPE_CHECKING:
     import numpy as np
 
     from dask_io.stores.store import Store
-
-# So much longer it takes to encode with Zstandard if not all of a block is given at once.
-_PIECE_BY_PIECE = 1.09
 
 
 def side_of(store: Store) -> Side:
@@ -40,8 +37,8 @@ def side_in_pieces(target: Store) -> Side | None:
         return None
     side = side_of(target)
     encode_in_pieces(target, wanted=False)
-    decode, encode = side.coding
-    return replace(side, coding=Coding(decode, encode * _PIECE_BY_PIECE))
+    slowdown = slowdown_in_pieces(target.metadata.get("codecs", ()))
+    return replace(side, coding=side.coding._replace(encode=slowdown * side.coding.encode))
 
 
 def _coding_of(store: Store) -> Coding:

@@ -68,8 +68,9 @@ def slab_for(source: Side, target: Side, itemsize: int) -> int:
 
     No more than a block on either side fills, in elements of at most `itemsize`.
     """
-    # Two of a size, as what is written while the other half of a slab is filled.
-    fills = 2 * itemsize * max(prod(side.grid.longest) for side in (source, target))
+    # Two of a size, as what is written while the other half of a slab is filled. Of a block that
+    # reaches out of a window more may be read than lies in it.
+    fills = 2 * itemsize * max(prod(side.stored.longest) for side in (source, target))
     most = room_for(fills) + 2 * ALIGNMENT
     if coding_bytes([source, target]):
         return min(SLAB, most)

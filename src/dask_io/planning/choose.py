@@ -323,23 +323,31 @@ def plan_either(
 ) -> AnyPlan:
     """Plan with blocks encoded whole or, where memory is short for that, piece by piece.
 
-    The two are one problem, of which the second takes less memory to encode, and longer. Whole it
-    is if every block is touched once and all who code have room. Else the one is chosen that
-    touches every block once, and then the faster one.
+    The two are one problem, of which the second takes less memory to encode, and may take longer.
+    Unless memory is the objective, it is whole if every block is touched once and all who code
+    have room. Else the one is chosen that touches every block once, and then the faster one.
     """
     plan = partial(plan_with, strategy, objective=objective, device=device, scratch=scratch)
+    whole, in_pieces = (replace(each, piecewise=in_pieces.staging) for each in (whole, in_pieces))
     try:
         first = plan(whole)
     except BudgetTooSmallError:
         return plan(in_pieces)
-    staging = whole.staging
     is_once = first.seeks.total == whole.lower_bound
-    if is_once and staging.count_coders(first.staging_bytes) == staging.coders:
+    has_room = whole.staging.slowdown(first.staging_bytes) == 1
+    if is_once and has_room and objective is not Objective.MEMORY:
         return first
+    plans = first, plan(in_pieces)
+    longest = _PATIENCE * min(predict_seconds(each, device) for each in plans)
 
     def cost(found: AnyPlan) -> tuple[float, float]:
-        seeks = found.seeks.total
-        counted = seeks if objective is Objective.SEEKS else seeks > whole.lower_bound
-        return counted, predict_seconds(found, device)
+        seconds = predict_seconds(found, device)
+        match objective:
+            case Objective.SEEKS:
+                return found.seeks.total, seconds
+            case Objective.TIME:
+                return found.seeks.total > whole.lower_bound, seconds
+            case Objective.MEMORY:
+                return seconds > longest, found.peak_bytes
 
-    return min(first, plan(in_pieces), key=cost)
+    return min(plans, key=cost)

@@ -226,6 +226,8 @@ class Problem:
     """The type that elements have in the source, if it is another one."""
     copied: Staging | None = None
     """What it takes to copy blocks as they are stored, if both sides store them alike."""
+    piecewise: Staging | None = None
+    """What it takes with target blocks encoded piece by piece, if they can be."""
 
     def __post_init__(self) -> None:
         if self.source.grid.shape != self.target.grid.shape:

@@ -107,6 +107,7 @@ def _costs_to_json(plan: AnyPlan, device: Device | None) -> dict[str, Any]:
             "for_lower_bound": memory_for_lower_bound(problem),
             "staging_rule": asdict(problem.staging),
             "copy_rule": problem.copied and asdict(problem.copied),
+            "piecewise_rule": problem.piecewise and asdict(problem.piecewise),
         },
         "disk": {"peak": plan.disk_bytes, "lag": problem.consumed and list(problem.consumed)},
     }
@@ -202,7 +203,8 @@ def _problem_from_json(plan: _Node) -> Problem:
         _staging_from_json(memory["staging_rule"]),
         _lag_from_json(plan["disk"]),
         _converted_from_json(plan),
-        _copied_from_json(memory),
+        _rule_from_json(memory, "copy_rule"),
+        _rule_from_json(memory, "piecewise_rule"),
     )
 
 
@@ -213,11 +215,10 @@ def _staging_from_json(rule: _Node) -> Staging:
     return Staging(**{key: rule[key].number() for key in known})
 
 
-def _copied_from_json(memory: _Node) -> Staging | None:
-    # Plans written before blocks could be copied as they are stored do not say so.
-    if "copy_rule" not in memory or memory["copy_rule"].is_null:
-        return None
-    return _staging_from_json(memory["copy_rule"])
+def _rule_from_json(memory: _Node, name: str) -> Staging | None:
+    # Plans written before blocks could be copied as they are stored, or be encoded piece by piece,
+    # do not say so.
+    return None if name not in memory or memory[name].is_null else _staging_from_json(memory[name])
 
 
 def _converted_from_json(plan: _Node) -> np.dtype[Any] | None:

@@ -36,8 +36,8 @@ _XZ_EXTREME = (4, 13, 25, 48, *_XZ_PRESETS[4:])
 _XZ_PER_DICTIONARY, _XZ_BESIDES = 14, 4 * 2**20
 _XZ_PRESET, _XZ_LARGEST = 6, 9
 # How far back Zstandard looks, at most, up to a level: so much of what it was given it keeps. At
-# higher levels that is more than most chunks.
-_ZSTD_WINDOWS = {8: 2**21, 9: 2**22}
+# higher levels that is more than most chunks; lower ones than the lowest are for who clamps them.
+_ZSTD_LOWEST, _ZSTD_WINDOWS = -(2**17), {8: 2**21, 9: 2**22}
 
 
 class Compressor(Protocol):
@@ -103,7 +103,7 @@ def begin_pieces(codec: Any, n_bytes: int) -> Compressor:
         from backports import zstd  # noqa: PLC0415
     settings: dict[int, int] = {
         zstd.CompressionParameter.compression_level: codec.level,
-        zstd.CompressionParameter.checksum_flag: int(codec.checksum),
+        zstd.CompressionParameter.checksum_flag: bool(codec.checksum),
     }
     worker = zstd.ZstdCompressor(options=settings)
     # Readers want to know beforehand what a chunk decodes to.
@@ -118,7 +118,7 @@ def kept_between_pieces(config: Mapping[str, Any]) -> int:
 
 def _zstd_window(config: Mapping[str, Any]) -> int | None:
     level = int(config.get("level", 0)) if config["id"] == "zstd" else None
-    if level is None:
+    if level is None or level < _ZSTD_LOWEST:
         return None
     return next((size for highest, size in _ZSTD_WINDOWS.items() if level <= highest), None)
 

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import os
 from threading import BoundedSemaphore
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
     from types import TracebackType
+
+T = TypeVar("T")
 
 
 def usable_cores() -> int:
@@ -45,3 +48,20 @@ class Cores:
 
 
 CORES = Cores()
+
+
+def on_core(parts: Iterable[T]) -> Iterator[T]:
+    """Yield what takes a core to make; none is taken while it is used.
+
+    Examples
+    --------
+    >>> list(on_core(iter("ab")))
+    ['a', 'b']
+    """
+    made = iter(parts)
+    while True:
+        with CORES:
+            part = next(made, None)
+        if part is None:
+            return
+        yield part

@@ -131,6 +131,7 @@ def test_every_key_of_the_contract_is_there() -> None:
             },
             "for_lower_bound": 48,
             "copy_rule": None,
+            "piecewise_rule": None,
         },
         "disk": {"peak": 120, "lag": None},
     }

@@ -84,13 +84,14 @@ def memory_for_lower_bound(problem: Problem) -> int:
     """Return the smallest budget at which a plan touches every block once."""
     if problem.copied is not None:
         return problem.copied.minimum
+    least = problem.piecewise or problem.staging
     if not prod(problem.shape):
-        return problem.staging.budget_for(0)
+        return least.budget_for(0)
     space = space_between(problem.source, problem.target)
     held = lowest(space).held
     if (streamed := streamed_space(space)) is not None:
         held = min(held, lowest(streamed).held)
-    return problem.staging.budget_for(held * problem.itemsize)
+    return least.budget_for(held * problem.itemsize)
 
 
 @lru_cache(maxsize=64)

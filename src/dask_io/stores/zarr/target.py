@@ -14,7 +14,7 @@ import numpy as np
 
 from dask_io.stores.addressable import AddressableWriter, view_as_bytes
 from dask_io.stores.atomic import ChunkWriter, Padding, WholeWriter
-from dask_io.stores.cores import CORES
+from dask_io.stores.cores import on_core
 from dask_io.stores.filled import holds_only
 from dask_io.stores.journalled import JournalledTarget
 from dask_io.stores.ledger import NOTHING
@@ -134,8 +134,11 @@ class ZarrTarget(ZarrStore, JournalledTarget):
     @property
     def access(self) -> Access:
         """Shards, chunks with a codec, and objects are written whole."""
-        is_whole = self.array.index is not None or self.writes_whole
-        return Access.ATOMIC if is_whole else self.array.access
+        return Access.ATOMIC if self._puts_whole else self.array.access
+
+    @property
+    def _puts_whole(self) -> bool:
+        return self.array.index is not None or self.writes_whole
 
     @property
     def reused_bytes(self) -> int:
@@ -167,9 +170,8 @@ class ZarrTarget(ZarrStore, JournalledTarget):
     @property
     def takes_pieces(self) -> bool:
         """Whether chunks can be encoded piece by piece: large ones, in files of their own."""
-        is_whole = self.array.index is not None or self.writes_whole
         is_large = self.padding.n_bytes >= _FEWEST_PIECES * self.piece_bytes
-        return is_large and not is_whole and self.array.chain.takes_pieces
+        return is_large and not self._puts_whole and self.array.chain.takes_pieces
 
     @property
     def piece_bytes(self) -> int:
@@ -233,24 +235,9 @@ class ZarrTarget(ZarrStore, JournalledTarget):
         """Encode the bytes of a chunk; None if it is to be left out."""
         return self.array.chain.encode(raw) if self._contents.has_any(raw) else None
 
-    def encode_pieces(self, pieces: Iterable[NDArray[np.uint8]]) -> Iterator[NDArray[np.uint8]]:
-        """Encode a chunk that is given piece by piece; nothing comes if it is to be left out."""
-        waiting: list[NDArray[np.uint8]] = []
-        has_any = False
-
-        def watched() -> Iterator[NDArray[np.uint8]]:
-            nonlocal has_any
-            for piece in pieces:
-                has_any = has_any or self._contents.has_any(piece)
-                yield piece
-
-        # What repeats one value becomes next to nothing: it can wait until it is needed.
-        for encoded in self.array.chain.encode_pieces(watched()):
-            if encoded:
-                waiting.append(np.frombuffer(encoded, np.uint8))
-            if has_any:
-                yield from waiting
-                waiting.clear()
+    def is_left_out(self, pieces: Iterable[NDArray[np.uint8]]) -> bool:
+        """Tell whether a chunk that is given piece by piece is to be left out."""
+        return not any(map(self._contents.has_any, pieces))
 
     def has_any(self, name: str, raw: NDArray[np.uint8]) -> bool:
         """Tell whether bytes that go to a file are more than the fill value, and remember it."""
@@ -266,11 +253,25 @@ class ZarrTarget(ZarrStore, JournalledTarget):
         first = next(pieces, None)
         if first is None:
             return NOTHING
-        self._contents.keep(name)
         parts: Iterable[memoryview] = (piece.data for piece in chain([first], pieces))
         del first
         if not self.writes_whole:
             parts = gathered(parts, staging[: self._gathered_bytes])
+        return self._write_parts(name, parts)
+
+    def write_pieces(
+        self, name: str, pieces: Iterable[NDArray[np.uint8]], staging: memoryview
+    ) -> int:
+        """Encode a chunk that is given piece by piece, write it, and return its checksum.
+
+        A core is taken for what is written at once, and left while it is.
+        """
+        encoded = (memoryview(each) for each in self.array.chain.encode_pieces(pieces))
+        parts = gathered(encoded, staging[: self._gathered_bytes])
+        return self._write_parts(name, on_core(parts))
+
+    def _write_parts(self, name: str, parts: Iterable[memoryview]) -> int:
+        self._contents.keep(name)
         offset = 0
         with self._write_file(name, self.tally) as file:
             for part in parts:
@@ -444,10 +445,10 @@ class _PieceWriter(WholeWriter):
         """Put one piece after another together, encode and write it."""
         assert region.shape == self.shape, "a part of a chunk would be read, changed and rewritten"
         scratch, rest = cut(staging, self.target.piece_bytes)
-        pieces = self.target.encode_pieces(self.padding.pieces(region, scratch, fill))
-        # For all of the chunk: threads that take turns piece by piece encode more slowly.
-        with CORES:
-            self.checksum = self.target.write_file(self.name, pieces, rest)
+        # Mostly the first one tells that it is to be stored.
+        if not self.target.is_left_out(self.padding.pieces(region, scratch, fill)):
+            pieces = self.padding.pieces(region, scratch, fill)
+            self.checksum = self.target.write_pieces(self.name, pieces, rest)
 
 
 @dataclass(slots=True)
