@@ -160,6 +160,10 @@ def test_runs_are_resumed_and_use_up_their_source(
         )
     with pytest.raises(DataError, match="unfinished"):
         dask_io.open(two)
+    # What is left of the source is not to be taken for all of it.
+    if source != "npy":
+        with pytest.raises(DataError, match=r"removed by a run with --consume.*dask-io resume"):
+            dask_io.open(one)
     done = dask_io.resume(two, verify=True)
 
     assert done.verified

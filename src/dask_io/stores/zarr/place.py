@@ -39,6 +39,8 @@ _KEYS = (Keys("c", "/"), Keys("c", "."), Keys("", "/"), Keys("", "."))
 _WITHOUT_AXES = "c"
 # What makes an array of chunks comes first.
 METADATA = (V3, V2, V2_ATTRIBUTES)
+# In an array of which a run has begun to remove chunks: those would be taken for the fill value.
+_CONSUMED = ".dask-io-consumed"
 _MOST_NAMED = 20
 
 
@@ -163,10 +165,28 @@ class Place:
             write_whole(self.root / name, documents[name])
         self._tell_groups()
 
+    def mark_consumed(self) -> None:
+        """Have the array, if it still is one, known as one that is not whole any more."""
+        if any((self.root / name).is_file() for name in METADATA):
+            write_whole(self.root / _CONSUMED, b"")
+
+    def refuse_consumed(self) -> None:
+        """Refuse an array of which chunks may be gone.
+
+        Raises
+        ------
+        DataError
+            If a run has begun to remove them.
+        """
+        if (self.root / _CONSUMED).is_file():
+            gone = "chunks of it have been removed by a run with --consume that did not end"
+            advice = "complete that with dask-io resume and its target"
+            raise DataError(printable(str(self.root)), [gone], advice)
+
     def clear(self, chunks: Iterable[Location]) -> None:
         """Remove what is left of an array whose chunks are gone, and nothing else."""
         with storage_errors(self.root):
-            self.medium.remove(self.root / name for name in METADATA)
+            self.medium.remove(self.root / name for name in (*METADATA, _CONSUMED))
             self.medium.logs.remove(self.root / JOURNAL)
             # The array's own directory too, if nothing else is in it.
             self.medium.tidy(self.root.parent, [*chunks, self.root / JOURNAL])

@@ -29,7 +29,7 @@ from dask_io.stores.zarr.shards import Shards
 from dask_io.stores.zarr.store import ZarrStore, read_description
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from collections.abc import Set as AbstractSet
 
     from dask_io.geometry import Grid, Region
@@ -51,7 +51,8 @@ def open_zarr(path: Location, inside: str, *, strict: bool) -> ZarrSource:
     Raises
     ------
     DataError
-        If its metadata is missing, unfinished, or none that can be trusted or is supported.
+        If its metadata is missing, unfinished, or none that can be trusted or is supported, or if
+        a run has begun to use up its chunks.
     UsageError
         If it is a group.
     """
@@ -68,6 +69,7 @@ def open_zarr(path: Location, inside: str, *, strict: bool) -> ZarrSource:
         if name not in documents:
             nothing = "it holds no Zarr array: there is no zarr.json and no .zarray"
             raise DataError(printable(str(root)), [nothing])
+        site.refuse_consumed()
         return ZarrSource(site, documents, strict=strict)
     except ValueError as error:
         raise DataError(printable(str(root / name)), [printable(str(error))]) from error
@@ -275,6 +277,8 @@ class ZarrSource(ZarrStore):
     def discard(self, index: tuple[int, ...]) -> None:
         """Remove a chunk's file, if it is there and holds no chunk that is still needed."""
         if self._left.is_last(index):
+            # Whoever opens it from now on is not to take what is gone for the fill value.
+            self._left.begin(self.site.mark_consumed)
             self._medium.remove([self.root / self._name_of(index)])
 
     def discard_rest(self) -> None:
@@ -387,11 +391,19 @@ class _Left:
     def __init__(self, array: Metadata) -> None:
         self._array = array
         self._n_left: dict[tuple[int, ...], int] = {}
+        self._is_begun = False
         self._lock = Lock()
 
     def __reduce__(self) -> tuple[type[_Left], tuple[Metadata]]:
         # Locks do not travel to other processes.
         return _Left, (self._array,)
+
+    def begin(self, mark: Callable[[], None]) -> None:
+        """Have it marked before the first file is removed."""
+        with self._lock:
+            if not self._is_begun:
+                mark()
+                self._is_begun = True
 
     def is_last(self, index: tuple[int, ...]) -> bool:
         """Count a chunk as not needed any more; tell whether its file is not, either."""
