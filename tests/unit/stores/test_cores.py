@@ -2,12 +2,14 @@
 
 import os
 import signal
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier, BrokenBarrierError
 
 import pytest
 
-from dask_io.stores.cores import Cores, usable_cores
+from dask_io.stores import cores as module
+from dask_io.stores.cores import Cores, on_core, usable_cores
 
 
 def test_every_core_is_used() -> None:
@@ -32,6 +34,37 @@ def test_no_core_is_shared() -> None:
 
     with ThreadPoolExecutor(usable_cores() + 1) as pool, pytest.raises(BrokenBarrierError):
         list(pool.map(code, range(usable_cores() + 1)))
+
+
+def test_a_core_is_held_to_make_a_part_and_left_while_it_is_used(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """So who waits for a disk keeps no one from coding, whatever becomes of the part."""
+    held: list[int] = []
+
+    class Counted(Cores):
+        def __enter__(self) -> None:
+            super().__enter__()
+            held.append(1)
+
+        def __exit__(self, *error: object) -> None:
+            held.pop()
+            super().__exit__(None, None, None)
+
+    monkeypatch.setattr(module, "CORES", Counted())
+
+    def make() -> Iterator[int]:
+        yield len(held)
+        yield len(held)
+        raise ValueError("broken")
+
+    parts = on_core(make())
+    for _ in range(2):
+        assert next(parts) == 1
+        assert not held
+    with pytest.raises(ValueError, match="broken"):
+        next(parts)
+    assert not held
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork on this system")
