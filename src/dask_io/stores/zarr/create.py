@@ -148,7 +148,7 @@ def _for_v2(wanted: Wanted, codecs: Sequence[Config], chunks: tuple[int, ...]) -
         "filters": made[: len(made) - has_compressor] or None,
         "compressors": made[-1] if has_compressor else None,
         "attributes": attributes,
-        "chunk_key_encoding": {"name": "v2", "separator": _separator(wanted, ".")},
+        "chunk_key_encoding": {"name": "v2", "separator": _kept_keys(wanted).get("separator", ".")},
     }
 
 
@@ -159,15 +159,15 @@ def _for_v3(wanted: Wanted, codecs: Sequence[Config], chunks: tuple[int, ...]) -
     behind = [config for config in codecs if config["id"] not in _ARRAY_FILTERS]
     axes = wanted.layout.axes
     transpose = [] if axes == tuple(sorted(axes)) else [_named("transpose", order=axes)]
-    prefix = wanted.metadata.get("chunk_key_encoding", {}).get("prefix", "c")
+    keys = _kept_keys(wanted)
     description = {
         "filters": [*map(_as_v3, in_front), *transpose] or None,
         "compressors": [_as_v3(config, wanted.dtype) for config in behind] or None,
         "attributes": attributes,
         "dimension_names": wanted.metadata.get("dimension_names"),
         "chunk_key_encoding": {
-            "name": "default" if prefix else "v2",
-            "separator": _separator(wanted, "/"),
+            "name": "default" if keys.get("prefix", "c") else "v2",
+            "separator": keys.get("separator", "/"),
         },
     }
     if wanted.dtype.str.startswith(">"):
@@ -196,12 +196,11 @@ def _times(lengths: Sequence[int]) -> str:
     return " x ".join(map(str, lengths))
 
 
-def _separator(wanted: Wanted, usual: str) -> str:
-    """Return the source's way to name chunks, unless that is of another version."""
-    encoding: Mapping[str, str] = wanted.metadata.get("chunk_key_encoding", {})
-    version = wanted.wishes.format_version or wanted.metadata.get("zarr_format")
-    is_kept = version == wanted.metadata.get("zarr_format")
-    return encoding.get("separator", usual) if is_kept else usual
+def _kept_keys(wanted: Wanted) -> Mapping[str, str]:
+    """Return how the source names its chunks, or nothing if it is of another version."""
+    version = wanted.metadata.get("zarr_format")
+    is_kept = (wanted.wishes.format_version or version) == version
+    return wanted.metadata.get("chunk_key_encoding", {}) if is_kept else {}
 
 
 def _named(name: str, **configuration: Any) -> dict[str, Any]:

@@ -153,6 +153,36 @@ def test_targets_keep_what_their_source_says(
     assert np.asarray(BlockArray(two)).tobytes() == array.tobytes()
 
 
+@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize(
+    ("written", "names", "separator"), [(2, "v2", "/"), (3, "v2", "."), (3, "default", ".")]
+)
+def test_names_of_chunks_are_kept_within_a_version(
+    version: int,
+    written: Literal[2, 3],
+    names: Literal["v2", "default"],
+    separator: str,
+    tmp_path: Path,
+) -> None:
+    """What names the chunks is the source's, or what is usual in the other version."""
+    usual = {2: {"prefix": "", "separator": "."}, 3: {"prefix": "c", "separator": "/"}}
+    zarr.create_array(
+        tmp_path / "one",
+        shape=(4, 6),
+        chunks=(2, 3),
+        dtype="<i4",
+        zarr_format=written,
+        chunk_key_encoding={"name": names, "separator": separator},  # type: ignore[arg-type]
+    )
+    said = open_source(tmp_path / "one").metadata
+
+    made = target_at(tmp_path / "two", metadata=said, wishes=Wishes(format_version=version))
+    write(made, np.ones((4, 6), "<i4"))
+
+    found = open_source(tmp_path / "two").metadata["chunk_key_encoding"]
+    assert found == (said["chunk_key_encoding"] if version == written else usual[version])
+
+
 def test_consolidated_metadata_is_refreshed(tmp_path: Path) -> None:
     """A group that had the metadata of its members in its own has the new one's too."""
     for version in (2, 3):
