@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from fractions import Fraction
 
 _FACTORS: dict[str, int] = {
     "": 1,
@@ -11,11 +12,11 @@ _FACTORS: dict[str, int] = {
     **{f"{prefix}ib": 1024**power for power, prefix in enumerate("kmgtpe", start=1)},
     **{prefix: 1000**power for power, prefix in enumerate("kmgtpe", start=1)},
 }
-_SIZE = re.compile(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*([a-zA-Z]*)\s*")
+_SIZE = re.compile(r"\s*((?:\d+\.?\d*|\.\d+)(?:[eE]\+?\d\d?)?)\s*([a-zA-Z]*)\s*")
 
 
-def parse_bytes(text: str | int) -> int:
-    """Turn a size such as ``"4GiB"``, ``"1.5 MB"`` or ``4096`` into bytes.
+def parse_bytes(text: str | float) -> int:
+    """Turn a size such as ``"4GiB"``, ``"1.5 MB"``, ``"1e9"`` or ``4096`` into bytes.
 
     Decimal prefixes (kB, MB, GB) count in thousands, binary ones (KiB, MiB, GiB) in 1024.
 
@@ -34,9 +35,7 @@ def parse_bytes(text: str | int) -> int:
     if match is None or factor is None:
         message = f"{text!r} is not a size; write it as 512MiB, 4GiB, 1.5GB or a number of bytes"
         raise ValueError(message)
-    whole, _, fraction = match[1].partition(".")
-    scale = int(f"1{'0' * len(fraction)}")
-    n_bytes = int(f"{whole}{fraction}") * factor // scale
+    n_bytes = int(Fraction(match[1]) * factor)
     if n_bytes <= 0:
         message = f"{text!r} is not a size above zero"
         raise ValueError(message)

@@ -23,15 +23,18 @@ from dask_io.units import format_bytes, parse_bytes
         ("3T", 3 * 10**12),
         ("1EiB", 2**60),
         ("0.1GB", 100_000_000),
+        ("1e9", 10**9),
+        ("1.5E3 MB", 1_500_000_000),
+        (1e9, 10**9),
     ],
 )
-def test_sizes_are_read(text: str | int, n_bytes: int) -> None:
+def test_sizes_are_read(text: str | float, n_bytes: int) -> None:
     """Decimal and binary units, any case, with or without a fraction."""
     assert parse_bytes(text) == n_bytes
 
 
 @pytest.mark.parametrize(
-    "text", ["", "GiB", "4 apples", "-1", "1e9", "0", "0.0001", "1,5GB", "nan"]
+    "text", ["", "GiB", "4 apples", "-1", "1e-9", "1e999", "0", "0.0001", "1,5GB", "nan"]
 )
 def test_what_is_no_size_is_refused(text: str) -> None:
     """Anything else is one clear line that quotes it."""
