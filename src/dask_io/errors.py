@@ -129,3 +129,7 @@ class InterruptedRunError(DaskIOError):
         if self.resumable:
             return f"interrupted; go on with: dask-io resume {self.target}"
         return f"interrupted before anything was written to {self.target}; run it again"
+
+
+class RoomWarning(UserWarning):
+    """A disk may turn out to be too small; it is not known beforehand."""

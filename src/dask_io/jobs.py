@@ -13,7 +13,7 @@ from dask_io.comparing import check_again, check_copied_files
 from dask_io.engine.commit import Consumption, Outlet
 from dask_io.engine.copy import Copying
 from dask_io.engine.job import JobRecord
-from dask_io.engine.preflight import check_before_run, share_disk
+from dask_io.engine.preflight import Move, check_before_run, share_disk
 from dask_io.engine.run import RunResult, Sweep, run_plan, run_sweeps
 from dask_io.engine.series import SeriesProgress
 from dask_io.engine.spill import run_spill
@@ -140,7 +140,7 @@ class Job:
         needed = self.plan.disk_bytes if frees else None
         scratch_bytes = self.plan.scratch_bytes
         check_before_run(
-            [target],
+            [Move(self.source, target)],
             workers=self.workers,
             scratch_bytes=scratch_bytes,
             disk_bytes=needed,
@@ -229,7 +229,7 @@ class JointJob:
             Called now and then, from any thread but one at a time, with how far the run has
             come. An exception that it raises ends the run.
         """
-        check_before_run(self.targets, workers=self.workers)
+        check_before_run(list(map(Move, self.windows, self.targets)), workers=self.workers)
         first, *others = map(JobRecord.of, self.windows, self.targets)
         place, *places = (locate(target.place) for target in self.targets)
         ways = [way_to(other, place) for other in places]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, cast
 from dask_io.comparing import check_again
 from dask_io.engine.commit import Outlet
 from dask_io.engine.job import WHOLE_FILE
-from dask_io.engine.preflight import check_before_run
+from dask_io.engine.preflight import Move, check_before_run
 from dask_io.engine.spill import remove_scratch
 from dask_io.errors import DataError, UsageError
 from dask_io.geometry.chunks import normalize_chunks
@@ -84,13 +84,13 @@ class FileOutput:
 
     def begin(self, jobs: Mapping[str, Job]) -> None:
         """Make the place ready; a journal is the first thing there."""
-        targets = list(self.target.arrays.values())
+        moves = [Move(job.source, self.target.arrays[name]) for name, job in jobs.items()]
         scratch_bytes = max(job.plan.scratch_bytes for job in jobs.values())
-        check_before_run(targets, workers=self.workers, scratch_bytes=scratch_bytes)
+        check_before_run(moves, workers=self.workers, scratch_bytes=scratch_bytes)
         job = self.record.to_bytes(self.target, self.content.digests(self.copies))
         if self.is_resumed:
             self.target.begin_again(job)
-            remove_scratch(targets[0])
+            remove_scratch(moves[0].target)
         else:
             self.target.create(job)
 

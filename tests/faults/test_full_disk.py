@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 import dask_io
+from dask_io.cli import commands
 from dask_io.errors import StorageError
 
 if TYPE_CHECKING:
@@ -112,6 +114,22 @@ def test_room_is_looked_for_before_a_run(sample: Sample, tool: Tool) -> None:
         sample = replace(sample, out=disk / "out")
         assert "are needed" in tool.fail(*sample.resplit, code=3)
         assert list(disk.iterdir()) == []
+
+
+def test_what_may_not_fit_is_said_and_gone_on_with(sample: Sample) -> None:
+    """Nobody knows what a codec makes of an array: a line tells, and what is written is kept."""
+    with small_disk(sample.folder / "disk", "size=100k") as disk:
+        sample = replace(sample, out=disk / "out.zarr")
+        done = CliRunner().invoke(commands, [*sample.resplit, "--codec", "zstd:1"])
+
+        warned, failed = done.stderr.splitlines()
+        assert (done.exit_code, done.stdout) == (3, "")
+        assert warned.startswith(f"dask-io: {sample.out}: ")
+        assert "may be needed, 100.00 KiB are free; if it fills up, free some space and" in warned
+        assert FULL in failed
+        subprocess.run(["mount", "-o", "remount,size=4m", str(disk)], check=True)
+        dask_io.resume(sample.out)
+        sample.check_complete(sample.out)
 
 
 def test_one_file_has_its_room_from_the_start(sample: Sample) -> None:

@@ -13,6 +13,7 @@ import pytest
 import zarr
 
 import dask_io
+from dask_io.api import plan_extract
 from dask_io.errors import DataError, InterruptedRunError, UsageError
 from dask_io.planning import memory_for_lower_bound, plan_from_json, plan_to_json
 from dask_io.stores.zarr.documents import quiet
@@ -110,6 +111,38 @@ def test_what_is_missing_is_filled_on_the_way(array: NDArray[Any], tmp_path: Pat
     assert len(list((tmp_path / "b.zarr").rglob("c/*/*/*"))) == 2 * (7 * 5 - 9)
     with pytest.raises(DataError, match="is missing; leave out --strict"):
         np.asarray(dask_io.open(tmp_path / "a.zarr", strict=True))
+
+
+@pytest.mark.parametrize(
+    ("place", "options", "absent"),
+    [
+        ("a.zarr", {}, 9),
+        ("a.zarr", {"shards": (6, 8, 19)}, None),
+        ("a.zarr", {"write_empty": True}, 0),
+        ("a.h5", {"codec": "gzip:1"}, 9),
+        ("a.nc", {"write_empty": True}, 0),
+        ("a.icechunk::/a", {}, 9),
+        ("a", {"format": "npy"}, 0),
+    ],
+)
+def test_a_plan_says_that_it_is_a_bound(
+    place: str, options: dict[str, Any], absent: int | None, array: NDArray[Any], tmp_path: Path
+) -> None:
+    """What is not stored is counted where that is soon done, in words and in JSON."""
+    np.save(tmp_path / "start.npy", array)
+    source = f"{tmp_path / place}"
+    dask_io.resplit(tmp_path / "start.npy", source, chunks=(3, 4, 19), **options)
+
+    plan = dask_io.plan(source, chunks=(3, 4, 10)).plan
+
+    said = {9: "; 9 are not stored, so", None: "; some may not be stored, so", 0: "C order\n"}
+    assert said[absent] in f"{plan}"
+    told = plan_to_json(plan)
+    assert (told["source"]["absent"], told["target"]["absent"]) == (absent, 0)
+    assert plan_from_json(told) == plan
+    regions = ["0:6,:,:", "3:9,:,:"]
+    several = plan_extract(source, tmp_path / "out", regions=regions, format="npy").plan
+    assert (" not " in f"{several}") == (absent != 0)
 
 
 @pytest.mark.parametrize("kind", [{"codec": "zstd:1"}, {"codec": "none", "shards": (8, 8)}])

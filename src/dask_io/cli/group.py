@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import traceback
+import warnings
 from contextlib import contextmanager, suppress
 from threading import current_thread, main_thread
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -45,7 +46,7 @@ class Verbs(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Parse the rest and run the command."""
-        with one_line_errors(ctx), terminate_as_interrupt():
+        with one_line_errors(ctx), one_line_warnings(), terminate_as_interrupt():
             return super().invoke(ctx)
 
 
@@ -72,6 +73,23 @@ def one_line_errors(ctx: click.Context | None = None) -> Iterator[None]:
             _end(f"{error.filename}: {error.strerror}", _ENVIRONMENT, ctx)
         found = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
         _end(f"{found}; run again with --debug for the traceback", _ENVIRONMENT, ctx)
+
+
+@contextmanager
+def one_line_warnings() -> Iterator[None]:
+    """Let warnings of ours be a line like any other message."""
+    from dask_io.errors import RoomWarning  # noqa: PLC0415  # only click is loaded for --help
+
+    def tell(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
+        if issubclass(category, RoomWarning):
+            say(f"dask-io: {one_line(str(message))}")
+        else:
+            shown(message, category, *where, **more)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", RoomWarning)
+        shown, warnings.showwarning = warnings.showwarning, tell
+        yield
 
 
 def _clause(message: str) -> str:

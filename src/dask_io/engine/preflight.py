@@ -6,19 +6,22 @@ import os
 import resource
 import shutil
 import tempfile
+import warnings
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from dask_io.errors import StorageError
+from dask_io.errors import RoomWarning, StorageError
 from dask_io.stores.files import ALIGNMENT, storage_errors
 from dask_io.stores.location import is_url
+from dask_io.stores.naming import printable
+from dask_io.stores.store import absent_in, footprint_of
 from dask_io.units import format_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dask_io.stores.store import Store, Target
+    from dask_io.stores.store import Source, Store, Target
 
 # A visit to a block has a file open twice at the most: through the page cache and past it.
 _FILES_A_WORKER = 2
@@ -31,6 +34,40 @@ class Replaced(NamedTuple):
 
     n_files: int = 0
     n_bytes: int = 0
+
+
+class Move(NamedTuple):
+    """An array on its way from a source to a target."""
+
+    source: Source
+    target: Target
+
+    @property
+    def most_bytes(self) -> int:
+        """What the target takes on disk at most, with the rest of each file's last page."""
+        return self.target.grid.size * self.target.dtype.itemsize + self._more_bytes
+
+    @property
+    def _more_bytes(self) -> int:
+        return self.target.grid.n_blocks * ALIGNMENT
+
+    @property
+    def has_gaps(self) -> bool:
+        """Whether blocks are not stored on either side."""
+        return footprint_of(self.target).leaves_out and absent_in(self.source) != 0
+
+    @property
+    def may_shrink(self) -> bool:
+        """Whether the target may take less than its array: it is encoded, or has gaps."""
+        return bool(self.target.metadata.get("codecs")) or self.has_gaps
+
+    @property
+    def likely_bytes(self) -> int:
+        """What the target takes, if as much as the source does."""
+        # Over HTTP nobody can tell.
+        with suppress(StorageError):
+            return min(self.most_bytes, self.source.n_bytes_on_disk + self._more_bytes)
+        return self.most_bytes
 
 
 def free_space(target: Target) -> int:
@@ -53,7 +90,7 @@ def share_disk(source: Store, target: Store) -> bool:
 
 
 def check_before_run(
-    targets: Sequence[Target],
+    moves: Sequence[Move],
     *,
     workers: int,
     scratch_bytes: int = 0,
@@ -71,20 +108,20 @@ def check_before_run(
     StorageError
         If it would not.
     """
-    check_open_files(targets[0], workers)
-    by_disk: dict[int, list[Target]] = {}
+    check_open_files(moves[0].target, workers)
+    by_disk: dict[int, list[Move]] = {}
     # Object stores take whatever comes.
-    for target in (each for each in targets if not is_url(each.place)):
-        by_disk.setdefault(_folder_of(target).stat().st_dev, []).append(target)
+    for move in (each for each in moves if not is_url(each.target.place)):
+        by_disk.setdefault(_folder_of(move.target).stat().st_dev, []).append(move)
     for sharing in by_disk.values():
         check_inodes(sharing, replaced)
-        scratch = scratch_bytes if targets[0] in sharing else 0
+        scratch = scratch_bytes if moves[0] in sharing else 0
         array_bytes = None if disk_bytes is None else disk_bytes - scratch
         check_space(sharing, scratch, array_bytes, replaced)
 
 
 def check_space(
-    targets: Sequence[Target],
+    moves: Sequence[Move],
     scratch_bytes: int = 0,
     array_bytes: int | None = None,
     replaced: Replaced | None = None,
@@ -92,26 +129,40 @@ def check_space(
     """Check that a filesystem has room for the arrays of some targets, and for scratch blocks.
 
     What is `replaced` counts as free, by default what an earlier run left in the targets'
-    directories. Arrays take up as much as they hold, unless `array_bytes` says otherwise.
+    directories. Arrays take up as much as they hold, unless `array_bytes` says otherwise. Of those
+    that may take less, nobody knows how much: what they have where they are is a guess, and more
+    than that is only warned of.
 
     Raises
     ------
     StorageError
         If it has not.
     """
-    disk = _disk_of(targets[0])
+    targets = [move.target for move in moves]
+    place, disk = targets[0].place, _disk_of(targets[0])
     free = disk.f_bavail * disk.f_frsize + (replaced or _replaced(targets)).n_bytes
-    if array_bytes is None:
-        array_bytes = sum(target.grid.size * target.dtype.itemsize for target in targets)
-    needed = array_bytes + sum(target.grid.n_blocks * ALIGNMENT for target in targets)
-    if needed + scratch_bytes > free:
+    shrinking = [move for move in moves if move.may_shrink]
+    least = sum(move.most_bytes for move in moves if move not in shrinking)
+    if array_bytes is not None and not shrinking:
+        least = array_bytes + targets[0].grid.n_blocks * ALIGNMENT
+    has = f"{format_bytes(free)} are free"
+    if least + scratch_bytes > free:
         also = f", and {format_bytes(scratch_bytes)} for scratch blocks," if scratch_bytes else ""
-        reason = f"{format_bytes(needed)}{also} are needed, {format_bytes(free)} are free"
-        raise StorageError(targets[0].place, reason, "free some space, or choose another target")
+        reason = f"{format_bytes(least)}{also} are needed, {has}"
+        raise StorageError(place, reason, "free some space, or choose another target")
+    left = free - least - scratch_bytes
+    # What a source takes is only looked for if it matters.
+    if sum(move.most_bytes for move in shrinking) <= left:
+        return
+    if (likely := sum(move.likely_bytes for move in shrinking)) > left:
+        needed = format_bytes(least + scratch_bytes + likely)
+        advice = "if it fills up, free some space and resume"
+        said = f"{printable(place)}: {needed} may be needed, {has}; {advice}"
+        warnings.warn(said, RoomWarning, stacklevel=2)
 
 
-def check_inodes(targets: Sequence[Target], replaced: Replaced | None = None) -> None:
-    """Check that a filesystem can hold as many files more as some targets have blocks.
+def check_inodes(moves: Sequence[Move], replaced: Replaced | None = None) -> None:
+    """Check that a filesystem can hold as many files more as some targets have.
 
     What is `replaced` counts as free, as for `check_space`.
 
@@ -120,11 +171,12 @@ def check_inodes(targets: Sequence[Target], replaced: Replaced | None = None) ->
     StorageError
         If it cannot.
     """
+    targets = [move.target for move in moves]
     disk = _disk_of(targets[0])
     # Filesystems without a fixed number of files say that they have 0 of them.
     if not disk.f_files:
         return
-    needed = sum(target.grid.n_blocks for target in targets)
+    needed = sum(footprint_of(move.target).n_files for move in moves if not move.has_gaps)
     free = disk.f_favail + (replaced or _replaced(targets)).n_files
     if needed + _MORE_FILES > free:
         reason = f"{needed:,} blocks are to be written, the filesystem can hold {free:,} files more"

@@ -11,7 +11,7 @@ from dask_io.planning import Coding, Lag, Problem, Side
 from dask_io.stores.cores import usable_cores
 from dask_io.stores.encoded import encode_in_pieces
 from dask_io.stores.speed import seconds_to_decode, seconds_to_encode, slowdown_in_pieces
-from dask_io.stores.store import Access, Indivisible
+from dask_io.stores.store import Access, Indivisible, absent_in
 from dask_io.stores.window import Window
 
 if TYPE_CHECKING:
@@ -28,7 +28,13 @@ def side_of(store: Store) -> Side:
     atomic = store.access is Access.ATOMIC
     indivisible = isinstance(whole, Indivisible) and whole.is_indivisible
     described = (whole.grid, store.layout, store.format, region, atomic, store.codec_bytes)
-    return Side(*described, indivisible, reused_bytes=store.reused_bytes, coding=_coding_of(store))
+    return Side(
+        *described,
+        indivisible,
+        reused_bytes=store.reused_bytes,
+        coding=_coding_of(store),
+        absent=absent_in(whole),
+    )
 
 
 def side_in_pieces(target: Store) -> Side | None:

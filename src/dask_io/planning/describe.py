@@ -102,7 +102,15 @@ def _side(side: Side) -> str:
     n_blocks, kind = side.grid.n_blocks, "atomic block" if side.atomic else "block"
     blocks = f"{n_blocks:,} {kind}{'s' if n_blocks != 1 else ''} of {side.stored}"
     window = "" if side.window is None else f", of which {side.window}"
-    return f"{side.format}, {blocks}, {side.layout.name} order{window}"
+    return f"{side.format}, {blocks}, {side.layout.name} order{window}{absent_of(side)}"
+
+
+def absent_of(side: Side) -> str:
+    """Say how many blocks are not stored, and what that means for all that is planned."""
+    if side.absent == 0:
+        return ""
+    some = "some may not be" if side.absent is None else f"{side.absent:,} are not"
+    return f"; {some} stored, so that costs are upper bounds"
 
 
 def _slabs(slabs: Slabs) -> str:

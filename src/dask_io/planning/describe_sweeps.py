@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from dask_io.planning.bundle import window_of
-from dask_io.planning.describe import gaps_of
+from dask_io.planning.describe import absent_of, gaps_of
 from dask_io.planning.device import predict_seconds
 from dask_io.planning.serial import plan_to_json
 from dask_io.units import format_bytes
@@ -39,7 +39,7 @@ def describe_sweeps(sweeps: Sweeps) -> str:
             (
                 f"{side.format}, {side.stored.n_blocks:,} "
                 f"block{'s' * (side.stored.n_blocks != 1)} of {side.stored}, "
-                f"{side.layout.name} order, {problems[0].dtype}"
+                f"{side.layout.name} order, {problems[0].dtype}{absent_of(side)}"
             ),
         ),
         *(("target", text) for text in targets),

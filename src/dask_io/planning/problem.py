@@ -45,6 +45,9 @@ class Side:
     Part of a source block may be read with what lies between its runs, so that they become
     fewer and longer: along the fastest axes, `through` of them, all of the block is read.
 
+    Blocks that are `absent` are not stored, and cost nothing, so that what is planned is an upper
+    bound; None means that some may be.
+
     `coding` is about how long a byte of its elements takes to decode, and to encode, with all cores
     at work.
 
@@ -65,6 +68,7 @@ class Side:
     through: int = 0
     reused_bytes: int = 0
     coding: Coding = NO_CODING
+    absent: int | None = 0
 
     def __post_init__(self) -> None:
         if not 0 <= self.through <= max(0, len(self.stored.axes) - 1):

@@ -118,6 +118,7 @@ def _side_to_json(side: Side) -> dict[str, Any]:
         "format": side.format,
         "chunks": [_chunks(axis) for axis in side.grid.axes],
         "blocks": side.grid.n_blocks,
+        "absent": side.absent,
         "grid": [[list(run) for run in axis.runs] for axis in side.stored.axes],
         "layout": list(side.layout.axes),
         "atomic": side.atomic,
@@ -288,7 +289,15 @@ def _side_from_json(side: _Node) -> Side:
     coding = NO_CODING
     if "coding" in side:
         coding = Coding(*(each.seconds() for each in side["coding"].items(2)))
-    return Side(*described, indivisible, through, reused_bytes, coding)
+    absent = _absent_from_json(side)
+    return Side(*described, indivisible, through, reused_bytes, coding, absent)
+
+
+def _absent_from_json(side: _Node) -> int | None:
+    # Plans written before blocks that are not stored were counted do not say so.
+    if "absent" not in side:
+        return 0
+    return None if side["absent"].is_null else side["absent"].number()
 
 
 def _window_from_json(window: _Node) -> Region | None:

@@ -107,6 +107,41 @@ class Indivisible(Protocol):
         """Whether it is so."""
 
 
+@runtime_checkable
+class Gapped(Protocol):
+    """A source of which blocks may not be stored: they are the fill value, and cost no visit."""
+
+    @property
+    def n_absent(self) -> int | None:
+        """Blocks that are not stored; None where it would take too long to find out."""
+
+
+def absent_in(store: Store) -> int | None:
+    """Return how many blocks of a store are not stored, None if some may not be."""
+    return store.n_absent if isinstance(store, Gapped) else 0
+
+
+class Footprint(NamedTuple):
+    """What a target takes at most: so many files, fewer if blocks of the fill value are not."""
+
+    n_files: int
+    leaves_out: bool = False
+
+
+@runtime_checkable
+class Fitted(Protocol):
+    """A target that may take less than a file for each of its blocks."""
+
+    @property
+    def footprint(self) -> Footprint:
+        """What it takes."""
+
+
+def footprint_of(target: Store) -> Footprint:
+    """Return what a target takes."""
+    return target.footprint if isinstance(target, Fitted) else Footprint(target.grid.n_blocks)
+
+
 class Checkable(Protocol):
     """One visit to a block whose checksum is known."""
 

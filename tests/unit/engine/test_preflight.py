@@ -4,22 +4,27 @@ import os
 import resource
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 import pytest
+import zarr
 
 import dask_io
 from dask_io.engine import preflight
 from dask_io.engine.preflight import (
+    Move,
     check_before_run,
     check_inodes,
     check_open_files,
     check_space,
 )
-from dask_io.errors import StorageError
+from dask_io.errors import RoomWarning, StorageError
 from dask_io.geometry import Grid, Layout
+from dask_io.stores import open_source
+from dask_io.stores.container import Wishes
 from dask_io.stores.making import make_target
-from dask_io.stores.store import Target
+from dask_io.stores.store import Source
 
 Disk = Callable[..., None]
 
@@ -38,22 +43,36 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
     return look
 
 
-def target_in(place: Path) -> Target:
-    """A target of 100 blocks of 4096 bytes each."""
-    return make_target(
+GRID = Grid.regular((100, 4096), (1, 4096))
+
+
+def move_to(place: Path, source: Source | None = None, format: str = "npy", **wishes: Any) -> Move:  # noqa: A002
+    """A target of 100 blocks of 4096 bytes each; the source does not matter unless it is given."""
+    target = make_target(
         place,
-        format="npy",
+        format=format,
         like="npy",
-        grid=Grid.regular((100, 4096), (1, 4096)),
+        grid=GRID,
         dtype=np.dtype("u1"),
         layout=Layout.c(2),
         overwrite=True,
+        wishes=Wishes(**wishes),
     )
+    return Move(source or cast("Source", None), target)
+
+
+def zarr_at(place: Path, n_stored: int, **how: Any) -> Source:
+    """Store some of 100 chunks."""
+    made = zarr.create_array(
+        place, shape=GRID.shape, chunks=GRID.longest, dtype="u1", **{"compressors": None, **how}
+    )
+    made[:n_stored] = 1
+    return open_source(place)
 
 
 def test_a_disk_with_room_is_fine(tmp_path: Path) -> None:
     """Nothing is said, and nothing is made."""
-    check_before_run([target_in(tmp_path / "out")], workers=4)
+    check_before_run([move_to(tmp_path / "out")], workers=4)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -61,21 +80,21 @@ def test_too_little_space_is_one_clear_line(tmp_path: Path, disk: Disk) -> None:
     """The line says what is needed, a header for each block too, and what is free."""
     disk(blocks=199)
     with pytest.raises(StorageError, match=r"800.00 KiB are needed, 796.00 KiB are free") as caught:
-        check_space([target_in(tmp_path / "out")])
+        check_space([move_to(tmp_path / "out")])
     assert caught.value.exit_code == 3
     disk(blocks=200)
-    check_space([target_in(tmp_path / "out")])
+    check_space([move_to(tmp_path / "out")])
     with pytest.raises(StorageError, match=r"800.00 KiB, and 4.00 KiB for scratch blocks, are"):
-        check_space([target_in(tmp_path / "out")], 4096)
+        check_space([move_to(tmp_path / "out")], 4096)
 
 
 def test_targets_on_one_disk_share_its_room(tmp_path: Path, disk: Disk) -> None:
     """Two targets need room for both."""
     disk(blocks=300)
-    targets = [target_in(tmp_path / name) for name in ("one", "two")]
-    check_before_run(targets[:1], workers=1)
+    moves = [move_to(tmp_path / name) for name in ("one", "two")]
+    check_before_run(moves[:1], workers=1)
     with pytest.raises(StorageError, match=r"1.56 MiB are needed"):
-        check_before_run(targets, workers=1)
+        check_before_run(moves, workers=1)
 
 
 def test_what_is_overwritten_counts_as_free(tmp_path: Path, disk: Disk) -> None:
@@ -84,23 +103,58 @@ def test_what_is_overwritten_counts_as_free(tmp_path: Path, disk: Disk) -> None:
     out.mkdir()
     (out / "old.npy").write_bytes(bytes(8192))
     disk(blocks=198, files=107)
-    check_space([target_in(out)])
-    check_inodes([target_in(out)])
+    check_space([move_to(out)])
+    check_inodes([move_to(out)])
 
 
 def test_too_few_inodes_are_one_clear_line(tmp_path: Path, disk: Disk) -> None:
     """The line says how many blocks there are and how many files fit."""
     disk(files=90)
     with pytest.raises(StorageError, match=r"100 blocks are to be written.* 90 files") as caught:
-        check_inodes([target_in(tmp_path / "out")])
+        check_inodes([move_to(tmp_path / "out")])
     assert caught.value.exit_code == 3
     assert "larger chunks" in str(caught.value)
+
+
+def test_one_file_is_one_file(tmp_path: Path, disk: Disk) -> None:
+    """However many chunks there are in it."""
+    disk(files=90)
+    check_inodes([move_to(tmp_path / "out.h5", format="hdf5")])
+
+
+def test_gaps_need_no_room(tmp_path: Path, disk: Disk) -> None:
+    """What is not stored need not be where it goes, unless the target has to have all of it."""
+    source = zarr_at(tmp_path / "in.zarr", 40)
+    disk(blocks=150, files=50)
+    check_before_run([move_to(tmp_path / "out.zarr", source, "zarr")], workers=1)
+    for others in (
+        {"source": zarr_at(tmp_path / "all.zarr", 100), "format": "zarr"},
+        {"source": source, "format": "zarr", "write_empty": True},
+        {"source": source},
+    ):
+        move = move_to(tmp_path / "out", **others)
+        with pytest.raises(StorageError, match="are needed"):
+            check_space([move])
+        with pytest.raises(StorageError, match="100 blocks"):
+            check_inodes([move])
+
+
+def test_codecs_may_need_no_room(tmp_path: Path, disk: Disk) -> None:
+    """What they make of an array is not known; more than it takes now is only warned of."""
+    plain = zarr_at(tmp_path / "plain.zarr", 100)
+    packed = zarr_at(tmp_path / "packed.zarr", 100, compressors="auto")
+    disk(blocks=150)
+    check_space([move_to(tmp_path / "out.zarr", packed, "zarr", codec="zstd:1")])
+    with pytest.warns(RoomWarning, match=r"800.00 KiB may be needed, 600.00 KiB are free; if it"):
+        check_space([move_to(tmp_path / "out.zarr", plain, "zarr", codec="zstd:1")])
+    with pytest.raises(StorageError, match=r"600.04 KiB for scratch"):
+        check_space([move_to(tmp_path / "out.zarr", packed, "zarr", codec="zstd:1")], 614441)
 
 
 def test_a_filesystem_that_makes_inodes_as_needed_is_fine(tmp_path: Path, disk: Disk) -> None:
     """Some filesystems have no fixed number of files, and say 0."""
     disk(files=0, all_files=0)
-    check_inodes([target_in(tmp_path / "out")])
+    check_inodes([move_to(tmp_path / "out")])
 
 
 def test_too_few_open_files_are_one_clear_line(
@@ -109,9 +163,9 @@ def test_too_few_open_files_are_one_clear_line(
     """The line says what to do: raise the limit, or use fewer threads."""
     monkeypatch.setattr(preflight, "_n_open_files", lambda: 10)
     monkeypatch.setattr(resource, "getrlimit", lambda _: (17, 100))
-    check_open_files(target_in(tmp_path / "out"), 3)
+    check_open_files(move_to(tmp_path / "out").target, 3)
     with pytest.raises(StorageError, match="up to 18 files are open at once, the limit is 17"):
-        check_open_files(target_in(tmp_path / "out"), 4)
+        check_open_files(move_to(tmp_path / "out").target, 4)
 
 
 def test_no_limit_of_open_files_is_no_limit(
@@ -120,7 +174,7 @@ def test_no_limit_of_open_files_is_no_limit(
     """Infinity is written as a negative number on some systems."""
     infinity = resource.RLIM_INFINITY
     monkeypatch.setattr(resource, "getrlimit", lambda _: (infinity, infinity))
-    check_open_files(target_in(tmp_path / "out"), 10**6)
+    check_open_files(move_to(tmp_path / "out").target, 10**6)
 
 
 def test_open_files_are_counted(tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ from dask_io.stores.ledger import NOTHING
 from dask_io.stores.padded import PaddedWriter, is_padded, scratch_bytes
 from dask_io.stores.publishing import allocate
 from dask_io.stores.reuse import room_for
-from dask_io.stores.store import Access, Extent
+from dask_io.stores.store import Access, Extent, Footprint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -186,6 +186,11 @@ class WrittenDataset(Hdf5Store):
     def access(self) -> Access:
         """Chunks with filters are written whole, and those of a dataset that may grow."""
         return Access.ADDRESSABLE if is_by_offset(self.array) else Access.ATOMIC
+
+    @property
+    def footprint(self) -> Footprint:
+        """What it takes: one file, in which blocks that are written by offset have their places."""
+        return Footprint(1, leaves_out=self.access is Access.ATOMIC and not self._write_empty)
 
     @property
     def reused_bytes(self) -> int:

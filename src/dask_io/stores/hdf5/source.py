@@ -169,6 +169,13 @@ class Hdf5Source(Hdf5Store):
         """Bytes of the blocks that are stored."""
         return self.places.n_bytes
 
+    @property
+    def n_absent(self) -> int:
+        """Blocks that are not stored."""
+        return (
+            0 if self.places.compact is not None else self.grid.n_blocks - len(self.places.numbers)
+        )
+
     @contextmanager
     def reader(
         self, index: tuple[int, ...], *, after: Region | None = None

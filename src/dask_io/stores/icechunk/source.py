@@ -193,6 +193,13 @@ class IcechunkSource(ZarrStore):
         """Bytes of the array's chunks and of what describes it."""
         return self.tree.size_below(self.address.array)
 
+    @cached_property
+    def n_absent(self) -> int | None:
+        """Chunks that are not stored; None of shards."""
+        if self._shards is not None:
+            return None
+        return self.grid.n_blocks - len(self.tree.chunks(self.address.array))
+
     @contextmanager
     def reader(
         self, index: tuple[int, ...], *, after: Region | None = None

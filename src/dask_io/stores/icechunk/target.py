@@ -44,7 +44,7 @@ from dask_io.stores.logs import NAME as JOURNAL
 from dask_io.stores.naming import printable
 from dask_io.stores.publishing import sync, sync_data
 from dask_io.stores.reuse import lasting, room_for
-from dask_io.stores.store import Access
+from dask_io.stores.store import Access, Footprint
 from dask_io.stores.zarr.create import describe_new
 from dask_io.stores.zarr.documents import V3, is_group, make_group_documents
 from dask_io.stores.zarr.place import Place
@@ -183,6 +183,11 @@ class IcechunkTarget(ZarrStore, JournalledTarget):
     def is_indivisible(self) -> bool:
         """Nothing is there before the commit, and then all of it."""
         return True
+
+    @property
+    def footprint(self) -> Footprint:
+        """What it takes: a file for each chunk, or shard."""
+        return Footprint(self.grid.n_blocks, leaves_out=not self._write_empty)
 
     @property
     def reused_bytes(self) -> int:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+_NUMBER = re.compile("0|[1-9][0-9]{0,18}").fullmatch
+
 
 @dataclass(frozen=True, slots=True)
 class Keys:
@@ -30,6 +32,6 @@ class Keys:
         numbers = name.split(self.separator)
         if self.prefix and numbers.pop(0) != self.prefix:
             return None
-        if not numbers or not all(re.fullmatch("0|[1-9][0-9]{0,18}", n) for n in numbers):
+        if not numbers or not all(map(_NUMBER, numbers)):
             return None
         return tuple(map(int, numbers))

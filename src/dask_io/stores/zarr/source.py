@@ -18,6 +18,7 @@ from dask_io.stores.atomic import AtomicReader, Encoding, bytes_to_decode
 from dask_io.stores.files import NOT_A_FILE, checksum_of_file, storage_errors
 from dask_io.stores.filled import FilledReader, UnfilledReader
 from dask_io.stores.listing import Problems
+from dask_io.stores.location import is_url
 from dask_io.stores.medium import medium_of
 from dask_io.stores.naming import printable
 from dask_io.stores.padded import PaddedReader, is_padded, scratch_bytes, stretches
@@ -202,6 +203,15 @@ class ZarrSource(ZarrStore):
     def n_bytes_on_disk(self) -> int:
         """Bytes of all files of the array."""
         return sum(size for _, size in self.site.files())
+
+    @cached_property
+    def n_absent(self) -> int | None:
+        """Chunks that are not stored; None of shards, and where a listing takes requests."""
+        if self.array.index or is_url(self.place):
+            return None
+        grid, keys = self.grid, self.array.keys
+        stored = (keys.parse(name) for name, _ in self.site.files())
+        return grid.n_blocks - sum(index is not None and index in grid for index in stored)
 
     @contextmanager
     def reader(

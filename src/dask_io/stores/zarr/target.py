@@ -20,7 +20,7 @@ from dask_io.stores.journalled import JournalledTarget
 from dask_io.stores.ledger import NOTHING
 from dask_io.stores.padded import PaddedWriter, is_padded, scratch_bytes
 from dask_io.stores.reuse import cut, gathered, lasting, room_for
-from dask_io.stores.store import Access, Extent
+from dask_io.stores.store import Access, Extent, Footprint
 from dask_io.stores.zarr.create import describe_new
 from dask_io.stores.zarr.shards import pack
 from dask_io.stores.zarr.store import ZarrStore, read_description
@@ -198,6 +198,11 @@ class ZarrTarget(ZarrStore, JournalledTarget):
     def encoding(self) -> object | None:
         """What the bytes of a file mean; None if files are to be made that the source lacks."""
         return None if self._write_empty else super().encoding
+
+    @property
+    def footprint(self) -> Footprint:
+        """What it takes: a file for each chunk, or shard."""
+        return Footprint(self.grid.n_blocks, leaves_out=not self._write_empty)
 
     def describe(self) -> dict[str, Any]:
         """Return what it takes to make the array again."""
