@@ -321,6 +321,21 @@ def test_a_second_fault_while_resuming(tmp_path: Path, case: Case) -> None:
         check_complete(folder, case)
 
 
+def test_a_file_that_is_not_replaced_keeps_its_checksums(tmp_path: Path) -> None:
+    """Whatever fails before the new one has its name; what is known of the old one is true."""
+    folder, place = tmp_path / "case", tmp_path / "case" / "out.h5"
+    options = {"chunks": (3, 2), "codec": "gzip:1", "overwrite": True}
+    case, kept = Case("resplit", place.name, options, is_there=True), 0
+    for at in range(1, count_calls(folder, case) + 1):
+        run = make(folder, case)
+        with suppress(StorageError), inject(Faults(at, errno.EIO)):
+            run()
+        if is_the_old_one(place):
+            assert dask_io.verify(place)
+            kept += 1
+    assert kept
+
+
 def test_targets_that_are_written_together_are_resumed_together(tmp_path: Path) -> None:
     """A run is killed at any call: the folder then is complete, or empty, or can be resumed."""
     regions, rois = ["0:3", "1:5,0:2", "2:4"], tmp_path / "rois"

@@ -6,13 +6,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+import zarr
 
 import dask_io
 from dask_io.engine import commit, problem
-from dask_io.errors import DataError, StorageError, UsageError
+from dask_io.errors import DataError, InterruptedRunError, StorageError, UsageError
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from dask_io.engine.run import Progress
 
 ARRAY = np.arange(64 * 30, dtype="<i4").reshape(64, 30)
 
@@ -118,3 +121,44 @@ def test_a_block_that_was_to_be_removed_but_is_still_there_is_read_again(
     (target / "b_1_1.raw").unlink()
     dask_io.resume(target)
     assert np.array_equal(dask_io.open(target)[:, :], ARRAY)
+
+
+@pytest.mark.parametrize("target", ["copy.zarr", "copy.nc"])
+def test_a_group_with_an_array_that_is_half_used_up_is_refused(
+    target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is gone of it would be the fill value, wherever it is copied to, or overwritten."""
+    monkeypatch.setattr(commit, "MOST_CELLS", 1)
+    group = tmp_path / "group.zarr"
+    for name in "ab":
+        made = zarr.create_array(
+            group,
+            name=name,
+            shape=(64, 30),
+            chunks=(8, 10),
+            dtype="<i4",
+            dimension_names=("x", "y"),
+        )
+        made[...] = 1 + ARRAY
+
+    def stop(progress: Progress) -> None:
+        if progress.n_blocks_written > 1:
+            raise KeyboardInterrupt
+
+    with pytest.raises(InterruptedRunError):
+        dask_io.resplit(
+            f"{group}::/a",
+            tmp_path / "out.zarr",
+            chunks=(16, 30),
+            memory="1MiB",
+            consume=True,
+            workers=1,
+            on_progress=stop,
+        )
+
+    with pytest.raises(DataError, match="removed by a run with --consume that did not end"):
+        dask_io.resplit(group, tmp_path / target, chunks={"y": 15})
+    with pytest.raises(DataError, match="removed by a run with --consume that did not end"):
+        dask_io.resplit(f"{group}::/b", f"{group}::/a", chunks=(16, 30), overwrite=True)
+    dask_io.resume(tmp_path / "out.zarr")
+    assert np.array_equal(dask_io.open(tmp_path / "out.zarr")[:, :], 1 + ARRAY)

@@ -110,6 +110,7 @@ class FileLogs:
             lock = _lock(made)
             write_whole(made / _FILE, content)
             _move(made, folder)
+            made = folder
             if durable:
                 sync(folder.parent)
             return FileLog(folder, lock, durable=durable)

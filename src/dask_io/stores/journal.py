@@ -102,6 +102,11 @@ def read_lines(folder: Location, array: int | None = None) -> Iterator[list[str]
             yield words[2:]
 
 
+def read_all(folder: Location) -> bytes:
+    """Return all that a journal says, as it is."""
+    return b"".join(medium_of(folder).logs.lines(folder))
+
+
 def about(array: int, lines: Iterable[str]) -> Iterator[str]:
     """Return lines about one of several arrays."""
     return (f"{_ABOUT} {array} {line}" for line in lines)
@@ -110,7 +115,8 @@ def about(array: int, lines: Iterable[str]) -> Iterator[str]:
 def _parse(line: bytes) -> str:
     """Return what a line says; nothing if it does not match its checksum."""
     checksum, _, text = line.partition(b" ")
-    return text.decode("ascii") if checksum == _checksum(text) else ""
+    is_whole = checksum == _checksum(text) and text.isascii()
+    return text.decode("ascii") if is_whole else ""
 
 
 class Journal:
@@ -136,6 +142,10 @@ class Journal:
     def begin_again(self, job: bytes, lines: Iterable[str]) -> None:
         """Become the journal of another run, whose target replaces this one's."""
         self._log.replace(_first_lines(job, lines))
+
+    def restore(self, content: bytes) -> None:
+        """Become again what `read_all` returned: nothing has been replaced."""
+        self._log.replace(content)
 
     @classmethod
     def resume(cls, folder: Location, *, durable: bool) -> Self:

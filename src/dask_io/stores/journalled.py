@@ -13,6 +13,7 @@ from dask_io.stores.journal import (
     is_sealed,
     is_unfinished,
     journal_of,
+    read_all,
     read_lines,
     refuse_locked,
 )
@@ -144,6 +145,7 @@ class JournalledTarget(ABC):
         """Be as new: what is there now belongs to whoever made it, not to the next run."""
         self._publisher = self._medium.publisher(self._folder, self.durability)
         self._journal: Journal | None = None
+        self._replaced: bytes | None = None
         self._any_committed = False
         # Files of which a part is durable.
         self._begun: set[str] = set()
@@ -205,6 +207,9 @@ class JournalledTarget(ABC):
         # journal comes first, then what makes an array of the old blocks goes, then they do.
         if self._medium.logs.exists(place) and (self._overwrite or is_sealed(place)):
             self._journal = Journal.resume(place, durable=self._is_durable)
+            if not old and is_sealed(place):
+                # What stays until the new one is whole keeps what is known of it as long.
+                self._replaced = read_all(place)
             self._journal.begin_again(job, lines)
         else:
             self._begin_journal(job, lines)
@@ -263,7 +268,7 @@ class JournalledTarget(ABC):
         return read_lines(self._journal_place)
 
     def _words_of(self, kind: str) -> list[str]:
-        return [words[1] for words in self._lines() if words[0] == kind]
+        return [words[1] for words in self._lines() if words[0] == kind and words[1:]]
 
     def _names_in_journal(self) -> list[str]:
         """Return how the blocks are named of the run whose journal is there now."""
@@ -323,7 +328,7 @@ class JournalledTarget(ABC):
 
     def _is_there(self, index: tuple[int, ...], files: Mapping[str, int]) -> bool:
         name, n_bytes = self._file_of(index)
-        return name in files and files[name] == (files[name] if n_bytes is None else n_bytes)
+        return name in files and n_bytes in {None, files[name]}
 
     def _write_file(
         self,
@@ -392,10 +397,18 @@ class JournalledTarget(ABC):
             self._publisher.abandon(keep=self._begun)
         if not is_begun:
             with suppress(OSError, StorageError):
-                self._journal.remove()
+                self._give_back(self._journal)
         self._let_go()
         self._medium.remove_folders(self._made)
         return is_begun
+
+    def _give_back(self, journal: Journal) -> None:
+        """Leave the place as it was found, or without a journal if there is no room for one."""
+        if self._replaced is not None:
+            with suppress(OSError, StorageError):
+                journal.restore(self._replaced)
+                return
+        journal.remove()
 
     def _let_go(self) -> None:
         """Let another run have the journal."""

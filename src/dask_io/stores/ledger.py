@@ -61,8 +61,8 @@ def any_freed(lines: Iterable[Sequence[str]]) -> bool:
 
 def freed_in(lines: Iterable[Sequence[str]]) -> dict[tuple[int, ...], int]:
     """Return the source blocks that a journal says to be removed, with their fingerprints."""
-    found = (words for words in lines if words[0] == _FREED)
-    return {tuple(map(int, index.split(","))): int(mark, 16) for _, index, mark in found}
+    found = (_behind(words, 2) for words in lines if words[0] == _FREED)
+    return {tuple(map(int, index.split(","))): int(mark, 16) for index, mark in found}
 
 
 def join(index: Iterable[int]) -> str:
@@ -82,13 +82,20 @@ def cells_in(lines: Iterable[Sequence[str]], grid: Grid) -> Iterator[Written]:
 
 
 def _parse_cell(words: Sequence[str], grid: Grid) -> Written:
-    _, numbers, region, checksum = words
+    numbers, region, checksum = _behind(words, 3)
     index = _parse_index(numbers, grid)
     block = grid.block(index)
     found = block if region == "-" else Region.parse(region, grid.shape)
     if found & block != found:
         raise ValueError(f"{region} is not a part of block {numbers}")
     return Written(index, found, int(checksum, 16))
+
+
+def _behind(words: Sequence[str], n_words: int) -> Sequence[str]:
+    """Return what a line says behind its first word, if that is as much as it should be."""
+    if len(words) != 1 + n_words:
+        raise ValueError(f"a line that begins with {words[0]} has not {n_words} words behind that")
+    return words[1:]
 
 
 def _parse_index(numbers: str, grid: Grid) -> tuple[int, ...]:
@@ -147,8 +154,7 @@ class Ledger:
             if words[0] == _CELL:
                 self._add(_parse_cell(words, grid), begun, missing)
             elif words[0] == _DROPPED:
-                _, numbers = words
-                index = _parse_index(numbers, grid)
+                index = _parse_index(*_behind(words, 1), grid)
                 self.drop(index)
                 begun.pop(index, None)
                 missing.pop(index, None)

@@ -302,6 +302,6 @@ def write_whole(path: Path, content: bytes) -> None:
     try:
         publisher.begin(path.name, content, len(content))
         publisher.commit([path.name], [path.name])
-    except StorageError:
+    except BaseException:
         publisher.abandon()
         raise

@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
+from xxhash import xxh3_64_hexdigest
 
-from dask_io.errors import UsageError
+import dask_io
+from dask_io.errors import DataError, UsageError
 from dask_io.stores import filelog, journal
 from dask_io.stores.journal import VERSION, Journal, read_job, read_lines
 
@@ -50,3 +53,31 @@ def test_what_could_not_be_read_again_is_not_written(folder: Path) -> None:
         begun.begin_again(_job(_LONGEST + 1), [])
     begun.close()
     assert read_job(folder)["version"] == VERSION
+
+
+def test_lines_that_nobody_of_ours_writes_count_for_nothing(tmp_path: Path) -> None:
+    """However right their checksums are: what is not ASCII, and what breaks off."""
+    place = tmp_path / "out"
+    np.save(tmp_path / "in.npy", np.ones((4, 4)))
+    dask_io.split(tmp_path / "in.npy", place, chunks=2)
+    for line in (b"cell \xff\xff - 0", b"names", b"replaces"):
+        with (place / ".dask-io" / "journal").open("ab") as file:
+            file.write(b"%s %s\n" % (xxh3_64_hexdigest(line).encode(), line))
+
+    assert dask_io.resume(place).blocks_skipped == 4
+    dask_io.split(tmp_path / "in.npy", place, chunks=1, overwrite=True)
+
+
+@pytest.mark.parametrize("line", ["cell 0,0", "dropped", "freed 0,0"])
+def test_lines_that_say_too_little_are_named(line: str, tmp_path: Path) -> None:
+    """Of a run that is to go on, they may be what counts."""
+    place = tmp_path / "out"
+    np.save(tmp_path / "in.npy", np.ones((4, 4)))
+    dask_io.split(tmp_path / "in.npy", place, chunks=2)
+    path = place / ".dask-io" / "journal"
+    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:-1]))
+    with path.open("a") as file:
+        file.write(f"{xxh3_64_hexdigest(line.encode())} {line}\n")
+
+    with pytest.raises(DataError, match=f"a line that begins with {line.split()[0]} has not"):
+        dask_io.resume(place)

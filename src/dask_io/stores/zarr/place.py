@@ -108,7 +108,10 @@ class Place:
         ------
         UsageError
             If something else is there.
+        DataError
+            If a run has begun to use it up: what that has not come to read would be lost.
         """
+        self.refuse_consumed()
         shown = printable(str(self.root))
         if not self.root.is_dir():
             raise UsageError(f"{shown} is a file, not an array to overwrite")

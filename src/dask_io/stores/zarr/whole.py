@@ -40,6 +40,7 @@ from dask_io.stores.zarr.group import (
     refuse_link,
 )
 from dask_io.stores.zarr.ome import level_axes
+from dask_io.stores.zarr.place import Place
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -158,13 +159,15 @@ def open_group(root: Location) -> Whole:
     Raises
     ------
     DataError
-        If some of it cannot be understood.
+        If some of it cannot be understood, or has been used up.
     """
     group = read_group(root)
     levels = level_axes(group)
     arrays: dict[str, Source] = {}
     others: dict[str, str] = {}
     for name in group.arrays:
+        # What is not understood is copied as it is, but this would not be it any more.
+        Place(root / name).refuse_consumed()
         try:
             arrays[name] = open_source(root / name, format="zarr")
         except DataError as error:
