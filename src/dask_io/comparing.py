@@ -19,7 +19,7 @@ from dask_io.stores.formats import load_format
 from dask_io.stores.journal import read_job
 from dask_io.stores.medium import medium_of, pieces_of
 from dask_io.stores.naming import printable
-from dask_io.stores.places import holder_of, journal_at, refuse_unfinished
+from dask_io.stores.places import holder_of, is_absent, journal_at, refuse_unfinished
 from dask_io.stores.reopening import read_back
 from dask_io.stores.whole import MakesFiles
 
@@ -126,7 +126,7 @@ def verify_sealed(
     """
     journal = journal_at(place)
     if journal is None:
-        if not place.exists():
+        if is_absent(place):
             shown = printable(str(place))
             raise StorageError(shown, "no such file or directory", "check the path")
         raise UsageError(_without_checksums(place))

@@ -16,16 +16,14 @@ from dask_io.engine.job import JobRecord
 from dask_io.engine.preflight import find_replaced
 from dask_io.engine.verify import Verification
 from dask_io.errors import BudgetTooSmallError, DataError, UsageError
-from dask_io.jobs import Complete, Job, SeriesJob, resumable
+from dask_io.jobs import Complete, Job, SeriesJob, check_room, resumable
 from dask_io.options import (
     Options,
     check_options,
     parse_durability,
-    parse_memory,
-    parse_workers,
     refuse_for_several,
 )
-from dask_io.prepare import Wanted, plan_one, plan_recorded
+from dask_io.prepare import Wanted, make_complete, plan_one, plan_recorded
 from dask_io.several import (
     choose_chunks,
     choose_shards,
@@ -54,6 +52,7 @@ if TYPE_CHECKING:
     from dask_io.geometry.chunks import Chunks
     from dask_io.options import ResumeOptions
     from dask_io.stores.location import Location
+    from dask_io.stores.pace import Pace
     from dask_io.stores.whole import Whole
     from dask_io.stores.zarr.group import Group
     from dask_io.stores.zarr.grouptarget import GroupTarget
@@ -101,8 +100,7 @@ class GroupOutput:
 
         # Before what is there is removed.
         replaced = find_replaced(self.place)
-        for job in jobs.values():
-            job.check_room(replaced)
+        check_room(jobs.values(), replaced)
         self._record = GroupRecord(
             self.group,
             self.format,
@@ -110,6 +108,7 @@ class GroupOutput:
             {name: _digest(each) for name, each in self.small.items()},
             self.target.durability,
             _identity(self.group, self.format, self.copies),
+            self.not_kept,
         )
         names = frozenset({*jobs, *self.small})
         holds = Hierarchy(frozenset(self.group.groups), names, frozenset(self.group.files))
@@ -134,11 +133,11 @@ class GroupOutput:
         """Let another run go on, or leave nothing."""
         self.target.give_up()
 
-    def check(self, memory: int, workers: int) -> None:
+    def check(self, memory: int, workers: int, pace: Pace | None) -> None:
         """Compare all that has been written with its checksums."""
         root = self.target.root
         check_copied_files(root, self.record.copies)
-        check_again([root / name for name in self.record.arrays], memory, workers)
+        check_again([root / name for name in self.record.arrays], memory, workers, pace=pace)
 
 
 @dataclass(frozen=True)
@@ -154,6 +153,8 @@ class GroupRecord:
     durability: Durability
     identity: int
     """What changes when one of the files does that are copied as they are."""
+    not_kept: tuple[str, ...] = ()
+    """What the group has no place for."""
 
     def to_bytes(self) -> bytes:
         """Return it as the job of a journal."""
@@ -166,6 +167,7 @@ class GroupRecord:
                 "copies": dict(self.copies),
                 "durability": self.durability,
                 "identity": self.identity,
+                "not_kept": self.not_kept,
             }
         ).encode()
 
@@ -198,7 +200,9 @@ class GroupRecord:
             kind = str(job["group"]["format"])
             copies = {checked_path(name): str(each) for name, each in job["copies"].items()}
             durability, identity = Durability(job["durability"]), int(job["identity"])
-            return cls(group, kind, arrays, copies, durability, identity)
+            # Journals of older runs do not say what is not kept.
+            not_kept = tuple(map(str, job.get("not_kept", ())))
+            return cls(group, kind, arrays, copies, durability, identity, not_kept)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             place, problem = printable(str(journal)), f"is not about a group: {error}"
             raise DataError(place, [problem], "start again with --overwrite") from error
@@ -365,10 +369,11 @@ def plan_group_resume(
     """Plan how to complete a group, one array after another."""
     if not is_sealed(journal):
         yield from _plan_rest(place, journal, options)
-    memory, workers = parse_memory(options.get("memory")), parse_workers(options.get("workers"))
     record = GroupRecord.read(journal)
     parts = tuple(place / name for name in record.arrays)
-    yield Complete(place, 0, memory, workers, parts, record.copies)
+    yield replace(
+        make_complete(place, options), parts=parts, copies=record.copies, not_kept=record.not_kept
+    )
 
 
 def _plan_rest(place: Location, journal: Location, options: ResumeOptions) -> Iterator[Job]:

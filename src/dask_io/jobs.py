@@ -27,7 +27,7 @@ from dask_io.stores.pace import Pace
 from dask_io.stores.window import Window
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
     from os import PathLike
 
     from dask_io.engine.preflight import Replaced
@@ -85,18 +85,20 @@ class Job:
         InterruptedRunError
             If the run is stopped from outside.
         """
-        target = self._named_target
+        target = self.named_target
         outlet = self.open_outlet()
         with resumable(lambda: _left_by([outlet]), target.place):
             result = self.carry_out(outlet, on_progress)
-        if verify:
+        # The arrays of a group are verified together, once it is complete.
+        if verify and not self.member:
             pace = target.tally.pace
             places = [locate(target.place, self.storage_options)]
             check_again(places, self.plan.problem.budget, self.workers, pace=pace)
         return replace(result, verified=True if verify else None)
 
     @property
-    def _named_target(self) -> Target:
+    def named_target(self) -> Target:
+        """The target, if the plan was made for one."""
         if self.target is None:
             raise UsageError(_NO_TARGET)
         return self.target
@@ -118,34 +120,11 @@ class Job:
         """
         if self.outlet is not None:
             return self.outlet
-        target = self._named_target
-        self.check_room()
+        target = self.named_target
+        check_room([self])
         record = record or JobRecord.of(self.source, target, consume=self.consume)
         consumption = Consumption(self.source, target) if self.consume else None
         return Outlet(target, record.to_bytes(), consumption=consumption)
-
-    def check_room(self, replaced: Replaced | None = None) -> None:
-        """Refuse a run that would not find the room that it needs, once what is replaced is gone.
-
-        By default that is what is in the target's directory.
-
-        Raises
-        ------
-        StorageError
-            If so.
-        """
-        target = self._named_target
-        # What is used up frees space only on its own disk.
-        frees = self.consume and share_disk(self.source, target)
-        needed = self.plan.disk_bytes if frees else None
-        scratch_bytes = self.plan.scratch_bytes
-        check_before_run(
-            [Move(self.source, target)],
-            workers=self.workers,
-            scratch_bytes=scratch_bytes,
-            disk_bytes=needed,
-            replaced=replaced,
-        )
 
     def visualize(self, path: str | PathLike[str] | None = None) -> str:
         """Draw the plan as SVG, into a file if a path is given, and return the drawing."""
@@ -162,19 +141,46 @@ class Job:
         return f"{' to '.join(places)}\n{self.plan}"
 
 
+def check_room(jobs: Collection[Job], replaced: Replaced | None = None) -> None:
+    """Refuse jobs that would not find the room that they need together.
+
+    What is replaced is gone then, by default what is in the targets' directories.
+
+    Raises
+    ------
+    StorageError
+        If so.
+    """
+    if not jobs:
+        return
+    moves = [Move(job.source, job.named_target) for job in jobs]
+    # What is used up frees space only on its own disk.
+    frees = all(job.consume and share_disk(job.source, job.named_target) for job in jobs)
+    check_before_run(
+        moves,
+        workers=max(job.workers for job in jobs),
+        scratch_bytes=max(job.plan.scratch_bytes for job in jobs),
+        disk_bytes=sum(job.plan.disk_bytes for job in jobs) if frees else None,
+        replaced=replaced,
+    )
+
+
 @dataclass(frozen=True)
 class Complete:
     """A target that a run has completed: there is nothing left to do.
 
-    A group has `parts`, and checksums of the arrays that were copied file by file.
+    A group has `parts`, checksums of the arrays that were copied file by file, and what it has
+    no place for.
     """
 
     place: Location
     n_blocks: int
     memory: int
     workers: int
+    max_rate: int | None = None
     parts: tuple[Location, ...] = ()
     copies: Mapping[str, str] = field(default_factory=dict)
+    not_kept: tuple[str, ...] = ()
     plan: None = None
     device: None = None
 
@@ -193,8 +199,10 @@ class Complete:
         """
         if verify:
             check_copied_files(self.place, self.copies)
-            check_again(self.parts or [self.place], self.memory, self.workers)
-        return replace(RunResult.of_nothing(self.n_blocks), verified=True if verify else None)
+            pace = _pace_of(self.max_rate)
+            check_again(self.parts or [self.place], self.memory, self.workers, pace=pace)
+        nothing = RunResult.of_nothing(self.n_blocks)
+        return replace(nothing, verified=True if verify else None, not_kept=self.not_kept)
 
 
 @dataclass(frozen=True)
@@ -289,7 +297,7 @@ class Output(Protocol):
     def give_up(self) -> None:
         """Leave what can be gone on with, or nothing."""
 
-    def check(self, memory: int, workers: int) -> None:
+    def check(self, memory: int, workers: int, pace: Pace | None) -> None:
         """Compare all that has been written with its checksums."""
 
 
@@ -333,7 +341,9 @@ class SeriesJob:
                 output.give_up()
                 raise
         if verify:
-            output.check(self.memory, self.workers)
+            # What has no arrays but those that are copied has been read already.
+            pace = targets[-1].tally.pace if targets else None
+            output.check(self.memory, self.workers, pace)
         return replace(result, verified=True if verify else None, not_kept=output.not_kept)
 
     def __str__(self) -> str:
@@ -411,6 +421,10 @@ def _left_by(outlets: Sequence[Outlet]) -> str:
 
 def set_pace(max_rate: int | None, stores: Sequence[Store]) -> None:
     """Have stores move no more bytes a second, all of them together."""
-    pace = None if max_rate is None else Pace(max_rate)
+    pace = _pace_of(max_rate)
     for store in stores:
         store.tally.pace = pace
+
+
+def _pace_of(max_rate: int | None) -> Pace | None:
+    return None if max_rate is None else Pace(max_rate)

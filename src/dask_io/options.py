@@ -156,7 +156,7 @@ class ResumeOptions(TypedDict, total=False):
 
 
 def check_options(options: Options) -> None:
-    """Refuse an option that does not exist, and what can be no value of it, whatever the array.
+    """Refuse what is no option of a run, or can be no value of one, whatever the array.
 
     Raises
     ------
@@ -165,15 +165,7 @@ def check_options(options: Options) -> None:
     UsageError
         For what cannot be its value.
     """
-    unknown = options.keys() - Options.__annotations__.keys() - ResumeOptions.__annotations__.keys()
-    if unknown:
-        raise TypeError(f"there is no option {', '.join(sorted(unknown))}")
-    parse_objective(options.get("objective"))
-    check_strategy(options.get("strategy", "auto"))
-    check_device_name(options.get("device"))
-    parse_memory(options.get("memory"))
-    parse_workers(options.get("workers"))
-    parse_rate(options.get("max_rate"))
+    _check_common(options, Options)
     durability = parse_durability(options.get("durability", Durability.FSYNC))
     if not options.get("consume", False):
         return
@@ -187,6 +179,24 @@ def check_options(options: Options) -> None:
             f"consume removes source blocks, but with durability {durability} what they became "
             "could be lost with the power; use fsync"
         )
+
+
+def check_resume_options(options: ResumeOptions) -> None:
+    """Refuse as `check_options` does what is no option when a run is resumed."""
+    _check_common(options, ResumeOptions)
+
+
+def _check_common(options: Options | ResumeOptions, known: type[Options | ResumeOptions]) -> None:
+    """Check names, and the values of what both kinds of options have."""
+    unknown = options.keys() - known.__annotations__.keys()
+    if unknown:
+        raise TypeError(f"there is no option {', '.join(sorted(unknown))}")
+    parse_objective(options.get("objective"))
+    check_strategy(options.get("strategy", "auto"))
+    check_device_name(options.get("device"))
+    parse_memory(options.get("memory"))
+    parse_workers(options.get("workers"))
+    parse_rate(options.get("max_rate"))
 
 
 def refuse_for_several(options: Options, example: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import astuple, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dask_io.engine.commit import Consumption, Outlet
 from dask_io.engine.job import JobRecord, is_of_several
@@ -19,7 +19,6 @@ from dask_io.geometry.shards import normalize_shards
 from dask_io.jobs import Complete, Job, JointJob
 from dask_io.options import (
     Options,
-    check_options,
     check_several,
     dtype_of,
     parse_durability,
@@ -52,7 +51,7 @@ from dask_io.stores.ledger import Ledger
 from dask_io.stores.location import follow, locate
 from dask_io.stores.making import check_places, make_target
 from dask_io.stores.naming import printable
-from dask_io.stores.places import journal_at, targets_in
+from dask_io.stores.places import is_absent, journal_at, targets_in
 from dask_io.stores.reopening import remake_target, reopen_source
 from dask_io.stores.several import check_apart
 
@@ -284,11 +283,10 @@ def plan_several(
     return JointJob(sweeps, store, tuple(windows), tuple(targets), workers, device, max_rate, reach)
 
 
-def plan_resumes(
+def plan_array_resumes(
     target: str | PathLike[str], **options: Unpack[ResumeOptions]
 ) -> Iterator[Job | Complete]:
     """Plan what `resume` does, one target after another: each has run when the next is planned."""
-    check_options(cast("Options", options))
     for place, record in _find_resumable(locate(target, options.get("storage_options"))).items():
         yield plan_recorded(place, record, **options)
 
@@ -301,6 +299,12 @@ def plan_recorded(
     if journal is None:
         return _plan_begun_by_others(place, record, **options)
     return _plan_resume(place, journal, record, **options)
+
+
+def make_complete(place: Location, options: ResumeOptions, n_blocks: int = 0) -> Complete:
+    """Return what is left to do of a target that is complete."""
+    memory, workers = parse_memory(options.get("memory")), parse_workers(options.get("workers"))
+    return Complete(place, n_blocks, memory, workers, parse_rate(options.get("max_rate")))
 
 
 def _find_resumable(place: Location) -> dict[Location, JobRecord]:
@@ -327,7 +331,7 @@ def _find_resumable(place: Location) -> dict[Location, JobRecord]:
     if found:
         return found
     name = printable(str(place))
-    if not place.exists():
+    if is_absent(place):
         raise StorageError(name, "no such file or directory", "check the path")
     raise UsageError(
         f"{name} has no journal, so there is nothing to go on with; only what Dask IO has begun "
@@ -361,8 +365,7 @@ def _plan_resume(
     if is_sealed(journal):
         # Its blocks may have been removed since.
         n_blocks = reopen_source(record.target, at=place).grid.n_blocks
-        memory, workers = parse_memory(options.get("memory")), parse_workers(options.get("workers"))
-        return Complete(place, n_blocks, memory, workers)
+        return make_complete(place, options, n_blocks)
     # Before the source is looked at, of which the other run may be removing blocks.
     refuse_locked(journal)
     target = remake_target(record.target, at=place, durability=record.durability, reserve=reserve)

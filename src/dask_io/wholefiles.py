@@ -10,21 +10,18 @@ from typing import TYPE_CHECKING, cast
 from dask_io.comparing import check_again
 from dask_io.engine.commit import Outlet
 from dask_io.engine.job import WHOLE_FILE
-from dask_io.engine.preflight import Move, check_before_run
 from dask_io.engine.spill import remove_scratch
 from dask_io.errors import DataError, UsageError
 from dask_io.geometry.chunks import normalize_chunks
-from dask_io.jobs import Complete, Job, SeriesJob
+from dask_io.jobs import Complete, Job, SeriesJob, check_room
 from dask_io.options import (
     Options,
     check_options,
     parse_durability,
-    parse_memory,
-    parse_workers,
     refuse_for_several,
     wishes_of,
 )
-from dask_io.prepare import plan_to
+from dask_io.prepare import make_complete, plan_to
 from dask_io.several import (
     choose_chunks,
     chunks_or_kept,
@@ -53,6 +50,7 @@ if TYPE_CHECKING:
     from dask_io.options import ResumeOptions
     from dask_io.stores.location import Location
     from dask_io.stores.netcdf import NetcdfFormat
+    from dask_io.stores.pace import Pace
     from dask_io.stores.whole import Content, Whole, WholeTarget
 
 
@@ -64,7 +62,6 @@ class FileOutput:
     target: WholeTarget
     record: FileRecord
     copies: tuple[str, ...]
-    workers: int
     is_resumed: bool = False
 
     @property
@@ -84,13 +81,11 @@ class FileOutput:
 
     def begin(self, jobs: Mapping[str, Job]) -> None:
         """Make the place ready; a journal is the first thing there."""
-        moves = [Move(job.source, self.target.arrays[name]) for name, job in jobs.items()]
-        scratch_bytes = max(job.plan.scratch_bytes for job in jobs.values())
-        check_before_run(moves, workers=self.workers, scratch_bytes=scratch_bytes)
+        check_room(jobs.values())
         job = self.record.to_bytes(self.target, self.content.digests(self.copies))
         if self.is_resumed:
             self.target.begin_again(job)
-            remove_scratch(moves[0].target)
+            remove_scratch(next(iter(self.target.arrays.values())))
         else:
             self.target.create(job)
 
@@ -106,9 +101,9 @@ class FileOutput:
         """Remove what is there of the file."""
         self.target.abandon()
 
-    def check(self, memory: int, workers: int) -> None:
+    def check(self, memory: int, workers: int, pace: Pace | None) -> None:
         """Compare all that has been written with its checksums."""
-        check_again([Path(self.place)], memory, workers)
+        check_again([Path(self.place)], memory, workers, pace=pace)
 
 
 @dataclass(frozen=True)
@@ -225,7 +220,7 @@ def _plan(
         container.name,
     )
     copies = tuple(name for name in held.dimensions if name not in wanted)
-    output = FileOutput(held.content, made, record, copies, parse_workers(options.get("workers")))
+    output = FileOutput(held.content, made, record, copies)
     return make_series(source, output, jobs, options)
 
 
@@ -264,10 +259,8 @@ def plan_file_resume(
     place: Location, journal: Location, options: ResumeOptions
 ) -> SeriesJob | Complete:
     """Plan how to complete a file of which a journal says how it was to be made: all anew."""
-    check_options(cast("Options", options))
     if is_sealed(journal):
-        memory, workers = parse_memory(options.get("memory")), parse_workers(options.get("workers"))
-        return Complete(place, 0, memory, workers)
+        return make_complete(place, options)
     record, moved = FileRecord.read(journal), options.get("source")
     target = Path(str(journal).removesuffix(JOURNAL))
     source = find_whole(moved or record.source, options.get("storage_options"))

@@ -11,9 +11,8 @@ from dask_io.engine.job import GROUP, is_of_several
 from dask_io.engine.verify import Verification
 from dask_io.errors import UsageError
 from dask_io.groups import plan_group, plan_group_resume, verify_group
-from dask_io.options import Options, check_options, refuse_for_several
-from dask_io.prepare import Wanted, plan_one
-from dask_io.prepare import plan_resumes as plan_array_resumes
+from dask_io.options import Options, check_options, check_resume_options, refuse_for_several
+from dask_io.prepare import Wanted, plan_array_resumes, plan_one
 from dask_io.several import (
     choose_chunks,
     choose_shards,
@@ -151,6 +150,7 @@ def plan_resumes(
     target: str | PathLike[str], **options: Unpack[ResumeOptions]
 ) -> Iterator[Job | SeriesJob | Complete]:
     """Plan what `resume` does, one array after another: each has run when the next is planned."""
+    check_resume_options(options)
     targets = targets_in(locate(target, options.get("storage_options")))
     journals = {place: journal for place in targets if (journal := journal_at(place)) is not None}
     wholes = {place: each for place, each in journals.items() if is_of_several(each)}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from click.testing import CliRunner
 import dask_io
 from dask_io.cli import commands
 from dask_io.errors import DataError, InterruptedRunError, TargetExistsError, UsageError
+from dask_io.stores.pace import Pace
 from dask_io.stores.zarr.documents import quiet
 
 if TYPE_CHECKING:
@@ -253,6 +255,36 @@ def test_a_run_that_was_cut_short_is_resumed(version: int, part: float, tmp_path
     xr.testing.assert_identical(load(target), expected)
     assert done.verified
     assert dask_io.resume(target).blocks_written == 0
+
+
+@pytest.mark.parametrize("target", ["b.zarr", "b.nc"])
+def test_what_is_verified_waits_for_the_pace(
+    target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All arrays are read back once, of a run that is resumed too, and no faster than asked for."""
+    waited: list[int] = []
+    monkeypatch.setattr(Pace, "wait_for", lambda _, n_bytes: waited.append(n_bytes))
+    source = save(tmp_path / "a.zarr", 3)
+
+    def waited_for(run: Callable[[], object]) -> int:
+        waited.clear()
+        run()
+        return sum(waited)
+
+    chosen: Any = {"chunks": CHUNKS, "workers": 1, "max_rate": "1GB"}
+    move = partial(dask_io.resplit, source, tmp_path / target, **chosen, overwrite=True)
+    moved = waited_for(move)
+    verified = waited_for(lambda: move(verify=True)) - moved
+    again = waited_for(
+        lambda: dask_io.resume(tmp_path / target, workers=1, max_rate="1GB", verify=True)
+    )
+    assert 0 < verified == again
+    with pytest.raises(InterruptedRunError):
+        move(on_progress=stop_at(0.001))
+    resumed = waited_for(
+        lambda: dask_io.resume(tmp_path / target, workers=1, max_rate="1GB", verify=True)
+    )
+    assert resumed <= moved + verified
 
 
 def test_what_is_damaged_is_found(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """The verbs, their defaults and their errors."""
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -580,3 +581,27 @@ def test_several_targets_share_a_pace(one_file: Path, monkeypatch: pytest.Monkey
     run(dask_io.extract, source, one_file.parent / "two", regions=regions)
 
     assert list(waited.values()) == [2 * ARRAY.nbytes]
+
+
+@pytest.mark.parametrize("option", ["codec", "overwrite", "max_rte"])
+def test_a_run_that_is_resumed_takes_no_other_options(one_file: Path, option: str) -> None:
+    """What was chosen at first holds, and what is not heeded is an error."""
+    target = one_file.parent / "blocks"
+    run(dask_io.split, one_file, target, chunks=4)
+    with pytest.raises(TypeError, match=f"there is no option {option}"):
+        dask_io.resume(target, **{option: True})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("place", ["a.h5::/x", "a.zarr::/x", "a.zarr/x", "a.icechunk::/x"])
+def test_an_array_without_a_journal_is_there(place: str, one_file: Path) -> None:
+    """Neither checksums nor a run to go on with; where nothing is, a line says that."""
+    path = one_file.parent / place
+    dask_io.resplit(one_file, path, chunks=4)
+    for journal in list(one_file.parent.rglob("*.dask-io")):
+        shutil.rmtree(journal)
+    with pytest.raises(UsageError, match="has no checksums of its own"):
+        dask_io.verify(path)
+    with pytest.raises(UsageError, match="has no journal"):
+        dask_io.resume(path)
+    with pytest.raises(StorageError, match="no such file"):
+        dask_io.verify(one_file.parent / f"absent-{place}")

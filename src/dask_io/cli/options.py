@@ -153,6 +153,10 @@ verify = click.option(
     "--verify", is_flag=True, help="Read the target back and compare its checksums."
 )
 
+consume = click.option(
+    "--consume", is_flag=True, help="Remove source blocks that are not needed any more."
+)
+
 running = stack(
     memory,
     strategy,
@@ -185,9 +189,6 @@ running = stack(
         default="fsync",
         show_default=True,
         help="What blocks outlast once written: nothing, the process, or a loss of power.",
-    ),
-    click.option(
-        "--consume", is_flag=True, help="Remove source blocks that are not needed any more."
     ),
     click.option("--check", is_flag=True, help="Look at every block's header beforehand."),
     source,

@@ -125,6 +125,7 @@ def plan(src: str | None, *, explain: bool, as_json: bool, **given: Any) -> None
 @click.argument("dst")
 @options.chunks
 @options.region
+@options.consume
 @options.running
 def resplit(src: str, dst: str, **given: Any) -> None:
     r"""Move the array in SRC to blocks of another shape in DST.
@@ -146,6 +147,7 @@ def resplit(src: str, dst: str, **given: Any) -> None:
 @click.argument("dst")
 @options.chunks
 @options.region
+@options.consume
 @options.running
 def split(src: str, dst: str, **given: Any) -> None:
     r"""Cut the one file SRC into blocks in DST.
@@ -161,6 +163,7 @@ def split(src: str, dst: str, **given: Any) -> None:
 @click.argument("src")
 @click.argument("dst")
 @options.region
+@options.consume
 @options.running
 def merge(src: str, dst: str, **given: Any) -> None:
     r"""Put all blocks in SRC into the one file DST.
@@ -350,7 +353,7 @@ def _run_options(given: dict[str, Any]) -> dict[str, Any]:
         "durability",
         "consume",
     )
-    moving = {name: given[name] for name in names}
+    moving = {name: given[name] for name in names if name in given}
     shards = options.parse_shards(given["shards"])
     chosen = {"format": given["format_"], "shards": shards, **_conversion(given)}
     return {**chosen, **moving, **_plan_options(given)}

@@ -10,6 +10,7 @@ import bz2
 import lzma
 import struct
 import zlib
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -105,26 +106,30 @@ def _inflating(wbits: int) -> Callable[[Any, Bytes, Bytes], None]:
 
 
 def _decode_bz2(codec: Any, data: Bytes, out: Bytes) -> None:  # noqa: ARG001 - all decode alike
-    _fill(out, _drain(bz2.BZ2Decompressor(), data))
+    _fill(out, _drain(bz2.BZ2Decompressor, data))
 
 
 def _decode_lzma(codec: Any, data: Bytes, out: Bytes) -> None:
     if codec.format == lzma.FORMAT_RAW:
         raise ValueError("is LZMA without a header, which is not supported")
-    worker = lzma.LZMADecompressor(format=codec.format, memlimit=LZMA_MEMORY)
-    _fill(out, _drain(worker, data))
+    make = partial(lzma.LZMADecompressor, format=codec.format, memlimit=LZMA_MEMORY)
+    _fill(out, _drain(make, data))
 
 
-def _drain(worker: Any, data: Bytes) -> Iterator[bytes]:
-    taken = 0
-    while not worker.eof:
-        fed = b""
-        if worker.needs_input:
-            if taken == data.nbytes:
-                raise ValueError("is truncated")
-            fed = bytes(data[taken : taken + _SLICE])
-            taken += len(fed)
-        yield worker.decompress(fed, _SLICE)
+def _drain(make: Callable[[], Any], data: Bytes) -> Iterator[bytes]:
+    """Decode one stream after another; what is none behind the first is refused."""
+    rest = data
+    while rest.nbytes:
+        worker, taken = make(), 0
+        while not worker.eof:
+            fed = b""
+            if worker.needs_input:
+                if taken == rest.nbytes:
+                    raise ValueError("is truncated")
+                fed = bytes(rest[taken : taken + _SLICE])
+                taken += len(fed)
+            yield worker.decompress(fed, _SLICE)
+        rest = rest[taken - len(worker.unused_data) :]
 
 
 def _fill(out: Bytes, pieces: Iterable[bytes]) -> None:

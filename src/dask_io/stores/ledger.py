@@ -154,7 +154,8 @@ class Ledger:
             if words[0] == _CELL:
                 self._add(_parse_cell(words, grid), begun, missing)
             elif words[0] == _DROPPED:
-                index = _parse_index(*_behind(words, 1), grid)
+                [numbers] = _behind(words, 1)
+                index = _parse_index(numbers, grid)
                 self.drop(index)
                 begun.pop(index, None)
                 missing.pop(index, None)

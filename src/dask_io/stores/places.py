@@ -76,6 +76,11 @@ def holder_of(place: Location) -> Location:
     return path if is_one_file else path / inside
 
 
+def is_absent(place: Location) -> bool:
+    """Whether there is nothing at a place, and no container that it would be in."""
+    return not (holder_of(place).exists() or split_inside(place)[0].exists())
+
+
 def journal_at(path: Location) -> Location | None:
     """Return the journal of the target that a path names, if there is one."""
     if has_field(path.name) and not is_taken(path):

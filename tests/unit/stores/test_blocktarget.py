@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+import dask_io
 from dask_io.errors import DataError, StorageError, TargetExistsError, UsageError
 from dask_io.geometry import Grid, Layout, Region
 from dask_io.stores import filelog, make_target, open_source, system
@@ -109,6 +110,7 @@ def test_an_empty_directory_is_no_target(tmp_path: Path) -> None:
     """It is used as it is."""
     (tmp_path / "x").mkdir()
     fill(target_at(tmp_path / "x"))
+    assert not np.any(dask_io.open(tmp_path / "x"))
 
 
 def test_existing_places_are_refused(tmp_path: Path) -> None:
@@ -154,6 +156,7 @@ def test_a_broken_manifest_can_be_overwritten(tmp_path: Path) -> None:
     """What cannot be understood cannot say what is part of it, but is part of it itself."""
     (tmp_path / NAME).write_bytes(b"{")
     fill(target_at(tmp_path, overwrite=True))
+    assert not np.any(dask_io.open(tmp_path))
 
 
 def test_a_file_is_replaced_when_the_new_one_is_whole(tmp_path: Path) -> None:

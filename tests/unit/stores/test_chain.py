@@ -12,7 +12,6 @@ import sys
 import zlib
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
-from unittest.mock import MagicMock
 
 import numcodecs  # type: ignore[import-untyped]
 import numpy as np
@@ -23,6 +22,7 @@ from hypothesis import strategies as st
 from dask_io.errors import UsageError
 from dask_io.stores.chain import Chain, as_bytes, is_lossless, longest_encoded
 from dask_io.stores.chosen import parse_codec
+from dask_io.stores.cores import Cores
 from tests.peak import stays_within
 
 if TYPE_CHECKING:
@@ -250,11 +250,15 @@ def test_zstandard_without_a_size_is_decoded() -> None:
             decoded(Chain([{"id": "zstd"}], np.dtype("u1"), n_bytes), frame)
 
 
-def test_gzip_of_several_members_is_decoded() -> None:
-    """As the gzip tool does, and in slices however long they are."""
+@pytest.mark.parametrize("module", [gzip, bz2, lzma])
+def test_several_streams_are_decoded(module: Any) -> None:
+    """As the tools of the same names do, in slices however long; what is no stream is refused."""
     data = np.random.default_rng(0).integers(0, 3, 10**6).astype(np.uint8).tobytes()
-    members = gzip.compress(data[:600_000]) + gzip.compress(data[600_000:])
-    assert decoded(Chain([{"id": "gzip"}], np.dtype("u1"), 10**6), members) == data
+    streams = module.compress(data[:600_000]) + module.compress(data[600_000:])
+    chain = Chain([{"id": module.__name__}], np.dtype("u1"), 10**6)
+    assert decoded(chain, streams) == data
+    with pytest.raises(ValueError, match="cannot be decoded"):
+        decoded(chain, streams + b"no stream")
 
 
 @pytest.mark.parametrize("name", ["gzip", "zlib", "bz2", "lzma"])
@@ -373,13 +377,23 @@ def test_settings_that_nothing_can_encode_with(config: dict[str, Any]) -> None:
 
 def test_coding_takes_a_core(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of which there is one for each thread that codes."""
-    cores = MagicMock()
-    monkeypatch.setattr("dask_io.stores.chain.CORES", cores)
+    seen: list[str] = []
+
+    class Counted(Cores):
+        def __enter__(self) -> None:
+            super().__enter__()
+            seen.append("taken")
+
+        def __exit__(self, *error: object) -> None:
+            super().__exit__(None, None, None)
+            seen.append("left")
+
+    monkeypatch.setattr("dask_io.stores.chain.CORES", Counted())
     chain = Chain([{"id": "zstd"}], NUMBER, 400)
     encoded = chain.encode(values(100, 0, 9))
-    assert cores.__enter__.call_count == cores.__exit__.call_count == 1
+    assert seen == ["taken", "left"]
     decoded(chain, encoded)
-    assert cores.__enter__.call_count == cores.__exit__.call_count == 2
+    assert seen == ["taken", "left"] * 2
 
 
 RESIDENT = """

@@ -79,5 +79,7 @@ def test_lines_that_say_too_little_are_named(line: str, tmp_path: Path) -> None:
     with path.open("a") as file:
         file.write(f"{xxh3_64_hexdigest(line.encode())} {line}\n")
 
-    with pytest.raises(DataError, match=f"a line that begins with {line.split()[0]} has not"):
+    with pytest.raises(
+        DataError, match=f"a line that begins with {line.split(maxsplit=1)[0]} has not"
+    ):
         dask_io.resume(place)

@@ -93,17 +93,20 @@ def filters_of(plist: Any) -> tuple[Filter, ...]:
 def is_available(code: int) -> bool:
     """Tell whether HDF5 can run a filter, with hdf5plugin if it is no filter of its own."""
     if code > _LAST_OWN and code != Code.LZF:
-        try:
-            import hdf5plugin  # noqa: PLC0415 - slow, if needed
-        except ImportError:
-            return False
-        # The environment may name plugins of others, which other libraries bring along.
-        registered = hdf5plugin.get_config().registered_filters
-        foreign = [name for name, place in registered.items() if place == "unknown"]
-        # One that a dataset is open with cannot be replaced, and need not be.
-        with suppress(RuntimeError):
-            hdf5plugin.register(tuple(foreign))
+        with suppress(ImportError):
+            _prefer_hdf5plugin()
     return bool(h5py.h5z.filter_avail(code))
+
+
+def _prefer_hdf5plugin() -> None:
+    """Have its filters in place of plugins that the environment names, as other libraries do."""
+    import hdf5plugin  # noqa: PLC0415 - slow, if needed
+
+    registered = hdf5plugin.get_config().registered_filters
+    foreign = [name for name, place in registered.items() if place == "unknown"]
+    # One that a dataset is open with cannot be replaced, and need not be.
+    with suppress(RuntimeError):
+        hdf5plugin.register(tuple(foreign))
 
 
 def describe_filters(filters: Sequence[Filter], dtype: np.dtype[Any]) -> list[Config]:

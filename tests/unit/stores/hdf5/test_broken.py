@@ -113,7 +113,8 @@ def test_files_that_hdf5_fails_on(behind: bytes, at: int, value: int, tmp_path: 
     path = tmp_path / "a.h5"
     path.write_bytes(content)
 
-    _open(path)
+    with pytest.raises(DaskIOError, match="its library fails"):
+        np.asarray(dask_io.open(f"{path}::/g/x"))
 
 
 def _open(path: Path) -> None:

@@ -172,7 +172,7 @@ def test_names_of_chunks_are_kept_within_a_version(
         chunks=(2, 3),
         dtype="<i4",
         zarr_format=written,
-        chunk_key_encoding={"name": names, "separator": separator},  # type: ignore[arg-type]
+        chunk_key_encoding={"name": names, "separator": separator},
     )
     said = open_source(tmp_path / "one").metadata
 
