@@ -168,9 +168,8 @@ def plan_to(store: Source, target: Target, **options: Unpack[Options]) -> Job:
 
 def _lay(store: Source, target: Target) -> _Laid:
     """Describe a target that is to hold a source, or part of it."""
-    # First, since it may have been planned for before.
-    in_pieces = side_in_pieces(target)
-    return _Laid(target, side_of(target), target.dtype, bytes_to_copy(store, target), in_pieces)
+    to_copy, in_pieces = bytes_to_copy(store, target), side_in_pieces(target)
+    return _Laid(target, side_of(target), target.dtype, to_copy, in_pieces)
 
 
 def _plan_move(store: Source, laid: _Laid, options: Options) -> Job:

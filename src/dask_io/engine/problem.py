@@ -9,7 +9,7 @@ from dask_io.engine.commit import MOST_BYTES, MOST_CELLS
 from dask_io.engine.staging import coding_bytes, slab_for, staging_for, staging_to_copy
 from dask_io.planning import Coding, Lag, Problem, Side
 from dask_io.stores.cores import usable_cores
-from dask_io.stores.encoded import encode_in_pieces
+from dask_io.stores.encoded import taken_in_pieces
 from dask_io.stores.speed import seconds_to_decode, seconds_to_encode, slowdown_in_pieces
 from dask_io.stores.store import Access, Indivisible, absent_in
 from dask_io.stores.window import Window
@@ -39,12 +39,12 @@ def side_of(store: Store) -> Side:
 
 def side_in_pieces(target: Store) -> Side | None:
     """Return a target's side if it encodes blocks piece by piece, None if it cannot."""
-    if not encode_in_pieces(target, wanted=True):
+    taken = taken_in_pieces(target)
+    if taken is None:
         return None
-    side = side_of(target)
-    encode_in_pieces(target, wanted=False)
-    slowdown = slowdown_in_pieces(target.metadata.get("codecs", ()))
-    return replace(side, coding=side.coding._replace(encode=slowdown * side.coding.encode))
+    side, slowdown = side_of(target), slowdown_in_pieces(target.metadata.get("codecs", ()))
+    coding = side.coding._replace(encode=slowdown * side.coding.encode)
+    return replace(side, coding=coding, **taken._asdict())
 
 
 def _coding_of(store: Store) -> Coding:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -61,6 +61,13 @@ class EncodedTarget(Protocol):
         """
 
 
+class Taken(NamedTuple):
+    """What a visit to a block takes, as a store says it of itself."""
+
+    reused_bytes: int
+    codec_bytes: int
+
+
 @runtime_checkable
 class PiecewiseTarget(Protocol):
     """A target that can encode its blocks piece by piece: in less memory, but longer."""
@@ -69,16 +76,19 @@ class PiecewiseTarget(Protocol):
     """Whether it does, from now on."""
 
     @property
-    def takes_pieces(self) -> bool:
-        """Whether its codecs can."""
+    def piecewise(self) -> Taken | None:
+        """What a visit takes if it does, None if its codecs cannot."""
 
 
-def encode_in_pieces(target: object, *, wanted: bool) -> bool:
-    """Have a target encode its blocks piece by piece, or not; tell whether it can."""
-    if isinstance(target, PiecewiseTarget) and target.takes_pieces:
+def taken_in_pieces(target: object) -> Taken | None:
+    """Return what a visit takes that encodes a block piece by piece, None if there is none."""
+    return target.piecewise if isinstance(target, PiecewiseTarget) else None
+
+
+def encode_in_pieces(target: object, *, wanted: bool) -> None:
+    """Have a target encode its blocks piece by piece, or not, if it has the choice."""
+    if isinstance(target, PiecewiseTarget):
         target.in_pieces = wanted
-        return True
-    return False
 
 
 def bytes_to_copy(source: object, target: object) -> int | None:

@@ -15,6 +15,7 @@ import numpy as np
 from dask_io.stores.addressable import AddressableWriter, view_as_bytes
 from dask_io.stores.atomic import ChunkWriter, Padding, WholeWriter
 from dask_io.stores.cores import on_core
+from dask_io.stores.encoded import Taken
 from dask_io.stores.filled import holds_only
 from dask_io.stores.journalled import JournalledTarget
 from dask_io.stores.ledger import NOTHING
@@ -147,8 +148,8 @@ class ZarrTarget(ZarrStore, JournalledTarget):
         if self.access is Access.ADDRESSABLE:
             scratch = scratch_bytes(array.chunk_bytes, array.dtype.itemsize)
             return scratch if array.has_padding else 0
-        if self.in_pieces:
-            return room_for(self.piece_bytes, self._gathered_bytes)
+        if self.in_pieces and self.piecewise:
+            return self.piecewise.reused_bytes
         of_shard = prod(array.shards) * array.dtype.itemsize if array.shards else 0
         return room_for(of_shard, self.padding.n_bytes, self._gathered_bytes)
 
@@ -158,8 +159,8 @@ class ZarrTarget(ZarrStore, JournalledTarget):
         array = self.array
         if self.access is Access.ADDRESSABLE:
             return 0
-        if self.in_pieces:
-            return array.chain.piecewise_bytes(self.piece_bytes) + self.copying_bytes
+        if self.in_pieces and self.piecewise:
+            return self.piecewise.codec_bytes
         of_shard = 0
         if array.index:
             index = array.index.chain
@@ -168,10 +169,14 @@ class ZarrTarget(ZarrStore, JournalledTarget):
         return array.chain.encoding_bytes + of_shard + self.copying_bytes
 
     @property
-    def takes_pieces(self) -> bool:
-        """Whether chunks can be encoded piece by piece: large ones, in files of their own."""
-        is_large = self.padding.n_bytes >= _FEWEST_PIECES * self.piece_bytes
-        return is_large and not self._puts_whole and self.array.chain.takes_pieces
+    def piecewise(self) -> Taken | None:
+        """What a visit takes piece by piece: of large chunks only, in files of their own."""
+        chain, piece = self.array.chain, self.piece_bytes
+        is_large = self.padding.n_bytes >= _FEWEST_PIECES * piece
+        if not is_large or self._puts_whole or not chain.takes_pieces:
+            return None
+        codec_bytes = chain.piecewise_bytes(piece) + self.copying_bytes
+        return Taken(room_for(piece, self._gathered_bytes), codec_bytes)
 
     @property
     def piece_bytes(self) -> int:
