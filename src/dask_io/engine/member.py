@@ -15,6 +15,7 @@ from dask_io.geometry import Region
 from dask_io.planning import Hold
 from dask_io.stores.files import ALIGNMENT
 from dask_io.stores.ledger import Written
+from dask_io.stores.padded import plain
 from dask_io.stores.store import go_on
 
 if TYPE_CHECKING:
@@ -153,7 +154,7 @@ class Member:
         self.target, self.ledger = outlet.target, outlet.ledger or None
         self.layout, self.itemsize = self.target.layout, self.target.dtype.itemsize
         self.on_written = on_written
-        self.moved = moved_dtype(self.target.dtype)
+        self.moved = plain(self.target.dtype)
         self.in_pieces = plan.hold is Hold.PIECES
         # What outlasts a step along the outermost axis stays for many steps more.
         self.outer = plan.order[0]
@@ -428,8 +429,3 @@ def _spread(
         n_bytes *= shape[axis]
         is_run = is_run and shape[axis] == block[axis]
     return tuple(strides), n_bytes
-
-
-def moved_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """Return the type as which elements are moved: NumPy copies fields without what is between."""
-    return dtype if dtype.names is None else np.dtype((np.void, dtype.itemsize))

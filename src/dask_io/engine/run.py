@@ -17,13 +17,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dask_io.engine.crew import Crew
 from dask_io.engine.machine import ResidentMeter
-from dask_io.engine.member import Filling, Member, Room, moved_dtype
+from dask_io.engine.member import Filling, Member, Room
 from dask_io.engine.memory import Account, Buffers, keep_what_is_freed
 from dask_io.engine.staging import share_staging
 from dask_io.geometry.union import disjoint_boxes
 from dask_io.planning import Bundle, Seeks
 from dask_io.stores.addressable import staged
 from dask_io.stores.files import ALIGNMENT, Traffic
+from dask_io.stores.padded import plain
 from dask_io.stores.store import Access, expect
 
 if TYPE_CHECKING:
@@ -265,7 +266,7 @@ class _Run:
             Member(plan, outlet, self.room, on_written)
             for plan, outlet in zip(bundle.members, sweep.outlets, strict=True)
         ]
-        self.moved, itemsize = moved_dtype(source.dtype), source.dtype.itemsize
+        self.moved, itemsize = plain(source.dtype), source.dtype.itemsize
         self.is_atomic = source.access is Access.ATOMIC
         # What is decoded is there as a whole, if staging has room for that; what is read may fill
         # it, if it need not be used for anything else.

@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
+
+from dask_io.stores.files import checksum_of_file
+from dask_io.stores.ledger import NOTHING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from contextlib import AbstractContextManager
+
+    import numpy as np
+
+    from dask_io.geometry import Grid, Region
+    from dask_io.stores.files import Tally
+    from dask_io.stores.medium import Reader
+    from dask_io.stores.store import Checkable
 
 
 class EncodedReader(Protocol):
@@ -18,6 +30,49 @@ class EncodedReader(Protocol):
 
     def read(self, offset: int, n_bytes: int, buffer: memoryview) -> memoryview:
         """Read some of them, and return the part of the buffer that holds them."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredBytes:
+    """One visit to a block's bytes in a file."""
+
+    file: Reader
+    n_bytes: int
+    offset: int = 0
+
+    def read(self, offset: int, n_bytes: int, buffer: memoryview) -> memoryview:
+        """Read some of them."""
+        return self.file.read(self.offset + offset, n_bytes, buffer)
+
+    def checksum(self, region: Region, staging: memoryview) -> int:  # noqa: ARG002 - of all
+        """Return the checksum of all of them."""
+        return checksum_of_file(self.file, self.offset, self.n_bytes, staging)
+
+
+@dataclass(frozen=True)
+class AsStored:
+    """Blocks that were written whole, as they are stored: to compare them with what was written.
+
+    `find` visits one; it gives None if it is not stored.
+    """
+
+    grid: Grid
+    dtype: np.dtype[Any]
+    tally: Tally
+    find: Callable[[tuple[int, ...]], AbstractContextManager[StoredBytes | None]]
+
+    @contextmanager
+    def reader(self, index: tuple[int, ...]) -> Iterator[Checkable]:
+        """Visit a block."""
+        with self.find(index) as stored:
+            yield stored or _NotStored()
+
+
+class _NotStored:
+    """One visit to a block of which nothing is stored."""
+
+    def checksum(self, region: Region, staging: memoryview) -> int:  # noqa: ARG002 - as of all
+        return NOTHING
 
 
 @runtime_checkable

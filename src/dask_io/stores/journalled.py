@@ -110,17 +110,17 @@ class JournalledTarget(ABC):
             If something is there that is not part of a target.
         """
 
-    @abstractmethod
     def _own_names(self) -> list[str]:
-        """Return words for the journal that say how blocks are named."""
+        """Return words for the journal that say how blocks are named, if that is not always so."""
+        return []
 
-    @abstractmethod
     def _old_names(self) -> list[str]:
         """Return such words for the files that are to be replaced, for `_find_left`."""
+        return []
 
-    @abstractmethod
-    def _find_left(self, words: Sequence[str]) -> list[Location]:
-        """Return what an earlier run did not come to remove."""
+    def _find_left(self, words: Sequence[str]) -> list[Location]:  # noqa: ARG002 - most have none
+        """Return what an earlier run did not come to remove, if anything is."""
+        return []
 
     @abstractmethod
     def _find_files(self) -> Mapping[str, int]:

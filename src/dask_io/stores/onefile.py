@@ -14,7 +14,7 @@ from dask_io.stores.location import is_taken
 from dask_io.stores.naming import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Mapping
 
     from dask_io.stores.ledger import Written
     from dask_io.stores.location import Location
@@ -58,15 +58,6 @@ class OneFileTarget(JournalledTarget):
             self._refuse()
         if path.is_dir():
             raise UsageError(f"{printable(str(path))} is a directory, not a file to overwrite")
-        return []
-
-    def _own_names(self) -> list[str]:
-        return []
-
-    def _old_names(self) -> list[str]:
-        return []
-
-    def _find_left(self, words: Sequence[str]) -> list[Location]:  # noqa: ARG002 - nothing is removed
         return []
 
     def _find_files(self) -> dict[str, int]:

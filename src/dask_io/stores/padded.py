@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from dask_io.geometry import Layout
+    from dask_io.geometry import Grid, Layout
     from dask_io.stores.medium import Reader, Writer
     from dask_io.stores.store import Extent
 
@@ -46,6 +46,16 @@ def is_padded(shape: tuple[int, ...], stored: tuple[int, ...], layout: Layout) -
     (False, True)
     """
     return layout.count_runs(Region.whole(shape), stored) > 1
+
+
+def any_padded(grid: Grid, stored: tuple[int, ...], layout: Layout) -> bool:
+    """Tell whether some block of a grid has padding between its elements, all stored alike."""
+    for axis, (n_stored, along) in enumerate(zip(stored, grid.axes, strict=True)):
+        last = along.length - along.start_of(max(0, along.n_blocks - 1))
+        block = (*grid.longest[:axis], last, *grid.longest[axis + 1 :])
+        if last < n_stored and is_padded(block, stored, layout):
+            return True
+    return False
 
 
 @dataclass(frozen=True, slots=True)

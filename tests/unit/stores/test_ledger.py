@@ -48,7 +48,7 @@ def test_a_block_that_is_not_in_the_grid_is_refused(numbers: str) -> None:
 @pytest.mark.parametrize("line", [["dropped"], ["cell"], ["cell", "0,0"], ["dropped", "0,0", "-"]])
 def test_a_line_with_more_or_fewer_words_is_refused(line: list[str]) -> None:
     """It is nothing that Dask IO writes."""
-    with pytest.raises(ValueError, match="values to unpack"):
+    with pytest.raises(ValueError, match="a line that begins with"):
         Ledger(GRID, [line])
 
 

@@ -14,7 +14,7 @@ from xxhash import xxh3_64_hexdigest
 from dask_io.geometry import Grid, Layout
 from dask_io.stores.dtypes import check_dtype, dtype_to_json
 from dask_io.stores.hdf5.filters import describe_filters, filters_of, make_codec, type_of
-from dask_io.stores.padded import is_padded
+from dask_io.stores.padded import any_padded
 from dask_io.stores.store import Access
 
 if TYPE_CHECKING:
@@ -100,13 +100,7 @@ class Dataset:
     @property
     def has_padding(self) -> bool:
         """Whether some chunk has padding between its elements."""
-        grid = self.grid
-        for axis, (n_stored, along) in enumerate(zip(self.stored, grid.axes, strict=True)):
-            last = along.length - along.start_of(max(0, along.n_blocks - 1))
-            block = (*grid.longest[:axis], last, *grid.longest[axis + 1 :])
-            if last < n_stored and is_padded(block, self.stored, self.layout):
-                return True
-        return False
+        return any_padded(self.grid, self.stored, self.layout)
 
     @property
     def stored_as(self) -> str:

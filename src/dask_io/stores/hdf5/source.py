@@ -15,7 +15,8 @@ from xxhash import xxh3_64_intdigest
 from dask_io.errors import DataError, UsageError
 from dask_io.stores.addressable import AddressableReader, checksum_of, view_as_array
 from dask_io.stores.atomic import AtomicReader, Encoding, bytes_to_decode
-from dask_io.stores.files import FileReader, Traffic, checksum_of_file, storage_errors
+from dask_io.stores.encoded import AsStored, StoredBytes
+from dask_io.stores.files import FileReader, Traffic, storage_errors
 from dask_io.stores.filled import FilledReader
 from dask_io.stores.hdf5.dataset import understand
 from dask_io.stores.hdf5.file import apart, find_dataset, reading
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from dask_io.geometry import Region
     from dask_io.stores.hdf5.dataset import Dataset
     from dask_io.stores.hdf5.places import Places, Stored
-    from dask_io.stores.store import BlockReader, Checkable
+    from dask_io.stores.store import BlockReader
 
 
 @dataclass(frozen=True)
@@ -99,11 +100,13 @@ def reopen_hdf5(
     return source
 
 
-def reopen_written(described: Mapping[str, Any], at: Path) -> Hdf5Source | StoredChunks:
+def reopen_written(described: Mapping[str, Any], at: Path) -> Hdf5Source | AsStored:
     """Open a dataset that was a target, to compare what is in its file with what was written."""
     source = reopen_hdf5(described, at, kind=Hdf5Source)
     is_in_place = not source.array.filters and not source.array.is_resizable
-    return source if is_in_place else StoredChunks(source)
+    if is_in_place:
+        return source
+    return AsStored(source.grid, source.dtype, source.tally, source.find_stored)
 
 
 def read_description(described: Mapping[str, Any], at: Path | None) -> tuple[Path, str]:
@@ -202,6 +205,16 @@ class Hdf5Source(Hdf5Store):
                 file.go_on_from(self._end_of(after, shape, stored))
             yield self._visit(file, shape, stored)
 
+    @contextmanager
+    def find_stored(self, index: tuple[int, ...]) -> Iterator[StoredBytes | None]:
+        """Visit a chunk as it is stored; None if it is not."""
+        stored = self.places.find(self.grid.flat(index))
+        if stored is None:
+            yield None
+            return
+        with FileReader(self.path, self.tally) as file:
+            yield StoredBytes(file, stored.n_bytes, stored.offset)
+
     def _visit(self, file: FileReader, shape: tuple[int, ...], stored: Stored) -> BlockReader:
         array = self.array
         extent = Extent(self.inside, stored.offset, array.stored)
@@ -263,37 +276,6 @@ class Hdf5Source(Hdf5Store):
 
     def discard_rest(self) -> None:
         """Keep the file."""
-
-
-class StoredChunks:
-    """The chunks of a dataset as they are stored, to compare them with what was written."""
-
-    def __init__(self, source: Hdf5Source) -> None:
-        self._source = source
-        self.grid, self.dtype, self.tally = source.grid, source.dtype, source.tally
-
-    @contextmanager
-    def reader(self, index: tuple[int, ...]) -> Iterator[Checkable]:
-        """Visit a chunk."""
-        source = self._source
-        stored = source.places.find(source.grid.flat(index))
-        if stored is None:
-            yield FilledReader(source.array.fill, source.layout)
-            return
-        with FileReader(source.path, self.tally) as file:
-            yield _StoredChunk(file, stored)
-
-
-@dataclass(frozen=True, slots=True)
-class _StoredChunk:
-    """One visit to a chunk that was written at once."""
-
-    file: FileReader
-    stored: Stored
-
-    def checksum(self, region: Region, staging: memoryview) -> int:  # noqa: ARG002 - all of it
-        """Return the checksum of all that is stored."""
-        return checksum_of_file(self.file, self.stored.offset, self.stored.n_bytes, staging)
 
 
 @dataclass(frozen=True, slots=True)

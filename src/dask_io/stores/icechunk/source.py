@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +11,8 @@ from xxhash import xxh3_64_intdigest
 
 from dask_io.errors import DataError, UsageError
 from dask_io.stores.atomic import AtomicReader, Encoding, bytes_to_decode
-from dask_io.stores.files import Visit, checksum_of_file
+from dask_io.stores.encoded import AsStored, StoredBytes
+from dask_io.stores.files import Visit
 from dask_io.stores.filled import FilledReader
 from dask_io.stores.icechunk.repository import (
     Address,
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from dask_io.geometry import Grid, Region
     from dask_io.stores.files import Tally
     from dask_io.stores.location import Location
-    from dask_io.stores.store import BlockReader, Checkable
+    from dask_io.stores.store import BlockReader
 
 _MOST_NAMED = 20
 # What is read is held by icechunk and by Python, and what was read before not always given back.
@@ -98,10 +98,12 @@ def reopen_icechunk(described: Mapping[str, Any], at: Location | None) -> Icechu
     return IcechunkSource(site, documents, tree, strict=described.get("strict") is True)
 
 
-def reopen_written(described: Mapping[str, Any], at: Location) -> IcechunkSource | ShardsAsWritten:
+def reopen_written(described: Mapping[str, Any], at: Location) -> IcechunkSource | AsStored:
     """Open an array that was a target, to compare what is stored with what was written."""
     source = reopen_icechunk(described, at)
-    return ShardsAsWritten(source) if source.array.index else source
+    if not source.array.index:
+        return source
+    return AsStored(source.array.write_grid, source.dtype, source.tally, source.find_stored)
 
 
 def _tree_at(repository: icechunk.Repository, path: Location, snapshot: str) -> Tree:
@@ -223,6 +225,17 @@ class IcechunkSource(ZarrStore):
             extent = Extent(key, offset, array.chunks)
             place, shape = self.tree.path / key, self.grid.block(index).shape
             yield AtomicReader(visit, place, extent, n_bytes, shape, self._encoding)
+
+    @contextmanager
+    def find_stored(self, index: tuple[int, ...]) -> Iterator[StoredBytes | None]:
+        """Visit a shard as it is stored; None if it is not."""
+        n_bytes = self.size_of(index)
+        if n_bytes is None:
+            yield None
+            return
+        key = self.address.key(self.array.keys.name_of(index))
+        with _Visit(self.tree, key, self.tally) as visit:
+            yield StoredBytes(visit, n_bytes)
 
     def fingerprint(self, index: tuple[int, ...]) -> int:
         """Return a number that is another for every chunk, and in every snapshot."""
@@ -356,35 +369,3 @@ class _Visit(Visit):
         for offset, n_bytes in runs:
             buffer[:n_bytes] = self.read(offset, n_bytes, buffer)
             buffer = buffer[n_bytes:]
-
-
-class ShardsAsWritten:
-    """The shards of an array, to compare them with what was written."""
-
-    def __init__(self, source: IcechunkSource) -> None:
-        self._source = source
-        self.place, self.dtype, self.tally = source.place, source.dtype, source.tally
-        self.grid = source.array.write_grid
-
-    @contextmanager
-    def reader(self, index: tuple[int, ...]) -> Iterator[Checkable]:
-        """Visit a shard."""
-        source, n_bytes = self._source, self._source.size_of(index)
-        if n_bytes is None:
-            yield FilledReader(source.array.fill, source.layout)
-            return
-        key = source.address.key(source.array.keys.name_of(index))
-        with _Visit(source.tree, key, self.tally) as visit:
-            yield _WholeShard(visit, n_bytes)
-
-
-@dataclass(frozen=True, slots=True)
-class _WholeShard:
-    """One visit to a shard that was written at once."""
-
-    visit: _Visit
-    n_bytes: int
-
-    def checksum(self, region: Region, staging: memoryview) -> int:  # noqa: ARG002 - all of it
-        """Return the checksum of all that is in the shard."""
-        return checksum_of_file(self.visit, 0, self.n_bytes, staging)

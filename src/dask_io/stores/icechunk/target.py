@@ -52,7 +52,7 @@ from dask_io.stores.zarr.shards import pack
 from dask_io.stores.zarr.store import ZarrStore, read_description
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
     from numpy.typing import NDArray
 
@@ -405,15 +405,6 @@ class IcechunkTarget(ZarrStore, JournalledTarget):
                     f"it has {listed}"
                 )
             return Tree(repository.readonly_session(branch), path)
-
-    def _own_names(self) -> list[str]:
-        return []
-
-    def _old_names(self) -> list[str]:
-        return []
-
-    def _find_left(self, words: Sequence[str]) -> list[Location]:  # noqa: ARG002 - there are none
-        return []
 
     def _complete(self) -> None:
         """Commit, unless a run that was cut short afterwards has done so."""

@@ -91,12 +91,6 @@ class StackTarget(BlockFilesTarget):
     def _find_old(self) -> list[Location]:
         return sorted(super()._find_old(), key=lambda path: path.name != INFO)
 
-    def _own_names(self) -> list[str]:
-        return []
-
-    def _old_names(self) -> list[str]:
-        return []
-
     def _find_left(self, words: Sequence[str]) -> list[Location]:  # noqa: ARG002 - there are none
         ours = [self._blocks.names, OneName(INFO, len(self.grid.axes))]
         return [

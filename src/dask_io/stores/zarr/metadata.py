@@ -12,7 +12,7 @@ import numpy as np
 from dask_io.geometry import Grid, Layout
 from dask_io.stores.chain import Chain
 from dask_io.stores.dtypes import check_dtype
-from dask_io.stores.padded import is_padded
+from dask_io.stores.padded import any_padded
 from dask_io.stores.store import Access
 from dask_io.stores.zarr.documents import V3, load
 from dask_io.stores.zarr.keys import Keys
@@ -113,13 +113,7 @@ class Metadata:
     @property
     def has_padding(self) -> bool:
         """Whether some chunk has padding between its elements."""
-        grid = self.read_grid
-        for axis, (n_stored, along) in enumerate(zip(self.chunks, grid.axes, strict=True)):
-            last = along.length - along.start_of(max(0, along.n_blocks - 1))
-            block = (*grid.longest[:axis], last, *grid.longest[axis + 1 :])
-            if last < n_stored and is_padded(block, self.chunks, self.layout):
-                return True
-        return False
+        return any_padded(self.read_grid, self.chunks, self.layout)
 
     @property
     def stored_as(self) -> tuple[object, ...]:

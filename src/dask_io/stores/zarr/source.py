@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cached_property
 from math import prod
 from pathlib import Path
@@ -15,7 +14,8 @@ from xxhash import xxh3_64_intdigest
 from dask_io.errors import DataError, StorageError, UsageError
 from dask_io.stores.addressable import AddressableReader
 from dask_io.stores.atomic import AtomicReader, Encoding, bytes_to_decode
-from dask_io.stores.files import NOT_A_FILE, checksum_of_file, storage_errors
+from dask_io.stores.encoded import AsStored, StoredBytes
+from dask_io.stores.files import NOT_A_FILE, storage_errors
 from dask_io.stores.filled import FilledReader, UnfilledReader
 from dask_io.stores.listing import Problems
 from dask_io.stores.location import is_url
@@ -37,8 +37,7 @@ if TYPE_CHECKING:
     from dask_io.stores.encoded import EncodedReader
     from dask_io.stores.files import Found
     from dask_io.stores.location import Location
-    from dask_io.stores.medium import Reader
-    from dask_io.stores.store import BlockReader, Checkable
+    from dask_io.stores.store import BlockReader
     from dask_io.stores.zarr.metadata import Metadata
 
 _MOST_NAMED = 20
@@ -104,11 +103,13 @@ def reopen_zarr(
     return source
 
 
-def reopen_written(described: Mapping[str, Any], at: Location | None) -> ZarrSource | WholeFiles:
+def reopen_written(described: Mapping[str, Any], at: Location | None) -> ZarrSource | AsStored:
     """Open an array that was a target, to compare what is in its files with what was written."""
     source = reopen_zarr(described, at, frozenset())
     is_whole = source.array.index is not None or source.site.medium.writes_whole
-    return WholeFiles(source) if is_whole else source
+    if not is_whole:
+        return source
+    return AsStored(source.array.write_grid, source.dtype, source.tally, source.find_stored)
 
 
 def _refuse_way_out(site: Place) -> None:
@@ -272,7 +273,18 @@ class ZarrSource(ZarrStore):
             problem = f"is too long: it has {n_bytes} bytes, expected {longest} at most"
             raise DataError(printable(str(path)), [problem], "choose another strategy than copy")
         with self._medium.reader(path, self.tally) as file:
-            yield _WholeFile(file, n_bytes)
+            yield StoredBytes(file, n_bytes)
+
+    @contextmanager
+    def find_stored(self, index: tuple[int, ...]) -> Iterator[StoredBytes | None]:
+        """Visit a file, of a chunk or of a shard, whatever it is; None if there is none."""
+        name = self.array.keys.name_of(index)
+        n_bytes = self.size_of(name)
+        if n_bytes is None:
+            yield None
+            return
+        with self._medium.reader(self.root / name, self.tally) as file:
+            yield StoredBytes(file, n_bytes)
 
     def fingerprint(self, index: tuple[int, ...]) -> int:
         """Return a number that changes when a chunk does; those of a shard change together."""
@@ -430,39 +442,3 @@ class _Left:
         """Return how many chunks a shard holds: fewer at the far ends of the array."""
         lengths = zip(self._array.write_grid.block(shard).shape, self._array.chunks, strict=True)
         return prod(-(-length // chunk) for length, chunk in lengths)
-
-
-class WholeFiles:
-    """The files of an array that were written whole, to compare them with what was written."""
-
-    def __init__(self, source: ZarrSource) -> None:
-        self._source = source
-        self.place, self.dtype, self.tally = source.place, source.dtype, source.tally
-        self.grid = source.array.write_grid
-
-    @contextmanager
-    def reader(self, index: tuple[int, ...]) -> Iterator[Checkable]:
-        """Visit a shard, or a chunk if there are none."""
-        name = self._source.array.keys.name_of(index)
-        path, n_bytes = self._source.root / name, self._source.size_of(name)
-        if n_bytes is None:
-            yield FilledReader(self._source.array.fill, self._source.layout)
-            return
-        with medium_of(path).reader(path, self.tally) as file:
-            yield _WholeFile(file, n_bytes)
-
-
-@dataclass(frozen=True, slots=True)
-class _WholeFile:
-    """One visit to a file that was written at once."""
-
-    file: Reader
-    n_bytes: int
-
-    def read(self, offset: int, n_bytes: int, buffer: memoryview) -> memoryview:
-        """Read some of it."""
-        return self.file.read(offset, n_bytes, buffer)
-
-    def checksum(self, region: Region, staging: memoryview) -> int:  # noqa: ARG002 - all of it
-        """Return the checksum of all that is in the file."""
-        return checksum_of_file(self.file, 0, self.n_bytes, staging)

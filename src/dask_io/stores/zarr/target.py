@@ -280,10 +280,12 @@ class ZarrTarget(ZarrStore, JournalledTarget):
         parts = gathered(encoded, staging[: self._gathered_bytes])
         return self._write_parts(name, on_core(parts))
 
-    def _write_parts(self, name: str, parts: Iterable[memoryview]) -> int:
+    def _write_parts(
+        self, name: str, parts: Iterable[memoryview], n_bytes: int | None = None
+    ) -> int:
         self._contents.keep(name)
-        offset = 0
-        with self._write_file(name, self.tally) as file:
+        offset, reserve = 0, self._reserve
+        with self._write_file(name, self.tally, n_bytes=n_bytes, reserve=reserve) as file:
             for part in parts:
                 file.write(offset, part)
                 offset += len(part)
@@ -293,14 +295,7 @@ class ZarrTarget(ZarrStore, JournalledTarget):
         self, index: tuple[int, ...], n_bytes: int, pieces: Iterator[memoryview]
     ) -> int:
         """Write a file that is stored elsewhere as it is to be stored here."""
-        name = self.array.keys.name_of(index)
-        self._contents.keep(name)
-        offset = 0
-        with self._write_file(name, self.tally, n_bytes=n_bytes, reserve=self._reserve) as file:
-            for piece in pieces:
-                file.write(offset, piece)
-                offset += len(piece)
-        return file.checksum
+        return self._write_parts(self.array.keys.name_of(index), pieces, n_bytes)
 
     def _file_of(self, index: tuple[int, ...]) -> tuple[str, int | None]:
         n_bytes = None if self.access is Access.ATOMIC else self.array.chunk_bytes
@@ -320,14 +315,8 @@ class ZarrTarget(ZarrStore, JournalledTarget):
     def _remove_old(self, old: list[Location]) -> None:
         self.site.remove(old)
 
-    def _own_names(self) -> list[str]:
-        return []
-
-    def _old_names(self) -> list[str]:
-        # Whatever can be part of an array is known by its name.
-        return []
-
     def _find_left(self, words: Sequence[str]) -> list[Location]:  # noqa: ARG002 - there are none
+        # Whatever can be part of an array is known by its name.
         return self.site.files_left()
 
     def _find_files(self) -> dict[str, int]:
