@@ -145,8 +145,9 @@ class JournalledTarget(ABC):
         """Be as new: what is there now belongs to whoever made it, not to the next run."""
         self._publisher = self._medium.publisher(self._folder, self.durability)
         self._journal: Journal | None = None
+        # What is known of a file that stays until the new one is whole.
         self._replaced: bytes | None = None
-        self._any_committed = False
+        self._any_removed = self._any_committed = False
         # Files of which a part is durable.
         self._begun: set[str] = set()
         self._made: list[Location] = []
@@ -170,7 +171,7 @@ class JournalledTarget(ABC):
             with storage_errors(self._target):
                 self._make_place(job)
         except BaseException:
-            self._let_go()
+            self.abandon()
             self._medium.remove_folders(self._made)
             raise
 
@@ -206,19 +207,28 @@ class JournalledTarget(ABC):
         # What is left of the old target, if this run is killed, must not look complete: the new
         # journal comes first, then what makes an array of the old blocks goes, then they do.
         if self._medium.logs.exists(place) and (self._overwrite or is_sealed(place)):
-            self._journal = Journal.resume(place, durable=self._is_durable)
-            if not old and is_sealed(place):
-                # What stays until the new one is whole keeps what is known of it as long.
-                self._replaced = read_all(place)
-            self._journal.begin_again(job, lines)
+            self._take_journal(job, lines, stays=not old)
         else:
             self._begin_journal(job, lines)
         if old:
+            self._any_removed = True
             self._clear(old)
 
     @property
     def _is_durable(self) -> bool:
         return self.durability is Durability.FSYNC
+
+    def _take_journal(self, job: bytes, lines: list[str], *, stays: bool) -> None:
+        """Have the old target's journal; if that `stays` for now, so does what is known of it."""
+        place = self._journal_place
+        journal = Journal.resume(place, durable=self._is_durable)
+        try:
+            replaced = read_all(place) if stays and is_sealed(place) else None
+            journal.begin_again(job, lines)
+        except BaseException:
+            journal.close()
+            raise
+        self._journal, self._replaced = journal, replaced
 
     def _begin_journal(self, job: bytes, lines: list[str]) -> None:
         place = self._journal_place
@@ -385,14 +395,14 @@ class JournalledTarget(ABC):
     def abandon(self, *, keep: bool = False) -> bool:
         """Remove what has not been committed; what has been stays, marked as unfinished.
 
-        With `keep` the journal stays in any case. Without a `create` or `resume` that succeeded
+        So does a place whose old blocks are gone. With `keep` the journal stays in any case. Without a `create` or `resume` that succeeded
         nothing is touched: what is there is not this run's.
         """
         if self._journal is None:
             return False
         # What another run has taken over, or may have, is not this one's to remove.
         is_held = self._journal.is_held()
-        is_begun = self._any_committed or keep or not is_held
+        is_begun = self._any_removed or self._any_committed or keep or not is_held
         if is_held:
             self._publisher.abandon(keep=self._begun)
         if not is_begun:

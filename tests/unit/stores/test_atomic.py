@@ -49,7 +49,9 @@ def chunks(draw: st.DrawFn) -> tuple[Kept, NDArray[Any]]:
 
 def stored_bytes(padding: Padding, values: NDArray[Any]) -> bytes:
     """Return what is to be stored, element by element."""
-    elements = np.full(padding.chunks, padding.fill.tobytes(), object)
+    elements = np.empty(padding.chunks, object)
+    # As it is: what ends in zeros would be cut short as a string of NumPy's.
+    elements.fill(padding.fill.tobytes())
     for index in np.ndindex(values.shape):
         elements[index] = values[index].tobytes()
     return b"".join(elements.transpose(padding.layout.axes).ravel())

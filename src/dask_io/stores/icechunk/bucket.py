@@ -43,6 +43,7 @@ def storage_in(path: ObjectPath) -> icechunk.Storage:
         raise UsageError(
             f"{printable(str(path))}: icechunk repositories are read from s3:// and from local disk"
         )
+    connection.check_settings()
     given = {name.lower().removeprefix(_PREFIX): each for name, each in connection.options.items()}
     told = {name: _find(words, given) for name, words in _SETTINGS.items()}
     told |= {name: _is_on(told[name]) for name in _SWITCHES}

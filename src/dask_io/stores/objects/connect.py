@@ -13,7 +13,7 @@ from datetime import timedelta
 from functools import cache, cached_property
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote
+from urllib.parse import unquote, urlsplit
 
 from dask_io.errors import UsageError
 from dask_io.stores.naming import printable
@@ -36,6 +36,7 @@ _NEEDED = {
 }
 _SCHEMES = ("s3", "gs", "az", "http", "https", "memory")
 _URL = re.compile(r"([a-z][a-z0-9+.-]*)://([^/?#]*)([^?#]*)(.*)", re.IGNORECASE | re.DOTALL)
+_SENT_AS_IT_IS = re.compile(r"[!-~]+")
 # What obstore takes apart from what is of one kind of store.
 _CLIENT = frozenset(
     {
@@ -95,10 +96,11 @@ class Connection:
         Raises
         ------
         UsageError
-            If obstore does not understand the options.
+            If obstore does not understand the options, or the environment.
         """
         if self.is_memory:
             return _memory(self.bucket)
+        self.check_settings()
         from obstore.store import from_url  # noqa: PLC0415 - only if needed
 
         given = dict(self.options)
@@ -120,6 +122,27 @@ class Connection:
                 f"and the environment say; check {_NEEDED[self.scheme]}"
             ) from None
 
+    def check_settings(self) -> None:
+        """Refuse what libraries would only fail on with the first request, and not tidily.
+
+        Raises
+        ------
+        UsageError
+            If an endpoint is no address, or what is sent along cannot be.
+        """
+        start = f"{_VARIABLES.get(self.scheme)}_"
+        named = {name: each for name, each in os.environ.items() if name.startswith(start)}
+        for name, value in {**named, **self.options}.items():
+            if not isinstance(value, str):
+                continue
+            if "endpoint" in name.lower() and not _is_address(value):
+                raise UsageError(f"{name} is no address; write it as in https://host:9000")
+            # Keys of Google's are JSON, in several lines.
+            if self.scheme != "gs" and not value.isprintable():
+                raise UsageError(
+                    f"{name} holds a line break or the like, which cannot be sent; set it again"
+                )
+
     def _allowed(self) -> dict[str, bool]:
         """Return whether there may be no encryption; obstore asks the environment only for all."""
         is_allowed = os.environ.get(self.allows_http, "").lower() in {"1", "on", "true", "yes"}
@@ -136,6 +159,17 @@ class Connection:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
+
+
+def _is_address(text: str) -> bool:
+    """Tell whether a text is the URL of a server."""
+    try:
+        found = urlsplit(text)
+        port = found.port
+    except ValueError:
+        return False
+    has_host = found.scheme.lower() in {"http", "https"} and bool(found.hostname) and port != 0
+    return has_host and _SENT_AS_IT_IS.fullmatch(text) is not None
 
 
 @cache

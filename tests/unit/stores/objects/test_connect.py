@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import dask_io
 from dask_io.errors import StorageError, UsageError
 from dask_io.stores.location import is_taken, is_url, locate
 from dask_io.stores.objects.connect import parse_url
@@ -85,6 +86,33 @@ def test_options_are_not_shown() -> None:
     with pytest.raises(UsageError, match="no_such_option") as caught:
         _ = parse_url("s3://bucket", {"no_such_option": "hidden"}).store
     assert "hidden" not in str(caught.value)
+
+
+@pytest.mark.parametrize("place", ["s3://bucket/x", "s3://bucket/x.icechunk::/a"])
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("AWS_ENDPOINT_URL", "127.0.0.1:9000"),
+        ("AWS_ENDPOINT_URL", "http://127.0.0.1:99999"),
+        ("AWS_ENDPOINT_URL", "http://127.0.0.1:9/ "),
+        ("AWS_ENDPOINT_URL", "http://"),
+        ("AWS_ENDPOINT_URL", "http://h\u00f6st:9"),
+        ("AWS_ACCESS_KEY_ID", "secret\n"),
+        ("AWS_SESSION_TOKEN", "sec\nret"),
+        ("endpoint", "no url"),
+        ("secret_access_key", "secret\r"),
+    ],
+)
+def test_settings_that_cannot_be_sent_are_named(
+    place: str, name: str, value: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before a library fails on them, and without what they hold."""
+    options = {} if name.isupper() else {name: value}
+    if name.isupper():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(UsageError, match=f"^{name} (is no address|holds a line)") as caught:
+        dask_io.open(place, storage_options=options)
+    assert "secret" not in str(caught.value).replace(name, "")
 
 
 def test_what_cannot_be_reached_is_said_so(monkeypatch: pytest.MonkeyPatch) -> None:
