@@ -17,6 +17,7 @@ from dask_io.planning import plan_sweep
 from dask_io.stores.container import INSIDE, split_place
 from dask_io.stores.formats import load_format
 from dask_io.stores.journal import read_job
+from dask_io.stores.location import is_taken
 from dask_io.stores.medium import medium_of, pieces_of
 from dask_io.stores.naming import printable
 from dask_io.stores.places import holder_of, is_absent, journal_at, refuse_unfinished
@@ -166,9 +167,23 @@ def check_copied_files(group: Location, copies: Mapping[str, str]) -> None:
     Raises
     ------
     DataError
-        If one differs.
+        If one differs, or is gone.
     """
+    refuse_missing(group, copies)
     _refuse_differing(group, copies, {name: digest_files(group / name) for name in copies})
+
+
+def refuse_missing(group: Location, arrays: Iterable[str]) -> None:
+    """Refuse a group that lacks arrays.
+
+    Raises
+    ------
+    DataError
+        If it does.
+    """
+    gone = [f"array {printable(name)} is missing" for name in arrays if not is_taken(group / name)]
+    if gone:
+        raise DataError(printable(str(group)), gone)
 
 
 def _refuse_differing(place: Location, told: Mapping[str, str], found: Mapping[str, str]) -> None:

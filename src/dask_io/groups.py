@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from xxhash import xxh3_64, xxh3_64_intdigest
 
-from dask_io.comparing import check_again, check_copied_files, digest_files, verify_sealed
+from dask_io.comparing import (
+    check_again,
+    check_copied_files,
+    digest_files,
+    refuse_missing,
+    verify_sealed,
+)
 from dask_io.engine.job import JobRecord
 from dask_io.engine.preflight import find_replaced
 from dask_io.engine.verify import Verification
@@ -38,7 +44,7 @@ from dask_io.several import (
 from dask_io.stores.container import needs
 from dask_io.stores.files import Durability
 from dask_io.stores.journal import VERSION, is_sealed, read_job
-from dask_io.stores.location import is_taken, locate
+from dask_io.stores.location import locate
 from dask_io.stores.making import check_places
 from dask_io.stores.medium import medium_of
 from dask_io.stores.naming import printable
@@ -408,10 +414,7 @@ def verify_group(place: Location, memory: int, workers: int, journal: Location) 
     refuse_unfinished(place)
     record = GroupRecord.read(journal)
     check_copied_files(place, record.copies)
-    missing = [name for name in record.arrays if not is_taken(place / name)]
-    if missing:
-        problems = [f"array {printable(name)} is missing" for name in missing]
-        raise DataError(printable(str(place)), problems)
+    refuse_missing(place, record.arrays)
     found = Verification(0)
     for name in record.arrays:
         checked = verify_sealed(place / name, memory, workers)

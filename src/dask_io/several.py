@@ -65,19 +65,24 @@ def _find_group(place: str | Path, storage_options: Mapping[str, Any] | None) ->
     if INSIDE in str(root) and not is_taken(root):
         container, inside = split_place(str(place))
         root = locate(container, storage_options) / inside
+    return root if is_zarr_group(root) else None
+
+
+def is_zarr_group(root: Location) -> bool:
+    """Tell whether a directory is a group of Zarr whose arrays can be listed."""
     # What lies in a group on a plain web server cannot be listed.
     if not isinstance(root, Path) and not root.connection.can_list:
-        return None
+        return False
     try:
         with storage_errors(root):
             is_marked = any((root / mark).is_file() for mark in ("zarr.json", ".zgroup"))
     except StorageError as error:
         raise type(error)(printable(str(root)), error.reason, error.advice) from error
     if not is_marked:
-        return None
+        return False
     with needs("zarr", "zarr"):
         from dask_io.stores.zarr.group import is_group_at  # noqa: PLC0415 - a second, if needed
-    return root if is_group_at(root) else None
+    return is_group_at(root)
 
 
 def _open_file(place: str | Path, *, each: bool) -> Whole | None:

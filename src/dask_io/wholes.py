@@ -19,6 +19,7 @@ from dask_io.several import (
     chunks_or_kept,
     find_whole,
     is_to_copy,
+    is_zarr_group,
     make_series,
     name_one,
     plan_each,
@@ -168,10 +169,35 @@ def verify_alone(place: Location, memory: int, workers: int) -> Verification:
     journal = journal_at(place)
     if journal is not None and GROUP in read_job(journal):
         return verify_group(place, memory, workers, journal)
-    targets = targets_in(place) or [place]
-    if targets == [place]:
+    is_group = journal is None and is_zarr_group(place)
+    targets = _arrays_in(place) if is_group else targets_in(place)
+    if targets in ([], [place]):
         return verify_sealed(place, memory, workers)
     found = Verification(0)
     for target in targets:
         found = found.followed_by(verify_alone(target, memory, workers), printable(str(target)))
     return found
+
+
+def _arrays_in(group: Location) -> list[Location]:
+    """Return all arrays of a group into which runs have put them one by one, or none.
+
+    Raises
+    ------
+    UsageError
+        If of some there are no checksums.
+    """
+    from dask_io.stores.zarr.group import read_group  # noqa: PLC0415 - a second, if needed
+
+    arrays = {name: group / name for name in read_group(group).arrays}
+    others = [name for name, place in arrays.items() if journal_at(place) is None]
+    if len(others) == len(arrays):
+        return []
+    if others:
+        shown, listed = printable(str(group)), ", ".join(map(printable, others[:_MOST_NAMED]))
+        more = " and more" if len(others) > _MOST_NAMED else ""
+        raise UsageError(
+            f"{shown} has arrays without checksums of their own ({listed}{more}); name one that "
+            f"has, or compare all with where they come from: dask-io verify SRC {shown}"
+        )
+    return list(arrays.values())

@@ -416,9 +416,9 @@ def spoil_group(group: Any) -> None:
     ("spoil", "said"),
     [
         (spoil_dimension, r"has a dimension \.\./y: that is no name"),
-        (spoil_group, "has a group and a dimension y, which NetCDF cannot hold together"),
+        (spoil_group, "has a group and a dimension y, which one file cannot hold together"),
         (spoil_type, "b in .* cannot be copied: it has elements of float16, for which NetCDF"),
-        (spoil_lengths, "dimension y of 4 and of 5 elements, which NetCDF cannot hold together"),
+        (spoil_lengths, "dimension y of 4 and of 5 elements, which one file cannot hold together"),
         (spoil_name, "y in .* it has the name of a dimension, but does not lie along it alone"),
     ],
 )

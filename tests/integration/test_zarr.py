@@ -6,16 +6,20 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
+import numcodecs  # type: ignore[import-untyped]
 import numpy as np
 import pytest
 import zarr
+import zarr.codecs.numcodecs
+from zarr.core.metadata import ArrayV3Metadata
 
 import dask_io
 from dask_io.api import plan_extract
 from dask_io.errors import DataError, InterruptedRunError, UsageError
 from dask_io.planning import memory_for_lower_bound, plan_from_json, plan_to_json
+from dask_io.report.jsonable import info_to_json
 from dask_io.stores.zarr.documents import quiet
 
 if TYPE_CHECKING:
@@ -399,3 +403,150 @@ def test_what_is_left_out_takes_no_memory_in_pieces(tmp_path: Path) -> None:
     assert in_pieces
     assert grown <= 1.02 * 30 * 2**20
     assert dask_io.verify(source, target)
+
+
+def made(place: Path, **how: Any) -> Path:
+    """Have zarr-python make an array of ones."""
+    description = {"shape": (4, 6), "chunks": (2, 3), "dtype": "<i4", **how}
+    with quiet():
+        zarr.create_array(place, **description)[...] = 1
+    return place
+
+
+@pytest.mark.parametrize(("text", "value"), [("False", False), ("0", False), ("true", True)])
+def test_truth_is_read(text: str, *, value: bool, tmp_path: Path) -> None:
+    """As fill value too, which comes as text from a command line."""
+    source = made(tmp_path / "a.zarr", dtype="?", fill_value=True)
+
+    dask_io.resplit(source, tmp_path / "b.zarr", chunks=4, fill_value=text)
+
+    assert zarr.open_array(tmp_path / "b.zarr").fill_value == value
+    with pytest.raises(UsageError, match="fill value '2' is no bool; give true or false"):
+        dask_io.plan(source, tmp_path / "c.zarr", chunks=4, fill_value="2")
+
+
+@pytest.mark.parametrize("place", ["g.zarr::/in/new", "g.zarr/in/new", "g.zarr/in/new/"])
+@pytest.mark.parametrize("version", [2, 3])
+def test_an_array_is_of_the_version_of_its_group(
+    place: str, version: Literal[2, 3], tmp_path: Path
+) -> None:
+    """Readers of the group find it, however its place is written."""
+    source = made(tmp_path / "a.zarr", zarr_format=5 - version)
+    zarr.create_group(tmp_path / "g.zarr", zarr_format=version)
+
+    dask_io.resplit(source, f"{tmp_path}/{place}", chunks=4)
+
+    found = zarr.open_group(tmp_path / "g.zarr", mode="r", zarr_format=version)["in/new"]
+    assert np.array_equal(np.asarray(found), np.ones((4, 6)))
+    with pytest.raises(UsageError, match=f"is a group of Zarr {version}, in which readers find no"):
+        dask_io.plan(source, tmp_path / "g.zarr::/b", chunks=4, format_version=5 - version)
+
+
+def test_a_path_in_a_group_that_is_not_there_yet_is_an_array(tmp_path: Path) -> None:
+    """As with the colons; so `merge` has one place to write to."""
+    dask_io.merge(made(tmp_path / "a.zarr"), tmp_path / "new.zarr" / "in" / "b")
+
+    assert np.asarray(zarr.open_group(tmp_path / "new.zarr", mode="r")["in/b"]).shape == (4, 6)
+
+
+@pytest.mark.parametrize("size", [4, 8])
+def test_what_shuffles_fits_chunks(size: int, tmp_path: Path) -> None:
+    """A filter that is kept has elements that fill the new chunks, of the new type."""
+    how: Any = {"zarr_format": 2, "compressors": numcodecs.Zlib(1), "dtype": "<i2"}
+    source = made(tmp_path / "a.zarr", chunks=(4, 6), filters=[numcodecs.Shuffle(size)], **how)
+
+    dask_io.resplit(source, tmp_path / "b.zarr", chunks=(3, 1), dtype="<f8")
+    dask_io.resplit(source, tmp_path / "c.zarr", chunks=(3, 1))
+
+    for name, expected in (("b.zarr", size), ("c.zarr", 2)):
+        found = zarr.open_array(tmp_path / name)
+        assert np.array_equal(np.asarray(found), np.ones((4, 6)))
+        (shuffle,) = found.filters
+        assert shuffle.get_config()["elementsize"] == expected  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("names", [["y", "x"], [None, "x"], ["y"], "yx", None])
+@pytest.mark.parametrize("steps", [(2, 3, 2), (3, 2, 3), (3, 3), (2, 2)])
+def test_names_of_dimensions_go_there_and_back(
+    names: object, steps: tuple[Literal[2, 3], ...], tmp_path: Path
+) -> None:
+    """What xarray puts among attributes, or is taken for it, is kept as what it is."""
+    attributes = {"a": 1} if names is None else {"a": 1, "_ARRAY_DIMENSIONS": names}
+    place = made(tmp_path / "0", zarr_format=steps[0], attributes=attributes)
+
+    for number, version in enumerate(steps[1:], 1):
+        target = tmp_path / f"{number}"
+        dask_io.resplit(place, target, chunks=4, format="zarr", format_version=version)
+        place = target
+
+    found = zarr.open_array(place)
+    told = dict(found.attrs)
+    if isinstance(found.metadata, ArrayV3Metadata) and found.metadata.dimension_names is not None:
+        told["_ARRAY_DIMENSIONS"] = list(found.metadata.dimension_names)
+    assert told == attributes
+
+
+def test_dates_without_a_fill_value_are_no_dates(tmp_path: Path) -> None:
+    """As zarr-python reads them, and in version 3, where there has to be a value, too."""
+    place = tmp_path / "a.zarr"
+    with quiet():
+        array = zarr.create_array(
+            place, shape=(7,), chunks=(4,), dtype="M8[D]", zarr_format=2, fill_value=None
+        )
+        array[:4] = np.datetime64("2000-01-01")
+        expected = np.asarray(array[...])
+    assert np.isnat(expected[4:]).all()
+
+    for version in (2, 3):
+        target = tmp_path / f"{version}.zarr"
+        dask_io.resplit(place, target, chunks=7, format_version=version)
+        with quiet():
+            found = np.asarray(zarr.open_array(target)[...])
+        assert np.array_equal(found, expected, equal_nan=True)
+
+
+def test_shards_of_an_axis_without_elements(tmp_path: Path) -> None:
+    """One chunk is the fewest that hold it."""
+    with quiet():
+        zarr.create_array(tmp_path / "a.zarr", shape=(0, 6), chunks=(1, 3), dtype="<i4")
+    dask_io.resplit(tmp_path / "a.zarr", tmp_path / "b.zarr", chunks=(1, 3), shards=(-1, -1))
+    assert zarr.open_array(tmp_path / "b.zarr").shards == (1, 6)
+
+
+def test_a_filter_that_is_in_the_way_is_named(tmp_path: Path) -> None:
+    """With what to do: choose another codec."""
+    with quiet():
+        delta = zarr.codecs.numcodecs.Delta(dtype="<i4")
+        source = made(tmp_path / "a.zarr", filters=[delta])
+        with pytest.raises(UsageError, match="choose a codec in place of the source's delta"):
+            dask_io.plan(source, tmp_path / "b.zarr", chunks=4, order="F")
+    dask_io.resplit(source, tmp_path / "b.zarr", chunks=4, order="F", codec="zstd:1")
+
+
+def test_what_has_no_checksums_is_not_passed_over(tmp_path: Path) -> None:
+    """Of the arrays of a group that others have put there; all of ours are compared, wherever."""
+    group, source = tmp_path / "g.zarr", made(tmp_path / "a.zarr")
+    dask_io.resplit(source, f"{group}::/in/a", chunks=4)
+    dask_io.resplit(source, f"{group}::/b", chunks=4)
+    assert dask_io.verify(group).n_elements == 48
+
+    zarr.open_group(group).create_array("c", shape=(3,), chunks=(3,), dtype="u1")
+    with pytest.raises(UsageError, match=r"has arrays without checksums of their own \(c\)"):
+        dask_io.verify(group)
+
+
+def test_what_json_has_no_word_for_is_text(tmp_path: Path) -> None:
+    """Records with bytes, numbers that are none, and dates."""
+    dtype = np.dtype([("a", "<i4"), ("b", "S3"), ("c", "M8[s]")])
+    with quiet():
+        zarr.create_array(
+            tmp_path / "a.zarr",
+            shape=(4,),
+            chunks=(2,),
+            dtype=dtype,
+            zarr_format=2,
+            attributes={"x": [1, float("inf"), {"y": float("nan")}]},
+        )
+    told = json.loads(json.dumps(info_to_json(dask_io.info(tmp_path / "a.zarr")), allow_nan=False))
+    assert told["metadata"]["attributes"] == {"x": [1, "inf", {"y": "nan"}]}
+    assert len(told["metadata"]["fill_value"]) == 3

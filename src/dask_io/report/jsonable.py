@@ -142,7 +142,7 @@ def info_to_json(info: Described) -> dict[str, Any]:
         "n_bytes": info.n_bytes,
         "n_bytes_on_disk": info.n_bytes_on_disk,
         "compression_ratio": compression_ratio(info),
-        "metadata": {name: _plain(value) for name, value in info.metadata.items()},
+        "metadata": _plain(dict(info.metadata)),
     }
 
 
@@ -153,7 +153,7 @@ def group_to_json(group: DescribedGroup) -> dict[str, Any]:
         "format": group.format,
         "arrays": {name: info_to_json(each) for name, each in group.arrays.items()},
         "others": dict(group.others),
-        "attributes": dict(group.attributes),
+        "attributes": _plain(dict(group.attributes)),
     }
 
 
@@ -166,14 +166,17 @@ def compression_ratio(info: Described) -> float | None:
 
 def _plain(value: object) -> object:
     """Return what JSON can hold of a value; of others, such as dates, how they are written."""
-    if isinstance(value, np.generic):
-        value = value.item()
-    is_number = isinstance(value, float) and isfinite(value)
-    return (
-        value
-        if is_number or isinstance(value, int | str | list | tuple | dict | None)
-        else str(value)
-    )
+    match value:
+        case dict():
+            return {name: _plain(each) for name, each in value.items()}
+        case list() | tuple():
+            return [_plain(each) for each in value]
+        case np.generic() if value.dtype.kind not in "mM":
+            return _plain(value.item())
+        case float():
+            return value if isfinite(value) else str(value)
+        case _:
+            return value if isinstance(value, int | str | None) else str(value)
 
 
 def verification_to_json(found: Verification) -> dict[str, Any]:

@@ -71,6 +71,9 @@ class Wishes:
                 raise UsageError(f"format {format} has no {word}; leave it out")
 
 
+_TRUTH = {"true": True, "1": True, "false": False, "0": False}
+
+
 @dataclass(frozen=True, slots=True)
 class Wanted:
     """The array that a target is to hold, and what the user asks of the target.
@@ -100,6 +103,11 @@ class Wanted:
             return np.zeros((), self.dtype)[()]
         if isinstance(value, str) and self.dtype.kind == "S":
             value = value.encode()
+        if isinstance(value, str) and self.dtype.kind == "b":
+            # To NumPy, any text is true.
+            value = _TRUTH.get(value.lower(), value)
+            if isinstance(value, str):
+                raise UsageError(f"fill value {value!r} is no {self.dtype}; give true or false")
         try:
             fill = np.array(value).astype(self.dtype)
         except (TypeError, ValueError, OverflowError) as error:

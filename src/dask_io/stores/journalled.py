@@ -395,8 +395,9 @@ class JournalledTarget(ABC):
     def abandon(self, *, keep: bool = False) -> bool:
         """Remove what has not been committed; what has been stays, marked as unfinished.
 
-        So does a place whose old blocks are gone. With `keep` the journal stays in any case. Without a `create` or `resume` that succeeded
-        nothing is touched: what is there is not this run's.
+        So does a place whose old blocks are gone. With `keep` the journal stays in any case.
+        Without a `create` or `resume` that succeeded nothing is touched: what is there is not this
+        run's.
         """
         if self._journal is None:
             return False

@@ -16,6 +16,7 @@ from dask_io.stores.dtypes import check_dtype
 from dask_io.stores.files import Durability, storage_errors
 from dask_io.stores.formats import (
     choose_format,
+    find_container,
     format_of,
     has_blocks,
     is_format,
@@ -86,7 +87,7 @@ def make_target(
         If the format cannot hold that.
     """
     place, n_axes = locate(path, storage_options), len(grid.axes)
-    root, inside = split_inside(place)
+    root, inside = _split(place, format)
     is_folder = not inside and _is_directory(path, place, format)
     container = _target_container(root, format, is_folder=is_folder)
     if container is not None:
@@ -136,6 +137,23 @@ def _target_container(path: Location, format: str | None, *, is_folder: bool) ->
     return found
 
 
+def _split(place: Location, format: str | None) -> tuple[Location, str]:  # noqa: A002
+    """Split a place into a container and a path inside it; one in a group of Zarr is such, too."""
+    root, inside = split_inside(place)
+    if inside or format is not None or format_of(place.name) or has_field(place.name):
+        return root, inside
+    groups = [folder for folder in place.parents if _is_group(folder)]
+    if not groups:
+        return root, inside
+    return groups[-1], str(place).removeprefix(f"{groups[-1]}/")
+
+
+def _is_group(folder: Location) -> bool:
+    """Tell whether a directory is a group of Zarr, or will be one by its name."""
+    found = find_container(folder, None) if folder.name else None
+    return found is not None and found.name == "zarr"
+
+
 def _block_format(name: str | None) -> str | None:
     """Return a name if it is that of a format of block files."""
     is_one = name is not None and is_format(name) and has_blocks(load_format(name))
@@ -149,7 +167,7 @@ def names_one_file(
 ) -> bool:
     """Tell whether a target of this name is one place, not a directory or a pattern of blocks."""
     place = locate(path, storage_options)
-    if split_inside(place)[1]:
+    if _split(place, format)[1]:
         return True
     is_pattern = has_field(str(place)) and not is_taken(place)
     return not is_pattern and not _is_directory(path, place, format)

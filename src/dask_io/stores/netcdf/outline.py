@@ -123,7 +123,7 @@ def outline_of(source: Whole) -> Outline:
     for path in sorted(dimensions.keys() & set(source.groups)):
         raise UsageError(
             f"{printable(source.place)} has a group and a dimension {printable(path)}, which "
-            "NetCDF cannot hold together; name one array"
+            "one file cannot hold together; name one array"
         )
     return Outline(
         attributes={path: typed(source.attributes[path]) for path in source.groups},
@@ -169,8 +169,8 @@ def _find(
     if path in dimensions:
         raise UsageError(
             f"{printable(place)} has arrays along a dimension {printable(path)} of "
-            f"{dimensions[path]:,} and of {length:,} elements, which NetCDF cannot hold together; "
-            "name one array"
+            f"{dimensions[path]:,} and of {length:,} elements, which one file cannot hold "
+            "together; name one array"
         )
     dimensions[path] = length
     return path

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numcodecs  # type: ignore[import-untyped]
@@ -14,7 +15,7 @@ from dask_io.stores.chosen import parse_codec
 from dask_io.stores.conventions import FILL_VALUE, NAMES, encoded, gap_of
 from dask_io.stores.dtypes import check_dtype
 from dask_io.stores.zarr.documents import make_array_documents
-from dask_io.stores.zarr.metadata import SHUFFLES, understand
+from dask_io.stores.zarr.metadata import SHUFFLES, nothing_of, understand
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -63,6 +64,9 @@ def describe_new(wanted: Wanted) -> dict[str, bytes]:
         made = understand(documents)
     except (ValueError, TypeError, OverflowError, NotImplementedError) as error:
         said = " ".join(str(error).split())[:200]
+        filters = [each["id"] for each in codecs if each["id"] in _ARRAY_FILTERS]
+        if filters and wishes.codec is None:
+            said += f"; choose a codec in place of the source's {filters[0]}, say zstd:3"
         raise UsageError(
             f"Zarr {version} cannot hold an array of {wanted.dtype}: {said}"
         ) from error
@@ -121,13 +125,22 @@ def _codecs(wanted: Wanted) -> list[Config]:
                 f"the source's codec {config['id']} would change values if they were encoded "
                 "again, or Zarr has none like it; choose a codec, such as zstd:3 or none"
             )
-    return list(kept)
+    return [_fitting(config, wanted) for config in kept]
+
+
+def _fitting(config: Config, wanted: Wanted) -> Config:
+    """Have a filter whose elements do not fill a chunk shuffle those of the array instead."""
+    itemsize = wanted.dtype.itemsize
+    fits = prod(_chunks(wanted)) * itemsize % config.get("elementsize", itemsize) == 0
+    return config if fits or config["id"] != "shuffle" else {**config, "elementsize": itemsize}
 
 
 def _fill_value(wanted: Wanted, version: int) -> Any:
     given = wanted.wishes.fill_value, wanted.metadata.get("fill_value", 0)
+    if given != (None, None):
+        return wanted.fill_value
     # Of version 2 there are arrays without one: to some readers 0 would mean "missing".
-    return None if given == (None, None) and version == _NEWEST - 1 else wanted.fill_value
+    return None if version < _NEWEST else nothing_of(wanted.dtype)[()]
 
 
 def _for_v2(wanted: Wanted, codecs: Sequence[Config], chunks: tuple[int, ...]) -> dict[str, Any]:
@@ -154,7 +167,10 @@ def _for_v2(wanted: Wanted, codecs: Sequence[Config], chunks: tuple[int, ...]) -
 
 def _for_v3(wanted: Wanted, codecs: Sequence[Config], chunks: tuple[int, ...]) -> dict[str, Any]:
     attributes = dict(wanted.metadata.get("attributes", {}))
-    attributes.pop(NAMES, None)
+    names = wanted.metadata.get("dimension_names")
+    if names is not None and wanted.metadata.get("zarr_format") != _NEWEST:
+        # They have a place of their own now.
+        attributes.pop(NAMES, None)
     in_front = [config for config in codecs if config["id"] in _ARRAY_FILTERS]
     behind = [config for config in codecs if config["id"] not in _ARRAY_FILTERS]
     axes = wanted.layout.axes
@@ -164,7 +180,7 @@ def _for_v3(wanted: Wanted, codecs: Sequence[Config], chunks: tuple[int, ...]) -
         "filters": [*map(_as_v3, in_front), *transpose] or None,
         "compressors": [_as_v3(config, wanted.dtype) for config in behind] or None,
         "attributes": attributes,
-        "dimension_names": wanted.metadata.get("dimension_names"),
+        "dimension_names": names,
         "chunk_key_encoding": {
             "name": "default" if keys.get("prefix", "c") else "v2",
             "separator": keys.get("separator", "/"),
@@ -186,7 +202,7 @@ def _shards(
     """
     if len(shards) == len(chunks):
         each = zip(shards, chunks, shape, strict=True)
-        whole = tuple(-(-n // c) * c if s == -1 or s >= n == c else s for s, c, n in each)
+        whole = tuple(max(1, -(-n // c)) * c if s == -1 or s >= n == c else s for s, c, n in each)
         if all(s > 0 and s % c == 0 for s, c in zip(whole, chunks, strict=True)):
             return whole
     raise UsageError(f"shards of {_times(shards)} are not made of whole chunks of {_times(chunks)}")

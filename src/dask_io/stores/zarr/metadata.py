@@ -267,10 +267,15 @@ def _as_numcodecs(name: str, configuration: dict[str, Any]) -> dict[str, Any]:
 
 def _fill(array: Any, dtype: np.dtype[Any]) -> NDArray[Any]:
     value = array.metadata.fill_value
-    fill = np.zeros((), dtype) if value is None else np.array(value, dtype)
+    fill = nothing_of(dtype) if value is None else np.array(value, dtype)
     if fill.shape:
         raise ValueError("has a fill value that is not one element")
     return fill
+
+
+def nothing_of(dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Return what is read of what is not stored if there is no fill value, as by zarr-python."""
+    return np.array("NaT", dtype) if dtype.kind in "mM" else np.zeros((), dtype)
 
 
 def _attributes(array: Any) -> dict[str, Any]:
@@ -285,4 +290,4 @@ def _names_in_attributes(array: Any) -> tuple[str | None, ...] | None:
     names = _attributes(array).get("_ARRAY_DIMENSIONS")
     if not isinstance(names, list) or len(names) != len(array.shape):
         return None
-    return tuple(names) if all(isinstance(name, str) for name in names) else None
+    return tuple(names) if all(isinstance(name, str | None) for name in names) else None

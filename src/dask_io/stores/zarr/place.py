@@ -74,6 +74,13 @@ class Place:
         """What holds it."""
         return medium_of(self.path)
 
+    def version_around(self) -> int | None:
+        """Return the version of the innermost group that is there, None if there is none."""
+        for folder in reversed(self.groups):
+            if found := read_documents(folder):
+                return 3 if V3 in found else 2
+        return None
+
     def refuse_neighbours(self) -> None:
         """Refuse a place in an array, and one that links lead out of the container to.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import chain
 from math import prod
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dask_io.errors import UsageError
 from dask_io.stores.addressable import AddressableWriter, view_as_bytes
 from dask_io.stores.atomic import ChunkWriter, Padding, WholeWriter
 from dask_io.stores.cores import on_core
@@ -19,6 +20,7 @@ from dask_io.stores.encoded import Taken
 from dask_io.stores.filled import holds_only
 from dask_io.stores.journalled import JournalledTarget
 from dask_io.stores.ledger import NOTHING
+from dask_io.stores.naming import printable
 from dask_io.stores.padded import PaddedWriter, is_padded, scratch_bytes
 from dask_io.stores.reuse import cut, gathered, lasting, room_for
 from dask_io.stores.store import Access, Extent, Footprint
@@ -63,12 +65,25 @@ def make_zarr(
     """
     return ZarrTarget(
         place,
-        describe_new(wanted),
+        describe_new(_as_around(place, wanted)),
         write_empty=wanted.wishes.write_empty,
         overwrite=overwrite,
         durability=durability,
         reserve=reserve,
     )
+
+
+def _as_around(place: Place, wanted: Wanted) -> Wanted:
+    """Have an array be of the version of the groups around it, or readers would not find it."""
+    version, wishes = place.version_around(), wanted.wishes
+    if version is None:
+        return wanted
+    if wishes.format_version not in {None, version}:
+        raise UsageError(
+            f"{printable(str(place.path))} is a group of Zarr {version}, in which readers find no "
+            f"array of version {wishes.format_version}; choose version {version}, or another place"
+        )
+    return replace(wanted, wishes=replace(wishes, format_version=version))
 
 
 def remake_zarr(
