@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import tempfile
 from dataclasses import astuple, replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dask_io.engine.commit import Consumption, Outlet
@@ -48,7 +50,7 @@ from dask_io.stores.files import Durability
 from dask_io.stores.formats import load_format
 from dask_io.stores.journal import is_sealed, refuse_locked
 from dask_io.stores.ledger import Ledger
-from dask_io.stores.location import follow, locate
+from dask_io.stores.location import follow, is_url, locate
 from dask_io.stores.making import check_places, make_target
 from dask_io.stores.naming import printable
 from dask_io.stores.places import is_absent, journal_at, targets_in
@@ -150,10 +152,11 @@ def _is_to_be_encoded(store: Source, format: str, options: Options) -> bool:  # 
 
 def _beside(store: Source, kind: AnyFormat, options: Options) -> Location:
     """Return where a target of a format could be; nothing will be written there."""
-    place = locate(store.place, options.get("storage_options"))
-    return place.parent / (
-        f"planned{kind.suffixes[0]}" if isinstance(kind, Container) else "planned"
-    )
+    folder: Location = locate(store.place, options.get("storage_options")).parent
+    if kind.name == "icechunk" and is_url(store.place):
+        # Repositories in object stores can only be read.
+        folder = Path(tempfile.gettempdir())
+    return folder / (f"planned{kind.suffixes[0]}" if isinstance(kind, Container) else "planned")
 
 
 def plan_one(store: Source, wanted: Wanted, **options: Unpack[Options]) -> Job:

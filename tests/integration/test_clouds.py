@@ -11,6 +11,7 @@ from click.testing import CliRunner
 
 import dask_io
 from dask_io.cli import commands
+from dask_io.errors import StorageError
 from dask_io.stores.objects import connect, lease
 from dask_io.stores.objects.connect import parse_url
 from dask_io.stores.objects.lease import Lease
@@ -88,6 +89,18 @@ def test_what_stands_for_a_folder_is_no_object(cloud: tuple[str, Cloud], tmp_pat
     assert dask_io.verify(f"{url}/in.zarr", f"{url}/out.zarr")
     assert (tmp_path / "out.zarr/nothing.txt").is_file()
     assert not (tmp_path / "out.zarr/empty").exists()
+
+
+@pytest.mark.parametrize("name", ["/b.npy", "../b.npy", "./b.npy", "b\n.npy"])
+def test_a_name_that_is_none_is_told(name: str, cloud: tuple[str, Cloud], tmp_path: Path) -> None:
+    """Nothing can be listed that such an object is among, however often it is tried."""
+    url, held = cloud
+    np.save(tmp_path / "a.npy", np.arange(6))
+    dask_io.split(tmp_path / "a.npy", f"{url}/in", chunks=2)
+    key = next(key for key in held.objects if key.endswith("b_0.npy"))
+    held.objects[key.replace("b_0.npy", name)] = b"", 1
+    with pytest.raises(StorageError, match="with control characters; rename or remove it"):
+        dask_io.open(f"{url}/in")
 
 
 def test_an_object_with_others_in_it_is_named(cloud: tuple[str, Cloud], tmp_path: Path) -> None:

@@ -243,6 +243,14 @@ def test_what_icechunk_cannot_hold_is_refused(start: Path, tmp_path: Path) -> No
     assert start.exists()
 
 
+def test_attributes_that_icechunk_cannot_hold_are_named(tmp_path: Path) -> None:
+    """Before anything is made; it is strict about JSON."""
+    attributes: dict[str, Any] = {"fine": [1.5], "range": [0, float("inf")]}
+    zarr.create_array(tmp_path / "a.zarr", shape=(4,), dtype="i2", attributes=attributes)
+    with pytest.raises(UsageError, match="attribute range of the source holds infinity or NaN"):
+        dask_io.plan(tmp_path / "a.zarr", tmp_path / "b.icechunk", chunks=2)
+
+
 def test_plans_say_that_it_is_all_or_nothing(start: Path, tmp_path: Path) -> None:
     """Nothing is kept of a run that was cut short, and the plan knows it."""
     job = dask_io.plan(start, tmp_path / "x.icechunk", chunks=(7, 7, 7))
@@ -287,6 +295,28 @@ def test_someone_else_commits_meanwhile(array: NDArray[Any], start: Path, tmp_pa
     with pytest.raises(StorageError, match="someone else has committed a change of it meanwhile"):
         dask_io.resplit(start, f"{place}::/c", chunks=(7, 7, 7), on_progress=commit("c"))
     assert np.asarray(dask_io.open(f"{place}::/c")).tolist() == [3] * 4
+
+
+def test_groups_that_someone_removes_meanwhile_are_made_anew(
+    array: NDArray[Any], start: Path, tmp_path: Path
+) -> None:
+    """An array without groups around it would be found by nobody."""
+    place = tmp_path / "x.icechunk"
+    dask_io.resplit(start, f"{place}::/in/group/old", chunks=(7, 7, 7))
+
+    def remove(_: object) -> None:
+        session = _repository(place).writable_session("main")
+        group = zarr.open_group(session.store, mode="a")
+        if "in" in group:
+            del group["in"]
+            session.commit("Remove all")
+
+    dask_io.resplit(start, f"{place}::/in/group/new", chunks=(3, 3, 3), on_progress=remove)
+
+    store = _repository(place).readonly_session("main").store
+    found = dict(zarr.open_group(store, mode="r").members(max_depth=None))
+    assert sorted(found) == ["in", "in/group", "in/group/new"]
+    assert np.array_equal(np.asarray(found["in/group/new"]), array)
 
 
 def test_strict_and_missing_chunks(array: NDArray[Any], tmp_path: Path) -> None:

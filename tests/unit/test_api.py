@@ -605,3 +605,15 @@ def test_an_array_without_a_journal_is_there(place: str, one_file: Path) -> None
         dask_io.resume(path)
     with pytest.raises(StorageError, match="no such file"):
         dask_io.verify(one_file.parent / f"absent-{place}")
+
+
+def test_a_raw_file_of_ours_describes_itself(one_file: Path) -> None:
+    """By its journal, as long as it is there and nothing else is said."""
+    raw = one_file.parent / "one.raw"
+    dask_io.merge(one_file, raw)
+    assert dask_io.verify(one_file, raw)
+    assert np.array_equal(dask_io.open(raw)[:, :], ARRAY)
+    assert dask_io.open(raw, shape=(7, 10), dtype="<f4").shape == (7, 10)
+    shutil.rmtree(one_file.parent / "one.raw.dask-io")
+    with pytest.raises(UsageError, match="does not describe itself"):
+        dask_io.open(raw)

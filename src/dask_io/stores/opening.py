@@ -21,6 +21,7 @@ from dask_io.stores.formats import (
     load_format,
     of_blocks,
 )
+from dask_io.stores.journal import find_journal, read_job
 from dask_io.stores.listing import look_at, scan
 from dask_io.stores.location import is_taken, locate, may_exist
 from dask_io.stores.medium import peeking
@@ -33,6 +34,7 @@ from dask_io.stores.places import (
     shown,
     split_inside,
 )
+from dask_io.stores.reopening import reopen_blocks
 
 if TYPE_CHECKING:
     import os
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
     from dask_io.stores.store import Source
 
 _DIGITS = re.compile("[0-9]+")
+_NOTHING_SAID = Description(None, None, None, None)
 
 
 def open_source(
@@ -232,6 +235,11 @@ def _open_file(path: Location, chosen: Format, said: Description) -> BlockFiles:
         except ValueError as error:
             raise DataError(shown(path), [str(error)]) from error
         return _open_blocks(path.parent, files, chosen, OneName(path.name, n_axes), said)
+    if said == _NOTHING_SAID and (journal := find_journal(path)) is not None:
+        # Written by us, with what describes it beside it.
+        described = read_job(journal).get("target")
+        if isinstance(described, dict) and described.get("format") == chosen.name:
+            return reopen_blocks(described, path)
     grid, _, _ = said.needed_by(path, chosen)
     if grid.n_blocks > 1:
         raise UsageError(f"{shown(path)} is one file, so it is one block; leave chunks out")

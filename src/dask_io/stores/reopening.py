@@ -58,6 +58,15 @@ def reopen_source(
     if container is not None:
         with _description_errors(described, at):
             return container.reopen(described, None if at is None else holder_of(at), absent)
+    return reopen_blocks(described, at, absent)
+
+
+def reopen_blocks(
+    described: Mapping[str, Any],
+    at: Location | None,
+    absent: AbstractSet[tuple[int, ...]] = frozenset(),
+) -> BlockFiles:
+    """Open block files again, or one file, as `reopen_source` does."""
     blocks = _described(described, at)
     if len(absent) == blocks.grid.n_blocks and not blocks.path.exists():
         files = {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import glob
+import json
 import os
 import secrets
 import shutil
@@ -99,6 +100,7 @@ def make_icechunk(
     wishes = replace(wanted.wishes, format_version=_ZARR_VERSION)
     # It has its own way to name chunks.
     kept = {key: each for key, each in wanted.metadata.items() if key != "chunk_key_encoding"}
+    _refuse_unheld(kept.get("attributes", {}))
     return IcechunkTarget(
         Place(path, inside),
         describe_new(replace(wanted, wishes=wishes, metadata=kept)),
@@ -106,6 +108,18 @@ def make_icechunk(
         overwrite=overwrite,
         durability=durability,
     )
+
+
+def _refuse_unheld(attributes: Mapping[str, Any]) -> None:
+    """Refuse what icechunk, which is strict about JSON, has no place for."""
+    for name, value in attributes.items():
+        try:
+            json.dumps(value, allow_nan=False)
+        except ValueError:
+            raise UsageError(
+                f"attribute {printable(name)} of the source holds infinity or NaN, which icechunk "
+                "cannot; choose another format, or change it"
+            ) from None
 
 
 def remake_icechunk(
@@ -277,11 +291,15 @@ class IcechunkTarget(ZarrStore, JournalledTarget):
             tree = Tree(repository.writable_session(self.address.branch), path)
         if tree.documents(array):
             tree.remove(array)
-        for group in groups_around(array):
-            if not tree.documents(group):
-                tree.write(Address("", group).key(V3), make_group_documents(_ZARR_VERSION)[V3])
+        self._make_groups(tree)
         tree.write(self.address.key(V3), self.documents[V3])
         self._tree = tree
+
+    def _make_groups(self, tree: Tree) -> None:
+        """Make the groups around the array that are not there."""
+        for group in groups_around(self.address.array):
+            if not tree.documents(group):
+                tree.write(Address("", group).key(V3), make_group_documents(_ZARR_VERSION)[V3])
 
     def _is_left_over(self, *, with_chunks: bool = False) -> bool:
         """Tell whether all that is there is a repository that a run of ours has made, unfinished.
@@ -418,17 +436,20 @@ class IcechunkTarget(ZarrStore, JournalledTarget):
         lengths = " x ".join(map(str, self.grid.shape))
         message = f"Write {self.address.array or 'the array'}: {lengths} of {self.dtype}"
         with _alone(path):
-            self._commit(self._tree.session, message)
+            self._commit(self._tree, message)
             # Whatever happens now, only the journal is left to be sealed.
             self._is_committed = self._any_committed = True
         if is_durable:
             _sync_newer(path, self._began, chunks=False)
 
-    def _commit(self, session: icechunk.Session, message: str) -> None:
+    def _commit(self, tree: Tree, message: str) -> None:
         """Commit on top of what others have committed meanwhile, if that is something else."""
         try:
             with repository_errors(str(self._path)), quiet():
-                session.commit(
+                tree.session.rebase(icechunk.ConflictDetector())
+                # Someone may have removed them.
+                self._make_groups(tree)
+                tree.session.commit(
                     message,
                     metadata={_TOKEN: self._token},
                     rebase_with=icechunk.ConflictDetector(),

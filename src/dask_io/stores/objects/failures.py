@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from obstore.exceptions import (
     BaseError,
+    InvalidPathError,
     NotSupportedError,
     PermissionDeniedError,
     UnauthenticatedError,
@@ -56,26 +57,43 @@ def to_storage_error(path: ObjectPath, error: BaseError) -> StorageError:
     text = str(error)
     found = [pattern.search(text) for pattern in (_STATUS, _CODE)]
     said = " ".join(each[1].strip() for each in found if each)
-    denied = (PermissionDeniedError, UnauthenticatedError)
-    if isinstance(error, denied) or said.startswith(("401", "403")):
-        reason = f"access is denied ({said or 'no reason is given'})"
-        advice = "check the credentials, in the environment or in storage_options"
-    elif isinstance(error, NotSupportedError):
-        reason, advice = "the store cannot do that", "choose another one"
-    elif "BadScheme" in text:
-        reason = "the endpoint is not https"
-        variable = path.connection.allows_http
-        advice = f"allow it with {variable}=true, or storage_options of {{'allow_http': True}}"
-    elif "NoSuchBucket" in said:
-        reason, advice = "there is no such bucket", "check the URL"
-    elif said:
-        reason, advice = f"the store answered {said}", "try again later"
-    elif "TimedOut" in text or "timed out" in text:
-        reason, advice = "the store did not answer in time", "try again later"
-    elif "kind: Connect" in text or "error sending request" in text:
-        reason, advice = "the store cannot be reached", "check the endpoint and the network"
-    else:
-        reason, advice = "a request failed", "try again later"
+    is_denied = isinstance(error, (PermissionDeniedError, UnauthenticatedError))
+    later = "try again later"
+    # The first that applies.
+    cases = [
+        (
+            is_denied or said.startswith(("401", "403")),
+            f"access is denied ({said or 'no reason is given'})",
+            "check the credentials, in the environment or in storage_options",
+        ),
+        (
+            isinstance(error, NotSupportedError) and not path.connection.can_list,
+            "the server sends no parts of files",
+            "get the files, and name those",
+        ),
+        (isinstance(error, NotSupportedError), "the store cannot do that", "choose another one"),
+        (
+            isinstance(error, InvalidPathError) or "parsing Path" in text,
+            "an object has a name with an empty part, with . or .., or with control characters",
+            "rename or remove it",
+        ),
+        (
+            "BadScheme" in text,
+            "the endpoint is not https",
+            f"allow it with {path.connection.allows_http}=true, or allow_http in storage_options",
+        ),
+        ("NoSuchBucket" in said, "there is no such bucket", "check the URL"),
+        ("EntityTooLarge" in said, f"the store answered {said}", "use smaller chunks"),
+        (said, f"the store answered {said}", later),
+        ("TimedOut" in text or "timed out" in text, "the store did not answer in time", later),
+        (
+            "kind: Connect" in text or "error sending request" in text,
+            "the store cannot be reached",
+            "check the endpoint and the network",
+        ),
+        (True, "a request failed", later),
+    ]
+    reason, advice = next((reason, advice) for applies, reason, advice in cases if applies)
     return StorageError(printable(str(path)), reason, advice)
 
 
