@@ -562,3 +562,27 @@ def test_any_variables(data: st.DataObject) -> None:
             for name in lengths:
                 assert file.dimensions[name].isunlimited() == (name == unlimited)
         assert dask_io.verify(source, target)
+
+
+@pytest.mark.parametrize("codec", [None, "gzip:1"])
+def test_what_looks_like_the_fill_value_backwards_is_stored(
+    codec: str | None, tmp_path: Path
+) -> None:
+    """NetCDF 3 is big-endian: -32768 is 128 to who reads it the other way around."""
+    values = np.arange(40).reshape(10, 4)
+    values[4:8] = 128
+    with netCDF4.Dataset(tmp_path / "a.nc", "w", format="NETCDF3_CLASSIC") as file:
+        file.createDimension("t", None)
+        file.createDimension("x", 4)
+        file.createVariable("v", "i2", ("t", "x"), fill_value=-32768)[:] = values
+        file.createVariable("w", "i4", ("t", "x"))[:] = values
+
+    dask_io.resplit(tmp_path / "a.nc", tmp_path / "b.nc", chunks={"t": 4}, codec=codec)
+
+    assert dask_io.verify(f"{tmp_path}/a.nc::/v", f"{tmp_path}/b.nc::/v")
+    with netCDF4.Dataset(tmp_path / "b.nc", "a") as file:
+        file.set_auto_mask(False)
+        assert np.array_equal(file["v"][...], values)
+        # What is behind the last record comes to light when there are more of them.
+        file["w"][10:12] = 0
+        assert file["v"][10:12].tolist() == [[-32768] * 4] * 2

@@ -106,7 +106,12 @@ class Padding(NamedTuple):
     chunks: tuple[int, ...]
     dtype: np.dtype[Any]
     layout: Layout
-    fill: NDArray[Any]
+    fill_bytes: bytes
+
+    @property
+    def fill(self) -> NDArray[Any]:
+        """What elements are that are none."""
+        return np.frombuffer(self.fill_bytes, self.dtype).reshape(())
 
     @property
     def n_bytes(self) -> int:

@@ -140,7 +140,7 @@ WORKER = Worker()
 
 def _ask(way: Connection, question: tuple[Any, ...]) -> tuple[bool, Any]:
     try:
-        way.send(question)
+        way.send_bytes(_pickled(question))
         answer: tuple[bool, Any] = way.recv()
     except ConnectionError as error:
         raise EOFError from error
@@ -182,10 +182,15 @@ def _answer(question: bytes) -> bytes:
         here, limits, function, args = pickle.loads(question)  # noqa: S301 - from our parent
         os.chdir(here)
         _keep_within(limits)
-        return pickle.dumps((True, function(*args)))
+        return _pickled((True, function(*args)))
     except Exception as error:  # noqa: BLE001 - it is raised where it was asked
         error.add_note(format_exc())
-        return pickle.dumps((False, error))
+        return _pickled((False, error))
+
+
+def _pickled(value: object) -> bytes:
+    """Write what the other side reads; older protocols have arrays come back in native order."""
+    return pickle.dumps(value, protocol=5)
 
 
 def _keep_within(limits: Limits) -> None:

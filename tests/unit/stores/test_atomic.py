@@ -44,7 +44,7 @@ def chunks(draw: st.DrawFn) -> tuple[Kept, NDArray[Any]]:
     fill = np.frombuffer(random.bytes(dtype.itemsize), dtype).reshape(())
     # Elements of plain bytes: nothing is lost between the fields of records.
     elements = np.frombuffer(random.bytes(dtype.itemsize * prod(shape)), f"V{dtype.itemsize}")
-    return Kept(shape, Padding(stored, dtype, layout, fill)), elements.reshape(shape)
+    return Kept(shape, Padding(stored, dtype, layout, fill.tobytes())), elements.reshape(shape)
 
 
 def stored_bytes(padding: Padding, values: NDArray[Any]) -> bytes:
@@ -79,7 +79,7 @@ def test_a_chunk_is_the_same_wherever_it_is_padded(chunk: tuple[Kept, NDArray[An
 def test_a_part_of_a_chunk_is_refused() -> None:
     """Where it is put together as where it lies in memory already."""
     dtype = np.dtype("u1")
-    padding = Padding((4,), dtype, Layout.c(1), np.zeros((), dtype))
+    padding = Padding((4,), dtype, Layout.c(1), bytes(dtype.itemsize))
     writer, part = Kept((3,), padding), Region((0,), (2,))
     staging = memoryview(bytearray(8192))
     with pytest.raises(AssertionError, match="a part of a chunk"):

@@ -55,12 +55,18 @@ class Dataset:
     maxshape: tuple[int | None, ...]
     chunks: tuple[int, ...] | None
     dtype: np.dtype[Any]
-    fill: NDArray[Any]
+    fill_bytes: bytes
+    """Value of what is not stored; no array, of which pickles may change the byte order."""
     has_fill: bool
     filters: tuple[Filter, ...]
     attributes: Mapping[str, Any]
     dimension_names: tuple[str | None, ...] | None
     scales: tuple[str, ...] = ()
+
+    @property
+    def fill(self) -> NDArray[Any]:
+        """The value of what is not stored."""
+        return np.frombuffer(self.fill_bytes, self.dtype).reshape(())
 
     @cached_property
     def grid(self) -> Grid:
@@ -106,7 +112,7 @@ class Dataset:
     def stored_as(self) -> str:
         """What differs in a dataset that holds its values in another way."""
         told = (self.shape, self.chunks, dtype_to_json(self.dtype), self.filters)
-        return xxh3_64_hexdigest(repr((*told, self.fill.tobytes())).encode())
+        return xxh3_64_hexdigest(repr((*told, self.fill_bytes)).encode())
 
     def described(self) -> dict[str, Any]:
         """Return what a store says about it besides grid, dtype and layout."""
@@ -166,7 +172,7 @@ def understand(dataset: Any) -> Dataset:
         maxshape=dataset.maxshape,
         chunks=dataset.chunks,
         dtype=dtype,
-        fill=fill,
+        fill_bytes=fill,
         has_fill=has_fill,
         filters=filters_of(plist),
         attributes=plain_attributes(dataset),
@@ -223,14 +229,13 @@ def _without_notes(dtype: np.dtype[Any]) -> np.dtype[Any]:
     return dtype if dtype.hasobject else np.dtype(dtype.str)
 
 
-def _fill_of(plist: Any, dtype: np.dtype[Any]) -> tuple[NDArray[Any], bool]:
-    """Return the value of what is not stored, and whether the dataset says it."""
-    fill = np.zeros((), dtype)
+def _fill_of(plist: Any, dtype: np.dtype[Any]) -> tuple[bytes, bool]:
+    """Return the bytes of what is not stored, and whether the dataset says them."""
     if plist.fill_value_defined() != h5py.h5d.FILL_VALUE_USER_DEFINED:
-        return fill, False
+        return bytes(dtype.itemsize), False
     said = np.zeros((), h5py.opaque_dtype(dtype) if dtype.kind in "mM" else dtype)
     plist.get_fill_value(said)
-    return np.frombuffer(said.tobytes(), dtype).reshape(()), True
+    return said.tobytes(), True
 
 
 def plain_attributes(owner: Any) -> dict[str, Any]:

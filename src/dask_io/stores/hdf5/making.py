@@ -205,7 +205,7 @@ class WrittenDataset(Hdf5Store):
     def padding(self) -> Padding:
         """How chunks are stored."""
         array = self.array
-        return Padding(array.stored, array.dtype, array.layout, array.fill)
+        return Padding(array.stored, array.dtype, array.layout, array.fill_bytes)
 
     @property
     def codec_bytes(self) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import h5py  # type: ignore[import-untyped]
@@ -67,24 +68,81 @@ def find_places(dataset: Any, array: Dataset, file_size: int) -> Places:
         return _places([])
     if array.chunks is None:
         return _find_contiguous(dataset, array, file_size)
-    counts, chunks = array.grid.counts, array.chunks
-    found: list[tuple[int, int, int, int]] = []
-
-    def note(chunk: Any) -> None:
-        index = [start // length for start, length in zip(chunk.chunk_offset, chunks, strict=True)]
-        # What lies outside was left by a dataset that has become smaller.
-        if all(i < n for i, n in zip(index, counts, strict=True)):
-            number = array.grid.flat(index)
-            found.append((number, chunk.byte_offset, chunk.size, chunk.filter_mask))
-
     n_chunks = dataset.id.get_num_chunks()
     if n_chunks > file_size:
         raise ValueError(f"says that it stores {n_chunks} chunks, more than it has bytes")
+    told: list[Any] = []
     if n_chunks:
-        dataset.id.chunk_iter(note)
-    places = _places(found)
+        dataset.id.chunk_iter(told.append)
+    offsets = np.array([chunk.chunk_offset for chunk in told], np.int64).reshape(
+        -1, len(array.shape)
+    )
+    numbers = _numbers(dataset, array, array.chunks, offsets)
+    rest = ((chunk.byte_offset, chunk.size, chunk.filter_mask) for chunk in told)
+    places = _places([(number, *each) for number, each in zip(numbers, rest, strict=True)])
     _check(places, array, file_size)
     return places
+
+
+def _numbers(
+    dataset: Any, array: Dataset, chunks: tuple[int, ...], offsets: NDArray[np.int64]
+) -> list[int]:
+    """Return the numbers of chunks by where HDF5 says that they begin.
+
+    Raises
+    ------
+    ValueError
+        If there are no such, or two are the same.
+    """
+    indices = _unswizzled(dataset, array.maxshape, chunks, offsets // chunks)
+    is_off = np.any(offsets % chunks) or np.any(indices < 0)
+    if is_off or np.any(indices >= np.array(array.grid.counts)):
+        raise ValueError("has a chunk where its shape has none")
+    numbers: list[int] = [array.grid.flat(tuple(index)) for index in indices.tolist()]
+    if len(set(numbers)) < len(numbers):
+        raise ValueError("has two chunks in one place")
+    return numbers
+
+
+def _unswizzled(
+    dataset: Any,
+    maxshape: tuple[int | None, ...],
+    chunks: tuple[int, ...],
+    indices: NDArray[np.int64],
+) -> NDArray[np.int64]:
+    """Return the true indices of chunks, which HDF5 2.0 mixes up in one of its kinds of index.
+
+    In files for its newest versions, if one axis has no limit and is not the first, chunks lie in
+    the index by that axis first, then by those in front. What it tells of a chunk is 0 along these,
+    and all of its number along the axis without a limit.
+    """
+    endless = [axis for axis, length in enumerate(maxshape) if length is None]
+    if len(endless) != 1 or not len(indices):
+        return indices
+    (axis,) = endless
+    pairs = zip(maxshape[:axis], chunks, strict=False)
+    counts = tuple(-(-(length or 0) // chunk) for length, chunk in pairs)
+    if prod(counts) <= 1 or np.any(indices[:, :axis]) or not np.any(indices[:, axis]):
+        return indices
+    # If these are numbers, a chunk at the place of the last one would have a larger one still.
+    last = indices[np.argmax(indices[:, axis])]
+    if _is_stored(dataset, tuple((last * chunks).tolist())):
+        return indices
+    found = indices.copy()
+    found[:, axis], before = np.divmod(indices[:, axis], prod(counts))
+    found[:, :axis] = np.stack(np.unravel_index(before, counts), axis=1)
+    return found
+
+
+def _is_stored(dataset: Any, start: tuple[int, ...]) -> bool:
+    """Tell whether HDF5 finds the chunk that begins somewhere."""
+    if any(at >= length for at, length in zip(start, dataset.shape, strict=True)):
+        return False
+    try:
+        dataset.id.read_direct_chunk(start)
+    except (OSError, RuntimeError, ValueError):
+        return False
+    return True
 
 
 def _places(found: list[tuple[int, int, int, int]]) -> Places:

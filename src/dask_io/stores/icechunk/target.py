@@ -214,7 +214,7 @@ class IcechunkTarget(ZarrStore, JournalledTarget):
     def padding(self) -> Padding:
         """How chunks are stored, those in a shard too."""
         array = self.array
-        return Padding(array.chunks, array.dtype, array.layout, array.fill)
+        return Padding(array.chunks, array.dtype, array.layout, array.fill_bytes)
 
     @property
     def codec_bytes(self) -> int:

@@ -64,12 +64,18 @@ class Metadata:
     dtype: np.dtype[Any]
     layout: Layout
     codecs: tuple[Config, ...]
-    fill: NDArray[Any]
+    fill_bytes: bytes
+    """Value of what is not stored; no array, of which pickles may change the byte order."""
     keys: Keys
     index: Index | None
     attributes: Mapping[str, Any]
     dimension_names: tuple[str | None, ...] | None
     has_fill: bool = True
+
+    @property
+    def fill(self) -> NDArray[Any]:
+        """The value of what is not stored."""
+        return np.frombuffer(self.fill_bytes, self.dtype).reshape(())
 
     @property
     def shards(self) -> tuple[int, ...] | None:
@@ -119,7 +125,7 @@ class Metadata:
     def stored_as(self) -> tuple[object, ...]:
         """All that says which values files hold: what differs in it is another array."""
         described = (self.version, self.shape, self.chunks, self.dtype, self.layout, self.codecs)
-        return (*described, self.fill.tobytes(), self.keys, self.index)
+        return (*described, self.fill_bytes, self.keys, self.index)
 
     def has_chunk(self, name: str) -> bool:
         """Tell whether a path within the array is that of a chunk, or of a shard."""
@@ -172,7 +178,7 @@ def _from_v2(array: Any) -> Metadata:
         dtype=array.dtype,
         layout=Layout.named(metadata.order, len(array.shape)),
         codecs=tuple(codec.get_config() for codec in codecs),
-        fill=_fill(array, array.dtype),
+        fill_bytes=_fill(array, array.dtype),
         keys=Keys("", metadata.dimension_separator),
         index=None,
         attributes=_attributes(array),
@@ -202,7 +208,7 @@ def _from_v3(array: Any) -> Metadata:
         dtype=dtype,
         layout=layout,
         codecs=tuple(configs),
-        fill=_fill(array, dtype),
+        fill_bytes=_fill(array, dtype),
         keys=Keys("c" if encoding.name == "default" else "", encoding.separator),
         index=index,
         attributes=_attributes(array),
@@ -265,12 +271,12 @@ def _as_numcodecs(name: str, configuration: dict[str, Any]) -> dict[str, Any]:
     return {"id": name.removeprefix("numcodecs."), **configuration}
 
 
-def _fill(array: Any, dtype: np.dtype[Any]) -> NDArray[Any]:
+def _fill(array: Any, dtype: np.dtype[Any]) -> bytes:
     value = array.metadata.fill_value
     fill = nothing_of(dtype) if value is None else np.array(value, dtype)
     if fill.shape:
         raise ValueError("has a fill value that is not one element")
-    return fill
+    return fill.tobytes()
 
 
 def nothing_of(dtype: np.dtype[Any]) -> NDArray[Any]:

@@ -72,7 +72,7 @@ class ZarrStore:
         if array.index is None and array.access is Access.ADDRESSABLE:
             return None
         cut = (array.shape, array.chunks, array.index)
-        return (*cut, array.dtype, array.layout, array.codecs, array.fill.tobytes())
+        return (*cut, array.dtype, array.layout, array.codecs, array.fill_bytes)
 
     def describe(self) -> dict[str, Any]:
         """Return what it takes to open or make the array again."""

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from dask_io.stores.ledger import Ledger
     from dask_io.stores.location import Location
     from dask_io.stores.store import BlockWriter
+    from dask_io.stores.zarr.metadata import Metadata
     from dask_io.stores.zarr.place import Place
 
 # What is written of a file at once, past the page cache: every thread has as much memory for it.
@@ -135,7 +136,7 @@ class ZarrTarget(ZarrStore, JournalledTarget):
 
     def _forget_run(self) -> None:
         super()._forget_run()
-        self._contents = _Contents(self.array.fill, write_empty=self._write_empty)
+        self._contents = _Contents(self.array, write_empty=self._write_empty)
 
     @property
     def grid(self) -> Grid:
@@ -202,7 +203,7 @@ class ZarrTarget(ZarrStore, JournalledTarget):
     def padding(self) -> Padding:
         """How chunks are stored, those in a shard too."""
         array = self.array
-        return Padding(array.chunks, array.dtype, array.layout, array.fill)
+        return Padding(array.chunks, array.dtype, array.layout, array.fill_bytes)
 
     @property
     def _gathered_bytes(self) -> int:
@@ -344,22 +345,22 @@ class ZarrTarget(ZarrStore, JournalledTarget):
 class _Contents:
     """Which files in the making hold something; safe to share between threads."""
 
-    def __init__(self, fill: NDArray[Any], *, write_empty: bool) -> None:
-        self._fill, self._write_empty = fill, write_empty
+    def __init__(self, array: Metadata, *, write_empty: bool) -> None:
+        self._array, self._write_empty = array, write_empty
         self._kept: set[str] = set()
         self._lock = Lock()
 
-    def __reduce__(self) -> tuple[Callable[[NDArray[Any]], _Contents], tuple[NDArray[Any]]]:
+    def __reduce__(self) -> tuple[Callable[[Metadata], _Contents], tuple[Metadata]]:
         # Locks do not travel to other processes.
-        return partial(_Contents, write_empty=self._write_empty), (self._fill,)
+        return partial(_Contents, write_empty=self._write_empty), (self._array,)
 
     def has_any(self, raw: NDArray[np.uint8]) -> bool:
         """Tell whether bytes are to be stored."""
-        return self._write_empty or not holds_only(raw, self._fill)
+        return self._write_empty or not holds_only(raw, self._array.fill)
 
     def note(self, name: str, raw: NDArray[np.uint8]) -> bool:
         """Remember a file if bytes that are written to it are to be stored; tell what they are."""
-        is_more = not holds_only(raw, self._fill)
+        is_more = not holds_only(raw, self._array.fill)
         if is_more or self._write_empty:
             self.keep(name)
         return is_more

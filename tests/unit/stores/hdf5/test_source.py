@@ -11,6 +11,8 @@ import h5py  # type: ignore[import-untyped]
 import hdf5plugin
 import numpy as np
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 import dask_io
 from dask_io.errors import DataError, StorageError, UsageError
@@ -347,3 +349,64 @@ def test_files_that_nobody_here_made() -> None:
             assert found.tobytes() == file[name][...].tobytes()
     with pytest.raises(DataError, match="Python objects"):
         dask_io.open(folder / "vlen_string_dset.h5")
+
+
+@st.composite
+def datasets(draw: st.DrawFn) -> tuple[dict[str, Any], list[tuple[slice, ...]]]:
+    """Draw a dataset that may grow, in a file for old readers or new ones, and what is written."""
+    shape = tuple(draw(st.lists(st.integers(1, 8), min_size=1, max_size=3)))
+    options = {
+        "shape": shape,
+        "dtype": draw(st.sampled_from(["<i4", ">i2", ">f8"])),
+        "chunks": tuple(draw(st.integers(1, length)) for length in shape),
+        "maxshape": tuple(draw(st.sampled_from([None, n, n + 3])) for n in shape),
+        "fillvalue": draw(st.sampled_from([None, 7])),
+        "compression": draw(st.sampled_from([None, "gzip"])),
+    }
+    start = st.tuples(*(st.integers(0, length - 1) for length in shape))
+    starts = draw(st.lists(start, max_size=4))
+    return options, [tuple(slice(n, n + 2) for n in start) for start in starts]
+
+
+@given(drawn=datasets(), libver=st.sampled_from(["earliest", "latest"]))
+@example(
+    drawn=(
+        {"shape": (6, 4), "dtype": "<i4", "chunks": (2, 2), "maxshape": (9, None)},
+        [(slice(None), slice(None))],
+    ),
+    libver="latest",
+)
+def test_chunks_are_found_whatever_they_are_found_by(
+    drawn: tuple[dict[str, Any], list[tuple[slice, ...]]],
+    libver: str,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    """HDF5 has five kinds of index, and mixes up what is in one of them."""
+    options, parts = drawn
+    path = tmp_path_factory.mktemp("x") / "a.h5"
+    with h5py.File(path, "w", libver=libver) as file:
+        made = file.create_dataset("x", **options)
+        for number, part in enumerate(parts):
+            made[part] = 100 + number
+        expected = made[...]
+
+    assert np.array_equal(read(path), expected)
+
+
+@pytest.mark.parametrize("version", [4, 5])
+def test_the_fill_value_has_the_byte_order_of_the_elements(version: int, tmp_path: Path) -> None:
+    """Where it is read and where it is left out, also by a source that has travelled."""
+    path = tmp_path / "a.h5"
+    with h5py.File(path, "w") as file:
+        file.create_dataset("x", (4,), ">f8", chunks=(2,), fillvalue=1.5)[:2] = [7, 8]
+    expected = [7, 8, 1.5, 1.5]
+
+    dask_io.resplit(path, tmp_path / "b.npy", chunks=-1)
+    dask_io.resplit(path, tmp_path / "c.h5", chunks=2, codec="gzip:1")
+
+    assert np.load(tmp_path / "b.npy").tolist() == expected
+    with h5py.File(tmp_path / "c.h5") as file:
+        assert file["x"][...].tolist() == expected
+        assert file["x"].id.get_num_chunks() == 1
+    travelled = pickle.loads(pickle.dumps(open_source(path), protocol=version))  # noqa: S301 - ours
+    assert np.asarray(BlockArray(travelled)).tolist() == expected
