@@ -586,3 +586,16 @@ def test_what_looks_like_the_fill_value_backwards_is_stored(
         # What is behind the last record comes to light when there are more of them.
         file["w"][10:12] = 0
         assert file["v"][10:12].tolist() == [[-32768] * 4] * 2
+
+
+def test_large_chunks_that_are_copied_are_looked_at_once(tmp_path: Path) -> None:
+    """What another filter has made of them is decoded by HDF5, as a whole."""
+    values = np.random.default_rng(0).random((2000, 400))
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file.create_dataset("rounded", data=values, chunks=(2000, 100), scaleoffset=3)
+        file.create_dataset("a", data=np.arange(100.0), chunks=(10,)).dims[0].label = "q"
+
+    dask_io.resplit(tmp_path / "a.h5", tmp_path / "b.h5", chunks={"q": 50}, verify=True)
+
+    with h5py.File(tmp_path / "a.h5") as old, h5py.File(tmp_path / "b.h5") as new:
+        assert np.array_equal(old["rounded"][...], new["rounded"][...])

@@ -617,3 +617,10 @@ def test_a_raw_file_of_ours_describes_itself(one_file: Path) -> None:
     shutil.rmtree(one_file.parent / "one.raw.dask-io")
     with pytest.raises(UsageError, match="does not describe itself"):
         dask_io.open(raw)
+
+
+@pytest.mark.parametrize("target", [3, -1])
+def test_absurdly_many_blocks_are_refused_at_once(target: int) -> None:
+    """Whatever a file says of its shape, neither time nor memory is taken for it."""
+    with pytest.raises(UsageError, match=r"blocks are more than could ever be moved; use larger"):
+        dask_io.plan_shape((2**50, 16), "i4", (5, 6), target, memory="64MiB")

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     Config: TypeAlias = Mapping[str, Any]
 
 CHECKSUMS = frozenset({"crc32c", "crc32", "adler32", "fletcher32", "jenkins_lookup3"})
-_CHECKSUM_BYTES = 4
+CHECKSUM_BYTES = 4
 # What gives back the very bits that it was given, for the types of elements named.
 _LOSSLESS_FILTERS = {"shuffle": "biufcmMSUV", "delta": "iu", "packbits": "b"}
 _NUMBERS = "biufc"
@@ -123,20 +123,30 @@ class _Filter:
 
     def encoding_bytes(self, n_bytes: int) -> int:
         if self.config["id"] == "shuffle":
-            return n_bytes
+            return n_bytes if self._whole(n_bytes) == n_bytes else 2 * n_bytes
         # Arithmetic goes through temporary arrays of at most complex128.
         return n_bytes + 3 * 16 * (n_bytes // self.taken)
 
     decoding_bytes = encoding_bytes
 
+    def _whole(self, n_bytes: int) -> int:
+        """Return how many bytes are elements: HDF5 leaves what is behind them where it is."""
+        is_shuffle = self.config["id"] == "shuffle"
+        return n_bytes - n_bytes % (self.config.get("elementsize", 4) if is_shuffle else 1)
+
     def encode(self, data: Bytes) -> Bytes:
-        return as_bytes(self._codec.encode(data))
+        whole = self._whole(data.nbytes)
+        encoded = as_bytes(self._codec.encode(data[:whole]))
+        return encoded if whole == data.nbytes else np.concatenate([encoded, data[whole:]])
 
     def decode(self, data: Bytes, out: Bytes) -> None:
         expect(self.encoded_size(out.nbytes), data.nbytes)
-        decoded = as_bytes(self._codec.decode(data))
-        expect(out.nbytes, decoded.nbytes)
-        out[:] = decoded
+        whole = self._whole(data.nbytes)
+        decoded = as_bytes(self._codec.decode(data[:whole]))
+        n_behind = data.nbytes - whole
+        expect(out.nbytes, decoded.nbytes + n_behind)
+        out[: decoded.nbytes] = decoded
+        out[decoded.nbytes :] = data[whole:]
 
 
 @dataclass(frozen=True)
@@ -150,7 +160,7 @@ class _Checksum:
         return numcodecs.get_codec(dict(self.config))
 
     def encoded_size(self, n_bytes: int) -> int:
-        return n_bytes + _CHECKSUM_BYTES
+        return n_bytes + CHECKSUM_BYTES
 
     def encoding_bytes(self, n_bytes: int) -> int:
         return n_bytes
@@ -162,7 +172,7 @@ class _Checksum:
 
     def strip(self, data: Bytes) -> Bytes:
         """Return what the checksum is of, once it has been found right."""
-        if data.nbytes < _CHECKSUM_BYTES:
+        if data.nbytes < CHECKSUM_BYTES:
             raise ValueError(f"has {data.nbytes} bytes, fewer than its checksum")
         return as_bytes(self._codec.decode(data))
 

@@ -33,6 +33,8 @@ from dask_io.stores.hdf5.filters import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
+    from numpy.typing import NDArray
+
     from dask_io.geometry import Region
     from dask_io.stores.container import Wanted
     from dask_io.stores.hdf5.source import Original
@@ -119,14 +121,22 @@ def make_dataset(file: Any, wanted: Wanted, inside: str, *, in_order: bool) -> A
     for one in filters:
         plist.set_filter(*one)
     if wanted.wishes.fill_value is not None or wanted.metadata.get("fill_value") is not None:
-        fill = np.array(wanted.fill_value, wanted.dtype)
-        is_time = wanted.dtype.kind in "mM"
-        plist.set_fill_value(fill.view(h5py.opaque_dtype(wanted.dtype)) if is_time else fill)
+        _set_fill(plist, np.array(wanted.fill_value, wanted.dtype))
     space = h5py.h5s.create_simple(
         shape, tuple(h5py.h5s.UNLIMITED if n is None else n for n in maxshape)
     )
     made = h5py.h5d.create(group.id, name.encode(), _type(wanted), space, plist)
     return h5py.Dataset(made)
+
+
+def _set_fill(plist: Any, fill: NDArray[Any]) -> None:
+    """Say the value of what is not stored, in the ways in which h5py understands it."""
+    if fill.dtype.kind in "mM":
+        fill = fill.view(h5py.opaque_dtype(fill.dtype))
+    elif fill.dtype.kind == "S":
+        # It takes any text for a pointer to one.
+        fill = np.array(fill[()], h5py.string_dtype("ascii"))
+    plist.set_fill_value(fill)
 
 
 def make_groups(file: Any, inside: str, *, in_order: bool) -> Any:
@@ -168,11 +178,9 @@ def touch(dataset: Any) -> None:
 
 
 def _chunks(wanted: Wanted) -> tuple[int, ...]:
-    chunks, kept = (
-        tuple(axis.chunk or 1 for axis in wanted.grid.axes),
-        wanted.metadata.get("chunks"),
-    )
-    if "hdf5" in wanted.metadata and kept and Grid.regular(wanted.grid.shape, kept) == wanted.grid:
+    chunks, said = tuple(axis.chunk or 1 for axis in wanted.grid.axes), wanted.metadata
+    kept, may_be_kept = said.get("chunks"), "hdf5" in said and "region" not in said
+    if may_be_kept and kept and Grid.regular(wanted.grid.shape, kept) == wanted.grid:
         # They may be longer than the array is yet.
         chunks = tuple(kept)
     if prod(chunks) * wanted.dtype.itemsize > _LONGEST_CHUNK:

@@ -207,7 +207,10 @@ def _dtype_of(dataset: Any) -> np.dtype[Any]:
     is_text = isinstance(stored, h5py.h5t.TypeStringID) and stored.get_size() == dtype.itemsize
     is_zero_padded = is_text and stored.get_strpad() != h5py.h5t.STR_SPACEPAD
     is_opaque = isinstance(stored, h5py.h5t.TypeOpaqueID) and stored.get_size() == dtype.itemsize
-    if not (is_zero_padded or is_opaque or type_of(dataset.dtype) == stored):
+    # Of a single byte there is no order.
+    is_integer = isinstance(stored, h5py.h5t.TypeIntegerID)
+    is_byte = is_integer and (stored.get_size(), stored.get_precision()) == (1, 8)
+    if not (is_zero_padded or is_opaque or is_byte or type_of(dataset.dtype) == stored):
         raise ValueError(f"holds elements that are stored as no {dtype} is in memory")
     return dtype
 

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 import h5py  # type: ignore[import-untyped]
 
 from dask_io.errors import UsageError
+from dask_io.geometry import Grid
 from dask_io.stores.conventions import is_plain_number
 from dask_io.stores.hdf5.create import LONGEST_SCALE, copy_attributes, make_dataset
 from dask_io.stores.hdf5.dataset import (
@@ -405,11 +407,15 @@ class _Copy:
 
 
 def _parts(dataset: Any) -> list[Any]:
-    """Return what selects one part of a dataset after another."""
+    """Return what selects one part of a dataset after another, no chunk in more than one."""
     if not dataset.shape:
         return [()] if dataset.shape is not None else []
-    n_rows = max(1, _PIECE // max(1, dataset.size // max(1, len(dataset))))
-    return [slice(start, start + n_rows) for start in range(0, len(dataset), n_rows)]
+    lengths = list(dataset.chunks or (1,) * dataset.ndim)
+    for axis in reversed(range(dataset.ndim)):
+        n_chunks = max(1, _PIECE // prod(lengths))
+        lengths[axis] = max(1, min(dataset.shape[axis], lengths[axis] * n_chunks))
+    grid = Grid.regular(dataset.shape, lengths)
+    return [grid.block(index).slices for index in grid.indices()]
 
 
 def _has_any_length(kind: Any) -> bool:

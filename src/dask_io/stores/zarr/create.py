@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from math import prod
+from math import gcd, prod
 from typing import TYPE_CHECKING, Any
 
 import numcodecs  # type: ignore[import-untyped]
 
 from dask_io.errors import UsageError
 from dask_io.stores.blockfiles import order_of
-from dask_io.stores.chain import CHECKSUMS, is_lossless
+from dask_io.stores.chain import CHECKSUM_BYTES, CHECKSUMS, is_lossless
 from dask_io.stores.chosen import parse_codec
 from dask_io.stores.conventions import FILL_VALUE, NAMES, encoded, gap_of
 from dask_io.stores.dtypes import check_dtype
@@ -18,7 +18,7 @@ from dask_io.stores.zarr.documents import make_array_documents
 from dask_io.stores.zarr.metadata import SHUFFLES, nothing_of, understand
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     import numpy as np
 
@@ -125,14 +125,18 @@ def _codecs(wanted: Wanted) -> list[Config]:
                 f"the source's codec {config['id']} would change values if they were encoded "
                 "again, or Zarr has none like it; choose a codec, such as zstd:3 or none"
             )
-    return [_fitting(config, wanted) for config in kept]
+    return list(_fitting(kept, wanted))
 
 
-def _fitting(config: Config, wanted: Wanted) -> Config:
-    """Have a filter whose elements do not fill a chunk shuffle those of the array instead."""
+def _fitting(codecs: Sequence[Config], wanted: Wanted) -> Iterator[Config]:
+    """Have filters shuffle elements that fill what they are given, as numcodecs demands."""
     itemsize = wanted.dtype.itemsize
-    fits = prod(_chunks(wanted)) * itemsize % config.get("elementsize", itemsize) == 0
-    return config if fits or config["id"] != "shuffle" else {**config, "elementsize": itemsize}
+    n_bytes = prod(_chunks(wanted)) * itemsize
+    for config in codecs:
+        name = config["id"]
+        fits = name != "shuffle" or n_bytes % config.get("elementsize", 4) == 0
+        yield config if fits else {**config, "elementsize": gcd(n_bytes, itemsize)}
+        n_bytes += CHECKSUM_BYTES if name in CHECKSUMS else 0
 
 
 def _fill_value(wanted: Wanted, version: int) -> Any:

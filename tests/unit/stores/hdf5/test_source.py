@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import h5py  # type: ignore[import-untyped]
 import hdf5plugin
+import netCDF4
 import numpy as np
 import pytest
+import zarr
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -20,6 +22,7 @@ from dask_io.geometry import Region
 from dask_io.stores import Access, open_source
 from dask_io.stores.array import BlockArray
 from dask_io.stores.reuse import new_staging
+from dask_io.stores.zarr.documents import quiet
 from dask_io.testing.conformance import read_region
 from tests.peak import stays_within
 
@@ -410,3 +413,64 @@ def test_the_fill_value_has_the_byte_order_of_the_elements(version: int, tmp_pat
         assert file["x"].id.get_num_chunks() == 1
     travelled = pickle.loads(pickle.dumps(open_source(path), protocol=version))  # noqa: S301 - ours
     assert np.asarray(BlockArray(travelled)).tolist() == expected
+
+
+def test_what_is_behind_elements_is_not_shuffled(tmp_path: Path) -> None:
+    """As in the files of NetCDF's library, which has checksums first: HDF5 leaves them in place."""
+    filters = "fletcher32+shuffle+gzip:4"
+    with netCDF4.Dataset(tmp_path / "a.nc", "w") as file:
+        file.createDimension("x", 10)
+        how: Any = {"zlib": True, "shuffle": True, "fletcher32": True}
+        file.createVariable("v", "f8", ("x",), **how)[:] = np.arange(10)
+
+    assert read(tmp_path / "a.nc").tolist() == list(range(10))
+    dask_io.resplit(tmp_path / "a.nc", tmp_path / "b.h5", chunks=3, codec=filters)
+    with h5py.File(tmp_path / "b.h5") as file:
+        assert file["v"][...].tolist() == list(range(10))
+    # numcodecs wants whole elements.
+    dask_io.resplit(tmp_path / "b.h5", tmp_path / "c.zarr", chunks=4)
+    with quiet():
+        assert np.asarray(zarr.open_array(tmp_path / "c.zarr")).tolist() == list(range(10))
+
+
+@pytest.mark.parametrize("kind", [h5py.h5t.STD_I8BE, h5py.h5t.STD_U8BE])
+def test_a_byte_has_no_order(kind: Any, tmp_path: Path) -> None:
+    """Whatever a file says about it."""
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        made = h5py.h5d.create(file.id, b"x", kind, h5py.h5s.create_simple((4,)))
+        h5py.Dataset(made)[...] = [1, 2, 3, 4]
+
+    dask_io.resplit(tmp_path / "a.h5", tmp_path / "b.h5", chunks=2)
+
+    assert read(tmp_path / "b.h5").tolist() == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("grows", [False, True])
+def test_a_part_may_be_smaller_than_a_chunk(*, grows: bool, tmp_path: Path) -> None:
+    """It has the chunks that are asked for, of a dataset that may grow, too."""
+    path = write(
+        tmp_path / "a.h5", **CHUNKED, compression="gzip", maxshape=(None,) * 3 if grows else None
+    )
+    region = ",".join(["0:2"] * 3)
+
+    dask_io.extract(path, tmp_path / "b.h5", regions=[region])
+    dask_io.resplit(path, tmp_path / "c.h5", chunks=1, region=region)
+
+    for name, chunks in (("b.h5", (2, 2, 2)), ("c.h5", (1, 1, 1))):
+        with h5py.File(tmp_path / name) as file:
+            assert np.array_equal(file["volume"][...], ARRAY[:2, :2, :2])
+            assert file["volume"].chunks == chunks
+
+
+@pytest.mark.parametrize("fill", [b"hello", b"ab", b""])
+def test_the_fill_value_of_texts_is_kept(fill: bytes, tmp_path: Path) -> None:
+    """Every time the same bytes are in the file."""
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file.create_dataset("x", (4,), "S5", chunks=(2,), fillvalue=fill)[:2] = [b"x", b"y"]
+
+    for name in ("b.h5", "c.h5"):
+        dask_io.resplit(tmp_path / "a.h5", tmp_path / name, chunks=3, codec="gzip:1")
+        with h5py.File(tmp_path / name) as file:
+            assert file["x"].fillvalue == fill
+            assert file["x"][...].tolist() == [b"x", b"y", fill, fill]
+    assert (tmp_path / "b.h5").read_bytes() == (tmp_path / "c.h5").read_bytes()
