@@ -10,6 +10,7 @@ from xml.etree import ElementTree as ET
 
 import numpy as np
 import pytest
+import zarr
 from numpy.typing import NDArray
 
 import dask_io
@@ -620,7 +621,8 @@ def test_a_raw_file_of_ours_describes_itself(one_file: Path) -> None:
 
 
 @pytest.mark.parametrize("target", [3, -1])
-def test_absurdly_many_blocks_are_refused_at_once(target: int) -> None:
+def test_absurdly_many_blocks_are_refused_at_once(target: int, tmp_path: Path) -> None:
     """Whatever a file says of its shape, neither time nor memory is taken for it."""
-    with pytest.raises(UsageError, match=r"blocks are more than could ever be moved; use larger"):
-        dask_io.plan_shape((2**50, 16), "i4", (5, 6), target, memory="64MiB")
+    zarr.create_array(tmp_path / "a.zarr", shape=(2**50, 16), chunks=(5, 6), dtype="i4")
+    with pytest.raises(UsageError, match=r"blocks, more than could ever be moved; use larger"):
+        dask_io.plan(tmp_path / "a.zarr", chunks=target, memory="64MiB")

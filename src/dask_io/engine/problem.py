@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from dask_io.engine.commit import MOST_BYTES, MOST_CELLS
 from dask_io.engine.staging import coding_bytes, slab_for, staging_for, staging_to_copy
+from dask_io.errors import UsageError
 from dask_io.planning import Coding, Lag, Problem, Side
 from dask_io.stores.cores import usable_cores
 from dask_io.stores.encoded import taken_in_pieces
+from dask_io.stores.naming import printable
 from dask_io.stores.speed import seconds_to_decode, seconds_to_encode, slowdown_in_pieces
 from dask_io.stores.store import Access, Indivisible, absent_in
 from dask_io.stores.window import Window
@@ -20,8 +22,23 @@ if TYPE_CHECKING:
     from dask_io.stores.store import Store
 
 
+# At ten thousand a second they would take months; to plan for more takes long, and much memory.
+_MOST_BLOCKS = 2**36
+
+
 def side_of(store: Store) -> Side:
-    """Return a store's side of a problem."""
+    """Return a store's side of a problem.
+
+    Raises
+    ------
+    UsageError
+        If it has absurdly many blocks.
+    """
+    if store.grid.n_blocks > _MOST_BLOCKS:
+        raise UsageError(
+            f"{printable(store.place)} has {store.grid.n_blocks:,} blocks, more than could ever be "
+            "moved; use larger ones, or check what the source says of its shape"
+        )
     whole, region = store, None
     if isinstance(store, Window):
         whole, region = store.whole, store.region

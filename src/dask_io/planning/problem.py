@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from dask_io.errors import UsageError
 from dask_io.geometry import Axis, Grid, Layout, Region
 from dask_io.planning.cost import count_moved, fewest_runs
 
@@ -19,8 +18,6 @@ if TYPE_CHECKING:
 
 # Bytes to write behind, beyond which there is room for one write cell.
 _MUCH_BEHIND = 256 * 2**20
-# At ten thousand a second it would take months.
-_MOST_BLOCKS = 2**36
 
 
 class Coding(NamedTuple):
@@ -242,12 +239,6 @@ class Problem:
             raise ValueError(message)
         if self.target.through:
             raise ValueError("what lies between the runs of a target is not written")
-        n_blocks = max(self.source.grid.n_blocks, self.target.grid.n_blocks)
-        if n_blocks > _MOST_BLOCKS:
-            raise UsageError(
-                f"{n_blocks:,} blocks are more than could ever be moved; use larger ones, or check "
-                "what the source says of its shape"
-            )
 
     @classmethod
     def regular(

@@ -155,9 +155,11 @@ def read_stack(folder: Location) -> Blocks:
     info, first = read_info(folder), folder / "0.npy"
     try:
         with peeking(first) as peek:
-            layout = NPY.parse_header(peek).layout
+            header = NPY.parse_header(peek)
     except ValueError as error:
         raise DataError(printable(str(first)), [str(error)]) from error
-    if len(layout.axes) != len(info.grid.axes):
-        raise DataError(printable(str(first)), [f"has {len(layout.axes)} axes"])
-    return stack_blocks(folder, info.axis, info.grid, info.dtype, layout)
+    if len(header.shape) != len(info.grid.axes):
+        raise DataError(printable(str(first)), [f"has {len(header.shape)} axes"])
+    if not info.grid.n_blocks and 0 not in header.shape:
+        raise DataError(printable(str(first)), [f"has elements, of which {INFO} says nothing"])
+    return stack_blocks(folder, info.axis, info.grid, info.dtype, header.layout)

@@ -163,6 +163,15 @@ def test_only_one_axis_is_cut(tmp_path: Path) -> None:
         dask_io.resplit(tmp_path / "a.npy", f"{tmp_path}/b.npystack::/c", chunks=-1)
 
 
+def test_files_of_a_stack_that_is_none(tmp_path: Path) -> None:
+    """What describes it says that there is nothing, and there is something."""
+    info = pickle.dumps({"chunks": ((3, 6), (0,)), "dtype": np.dtype("<i4"), "axis": 0})
+    np.save(tmp_path / "0.npy", ARRAY[:3, :, 0])
+    (tmp_path / "info").write_bytes(info)
+    with pytest.raises(DataError, match="has elements, of which info says nothing"):
+        dask_io.open(tmp_path)
+
+
 @given(data=st.data())
 def test_flipped_bytes(data: st.DataObject) -> None:
     """Whatever byte of the description is another, the stack is right or refused."""
