@@ -377,6 +377,9 @@ def _not_kept(source: Source, target: Target) -> tuple[str, ...]:
     beside = set(source.metadata.get("coordinates", ()))
     if beside.difference(target.metadata.get("coordinates", ())):
         lost.append("coordinates")
+    for name in ("types_of_attributes", "attributes_of_the_file"):
+        if set(source.metadata.get(name, ())).difference(target.metadata.get(name, ())):
+            lost.append(name)
     if source.dtype.kind == "b" and _says_truth(target):
         lost.append("booleans")
     return tuple(lost)

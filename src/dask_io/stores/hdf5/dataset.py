@@ -48,7 +48,8 @@ BARE = "This is a netCDF dimension but not a netCDF variable."
 class Dataset:
     """A dataset: what it holds, how it is cut, and how its chunks are stored.
 
-    Without `chunks` its elements lie one after another. `scales` lie along its axes.
+    Without `chunks` its elements lie one after another. `scales` lie along its axes. Of attributes
+    that are no plain values, and of those of its file, only the names are known.
     """
 
     shape: tuple[int, ...]
@@ -62,6 +63,8 @@ class Dataset:
     attributes: Mapping[str, Any]
     dimension_names: tuple[str | None, ...] | None
     scales: tuple[str, ...] = ()
+    other_attributes: tuple[str, ...] = ()
+    attributes_of_file: tuple[str, ...] = ()
 
     @property
     def fill(self) -> NDArray[Any]:
@@ -124,6 +127,8 @@ class Dataset:
             "dimension_names": self.dimension_names,
             "attributes": dict(self.attributes),
             "coordinates": self.scales,
+            "types_of_attributes": self.other_attributes,
+            "attributes_of_the_file": self.attributes_of_file,
         }
 
 
@@ -167,6 +172,7 @@ def understand(dataset: Any) -> Dataset:
     dtype = _dtype_of(dataset)
     plist = dataset.id.get_create_plist()
     fill, has_fill = _fill_of(plist, dtype)
+    attributes = plain_attributes(dataset)
     return Dataset(
         shape=dataset.shape,
         maxshape=dataset.maxshape,
@@ -175,9 +181,11 @@ def understand(dataset: Any) -> Dataset:
         fill_bytes=fill,
         has_fill=has_fill,
         filters=filters_of(plist),
-        attributes=plain_attributes(dataset),
+        attributes=attributes,
         dimension_names=names_of(dataset),
         scales=_scales_of(dataset),
+        other_attributes=tuple(n for n in kept_attributes(dataset) if n not in attributes),
+        attributes_of_file=tuple(kept_attributes(dataset.file)),
     )
 
 

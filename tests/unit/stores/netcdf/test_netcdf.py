@@ -126,9 +126,9 @@ def test_what_other_formats_cannot_hold_is_named(
 
     assert set(dask_io.info(place).metadata["coordinates"]) == {"time", "lat", "time_bnds", "crs"}
     for target, lost in (
-        ("b.zarr", ("coordinates",)),
+        ("b.zarr", ("coordinates", "attributes_of_the_file")),
         ("b.h5", ("coordinates",)),
-        ("b.npy", ("attributes", "dimension_names", "coordinates")),
+        ("b.npy", ("attributes", "dimension_names", "coordinates", "attributes_of_the_file")),
     ):
         assert dask_io.resplit(place, tmp_path / target, chunks=-1).not_kept == lost
     place = f"{make_file('NETCDF4')}::lat"
