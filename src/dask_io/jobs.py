@@ -373,13 +373,12 @@ def _not_kept(source: Source, target: Target) -> tuple[str, ...]:
         for name in ("attributes", "dimension_names")
         if source.metadata.get(name) and name not in target.metadata
     ]
-    # Variables that belong to the array are kept one by one.
-    beside = set(source.metadata.get("coordinates", ()))
-    if beside.difference(target.metadata.get("coordinates", ())):
-        lost.append("coordinates")
-    for name in ("types_of_attributes", "attributes_of_the_file"):
-        if set(source.metadata.get(name, ())).difference(target.metadata.get(name, ())):
-            lost.append(name)
+    # Variables that belong to the array, and attributes of HDF5, are kept one by one.
+    lost += [
+        name
+        for name in ("coordinates", "types_of_attributes", "attributes_of_the_file")
+        if set(source.metadata.get(name, ())).difference(target.metadata.get(name, ()))
+    ]
     if source.dtype.kind == "b" and _says_truth(target):
         lost.append("booleans")
     return tuple(lost)
