@@ -58,7 +58,7 @@ from dask_io.stores.reopening import remake_target, reopen_source
 from dask_io.stores.several import check_apart
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
     from os import PathLike
     from typing import Unpack
 
@@ -176,11 +176,28 @@ def _lay(store: Source, target: Target) -> _Laid:
 
 
 def _plan_move(store: Source, laid: _Laid, options: Options) -> Job:
-    made, dtype = laid.target, laid.dtype
-    sides = side_of(store), laid.side
-    consume = options.get("consume", False)
-    if consume:
-        _refuse_consuming(*sides)
+    """Plan all of a target, or only what one would cost."""
+    if consume := options.get("consume", False):
+        _refuse_consuming(side_of(store), laid.side)
+    scratch = free_space(laid.target) if laid.target else None
+    return _make_job(store, laid, options, consume=consume, lags=consume, scratch=scratch)
+
+
+def _make_job(
+    store: Source,
+    laid: _Laid,
+    options: Options | ResumeOptions,
+    *,
+    consume: bool,
+    lags: bool,
+    scratch: int | None,
+) -> Job:
+    """Plan as the options say, and have the target encode its blocks as planned.
+
+    With `lags` the plan counts what keeps blocks from being consumed at once; `scratch` is the
+    room for scratch blocks, if it is known.
+    """
+    made, dtype, sides = laid.target, laid.dtype, (side_of(store), laid.side)
     workers = count_workers(options.get("workers"), sides, dtype.itemsize, consume=consume)
     pose = partial(
         make_problem,
@@ -188,18 +205,25 @@ def _plan_move(store: Source, laid: _Laid, options: Options) -> Job:
         dtype=dtype,
         memory=parse_memory(options.get("memory")),
         workers=workers,
-        consume=consume,
+        consume=lags,
         stored=store.dtype,
         to_copy=laid.to_copy,
         apart=made is not None and are_apart(store.place, made.place),
     )
-    places = [store.place, *([made.place] if made else [])]
-    device = find_device(options.get("device"), *places)
-    scratch = free_space(made) if made else None
-    planned = _plan_coded(laid, pose, device, scratch, options)
-    planned = with_gaps(planned, device, options.get("strategy", "auto"))
-    max_rate = parse_rate(options.get("max_rate"))
-    reach = options.get("storage_options")
+    device = find_device(options.get("device"), store.place, *([made.place] if made else []))
+    strategy = options.get("strategy", "auto")
+    planned = make_plan(
+        pose(laid.side),
+        device,
+        in_pieces=None if laid.in_pieces is None else pose(laid.in_pieces),
+        scratch=scratch,
+        strategy=strategy,
+        objective=options.get("objective"),
+    )
+    # Piece by piece if memory is short.
+    encode_in_pieces(made, wanted=planned.problem.target == laid.in_pieces)
+    planned = with_gaps(planned, device, strategy)
+    max_rate, reach = parse_rate(options.get("max_rate")), options.get("storage_options")
     return Job(planned, store, made, workers, device, consume, max_rate, storage_options=reach)
 
 
@@ -396,47 +420,14 @@ def _plan_rest(
             "spill reads the whole source, but blocks of it have been consumed; "
             "choose another strategy"
         )
-    laid, dtype = _lay(source, target), target.dtype
+    laid = _lay(source, target)
     if ledger.parts:
         # What is there of a block in parts cannot be gone on with by copying.
         laid = laid._replace(to_copy=None)
-    sides = side_of(source), laid.side
-    workers = count_workers(options.get("workers"), sides, dtype.itemsize, consume=consume)
-    pose = partial(
-        make_problem,
-        sides[0],
-        dtype=dtype,
-        memory=parse_memory(options.get("memory")),
-        workers=workers,
-        stored=source.dtype,
-        to_copy=laid.to_copy,
-        apart=are_apart(source.place, target.place),
-    )
-    device = find_device(options.get("device"), source.place, target.place)
     scratch = 0 if consume else free_space(target)
-    chosen = Options(strategy=options.get("strategy", "auto"), objective=options.get("objective"))
-    planned = _plan_coded(laid, pose, device, scratch, chosen)
-    planned = with_gaps(planned, device, options.get("strategy", "auto"))
+    job = _make_job(source, laid, options, consume=consume, lags=False, scratch=scratch)
     # What has been written before must be whole write cells.
-    planned = planned.flushed_at(ledger.cuts)
-    max_rate = parse_rate(options.get("max_rate"))
-    reach = options.get("storage_options")
-    return Job(planned, source, target, workers, device, consume, max_rate, storage_options=reach)
-
-
-def _plan_coded(
-    laid: _Laid,
-    pose: Callable[[Side], Problem],
-    on: Device,
-    scratch: int | None,
-    options: Options,
-) -> AnyPlan:
-    """Plan, and have the target encode its blocks as planned: piece by piece if memory is short."""
-    in_pieces = None if laid.in_pieces is None else pose(laid.in_pieces)
-    planned = make_plan(pose(laid.side), on, in_pieces=in_pieces, scratch=scratch, **options)
-    if laid.target is not None:
-        encode_in_pieces(laid.target, wanted=planned.problem.target == laid.in_pieces)
-    return planned
+    return replace(job, plan=job.plan.flushed_at(ledger.cuts))
 
 
 def make_plan(
