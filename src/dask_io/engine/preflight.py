@@ -44,12 +44,13 @@ class Move(NamedTuple):
 
     @property
     def most_bytes(self) -> int:
-        """What the target takes on disk at most, with the rest of each file's last page."""
-        return self.target.grid.size * self.target.dtype.itemsize + self._more_bytes
+        """What the target takes on disk at most."""
+        return self.target.grid.size * self.target.dtype.itemsize + self.more_bytes
 
     @property
-    def _more_bytes(self) -> int:
-        return self.target.grid.n_blocks * ALIGNMENT
+    def more_bytes(self) -> int:
+        """What headers take, and what is left of the last page of each file."""
+        return footprint_of(self.target).n_files * ALIGNMENT
 
     @property
     def has_gaps(self) -> bool:
@@ -66,7 +67,7 @@ class Move(NamedTuple):
         """What the target takes, if as much as the source does."""
         # Over HTTP nobody can tell.
         with suppress(StorageError):
-            return min(self.most_bytes, self.source.n_bytes_on_disk + self._more_bytes)
+            return min(self.most_bytes, self.source.n_bytes_on_disk + self.more_bytes)
         return self.most_bytes
 
 
@@ -144,15 +145,15 @@ def check_space(
     shrinking = [move for move in moves if move.may_shrink]
     least = sum(move.most_bytes for move in moves if move not in shrinking)
     if array_bytes is not None and not shrinking:
-        least = array_bytes + targets[0].grid.n_blocks * ALIGNMENT
+        least = array_bytes + moves[0].more_bytes
     has = f"{format_bytes(free)} are free"
     if least + scratch_bytes > free:
         also = f", and {format_bytes(scratch_bytes)} for scratch blocks," if scratch_bytes else ""
         reason = f"{format_bytes(least)}{also} are needed, {has}"
         raise StorageError(place, reason, "free some space, or choose another target")
     left = free - least - scratch_bytes
-    # What a source takes is only looked for if it matters.
-    if sum(move.most_bytes for move in shrinking) <= left:
+    # What a source takes is only looked for if it matters; if it is used up, it makes room.
+    if array_bytes is not None or sum(move.most_bytes for move in shrinking) <= left:
         return
     if (likely := sum(move.likely_bytes for move in shrinking)) > left:
         needed = format_bytes(least + scratch_bytes + likely)
