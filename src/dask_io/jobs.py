@@ -366,6 +366,14 @@ def _carry_out(
     return run_plan(plan, source, outlet, workers=workers, on_progress=on_progress)
 
 
+# What is told of them, and where stores have their names.
+_KEPT_ONE_BY_ONE = {
+    "coordinates": "coordinates",
+    "types_of_attributes": "other_attributes",
+    "attributes_of_the_file": "attributes_of_file",
+}
+
+
 def _not_kept(source: Source, target: Target) -> tuple[str, ...]:
     """Return what a source says about its array that a target has no place for."""
     lost = [
@@ -375,8 +383,8 @@ def _not_kept(source: Source, target: Target) -> tuple[str, ...]:
     ]
     # Variables that belong to the array, and attributes of HDF5, are kept one by one.
     lost += [
-        name
-        for name in ("coordinates", "types_of_attributes", "attributes_of_the_file")
+        word
+        for word, name in _KEPT_ONE_BY_ONE.items()
         if set(source.metadata.get(name, ())).difference(target.metadata.get(name, ()))
     ]
     if source.dtype.kind == "b" and _says_truth(target):

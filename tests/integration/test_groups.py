@@ -284,7 +284,8 @@ def test_what_is_verified_waits_for_the_pace(
     resumed = waited_for(
         lambda: dask_io.resume(tmp_path / target, workers=1, max_rate="1GB", verify=True)
     )
-    assert resumed <= moved + verified
+    # The file that was not replaced after all is complete.
+    assert verified + (target == "b.zarr") <= resumed <= moved + verified
 
 
 def test_what_is_damaged_is_found(tmp_path: Path) -> None:

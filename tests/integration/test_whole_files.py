@@ -29,6 +29,7 @@ from dask_io.errors import (
     TargetExistsError,
     UsageError,
 )
+from dask_io.stores.hdf5.whole import _parts
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -592,8 +593,10 @@ def test_large_chunks_that_are_copied_are_looked_at_once(tmp_path: Path) -> None
     """What another filter has made of them is decoded by HDF5, as a whole."""
     values = np.random.default_rng(0).random((2000, 400))
     with h5py.File(tmp_path / "a.h5", "w") as file:
-        file.create_dataset("rounded", data=values, chunks=(2000, 100), scaleoffset=3)
+        made = file.create_dataset("rounded", data=values, chunks=(2000, 100), scaleoffset=3)
+        assert _parts(made) == [np.s_[0:2000, n : n + 100] for n in range(0, 400, 100)]
         file.create_dataset("a", data=np.arange(100.0), chunks=(10,)).dims[0].label = "q"
+        assert _parts(file["a"]) == [np.s_[0:100,]]
 
     dask_io.resplit(tmp_path / "a.h5", tmp_path / "b.h5", chunks={"q": 50}, verify=True)
 

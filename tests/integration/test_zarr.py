@@ -550,3 +550,47 @@ def test_what_json_has_no_word_for_is_text(tmp_path: Path) -> None:
     told = json.loads(json.dumps(info_to_json(dask_io.info(tmp_path / "a.zarr")), allow_nan=False))
     assert told["metadata"]["attributes"] == {"x": [1, "inf", {"y": "nan"}]}
     assert len(told["metadata"]["fill_value"]) == 3
+
+
+def test_what_shuffles_fits_what_others_make_of_chunks(tmp_path: Path) -> None:
+    """Filters in front may make fewer bytes of it."""
+    filters = [numcodecs.PackBits(), numcodecs.Shuffle(4)]
+    how: Any = {"zarr_format": 2, "compressors": numcodecs.Zlib(1), "dtype": "?"}
+    source = made(tmp_path / "a.zarr", shape=(24, 8), chunks=(24, 1), filters=filters, **how)
+
+    dask_io.resplit(source, tmp_path / "b.zarr", chunks=(8, 5))
+
+    assert np.asarray(zarr.open_array(tmp_path / "b.zarr")).all()
+
+
+@pytest.mark.parametrize("size", [0, -4, "4"])
+def test_elements_of_no_size_are_refused(size: object, tmp_path: Path) -> None:
+    """In one line, whoever wrote that."""
+    how: Any = {"zarr_format": 2, "compressors": None, "filters": [numcodecs.Shuffle(4)]}
+    path = made(tmp_path / "a.zarr", **how) / ".zarray"
+    said = f'"elementsize": {json.dumps(size)}'
+    path.write_text(path.read_text().replace('"elementsize": 4', said))
+    with pytest.raises(DataError, match="has codec shuffle with elements of"):
+        dask_io.open(tmp_path / "a.zarr")
+
+
+@pytest.mark.parametrize("place", ["g.zarr/../g.zarr/x", "g.zarr/../blocks"])
+def test_a_path_that_leads_out_of_a_group_is_none_in_it(place: str, tmp_path: Path) -> None:
+    """Nothing is made a group that was none."""
+    source = made(tmp_path / "a.zarr")
+    zarr.create_group(tmp_path / "g.zarr")
+    dask_io.resplit(source, f"{tmp_path}/{place}", chunks=4, format="npy")
+    dask_io.resplit(source, f"{tmp_path}/{place}2", chunks=4)
+    assert not (tmp_path / "zarr.json").exists()
+    zarr.create_group(tmp_path / "plain")
+    dask_io.resplit(source, tmp_path / "plain" / "x", chunks=4)
+    assert (tmp_path / "plain" / "x" / "dask-io.json").exists()
+
+
+def test_a_region_of_what_has_gaps_has_some_perhaps(tmp_path: Path) -> None:
+    """Which of the chunks that are not stored lie in it is not looked for."""
+    source = made(tmp_path / "a.zarr")
+    assert "not be stored" not in str(dask_io.plan(source, chunks=2, region="0:2,:").plan)
+    (source / "c" / "1" / "1").unlink()
+    told = dask_io.plan(source, chunks=2, region="0:2,:").plan
+    assert "; some may not be stored" in str(told)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from typing import TYPE_CHECKING, Any, Literal
 
 import click
@@ -10,6 +11,7 @@ import click
 import dask_io
 from dask_io.cli import options
 from dask_io.cli.group import Verbs, one_line, show, show_json
+from dask_io.errors import RoomWarning
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -388,6 +390,8 @@ def _run_job(job: AnyJob, *, label: str, verify: bool, quiet: bool) -> tuple[Any
     from dask_io.report.progress import ProgressLine  # noqa: PLC0415  # loaded on use
 
     then = "verifying" if verify else ""
+    if quiet:
+        warnings.simplefilter("ignore", RoomWarning)
     with ProgressLine(sys.stderr, label=label, then=then, quiet=quiet) as progress:
         return job, job.run(verify=verify, on_progress=progress.update)
 

@@ -143,7 +143,7 @@ def check_space(
     place, disk = targets[0].place, _disk_of(targets[0])
     free = disk.f_bavail * disk.f_frsize + (replaced or _replaced(targets)).n_bytes
     shrinking = [move for move in moves if move.may_shrink]
-    least = sum(move.most_bytes for move in moves if move not in shrinking)
+    least = sum(move.most_bytes for move in moves if not move.may_shrink)
     if array_bytes is not None and not shrinking:
         least = array_bytes + moves[0].more_bytes
     has = f"{format_bytes(free)} are free"

@@ -50,7 +50,7 @@ def side_of(store: Store) -> Side:
         indivisible,
         reused_bytes=store.reused_bytes,
         coding=_coding_of(store),
-        absent=absent_in(whole),
+        absent=absent_in(store),
     )
 
 

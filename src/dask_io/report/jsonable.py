@@ -171,7 +171,7 @@ def _plain(value: object) -> object:
             return {name: _plain(each) for name, each in value.items()}
         case list() | tuple():
             return [_plain(each) for each in value]
-        case np.generic() if value.dtype.kind not in "mM":
+        case np.generic() if value.dtype.kind not in "mM" and value.dtype.char not in "gG":
             return _plain(value.item())
         case float():
             return value if isfinite(value) else str(value)

@@ -117,18 +117,22 @@ def _decode_lzma(codec: Any, data: Bytes, out: Bytes) -> None:
 
 
 def _drain(make: Callable[[], Any], data: Bytes) -> Iterator[bytes]:
-    """Decode one stream after another; what is none behind the first is refused."""
+    """Decode one stream after another; what is none behind the first counts for nothing."""
     rest = data
     while rest.nbytes:
         worker, taken = make(), 0
         while not worker.eof:
-            fed = b""
-            if worker.needs_input:
-                if taken == rest.nbytes:
-                    raise ValueError("is truncated")
-                fed = bytes(rest[taken : taken + _SLICE])
-                taken += len(fed)
-            yield worker.decompress(fed, _SLICE)
+            fed = bytes(rest[taken : taken + _SLICE]) if worker.needs_input else b""
+            if worker.needs_input and not fed:
+                raise ValueError("is truncated")
+            taken += len(fed)
+            try:
+                piece = worker.decompress(fed, _SLICE)
+            except (OSError, lzma.LZMAError):
+                if rest is data:
+                    raise
+                return
+            yield piece
         rest = rest[taken - len(worker.unused_data) :]
 
 

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     Config: TypeAlias = Mapping[str, Any]
 
 CHECKSUMS = frozenset({"crc32c", "crc32", "adler32", "fletcher32", "jenkins_lookup3"})
-CHECKSUM_BYTES = 4
+_CHECKSUM_BYTES = 4
 # What gives back the very bits that it was given, for the types of elements named.
 _LOSSLESS_FILTERS = {"shuffle": "biufcmMSUV", "delta": "iu", "packbits": "b"}
 _NUMBERS = "biufc"
@@ -160,7 +160,7 @@ class _Checksum:
         return numcodecs.get_codec(dict(self.config))
 
     def encoded_size(self, n_bytes: int) -> int:
-        return n_bytes + CHECKSUM_BYTES
+        return n_bytes + _CHECKSUM_BYTES
 
     def encoding_bytes(self, n_bytes: int) -> int:
         return n_bytes
@@ -172,7 +172,7 @@ class _Checksum:
 
     def strip(self, data: Bytes) -> Bytes:
         """Return what the checksum is of, once it has been found right."""
-        if data.nbytes < CHECKSUM_BYTES:
+        if data.nbytes < _CHECKSUM_BYTES:
             raise ValueError(f"has {data.nbytes} bytes, fewer than its checksum")
         return as_bytes(self._codec.decode(data))
 
@@ -310,6 +310,11 @@ class Chain:
             self._sizes.append(stage.encoded_size(self._sizes[-1]))
 
     @property
+    def sizes(self) -> Sequence[int]:
+        """The most bytes that each codec is given, and what the last one makes of them."""
+        return self._sizes
+
+    @property
     def longest(self) -> int:
         """The most bytes that a chunk takes in its file."""
         return self._sizes[-1]
@@ -399,6 +404,8 @@ def _make_stage(config: Config, dtype: np.dtype[Any]) -> tuple[_Stage, np.dtype[
         if config.get("prefix"):
             raise ValueError(f"has codec {name} with a prefix, which is not supported")
         return _Checksum(config), np.dtype(np.uint8)
+    if name == "shuffle" and (type(size := config.get("elementsize", 4)) is not int or size < 1):
+        raise ValueError(f"has codec shuffle with elements of {size!r:.40} bytes")
     if name in {"shuffle", "bitround"}:
         return _Filter(config), dtype
     if name == "packbits" and dtype.itemsize == 1:

@@ -35,6 +35,8 @@ VERSION = 1
 _JOB, _SEALED, _ABOUT = "job", "sealed", "about"
 # What is done under the lock of a group takes no longer; seconds.
 PATIENCE, _LOOK_SECONDS = 60.0, 0.2
+# Bytes of a journal that can be put back: of some ninety thousand blocks.
+_MOST_HELD = 4 * 2**20
 # Where the last line begins, if it is the one that seals.
 _LONGEST_SEAL = 64
 
@@ -102,9 +104,15 @@ def read_lines(folder: Location, array: int | None = None) -> Iterator[list[str]
             yield words[2:]
 
 
-def read_all(folder: Location) -> bytes:
-    """Return all that a journal says, as it is."""
-    return b"".join(medium_of(folder).logs.lines(folder))
+def read_all(folder: Location) -> bytes | None:
+    """Return all that a journal says, as it is; None if that is too much to be held."""
+    lines, n_bytes = [], 0
+    for line in medium_of(folder).logs.lines(folder):
+        n_bytes += len(line)
+        if n_bytes > _MOST_HELD:
+            return None
+        lines.append(line)
+    return b"".join(lines)
 
 
 def about(array: int, lines: Iterable[str]) -> Iterator[str]:
@@ -145,7 +153,7 @@ class Journal:
 
     def restore(self, content: bytes) -> None:
         """Become again what `read_all` returned: nothing has been replaced."""
-        self._log.replace(content)
+        self._log.replace(content.rstrip(b"\n") + b"\n")
 
     @classmethod
     def resume(cls, folder: Location, *, durable: bool) -> Self:

@@ -16,7 +16,6 @@ from dask_io.stores.dtypes import check_dtype
 from dask_io.stores.files import Durability, storage_errors
 from dask_io.stores.formats import (
     choose_format,
-    find_container,
     format_of,
     has_blocks,
     is_format,
@@ -138,20 +137,14 @@ def _target_container(path: Location, format: str | None, *, is_folder: bool) ->
 
 
 def _split(place: Location, format: str | None) -> tuple[Location, str]:  # noqa: A002
-    """Split a place into a container and a path inside it; one in a group of Zarr is such, too."""
+    """Split a place into a container and a path inside it; ``a.zarr/b`` is ``a.zarr::/b``, too."""
     root, inside = split_inside(place)
     if inside or format is not None or format_of(place.name) or has_field(place.name):
         return root, inside
-    groups = [folder for folder in place.parents if _is_group(folder)]
-    if not groups:
+    groups = [folder for folder in place.parents if folder.suffix == ".zarr"]
+    if not groups or ".." in place.parts:
         return root, inside
     return groups[-1], str(place).removeprefix(f"{groups[-1]}/")
-
-
-def _is_group(folder: Location) -> bool:
-    """Tell whether a directory is a group of Zarr, or will be one by its name."""
-    found = find_container(folder, None) if folder.name else None
-    return found is not None and found.name == "zarr"
 
 
 def _block_format(name: str | None) -> str | None:

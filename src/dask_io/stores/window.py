@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from dask_io.errors import UsageError
-from dask_io.stores.store import Source, expect
+from dask_io.stores.store import Source, absent_in, expect
 from dask_io.stores.within import Within
 
 if TYPE_CHECKING:
@@ -36,6 +36,11 @@ class Window(Within[Source]):
     def n_bytes_on_disk(self) -> int:
         """Bytes that the whole source occupies."""
         return self.whole.n_bytes_on_disk
+
+    @property
+    def n_absent(self) -> int | None:
+        """Blocks that are not stored; which of the whole source's these are is not looked for."""
+        return absent_in(self.whole) and None
 
     def check(self) -> None:
         """Look at every block's header, outside the region too."""

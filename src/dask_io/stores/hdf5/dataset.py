@@ -127,8 +127,8 @@ class Dataset:
             "dimension_names": self.dimension_names,
             "attributes": dict(self.attributes),
             "coordinates": self.scales,
-            "types_of_attributes": self.other_attributes,
-            "attributes_of_the_file": self.attributes_of_file,
+            "other_attributes": self.other_attributes,
+            "attributes_of_file": self.attributes_of_file,
         }
 
 

@@ -36,7 +36,10 @@ _NEEDED = {
 }
 _SCHEMES = ("s3", "gs", "az", "http", "https", "memory")
 _URL = re.compile(r"([a-z][a-z0-9+.-]*)://([^/?#]*)([^?#]*)(.*)", re.IGNORECASE | re.DOTALL)
-_SENT_AS_IT_IS = re.compile(r"[!-~]+")
+_PLAIN = re.compile(r"[!-~]+")
+# Settings, behind the prefix of their kind, that are addresses; and those that are sent along.
+_ADDRESSES = ("endpoint", "endpoint_url", "endpoint_url_s3")
+_SENT = ("access_key_id", "secret_access_key", "session_token", "token")
 # What obstore takes apart from what is of one kind of store.
 _CLIENT = frozenset(
     {
@@ -130,15 +133,14 @@ class Connection:
         UsageError
             If an endpoint is no address, or what is sent along cannot be.
         """
-        start = f"{_VARIABLES.get(self.scheme)}_"
-        named = {name: each for name, each in os.environ.items() if name.startswith(start)}
+        prefix = f"{_VARIABLES.get(self.scheme, '')}_"
+        names = (f"{prefix}{word.upper()}" for word in (*_ADDRESSES, *_SENT))
+        named = {name: os.environ[name] for name in names if name in os.environ}
         for name, value in {**named, **self.options}.items():
-            if not isinstance(value, str):
-                continue
-            if "endpoint" in name.lower() and not _is_address(value):
+            word = name.lower().removeprefix(prefix.lower())
+            if word in _ADDRESSES and not _is_address(str(value)):
                 raise UsageError(f"{name} is no address; write it as in https://host:9000")
-            # Keys of Google's are JSON, in several lines.
-            if self.scheme != "gs" and not value.isprintable():
+            if word in _SENT and not str(value).isprintable():
                 raise UsageError(
                     f"{name} holds a line break or the like, which cannot be sent; set it again"
                 )
@@ -169,7 +171,7 @@ def _is_address(text: str) -> bool:
     except ValueError:
         return False
     has_host = found.scheme.lower() in {"http", "https"} and bool(found.hostname) and port != 0
-    return has_host and _SENT_AS_IT_IS.fullmatch(text) is not None
+    return has_host and _PLAIN.fullmatch(text) is not None
 
 
 @cache

@@ -10,7 +10,7 @@ import numcodecs  # type: ignore[import-untyped]
 
 from dask_io.errors import UsageError
 from dask_io.stores.blockfiles import order_of
-from dask_io.stores.chain import CHECKSUM_BYTES, CHECKSUMS, is_lossless
+from dask_io.stores.chain import CHECKSUMS, Chain, is_lossless
 from dask_io.stores.chosen import parse_codec
 from dask_io.stores.conventions import FILL_VALUE, NAMES, encoded, gap_of
 from dask_io.stores.dtypes import check_dtype
@@ -18,7 +18,7 @@ from dask_io.stores.zarr.documents import make_array_documents
 from dask_io.stores.zarr.metadata import SHUFFLES, nothing_of, understand
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     import numpy as np
 
@@ -50,7 +50,10 @@ def describe_new(wanted: Wanted) -> dict[str, bytes]:
     if problem:
         raise UsageError(f"a target cannot hold {problem}")
     chunks = _chunks(wanted)
-    codecs = _codecs(wanted)
+    try:
+        codecs = _codecs(wanted)
+    except ValueError as error:
+        raise UsageError(f"the source {error}; choose a codec, such as zstd:3") from error
     description: dict[str, Any] = {
         "shape": wanted.grid.shape,
         "dtype": wanted.dtype,
@@ -125,18 +128,21 @@ def _codecs(wanted: Wanted) -> list[Config]:
                 f"the source's codec {config['id']} would change values if they were encoded "
                 "again, or Zarr has none like it; choose a codec, such as zstd:3 or none"
             )
-    return list(_fitting(kept, wanted))
+    return _fitting(kept, wanted)
 
 
-def _fitting(codecs: Sequence[Config], wanted: Wanted) -> Iterator[Config]:
+def _fitting(codecs: Sequence[Config], wanted: Wanted) -> list[Config]:
     """Have filters shuffle elements that fill what they are given, as numcodecs demands."""
     itemsize = wanted.dtype.itemsize
-    n_bytes = prod(_chunks(wanted)) * itemsize
-    for config in codecs:
-        name = config["id"]
-        fits = name != "shuffle" or n_bytes % config.get("elementsize", 4) == 0
-        yield config if fits else {**config, "elementsize": gcd(n_bytes, itemsize)}
-        n_bytes += CHECKSUM_BYTES if name in CHECKSUMS else 0
+    if not any(config["id"] == "shuffle" for config in codecs):
+        return list(codecs)
+    sizes = Chain(codecs, wanted.dtype, prod(_chunks(wanted)) * itemsize).sizes
+    return [
+        config
+        if config["id"] != "shuffle" or n_bytes % config.get("elementsize", 4) == 0
+        else {**config, "elementsize": gcd(n_bytes, itemsize)}
+        for config, n_bytes in zip(codecs, sizes, strict=False)
+    ]
 
 
 def _fill_value(wanted: Wanted, version: int) -> Any:

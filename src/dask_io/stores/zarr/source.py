@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from dask_io.stores.zarr.metadata import Metadata
 
 _MOST_NAMED = 20
+# Chunks that are looked for one by one when a run is planned: in some tenths of a second.
+_MOST_LISTED = 2**16
 # Folders that are known to lie in the array's directory: chunks are visited one after another.
 _MOST_KNOWN = 1024
 
@@ -207,10 +209,10 @@ class ZarrSource(ZarrStore):
 
     @cached_property
     def n_absent(self) -> int | None:
-        """Chunks that are not stored; None of shards, and where a listing takes requests."""
-        if self.array.index or is_url(self.place):
-            return None
+        """Chunks that are not stored; None of shards, of many, and where it takes requests."""
         grid, keys = self.grid, self.array.keys
+        if self.array.index or is_url(self.place) or grid.n_blocks > _MOST_LISTED:
+            return None
         stored = (keys.parse(name) for name, _ in self.site.files())
         return grid.n_blocks - sum(index is not None and index in grid for index in stored)
 

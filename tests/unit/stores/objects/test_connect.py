@@ -115,6 +115,23 @@ def test_settings_that_cannot_be_sent_are_named(
     assert "secret" not in str(caught.value).replace(name, "")
 
 
+def test_other_settings_are_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their names look alike, or they are texts of several lines."""
+    for name, value in (
+        ("AWS_USE_FIPS_ENDPOINT", "false"),
+        ("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS", "true"),
+        ("AWS_EC2_METADATA_SERVICE_ENDPOINT_MODE", "IPv4"),
+        ("AZURE_CLIENT_CERTIFICATE", "one\ntwo"),
+    ):
+        monkeypatch.setenv(name, value)
+    for url, options in (
+        ("s3://bucket/x", {"endpoint": "http://127.0.0.1:1", "region": "r"}),
+        ("az://bucket/x", {"account_name": "me", "use_fabric_endpoint": "false"}),
+        ("https://host/x", {}),
+    ):
+        parse_url(url, options).connection.check_settings()
+
+
 def test_what_cannot_be_reached_is_said_so(monkeypatch: pytest.MonkeyPatch) -> None:
     """In one line that names the URL."""
     retries = {"max_retries": 0}
