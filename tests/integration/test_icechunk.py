@@ -12,6 +12,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 import icechunk
+import netCDF4
 import numpy as np
 import pytest
 import zarr
@@ -249,6 +250,15 @@ def test_attributes_that_icechunk_cannot_hold_are_named(tmp_path: Path) -> None:
     zarr.create_array(tmp_path / "a.zarr", shape=(4,), dtype="i2", attributes=attributes)
     with pytest.raises(UsageError, match="attribute range of the source holds infinity or NaN"):
         dask_io.plan(tmp_path / "a.zarr", tmp_path / "b.icechunk", chunks=2)
+
+
+def test_no_number_stands_for_gaps(tmp_path: Path) -> None:
+    """In NetCDF it mostly does, and it is written as xarray does."""
+    with netCDF4.Dataset(tmp_path / "a.nc", "w") as file:
+        file.createDimension("x", 4)
+        file.createVariable("v", "f4", ("x",), fill_value=np.nan)[:] = [1, 2, 3, 4]
+    dask_io.resplit(f"{tmp_path}/a.nc::/v", f"{tmp_path}/b.icechunk::/v", chunks=2)
+    assert np.asarray(dask_io.open(f"{tmp_path}/b.icechunk::/v")).tolist() == [1, 2, 3, 4]
 
 
 def test_plans_say_that_it_is_all_or_nothing(start: Path, tmp_path: Path) -> None:

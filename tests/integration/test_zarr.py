@@ -594,3 +594,43 @@ def test_a_region_of_what_has_gaps_has_some_perhaps(tmp_path: Path) -> None:
     (source / "c" / "1" / "1").unlink()
     told = dask_io.plan(source, chunks=2, region="0:2,:").plan
     assert "; some may not be stored" in str(told)
+
+
+@pytest.mark.parametrize(
+    ("place", "named"),
+    [
+        ("g.zarr/in::/new", None),
+        ("g.zarr/in::/new", "zarr"),
+        ("g.zarr::/in/new", None),
+        ("g.zarr/in/new", None),
+    ],
+)
+def test_the_outermost_group_hears_of_it(place: str, named: str | None, tmp_path: Path) -> None:
+    """What it gathers of its members is true, however the array in it is named."""
+    with quiet():
+        zarr.create_group(tmp_path / "g.zarr").create_group("in")
+        zarr.consolidate_metadata(tmp_path / "g.zarr")
+    dask_io.resplit(made(tmp_path / "a.zarr"), f"{tmp_path}/{place}", chunks=4, format=named)
+    with quiet():
+        assert "in/new" in zarr.open_consolidated(tmp_path / "g.zarr")
+
+
+def test_a_group_is_one_by_what_is_there_too(tmp_path: Path) -> None:
+    """If something is named inside of it."""
+    zarr.create_group(tmp_path / "plain")
+    dask_io.resplit(made(tmp_path / "a.zarr"), f"{tmp_path}/plain::/q", chunks=4)
+    assert "q" in zarr.open_group(tmp_path / "plain", mode="r")
+    with pytest.raises(UsageError, match="is no container"):
+        dask_io.resplit(tmp_path / "a.zarr", f"{tmp_path}/nothing::/q", chunks=4)
+
+
+def test_the_plan_of_a_group_says_that_it_is_a_bound(tmp_path: Path) -> None:
+    """If one of its arrays has gaps."""
+    group = tmp_path / "g.zarr"
+    for name in "ab":
+        made(group / name)
+    zarr.create_group(group)
+    assert "not stored" not in str(dask_io.plan(group, chunks=2))
+    (group / "a" / "c" / "1" / "1").unlink()
+    told = str(dask_io.plan(group, chunks=2))
+    assert told.endswith("; of all source blocks 1 are not stored, so that costs are upper bounds")

@@ -105,11 +105,12 @@ def _side(side: Side) -> str:
     return f"{side.format}, {blocks}, {side.layout.name} order{window}{absent_of(side)}"
 
 
-def absent_of(side: Side) -> str:
+def absent_of(*sides: Side) -> str:
     """Say how many blocks are not stored, and what that means for all that is planned."""
-    if side.absent == 0:
+    known = [side.absent for side in sides if side.absent is not None]
+    if not any(known) and len(known) == len(sides):
         return ""
-    some = "some may not be" if side.absent is None else f"{side.absent:,} are not"
+    some = f"{sum(known):,} are not" if len(known) == len(sides) else "some may not be"
     return f"; {some} stored, so that costs are upper bounds"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from dask_io.planning.describe import table
+from dask_io.planning.describe import absent_of, table
 from dask_io.planning.device import predict_seconds
 from dask_io.planning.plan import Seeks
 from dask_io.planning.serial import plan_to_json
@@ -92,6 +92,8 @@ class Series:
             f"{format_bytes(self.n_bytes_written)} written, at most "
             f"{format_bytes(self.peak_bytes)} of memory{scratch}"
         )
+        absent = absent_of(*(plan.problem.source for plan in self.plans.values()))
+        total += absent.replace("; ", "; of all source blocks ", 1)
         return f"{table(rows)}\n{total}"
 
 

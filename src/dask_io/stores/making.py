@@ -16,6 +16,7 @@ from dask_io.stores.dtypes import check_dtype
 from dask_io.stores.files import Durability, storage_errors
 from dask_io.stores.formats import (
     choose_format,
+    find_container,
     format_of,
     has_blocks,
     is_format,
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from dask_io.stores.location import Location
     from dask_io.stores.store import Target
 
+_ZARR = "zarr"
 _NO_WISHES = Wishes()
 _NO_METADATA: Mapping[str, Any] = MappingProxyType({})
 
@@ -88,7 +90,7 @@ def make_target(
     place, n_axes = locate(path, storage_options), len(grid.axes)
     root, inside = _split(place, format)
     is_folder = not inside and _is_directory(path, place, format)
-    container = _target_container(root, format, is_folder=is_folder)
+    container = _target_container(root, inside, format, is_folder=is_folder)
     if container is not None:
         wanted = Wanted(grid, dtype, layout, wishes, metadata)
         return container.make(
@@ -123,9 +125,17 @@ def make_target(
     return BlockFilesTarget(blocks, overwrite=overwrite, durability=durability, reserve=reserve)
 
 
-def _target_container(path: Location, format: str | None, *, is_folder: bool) -> Container | None:  # noqa: A002
-    """Return the container that a target is by a format's name or by its suffix."""
+def _target_container(
+    path: Location,
+    inside: str,
+    format: str | None,  # noqa: A002 - the word that users know
+    *,
+    is_folder: bool,
+) -> Container | None:
+    """Return the container that a target is, by a format's name, its suffix, or what is there."""
     found = load_format(format) if format is not None else format_of(path.name)
+    if found is None and inside:
+        return find_container(path, None)
     if not isinstance(found, Container):
         return None
     is_pattern = has_field(str(path)) and not is_taken(path)
@@ -137,14 +147,20 @@ def _target_container(path: Location, format: str | None, *, is_folder: bool) ->
 
 
 def _split(place: Location, format: str | None) -> tuple[Location, str]:  # noqa: A002
-    """Split a place into a container and a path inside it; ``a.zarr/b`` is ``a.zarr::/b``, too."""
+    """Split a place into the outermost container and a path inside it.
+
+    By their names alone: ``a.zarr/b`` and ``a.zarr/b::/c`` lie in ``a.zarr``.
+    """
     root, inside = split_inside(place)
-    if inside or format is not None or format_of(place.name) or has_field(place.name):
+    named = format_of(root.name)
+    is_zarr = format in {None, _ZARR} and (named is None or named.name == _ZARR)
+    if not is_zarr or (not inside and (format or named or has_field(place.name))):
         return root, inside
-    groups = [folder for folder in place.parents if folder.suffix == ".zarr"]
-    if not groups or ".." in place.parts:
+    path = f"{root}/{inside}".removesuffix("/")
+    groups = [folder for folder in (root, *root.parents) if folder.suffix == f".{_ZARR}"]
+    if not groups or ".." in path.split("/"):
         return root, inside
-    return groups[-1], str(place).removeprefix(f"{groups[-1]}/")
+    return groups[-1], path.removeprefix(f"{groups[-1]}/")
 
 
 def _block_format(name: str | None) -> str | None:

@@ -26,14 +26,13 @@ from dask_io.stores.hdf5.filters import (
     filters_of,
     is_available,
     parse_filters,
+    set_fill,
     to_keep,
     type_of,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
-
-    from numpy.typing import NDArray
 
     from dask_io.geometry import Region
     from dask_io.stores.container import Wanted
@@ -121,22 +120,12 @@ def make_dataset(file: Any, wanted: Wanted, inside: str, *, in_order: bool) -> A
     for one in filters:
         plist.set_filter(*one)
     if wanted.wishes.fill_value is not None or wanted.metadata.get("fill_value") is not None:
-        _set_fill(plist, np.array(wanted.fill_value, wanted.dtype))
+        set_fill(plist, np.array(wanted.fill_value, wanted.dtype))
     space = h5py.h5s.create_simple(
         shape, tuple(h5py.h5s.UNLIMITED if n is None else n for n in maxshape)
     )
     made = h5py.h5d.create(group.id, name.encode(), _type(wanted), space, plist)
     return h5py.Dataset(made)
-
-
-def _set_fill(plist: Any, fill: NDArray[Any]) -> None:
-    """Say the value of what is not stored, in the ways in which h5py understands it."""
-    if fill.dtype.kind in "mM":
-        fill = fill.view(h5py.opaque_dtype(fill.dtype))
-    elif fill.dtype.kind == "S":
-        # It takes any text for a pointer to one.
-        fill = np.array(fill[()], h5py.string_dtype("ascii"))
-    plist.set_fill_value(fill)
 
 
 def make_groups(file: Any, inside: str, *, in_order: bool) -> Any:

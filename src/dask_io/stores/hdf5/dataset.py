@@ -99,7 +99,8 @@ class Dataset:
     @cached_property
     def codec(self) -> Codec:
         """How chunks are encoded."""
-        return make_codec(self.filters, self.dtype, self.stored)
+        fill = self.fill_bytes if self.has_fill else None
+        return make_codec(self.filters, self.dtype, self.stored, fill)
 
     @property
     def access(self) -> Access:

@@ -249,8 +249,13 @@ class Codec(Protocol):
         """
 
 
-def make_codec(filters: Sequence[Filter], dtype: np.dtype[Any], chunks: tuple[int, ...]) -> Codec:
-    """Return what runs filters: outside of HDF5 if that is possible."""
+def make_codec(
+    filters: Sequence[Filter], dtype: np.dtype[Any], chunks: tuple[int, ...], fill: bytes | None
+) -> Codec:
+    """Return what runs filters: outside of HDF5 if that is possible.
+
+    `fill` is the value of what is not stored, if there is one: some filters have a sign for it.
+    """
     configs = [_config_of(one, dtype) for one in filters]
     known = [config for config in configs if config is not None]
     if len(known) == len(filters):
@@ -259,7 +264,7 @@ def make_codec(filters: Sequence[Filter], dtype: np.dtype[Any], chunks: tuple[in
         except ValueError:
             # They go together in an order that only HDF5 knows.
             pass
-    return _WithinHdf5(tuple(filters), dtype, chunks)
+    return _WithinHdf5(tuple(filters), dtype, chunks, fill)
 
 
 class _Outside:
@@ -302,6 +307,7 @@ class _WithinHdf5:
     _filters: tuple[Filter, ...]
     _dtype: np.dtype[Any]
     _chunks: tuple[int, ...]
+    _fill: bytes | None
 
     @property
     def _n_bytes(self) -> int:
@@ -354,6 +360,8 @@ class _WithinHdf5:
     def _make_chunk(self, file: Any, mask: int = 0) -> Any:
         plist = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
         plist.set_chunk(self._chunks)
+        if self._fill is not None:
+            set_fill(plist, np.frombuffer(self._fill, self._dtype).reshape(()))
         for number, one in enumerate(self._filters):
             if not mask >> number & 1:
                 plist.set_filter(*to_keep(one))
@@ -368,6 +376,16 @@ class _WithinHdf5:
             found = int.from_bytes(data[:8].tobytes(), "big")
             if found != self._n_bytes:
                 raise ValueError(f"says that it decodes to {found} bytes, not {self._n_bytes}")
+
+
+def set_fill(plist: Any, fill: NDArray[Any]) -> None:
+    """Say the value of what is not stored, in the ways in which h5py understands it."""
+    if fill.dtype.kind in "mM":
+        fill = fill.view(h5py.opaque_dtype(fill.dtype))
+    elif fill.dtype.kind == "S":
+        # It takes any text for a pointer to one.
+        fill = np.array(fill[()], h5py.string_dtype("ascii"))
+    plist.set_fill_value(fill)
 
 
 def type_of(dtype: np.dtype[Any]) -> Any:

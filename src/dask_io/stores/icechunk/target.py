@@ -100,10 +100,11 @@ def make_icechunk(
     wishes = replace(wanted.wishes, format_version=_ZARR_VERSION)
     # It has its own way to name chunks.
     kept = {key: each for key, each in wanted.metadata.items() if key != "chunk_key_encoding"}
-    _refuse_unheld(kept.get("attributes", {}))
+    documents = describe_new(replace(wanted, wishes=wishes, metadata=kept))
+    _refuse_unheld(json.loads(documents[V3]).get("attributes", {}))
     return IcechunkTarget(
         Place(path, inside),
-        describe_new(replace(wanted, wishes=wishes, metadata=kept)),
+        documents,
         write_empty=wishes.write_empty,
         overwrite=overwrite,
         durability=durability,

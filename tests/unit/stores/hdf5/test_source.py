@@ -474,3 +474,19 @@ def test_the_fill_value_of_texts_is_kept(fill: bytes, tmp_path: Path) -> None:
             assert file["x"].fillvalue == fill
             assert file["x"][...].tolist() == [b"x", b"y", fill, fill]
     assert (tmp_path / "b.h5").read_bytes() == (tmp_path / "c.h5").read_bytes()
+
+
+@pytest.mark.parametrize("dtype", [">i2", "<i4", "u1", ">f4", "<f8"])
+@pytest.mark.parametrize("fill", [None, 0, 75])
+def test_filters_that_have_a_sign_for_the_fill_value(
+    dtype: str, fill: int | None, tmp_path: Path
+) -> None:
+    """They are told which one it is."""
+    values = np.array([1, 2, 75, 4, 0, 75, 75, 3], dtype)
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file.create_dataset("x", data=values, chunks=(4,), scaleoffset=0, fillvalue=fill)
+        expected = file["x"][...]
+
+    assert np.array_equal(read(tmp_path / "a.h5"), expected)
+    dask_io.resplit(tmp_path / "a.h5", tmp_path / "b.npy", chunks=-1)
+    assert np.array_equal(np.load(tmp_path / "b.npy"), expected)
