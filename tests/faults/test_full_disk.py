@@ -132,6 +132,21 @@ def test_what_may_not_fit_is_said_and_gone_on_with(sample: Sample) -> None:
         sample.check_complete(sample.out)
 
 
+def test_what_hdf5_tells_of_a_full_disk_is_one_clear_line(sample: Sample) -> None:
+    """Of a file that counts only as a whole nothing is left."""
+    with small_disk(sample.folder / "disk", "size=20k") as disk:
+        place, made = disk / "a.h5", sample.folder / "big.npy"
+        np.save(made, np.random.default_rng(0).integers(0, 2**31, (100, 100)))
+        command = ["split", str(made), str(place), "--chunks", "10", "--codec", "gzip:1"]
+        done = CliRunner().invoke(commands, command)
+
+        warned, failed = done.stderr.splitlines()
+        assert (done.exit_code, done.stdout) == (3, "")
+        assert warned.endswith("if it fills up, free some space and run it again")
+        assert failed.endswith(f"{FULL}; free some space, or choose another target")
+        assert list(disk.iterdir()) == []
+
+
 def test_one_file_has_its_room_from_the_start(sample: Sample) -> None:
     """A disk that fills up after that does it no harm."""
     with small_disk(sample.folder / "disk", "size=1m") as disk:

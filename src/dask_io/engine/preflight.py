@@ -15,7 +15,7 @@ from dask_io.errors import RoomWarning, StorageError
 from dask_io.stores.files import ALIGNMENT, storage_errors
 from dask_io.stores.location import is_url
 from dask_io.stores.naming import printable
-from dask_io.stores.store import absent_in, footprint_of
+from dask_io.stores.store import Indivisible, absent_in, footprint_of
 from dask_io.units import format_bytes
 
 if TYPE_CHECKING:
@@ -157,7 +157,8 @@ def check_space(
         return
     if (likely := sum(move.likely_bytes for move in shrinking)) > left:
         needed = format_bytes(least + scratch_bytes + likely)
-        advice = "if it fills up, free some space and resume"
+        is_whole = isinstance(targets[0], Indivisible) and targets[0].is_indivisible
+        advice = f"if it fills up, free some space and {'run it again' if is_whole else 'resume'}"
         said = f"{printable(place)}: {needed} may be needed, {has}; {advice}"
         warnings.warn(said, RoomWarning, stacklevel=2)
 

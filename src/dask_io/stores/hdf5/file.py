@@ -102,7 +102,8 @@ def writing(path: Path) -> Iterator[None]:
     except (OSError, RuntimeError, ValueError) as error:
         with storage_errors(path):
             if isinstance(error, OSError) and error.errno is not None:
-                raise
+                # Without all that HDF5 tells about it.
+                raise OSError(error.errno, os.strerror(error.errno)) from error
         raise StorageError(printable(str(path)), f"HDF5 cannot write: {brief(error)}") from error
 
 
