@@ -449,3 +449,25 @@ def test_a_group_that_another_describes_is_not_replaced(
     target = bare / "middle/inner"
     dask_io.resplit(source, target, overwrite=True, **PLAIN)
     xr.testing.assert_identical(load(target), load(source))
+
+
+def test_a_group_that_is_gone_is_known_as_unfinished(tmp_path: Path) -> None:
+    """A run that fails before it has written an array can be gone on with once it is possible."""
+    source, target = tmp_path / "a.zarr", tmp_path / "b.zarr"
+    for place in (source, target):
+        zarr.create_group(place).create_array("x", shape=(4,), chunks=(2,), dtype="i4")[:] = 1
+    chunk = source / "x" / "c" / "0"
+    content = chunk.read_bytes()
+    found = chunk.stat()
+    chunk.write_bytes(bytes(len(content)))
+    os.utime(chunk, ns=(found.st_atime_ns, found.st_mtime_ns))
+
+    with pytest.raises(DataError, match="cannot be decoded"):
+        dask_io.resplit(source, target, chunks=4, overwrite=True)
+
+    with pytest.raises(DataError, match="unfinished"):
+        dask_io.verify(target)
+    chunk.write_bytes(content)
+    os.utime(chunk, ns=(found.st_atime_ns, found.st_mtime_ns))
+    dask_io.resume(target)
+    assert np.asarray(dask_io.open(f"{target}::/x")).tolist() == [1] * 4

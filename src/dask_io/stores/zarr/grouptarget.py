@@ -49,6 +49,7 @@ class GroupTarget:
         self._journal_place = root / JOURNAL
         self._journal: Journal | None = None
         self._made: list[Location] = []
+        self._has_removed = False
 
     @property
     def place(self) -> str:
@@ -159,6 +160,7 @@ class GroupTarget:
     def _clear(self, old: Parts) -> None:
         """Remove what the group replaces, what describes it first, and note that it is gone."""
         assert self._journal is not None, "what is removed is this run's"
+        self._has_removed = True
         for files in (old.own, old.inner, old.others):
             self._journal.check_held()
             self._medium.remove(self.root / file for file in files)
@@ -264,9 +266,10 @@ class GroupTarget:
             self._journal = None
 
     def give_up(self) -> None:
-        """Let another run go on, or leave nothing if nothing else has come to be there."""
+        """Let another run go on, or leave nothing if nothing else has come to be there, or gone."""
+        is_bare = not self._has_removed and self._is_alone()
         # What another run has taken over, or may have, is not this one's to remove.
-        if self._journal is not None and self._is_alone() and self._journal.is_held():
+        if self._journal is not None and is_bare and self._journal.is_held():
             with suppress(OSError, StorageError):
                 self._journal.remove()
                 self.is_resumable = False
