@@ -86,11 +86,11 @@ def content(place: Path) -> dict[str, NDArray[Any]]:
 
 def survive(folder: Path, faults: Faults, loss: Loss | None) -> None:
     """Run until a fault; what looks like a group is one, and what is left can be completed."""
-    shutil.rmtree(folder / "work", ignore_errors=True)
-    shutil.copytree(folder / "template", folder / "work")
-    (source,) = (folder / "work").glob("in.*")
-    target = folder / "work/out.zarr"
-    synced = Synced(folder / "work") if loss is not None else None
+    shutil.rmtree(folder / "case", ignore_errors=True)
+    shutil.copytree(folder / "template", folder / "case")
+    (source,) = (folder / "case").glob("in.*")
+    target = folder / "case/out.zarr"
+    synced = Synced(folder / "case") if loss is not None else None
 
     def run() -> None:
         dask_io.resplit(source, target, chunks={"y": 3}, **PLAIN)
@@ -115,7 +115,7 @@ def survive(folder: Path, faults: Faults, loss: Loss | None) -> None:
     assert found.keys() == expected.keys()
     assert all(np.array_equal(found[name], expected[name]) for name in expected)
     assert dask_io.verify(target)
-    left = [path for path in (folder / "work").rglob(".*") if path.name != ".dask-io"]
+    left = [path for path in (folder / "case").rglob(".*") if path.name != ".dask-io"]
     assert not left, "temporary files are left"
 
 
@@ -182,19 +182,19 @@ class Replacing(NamedTuple):
     @property
     def target(self) -> Path:
         """Where the old group is."""
-        return self.folder / "work/out.zarr"
+        return self.folder / "case/out.zarr"
 
     def run(self) -> None:
         """Replace it."""
-        source = self.folder / "work/in.zarr"
+        source = self.folder / "case/in.zarr"
         dask_io.resplit(source, self.target, chunks={"y": 3}, overwrite=True, **PLAIN)
 
     def survive(self, faults: Faults, loss: Loss | None, *, resumes: bool) -> None:
         """Replace it until a fault, look at what is there, and complete it or begin again."""
-        work = self.folder / "work"
-        shutil.rmtree(work, ignore_errors=True)
-        shutil.copytree(self.folder / "template", work)
-        synced = Synced(work) if loss is not None else None
+        case = self.folder / "case"
+        shutil.rmtree(case, ignore_errors=True)
+        shutil.copytree(self.folder / "template", case)
+        synced = Synced(case) if loss is not None else None
         try:
             with inject(faults, synced):
                 self.run()
@@ -212,7 +212,7 @@ class Replacing(NamedTuple):
         assert is_same(content(self.target), self.new)
         assert dask_io.verify(self.target)
         assert files_in(self.target) == self.files, "something is left"
-        assert not list(work.glob(".*")), "something is left beside it"
+        assert not list(case.glob(".*")), "something is left beside it"
 
     def check_left(self, *, unfinished: bool) -> None:
         """Check that it is the old group, or the new one, or unfinished, and all arrays whole."""
@@ -232,7 +232,7 @@ class Replacing(NamedTuple):
         """
         counted = Faults()
         self.survive(counted, None, resumes=True)
-        calls = [call.partition("work/")[2] for call in counted.log]
+        calls = [call.partition("case/")[2] for call in counted.log]
         first = next(number for number, call in enumerate(calls) if ".dask-io" in call)
         last = len(calls) - calls[::-1].index("out.zarr/deep/er")
         assert last - first > 50
@@ -258,7 +258,7 @@ def test_what_is_durable_of_a_group_that_goes(tmp_path: Path) -> None:
     """That it is none any more, before chunks go; that all is gone, before anything comes."""
     replacing, counted = Replacing.prepare(tmp_path, ours=True), Faults()
     replacing.survive(counted, None, resumes=True)
-    calls = [call.replace(f"{tmp_path}/work/out.zarr", "G") for call in counted.log]
+    calls = [call.replace(f"{tmp_path}/case/out.zarr", "G") for call in counted.log]
     own, inner, arrays = (
         calls.index(f"unlink G/{name}") for name in ("zarr.json", "deep/zarr.json", "a/zarr.json")
     )

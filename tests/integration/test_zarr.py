@@ -633,4 +633,4 @@ def test_the_plan_of_a_group_says_that_it_is_a_bound(tmp_path: Path) -> None:
     assert "not stored" not in str(dask_io.plan(group, chunks=2))
     (group / "a" / "c" / "1" / "1").unlink()
     told = str(dask_io.plan(group, chunks=2))
-    assert told.endswith("; of all source blocks 1 are not stored, so that costs are upper bounds")
+    assert told.endswith("; of all source blocks 1 is not stored, so that costs are upper bounds")

@@ -110,7 +110,10 @@ def absent_of(*sides: Side) -> str:
     known = [side.absent for side in sides if side.absent is not None]
     if not any(known) and len(known) == len(sides):
         return ""
-    some = f"{sum(known):,} are not" if len(known) == len(sides) else "some may not be"
+    n_absent = sum(known)
+    some = f"{n_absent:,} {'is' if n_absent == 1 else 'are'} not"
+    if len(known) < len(sides):
+        some = "some may not be"
     return f"; {some} stored, so that costs are upper bounds"
 
 

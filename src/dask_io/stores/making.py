@@ -25,7 +25,7 @@ from dask_io.stores.formats import (
 )
 from dask_io.stores.location import is_taken, locate
 from dask_io.stores.naming import BlockNames, OneName, printable
-from dask_io.stores.places import has_field, pattern_of, refuse_inside, shown, split_inside
+from dask_io.stores.places import has_field, pattern_of, refuse_inside, shown, split_target
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from dask_io.stores.location import Location
     from dask_io.stores.store import Target
 
-_ZARR = "zarr"
 _NO_WISHES = Wishes()
 _NO_METADATA: Mapping[str, Any] = MappingProxyType({})
 
@@ -88,7 +87,7 @@ def make_target(
         If the format cannot hold that.
     """
     place, n_axes = locate(path, storage_options), len(grid.axes)
-    root, inside = _split(place, format)
+    root, inside = split_target(place, format)
     is_folder = not inside and _is_directory(path, place, format)
     container = _target_container(root, inside, format, is_folder=is_folder)
     if container is not None:
@@ -146,23 +145,6 @@ def _target_container(
     return found
 
 
-def _split(place: Location, format: str | None) -> tuple[Location, str]:  # noqa: A002
-    """Split a place into the outermost container and a path inside it.
-
-    By their names alone: ``a.zarr/b`` and ``a.zarr/b::/c`` lie in ``a.zarr``.
-    """
-    root, inside = split_inside(place)
-    named = format_of(root.name)
-    is_zarr = format in {None, _ZARR} and (named is None or named.name == _ZARR)
-    if not is_zarr or (not inside and (format or named or has_field(place.name))):
-        return root, inside
-    path = f"{root}/{inside}".removesuffix("/")
-    groups = [folder for folder in (root, *root.parents) if folder.suffix == f".{_ZARR}"]
-    if not groups or ".." in path.split("/"):
-        return root, inside
-    return groups[-1], path.removeprefix(f"{groups[-1]}/")
-
-
 def _block_format(name: str | None) -> str | None:
     """Return a name if it is that of a format of block files."""
     is_one = name is not None and is_format(name) and has_blocks(load_format(name))
@@ -176,7 +158,7 @@ def names_one_file(
 ) -> bool:
     """Tell whether a target of this name is one place, not a directory or a pattern of blocks."""
     place = locate(path, storage_options)
-    if _split(place, format)[1]:
+    if split_target(place, format)[1]:
         return True
     is_pattern = has_field(str(place)) and not is_taken(place)
     return not is_pattern and not _is_directory(path, place, format)

@@ -20,6 +20,7 @@ from dask_io.stores.naming import BlockNames, printable
 if TYPE_CHECKING:
     from dask_io.stores.location import Location
 
+_ZARR = "zarr"
 _FIELD = re.compile(r"(?<!\{)(?:\{\{)*\{[^{}]*\}")
 
 
@@ -55,6 +56,23 @@ def split_inside(place: Location) -> tuple[Location, str]:
         return place, ""
     path, inside = split_place(str(place))
     return (locate(path) if isinstance(place, Path) else place.again(path)), inside
+
+
+def split_target(place: Location, format: str | None) -> tuple[Location, str]:  # noqa: A002
+    """Split the place of a target into the outermost container and a path inside it.
+
+    By their names alone: ``a.zarr/b`` and ``a.zarr/b::/c`` lie in ``a.zarr``.
+    """
+    root, inside = split_inside(place)
+    named = format_of(root.name)
+    is_zarr = format in {None, _ZARR} and (named is None or named.name == _ZARR)
+    if not is_zarr or (not inside and (format or named or has_field(place.name))):
+        return root, inside
+    path = f"{root}/{inside}".removesuffix("/")
+    groups = [folder for folder in (root, *root.parents) if folder.suffix == f".{_ZARR}"]
+    if not groups or ".." in path.split("/"):
+        return root, inside
+    return groups[-1], path.removeprefix(f"{groups[-1]}/")
 
 
 def refuse_inside(path: Location, inside: str) -> None:

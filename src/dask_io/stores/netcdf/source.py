@@ -404,6 +404,7 @@ class ClassicSource:
                 "dimension_names": one.dimensions,
                 "attributes": plain_values(one.attributes),
                 "coordinates": original.coordinates,
+                "attributes_of_file": tuple(self.header.attributes),
                 "netcdf": original,
             }
         )

@@ -133,6 +133,9 @@ def test_what_other_formats_cannot_hold_is_named(
         assert dask_io.resplit(place, tmp_path / target, chunks=-1).not_kept == lost
     place = f"{make_file('NETCDF4')}::lat"
     assert dask_io.resplit(place, tmp_path / "c.h5", chunks=3).not_kept == ()
+    place = f"{make_file('NETCDF3_CLASSIC')}::lat"
+    for target, lost in (("d.zarr", ("attributes_of_the_file",)), ("d.nc", ())):
+        assert dask_io.resplit(place, tmp_path / target, chunks=3).not_kept == lost
 
 
 def test_other_formats_become_variables(tmp_path: Path) -> None:
