@@ -14,6 +14,8 @@ nitpicky = True
 # Notebooks are kept without what they print, and run when they are shown.
 nb_execution_mode = "force"
 nb_execution_raise_on_error = True
+# Other pages lead to headings.
+myst_heading_anchors = 3
 myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
 numpydoc_show_class_members = False
 

@@ -20,7 +20,7 @@ from dask_io.engine.spill import run_spill
 from dask_io.errors import InterruptedRunError, StorageError, UsageError
 from dask_io.planning import CopyPlan, Series, SpillPlan
 from dask_io.report.svg import job_svg
-from dask_io.stores.conventions import SAYS_TRUTH, TRUTH
+from dask_io.stores.kept import not_kept
 from dask_io.stores.location import locate, way_to
 from dask_io.stores.naming import printable
 from dask_io.stores.pace import Pace
@@ -110,8 +110,8 @@ class Job:
         target = outlet.target
         set_pace(self.max_rate, [self.source, target])
         result = _carry_out(self.plan, self.source, outlet, self.workers, on_progress)
-        not_kept = () if self.member else _not_kept(self.source, target)
-        return replace(result, not_kept=not_kept)
+        lost = () if self.member else not_kept(self.source, target)
+        return replace(result, not_kept=lost)
 
     def open_outlet(self, record: JobRecord | None = None) -> Outlet:
         """Go on where another run ended or begin anew, after checking what can be beforehand.
@@ -257,8 +257,8 @@ class JointJob:
             pace = self.source.tally.pace
             places = [locate(target.place, self.storage_options) for target in self.targets]
             check_again(places, self.plan.budget, self.workers, pace=pace)
-        not_kept = _not_kept(self.source, self.targets[0])
-        return replace(result, verified=True if verify else None, not_kept=not_kept)
+        lost = not_kept(self.source, self.targets[0])
+        return replace(result, verified=True if verify else None, not_kept=lost)
 
     def __str__(self) -> str:
         first, *others = (target.place for target in self.targets)
@@ -364,38 +364,6 @@ def _carry_out(
         copying = Copying(plan, source, (outlet,))
         return run_sweeps([copying], workers=workers, on_progress=on_progress)
     return run_plan(plan, source, outlet, workers=workers, on_progress=on_progress)
-
-
-# What is told of them, and where stores have their names.
-_KEPT_ONE_BY_ONE = {
-    "coordinates": "coordinates",
-    "types_of_attributes": "other_attributes",
-    "attributes_of_the_file": "attributes_of_file",
-}
-
-
-def _not_kept(source: Source, target: Target) -> tuple[str, ...]:
-    """Return what a source says about its array that a target has no place for."""
-    lost = [
-        name
-        for name in ("attributes", "dimension_names")
-        if source.metadata.get(name) and name not in target.metadata
-    ]
-    # Variables that belong to the array, and attributes of HDF5, are kept one by one.
-    lost += [
-        word
-        for word, name in _KEPT_ONE_BY_ONE.items()
-        if set(source.metadata.get(name, ())).difference(target.metadata.get(name, ()))
-    ]
-    if source.dtype.kind == "b" and _says_truth(target):
-        lost.append("booleans")
-    return tuple(lost)
-
-
-def _says_truth(target: Target) -> bool:
-    """Tell whether numbers stand for truth in a target."""
-    said = target.metadata.get("attributes", {})
-    return target.dtype == TRUTH and SAYS_TRUTH.items() <= said.items()
 
 
 @contextmanager

@@ -139,3 +139,17 @@ def test_sessions_print_what_they_show(page: Path) -> None:
     test = doctest.DocTestParser().get_doctest(sessions, {}, page.name, str(page), 0)
 
     assert doctest.DocTestRunner(verbose=False).run(test).failed == 0
+
+
+def test_links_lead_somewhere(tmp_path: Path) -> None:
+    """The pages are built without a warning; the notebook has a test of its own."""
+    options = ["-W", "--keep-going", "--quiet", "--builder", "dummy"]
+    options += ["--define", "nb_execution_mode=off"]
+    built = subprocess.run(
+        [sys.executable, "-m", "sphinx", *options, ROOT / "docs", tmp_path],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert (built.returncode, built.stderr) == (0, "")

@@ -233,7 +233,7 @@ def dataset() -> xr.Dataset:
 @pytest.mark.parametrize("suffix", [".nc", ".h5"])
 @pytest.mark.parametrize("version", [2, 3])
 def test_groups_that_xarray_has_saved(version: int, suffix: str, tmp_path: Path) -> None:
-    """Become files that it reads alike; what is no attribute of NetCDF is written as JSON."""
+    """Become files that it reads alike; what is no attribute of NetCDF is JSON there, and told."""
     with quiet():
         dataset().to_zarr(tmp_path / "a.zarr", zarr_format=version)
     (tmp_path / "a.zarr/README").write_text("a file")
@@ -241,7 +241,7 @@ def test_groups_that_xarray_has_saved(version: int, suffix: str, tmp_path: Path)
 
     done = dask_io.resplit(tmp_path / "a.zarr", target, chunks={"time": 4}, codec="gzip:1")
 
-    assert done.not_kept == ("files", "booleans")
+    assert done.not_kept == ("files", "types_of_attributes", "booleans")
     found, expected = load(target), load(tmp_path / "a.zarr")
     assert json.loads(found["t"].attrs.pop("about")) == expected["t"].attrs.pop("about")
     xr.testing.assert_identical(found, expected)
@@ -525,7 +525,7 @@ def test_gaps_that_are_no_numbers_and_axes_without_elements(version: int, tmp_pa
 
 
 def test_attributes_that_netcdf_has_no_types_for(tmp_path: Path) -> None:
-    """Truth becomes a number, what is nested JSON; that there is one without a value is told."""
+    """Truth becomes a number, what is nested JSON, what has no value is left out; all is told."""
     with quiet():
         group = zarr.create_group(tmp_path / "a.zarr")
         group.attrs.update({"yes": True, "nested": {"a": [1]}, "nothing": None, "many": 2**40})
@@ -533,7 +533,8 @@ def test_attributes_that_netcdf_has_no_types_for(tmp_path: Path) -> None:
         for name in ("v", "w"):
             group.create_array(name, shape=(4,), dtype="i4", chunks=(2,), dimension_names=("x",))
     done = dask_io.resplit(tmp_path / "a.zarr", tmp_path / "b.nc", chunks={"x": 4})
-    assert done.not_kept == ("attributes_without_a_value", "reserved_attributes")
+    lost = ("attributes_without_a_value", "reserved_attributes", "types_of_attributes")
+    assert done.not_kept == lost
     with netCDF4.Dataset(tmp_path / "b.nc") as file:
         found = {name: file.getncattr(name) for name in file.ncattrs()}
     assert found == {"yes": 1, "nested": '{"a": [1]}', "many": 2**40}

@@ -17,8 +17,23 @@ from dask_io.errors import UsageError
 from dask_io.geometry import Grid
 from dask_io.stores.blockfiles import order_of
 from dask_io.stores.dtypes import check_dtype
-from dask_io.stores.hdf5.dataset import kept_attributes, refuse_others
-from dask_io.stores.hdf5.file import apart, brief, find_dataset, image_of, in_memory, reading
+from dask_io.stores.hdf5.dataset import (
+    NOTHING,
+    groups_around,
+    kept_attributes,
+    leads_elsewhere,
+    name_of,
+    refuse_others,
+)
+from dask_io.stores.hdf5.file import (
+    apart,
+    brief,
+    find_dataset,
+    image_of,
+    in_memory,
+    make_groups,
+    reading,
+)
 from dask_io.stores.hdf5.filters import (
     LOSSLESS,
     Filter,
@@ -30,9 +45,10 @@ from dask_io.stores.hdf5.filters import (
     to_keep,
     type_of,
 )
+from dask_io.stores.hdf5.types import type_in, type_with_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Mapping
 
     from dask_io.geometry import Region
     from dask_io.stores.container import Wanted
@@ -101,11 +117,21 @@ def refuse(wanted: Wanted) -> None:
         )
 
 
-def make_dataset(file: Any, wanted: Wanted, inside: str, *, in_order: bool) -> Any:
+def make_dataset(
+    file: Any, wanted: Wanted, inside: str, *, in_order: bool, names_types: bool = False
+) -> Any:
     """Make a dataset that is to be written, and nothing of its values.
 
-    The file may remember in which order things are put into it.
+    The file may remember in which order things are put into it. With `names_types` an enumeration
+    gets a name if it has none, as NetCDF needs it; of big-endian numbers its library has none.
     """
+    kind, path = _type(wanted)
+    if names_types and isinstance(kind, h5py.h5t.TypeEnumID):
+        path = path or f"{inside}_t"
+        if wanted.dtype.str.startswith(">"):
+            kind, path = type_of(wanted.dtype), ""
+    if path and not f"{path}/".startswith(f"{inside}/"):
+        kind = type_with_name(file, kind, path, in_order=in_order)
     group, name = make_groups(file, inside, in_order=in_order), inside.rpartition("/")[2]
     shape = wanted.grid.shape
     maxshape, filters = _maxshape(wanted), _filters(wanted)
@@ -124,28 +150,23 @@ def make_dataset(file: Any, wanted: Wanted, inside: str, *, in_order: bool) -> A
     space = h5py.h5s.create_simple(
         shape, tuple(h5py.h5s.UNLIMITED if n is None else n for n in maxshape)
     )
-    made = h5py.h5d.create(group.id, name.encode(), _type(wanted), space, plist)
+    made = h5py.h5d.create(group.id, name.encode(), kind, space, plist)
     return h5py.Dataset(made)
 
 
-def make_groups(file: Any, inside: str, *, in_order: bool) -> Any:
-    """Make the groups that a path leads through, if they are not there; return the last one."""
-    group = file
-    for name in inside.split("/")[:-1]:
-        is_new = name not in group
-        group = group.create_group(name, track_order=in_order) if is_new else group[name]
-    return group
+def _type(wanted: Wanted) -> tuple[Any, str]:
+    """Return the type of the elements, the source's, which may have names for values; and its path.
 
-
-def _type(wanted: Wanted) -> Any:
-    """Return the type of the elements: the source's, which may have names for values."""
+    The path is that in the source, nothing if it has no name there.
+    """
     original: Original | None = wanted.metadata.get("hdf5")
     if original is not None:
         with reading(original.path) as file:
             found = find_dataset(file, original.path, original.inside)
             if found.dtype == wanted.dtype:
-                return found.id.get_type().copy()
-    return type_of(wanted.dtype)
+                kind, path = type_in(found)
+                return kind.copy(), path
+    return type_of(wanted.dtype), ""
 
 
 def in_one_go() -> Any:
@@ -238,9 +259,13 @@ def _make_described(file: Any, wanted: Wanted, inside: str) -> None:
             found = find_dataset(source, original.path, original.inside)
             _copy(found, dataset, wanted.metadata.get("region"))
         return
-    for name, value in wanted.metadata.get("attributes", {}).items():
-        dataset.attrs[name] = as_attribute(value)
-    for axis, name in zip(dataset.dims, wanted.metadata.get("dimension_names") or (), strict=False):
+    said = wanted.metadata
+    plain, exact = said.get("attributes", {}), said.get("exact_attributes", {})
+    for name in plain.keys() - exact.keys():
+        dataset.attrs[name] = as_attribute(plain[name])
+    write_attributes(dataset, exact)
+    write_attributes(file, said.get("exact_attributes_of_file", {}))
+    for axis, name in zip(dataset.dims, said.get("dimension_names") or (), strict=False):
         if name:
             axis.label = name
 
@@ -248,7 +273,7 @@ def _make_described(file: Any, wanted: Wanted, inside: str) -> None:
 def as_attribute(value: object) -> Any:
     """Return what an attribute is to HDF5: what it has no type for is written as JSON."""
     if value is None:
-        return h5py.Empty("f4")
+        return NOTHING
     if isinstance(value, str | bool | int | float):
         return value if not isinstance(value, int) or -(2**63) <= value < 2**64 else str(value)
     if isinstance(value, list):
@@ -260,20 +285,34 @@ def as_attribute(value: object) -> Any:
     return json.dumps(value, default=str)
 
 
+def write_attributes(owner: Any, attributes: Mapping[str, Any]) -> None:
+    """Write attributes with the types that they have."""
+    for name, value in attributes.items():
+        is_empty = isinstance(value, bytes | str) and not value
+        owner.attrs[name] = h5py.Empty("S1") if is_empty else value
+
+
 def _copy(source: Any, dataset: Any, region: Region | None) -> None:
     """Copy what belongs to a dataset: attributes, and the scales along its axes."""
     copy_attributes(source, dataset)
     copy_attributes(source.file, dataset.file)
+    around = groups_around(dataset)
+    for path, group in groups_around(source).items():
+        if path in around:
+            copy_attributes(group, around[path])
+    if source.is_scale:
+        dataset.make_scale(source.attrs.get("NAME", b""))
     copied: dict[str, Any] = {}
     for number, axis in enumerate(source.dims):
-        if axis.label:
-            dataset.dims[number].label = axis.label
         bounds = None if region is None else region.bounds[number]
         for scale in axis.values() if len(axis) else ():
             if scale.name not in copied:
                 copied[scale.name] = _copy_scale(scale, dataset.file, bounds)
             if copied[scale.name] is not None:
                 dataset.dims[number].attach_scale(copied[scale.name])
+        name = name_of(source, number)
+        if axis.label or name != name_of(dataset, number):
+            dataset.dims[number].label = name
 
 
 def _copy_scale(scale: Any, file: Any, bounds: tuple[int, int] | None) -> Any:
@@ -299,7 +338,7 @@ def copy_attributes(source: Any, target: Any, besides: Collection[str] = ()) -> 
     has_all = True
     for name in [*kept_attributes(source), *(name for name in besides if name in source.attrs)]:
         attribute = source.attrs.get_id(name)
-        if h5py.check_ref_dtype(attribute.dtype) is not None:
+        if leads_elsewhere(source, name):
             has_all = False
             continue
         value = source.attrs[name]

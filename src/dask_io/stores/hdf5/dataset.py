@@ -12,6 +12,7 @@ import numpy as np
 from xxhash import xxh3_64_hexdigest
 
 from dask_io.geometry import Grid, Layout
+from dask_io.stores.conventions import is_plain_number
 from dask_io.stores.dtypes import check_dtype, dtype_to_json
 from dask_io.stores.hdf5.filters import describe_filters, filters_of, make_codec, type_of
 from dask_io.stores.padded import any_padded
@@ -40,6 +41,8 @@ INTERNAL = frozenset(
     }
 )
 
+# An attribute without a value.
+NOTHING = h5py.Empty("f4")
 # How NetCDF calls a dimension scale that is no variable.
 BARE = "This is a netCDF dimension but not a netCDF variable."
 
@@ -49,7 +52,8 @@ class Dataset:
     """A dataset: what it holds, how it is cut, and how its chunks are stored.
 
     Without `chunks` its elements lie one after another. `scales` lie along its axes. Of attributes
-    that are no plain values, and of those of its file, only the names are known.
+    that JSON cannot hold as they are, and of those of its file and the groups that it is in, only
+    the names are known. Values may have names, and so may the type itself.
     """
 
     shape: tuple[int, ...]
@@ -63,8 +67,12 @@ class Dataset:
     attributes: Mapping[str, Any]
     dimension_names: tuple[str | None, ...] | None
     scales: tuple[str, ...] = ()
-    other_attributes: tuple[str, ...] = ()
+    typed_attributes: tuple[str, ...] = ()
+    references: tuple[str, ...] = ()
     attributes_of_file: tuple[str, ...] = ()
+    attributes_of_groups: tuple[str, ...] = ()
+    names_of_values: tuple[str, ...] = ()
+    has_named_type: bool = False
 
     @property
     def fill(self) -> NDArray[Any]:
@@ -128,8 +136,12 @@ class Dataset:
             "dimension_names": self.dimension_names,
             "attributes": dict(self.attributes),
             "coordinates": self.scales,
-            "other_attributes": self.other_attributes,
+            "typed_attributes": self.typed_attributes,
+            "references": self.references,
             "attributes_of_file": self.attributes_of_file,
+            "attributes_of_groups": self.attributes_of_groups,
+            "names_of_values": self.names_of_values,
+            "has_named_type": self.has_named_type,
         }
 
 
@@ -173,7 +185,6 @@ def understand(dataset: Any) -> Dataset:
     dtype = _dtype_of(dataset)
     plist = dataset.id.get_create_plist()
     fill, has_fill = _fill_of(plist, dtype)
-    attributes = plain_attributes(dataset)
     return Dataset(
         shape=dataset.shape,
         maxshape=dataset.maxshape,
@@ -182,11 +193,19 @@ def understand(dataset: Any) -> Dataset:
         fill_bytes=fill,
         has_fill=has_fill,
         filters=filters_of(plist),
-        attributes=attributes,
+        attributes=plain_attributes(dataset),
         dimension_names=names_of(dataset),
         scales=_scales_of(dataset),
-        other_attributes=tuple(n for n in kept_attributes(dataset) if n not in attributes),
+        typed_attributes=tuple(typed_attributes(dataset)),
+        references=tuple(references_of(dataset)),
         attributes_of_file=tuple(kept_attributes(dataset.file)),
+        attributes_of_groups=tuple(
+            f"{path}@{name}"
+            for path, group in groups_around(dataset).items()
+            for name in kept_attributes(group)
+        ),
+        names_of_values=tuple(h5py.check_enum_dtype(dataset.dtype) or ()),
+        has_named_type=dataset.id.get_type().committed(),
     )
 
 
@@ -267,6 +286,41 @@ def plain_attributes(owner: Any) -> dict[str, Any]:
     return found
 
 
+def typed_attributes(owner: Any) -> list[str]:
+    """Return the names of attributes that JSON cannot hold as they are.
+
+    They have types that nobody would guess, or are texts that are none.
+    """
+    dtype = owner.dtype if isinstance(owner, h5py.Dataset) else None
+    return [name for name in kept_attributes(owner) if not _is_plain(owner, name, dtype)]
+
+
+def _is_plain(owner: Any, name: str, dtype: np.dtype[Any] | None) -> bool:
+    kind, value = owner.attrs.get_id(name).dtype, owner.attrs[name]
+    if h5py.check_string_dtype(kind) is not None:
+        return "\N{REPLACEMENT CHARACTER}" not in str(_as_plain(value)[1])
+    if isinstance(value, h5py.Empty):
+        return bool(kind == NOTHING.dtype)
+    return leads_elsewhere(owner, name) or is_plain_number(name, kind, dtype)
+
+
+def references_of(owner: Any) -> list[str]:
+    """Return the names of attributes that hold references."""
+    return [name for name in kept_attributes(owner) if leads_elsewhere(owner, name)]
+
+
+def leads_elsewhere(owner: Any, attribute: str) -> bool:
+    """Tell whether an attribute holds references, which mean nothing in another file."""
+    return bool(owner.attrs.get_id(attribute).get_type().detect_class(h5py.h5t.REFERENCE))
+
+
+def groups_around(dataset: Any) -> dict[str, Any]:
+    """Return the groups that a dataset is in by their paths, besides the outermost."""
+    path = dataset.name.strip("/")
+    above = [path[:at] for at, sign in enumerate(path) if sign == "/"]
+    return {each: dataset.file[each] for each in above}
+
+
 def kept_attributes(owner: Any) -> list[str]:
     """Return the names of the attributes that are no notes of HDF5 to itself.
 
@@ -301,9 +355,24 @@ def _as_plain(value: Any) -> tuple[bool, Any]:
 
 
 def names_of(dataset: Any) -> tuple[str | None, ...] | None:
-    """Return what the axes are called: by their labels, or else by the scales along them."""
-    names = tuple(_name_of(axis) for axis in dataset.dims)
+    """Return what the axes are called: by their labels, or else by the scales along them.
+
+    A scale is its own.
+    """
+    names = tuple(name_of(dataset, number) for number in range(dataset.ndim))
     return names if any(names) else None
+
+
+def name_of(dataset: Any, number: int) -> str | None:
+    """Return what an axis is called."""
+    axis = dataset.dims[number]
+    if axis.label:
+        return str(axis.label)
+    if dataset.is_scale and dataset.ndim == 1:
+        scales = [dataset.name]
+    else:
+        scales = [scale.name for scale in axis.values()] if len(axis) else []
+    return scales[0].rpartition("/")[2] if scales and scales[0] else None
 
 
 def _scales_of(dataset: Any) -> tuple[str, ...]:
@@ -311,10 +380,3 @@ def _scales_of(dataset: Any) -> tuple[str, ...]:
     scales = [scale for axis in dataset.dims if len(axis) for scale in axis.values()]
     names = (scale.name.rpartition("/")[2] for scale in scales if scale.name and not is_bare(scale))
     return tuple(dict.fromkeys(names))
-
-
-def _name_of(axis: Any) -> str | None:
-    if axis.label:
-        return str(axis.label)
-    scales = [scale.name for scale in axis.values()] if len(axis) else []
-    return scales[0].rpartition("/")[2] if scales and scales[0] else None

@@ -190,6 +190,15 @@ def _follow(file: Any, path: Path, inside: str) -> Any:
     return here
 
 
+def make_groups(file: Any, inside: str, *, in_order: bool) -> Any:
+    """Make the groups that a path leads through, if they are not there; return the last one."""
+    group = file
+    for name in inside.split("/")[:-1]:
+        is_new = name not in group
+        group = group.create_group(name, track_order=in_order) if is_new else group[name]
+    return group
+
+
 def dataset_names(group: Any, *, scalars: bool = False) -> list[str]:
     """Return the names of some datasets in a group; what only describes others if that is all.
 

@@ -15,15 +15,20 @@ import h5py  # type: ignore[import-untyped]
 
 from dask_io.errors import UsageError
 from dask_io.geometry import Grid
-from dask_io.stores.conventions import is_plain_number
-from dask_io.stores.hdf5.create import LONGEST_SCALE, copy_attributes, make_dataset
+from dask_io.stores.hdf5.create import (
+    LONGEST_SCALE,
+    copy_attributes,
+    make_dataset,
+)
 from dask_io.stores.hdf5.dataset import (
     INTERNAL,
     is_bare,
-    kept_attributes,
+    leads_elsewhere,
     names_of,
     plain_attributes,
+    references_of,
     refuse_others,
+    typed_attributes,
     understand,
 )
 from dask_io.stores.hdf5.file import apart_for_long, brief, reading, writing
@@ -31,6 +36,7 @@ from dask_io.stores.hdf5.filters import LOSSLESS
 from dask_io.stores.hdf5.overwrite import contents_at
 from dask_io.stores.hdf5.places import find_places
 from dask_io.stores.hdf5.source import Hdf5Source
+from dask_io.stores.hdf5.types import type_in, type_with_name
 from dask_io.stores.naming import printable
 from dask_io.stores.whole import Whole, digest, identity_of
 
@@ -48,6 +54,9 @@ _MOST_OBJECTS = 10_000
 _REFERRING = ("DIMENSION_LIST", "REFERENCE_LIST")
 # What is true of a dataset or a group of another file too.
 _NOTES = tuple(sorted(INTERNAL.difference({*_REFERRING, "CLASS", "NAME", "_NCProperties"})))
+# H5O_COPY_MERGE_COMMITTED_DTYPE_FLAG, for which h5py has no name: what is of a type that has a name
+# is of the one of that name.
+_MERGING_TYPES = 0x40
 # Elements of any length that are copied at once.
 _PIECE = 2**14
 
@@ -158,23 +167,17 @@ def _peculiar(file: Any, content: Mapping[str, Any]) -> Iterator[str]:
         yield "unused_dimensions"
     if any(h5py.check_enum_dtype(found.dtype) for found in datasets if found.shape is not None):
         yield "names_of_values"
+    if any(isinstance(found, h5py.Datatype) for found in content.values()):
+        yield "names_of_types"
     if any(isinstance(found, Alias | h5py.SoftLink) for found in content.values()):
         yield "links"
     if file.userblock_size:
         yield "user_block"
     owners = [file, *(each for each in content.values() if hasattr(each, "attrs"))]
-    if any(_has_types(owner) for owner in owners):
+    if any(map(references_of, owners)):
+        yield "references"
+    if any(map(typed_attributes, owners)):
         yield "types_of_attributes"
-
-
-def _has_types(owner: Any) -> bool:
-    """Tell whether something has attributes of types that nobody would guess."""
-    kinds = {name: owner.attrs.get_id(name).dtype for name in kept_attributes(owner)}
-    dtype = owner.dtype if isinstance(owner, h5py.Dataset) else None
-    return any(
-        h5py.check_string_dtype(kind) is None and not is_plain_number(name, kind, dtype)
-        for name, kind in kinds.items()
-    )
 
 
 def _why_not(found: Any) -> str:
@@ -193,9 +196,7 @@ def _why_not(found: Any) -> str:
 
 
 def _dimensions(dataset: Any) -> tuple[str | None, ...]:
-    """Return the names of a dataset's dimensions; a scale is its own."""
-    if dataset.is_scale and len(dataset.shape or ()) == 1:
-        return (dataset.name.rpartition("/")[2],)
+    """Return the names of a dataset's dimensions."""
     return (names_of(dataset) or (None,) * dataset.ndim) if dataset.shape else ()
 
 
@@ -209,9 +210,10 @@ def _find_only(
     if len(data) != 1:
         return None
     (name,) = data
-    above = {name[:at] for at, sign in enumerate(name) if sign == "/"}
+    kind = type_in(datasets[name])[1]
+    above = {path[:at] for path in (name, kind) for at, sign in enumerate(path) if sign == "/"}
     plain = {path for path in above if not len(content[path].attrs)}
-    known = {name, *plain, *belonging_to(file[name])}
+    known = {name, kind, *plain, *belonging_to(file[name])}
     known.update(path for path, found in datasets.items() if is_bare(found))
     return name if known.issuperset(content) else None
 
@@ -365,13 +367,14 @@ class _Copy:
             self.has_references = True
 
     def _copy_object(self, name: str) -> None:
-        h5py.h5o.copy(self._source.id, name.encode(), self._target.id, name.encode())
+        plist = h5py.h5p.create(h5py.h5p.OBJECT_COPY)
+        plist.set_copy_object(_MERGING_TYPES)
+        h5py.h5o.copy(self._source.id, name.encode(), self._target.id, name.encode(), plist)
 
     def _copy_dataset(self, name: str, found: Any) -> None:
-        kind = found.id.get_type()
         if name in self._wanted:
             made = make_dataset(self._target, self._wanted[name], name, in_order=self._in_order)
-        elif _has_any_length(kind):
+        elif _has_any_length(found.id.get_type()):
             made = self._copy_values(name, found)
         else:
             self._copy_object(name)
@@ -383,7 +386,10 @@ class _Copy:
 
     def _copy_values(self, name: str, found: Any) -> Any:
         """Copy texts and lists of any length: HDF5 loses their fill value if it copies them."""
-        kind, space, plist = found.id.get_type(), found.id.get_space(), found.id.get_create_plist()
+        kind, path = type_in(found)
+        if path:
+            kind = type_with_name(self._target, kind, path, in_order=self._in_order)
+        space, plist = found.id.get_space(), found.id.get_create_plist()
         made = h5py.Dataset(h5py.h5d.create(self._target.id, name.encode(), kind, space, plist))
         for part in _parts(found):
             made[part] = found[part]
@@ -393,7 +399,7 @@ class _Copy:
         for name in list(made.attrs):
             if name in _REFERRING:
                 del made.attrs[name]
-            elif h5py.check_ref_dtype(made.attrs.get_id(name).dtype) is not None:
+            elif leads_elsewhere(made, name):
                 del made.attrs[name]
                 self.has_references = True
 

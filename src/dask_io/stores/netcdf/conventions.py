@@ -19,8 +19,11 @@ from dask_io.stores.conventions import (
     gap_of,
 )
 from dask_io.stores.dtypes import with_cast_fill
-from dask_io.stores.hdf5.create import as_attribute, make_dataset, make_groups
+from dask_io.stores.hdf5.create import as_attribute, make_dataset, write_attributes
 from dask_io.stores.hdf5.dataset import BARE, INTERNAL
+from dask_io.stores.hdf5.file import make_groups
+from dask_io.stores.hdf5.types import type_with_name
+from dask_io.stores.kept import is_same
 from dask_io.stores.naming import printable
 from dask_io.stores.netcdf.surroundings import Surroundings, last_of
 
@@ -32,6 +35,8 @@ if TYPE_CHECKING:
     from dask_io.stores.container import Wanted
     from dask_io.stores.netcdf.surroundings import Variable
 
+RESERVED = INTERNAL | {NAMES}
+"""Names that attributes cannot have."""
 _KINDS = frozenset({"i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f4", "f8", "S1"})
 
 
@@ -61,7 +66,7 @@ def make_described(file: Any, wanted: Wanted, inside: str) -> None:
     around, gap = _surroundings(wanted).at(inside), _gap_asked_for(wanted)
     wanted = _as_numbers(wanted)
     _refuse_types(wanted.dtype)
-    dataset = make_dataset(file, wanted, inside, in_order=True)
+    dataset = make_dataset(file, wanted, inside, in_order=True, names_types=True)
     sign(file)
     for path, said in around.groups.items():
         write_attributes(file[f"/{path}"], said)
@@ -158,8 +163,22 @@ def typed(attributes: Mapping[str, Any]) -> dict[str, Any]:
     return {
         name: _as_usual(as_attribute(value))
         for name, value in attributes.items()
-        if value is not None and name != NAMES and name not in INTERNAL
+        if value is not None and name not in RESERVED
     }
+
+
+def has_other_types(attributes: Mapping[str, Any]) -> bool:
+    """Tell whether some attributes that are plain values become others, as NetCDF has no types.
+
+    That are truth, numbers that are too large, and what is made of other values.
+    """
+    made = typed(attributes)
+    return not all(is_same(attributes[name], _as_plain(made[name])) for name in made)
+
+
+def _as_plain(value: Any) -> Any:
+    found = value.tolist() if isinstance(value, np.ndarray | np.generic) else value
+    return found.decode() if isinstance(found, bytes) else found
 
 
 def _as_usual(value: Any) -> Any:
@@ -222,8 +241,12 @@ def make_variable(file: Any, found: Variable, **options: Any) -> Any:
     fill = found.attributes.get(FILL_VALUE)
     if isinstance(fill, np.ndarray) and fill.size == 1:
         options["fillvalue"] = fill.reshape(-1)[0]
+    dtype = found.values.dtype
+    if h5py.check_enum_dtype(dtype) is not None and not dtype.str.startswith(">"):
+        path = found.name_of_type or f"{found.name}_t"
+        dtype = type_with_name(file, h5py.h5t.py_create(dtype, logical=True), path, in_order=True)
     made = file.create_dataset(
-        found.name, data=found.values, dtype=found.values.dtype, track_order=True, **options
+        found.name, data=found.values, dtype=dtype, track_order=True, **options
     )
     write_attributes(made, found.attributes)
     return made
@@ -234,10 +257,3 @@ def attach(dataset: Any, dimensions: tuple[str, ...], scales: Mapping[str, Any])
     for axis, name in zip(dataset.dims, dimensions, strict=True):
         if scales[name] != dataset:
             axis.attach_scale(scales[name])
-
-
-def write_attributes(owner: Any, attributes: Mapping[str, Any]) -> None:
-    """Write attributes with the types that they have."""
-    for name, value in attributes.items():
-        is_empty = isinstance(value, bytes | str) and not value
-        owner.attrs[name] = h5py.Empty("S1") if is_empty else value

@@ -10,7 +10,7 @@ import h5py  # type: ignore[import-untyped]
 import numpy as np
 
 from dask_io.errors import UsageError
-from dask_io.stores.hdf5.create import make_dataset
+from dask_io.stores.hdf5.create import make_dataset, write_attributes
 from dask_io.stores.hdf5.file import writing
 from dask_io.stores.naming import printable
 from dask_io.stores.netcdf.conventions import (
@@ -21,7 +21,6 @@ from dask_io.stores.netcdf.conventions import (
     make_scale,
     make_variable,
     typed,
-    write_attributes,
 )
 from dask_io.stores.netcdf.surroundings import Variable, last_of
 
@@ -91,7 +90,7 @@ class Outline:
         if name not in wanted:
             values, said = as_stored(read(name), one.attributes)
             return make_variable(file, Variable(name, one.dimensions, values, said))
-        dataset = make_dataset(file, wanted[name], name, in_order=True)
+        dataset = make_dataset(file, wanted[name], name, in_order=True, names_types=True)
         write_attributes(dataset, one.attributes)
         return dataset
 

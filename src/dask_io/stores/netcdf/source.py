@@ -17,10 +17,12 @@ from dask_io.errors import DataError, UsageError
 from dask_io.geometry import Grid, Layout
 from dask_io.stores.addressable import AddressableReader
 from dask_io.stores.container import INSIDE
+from dask_io.stores.conventions import FILL_VALUE, is_plain_number
 from dask_io.stores.files import FileReader, Tally, storage_errors
 from dask_io.stores.hdf5.dataset import is_bare, kept_attributes, refuse_others
 from dask_io.stores.hdf5.file import apart, find_dataset, reading
 from dask_io.stores.hdf5.source import Hdf5Source, read_description
+from dask_io.stores.hdf5.types import type_in
 from dask_io.stores.medium import peeking
 from dask_io.stores.naming import printable
 from dask_io.stores.netcdf.classic import read_header
@@ -162,6 +164,11 @@ class _Dataset:
         found: np.dtype[Any] = self.dataset.dtype
         return found
 
+    @property
+    def name_of_type(self) -> str:
+        """The path of its type, nothing if that has no name."""
+        return type_in(self.dataset)[1]
+
     @cached_property
     def attributes(self) -> dict[str, Any]:
         """What it says about itself."""
@@ -215,6 +222,22 @@ def plain_values(attributes: Mapping[str, Any]) -> dict[str, Any]:
             name: value.tolist() if isinstance(value, np.ndarray) else _text(value)
             for name, value in attributes.items()
         }
+    )
+
+
+def typed_in(attributes: Mapping[str, Any], dtype: np.dtype[Any] | None = None) -> tuple[str, ...]:
+    """Return the names of attributes of version 3 that JSON cannot hold as they are.
+
+    `dtype` is that of the variable's elements, None for attributes of the file.
+    """
+    return tuple(
+        name
+        for name, value in attributes.items()
+        if not (
+            is_plain_number(name, value.dtype, dtype)
+            if isinstance(value, np.ndarray)
+            else _text(value).encode() == value
+        )
     )
 
 
@@ -282,6 +305,11 @@ class _Classic:
     def dtype(self) -> np.dtype[Any]:
         """Type of its elements."""
         return self.variable.dtype
+
+    @property
+    def name_of_type(self) -> str:
+        """None has a name."""
+        return ""
 
     @property
     def attributes(self) -> Mapping[str, Any]:
@@ -393,18 +421,19 @@ class ClassicSource:
     def metadata(self) -> Mapping[str, Any]:
         """What the variable says, and where it is, for what belongs to it."""
         one = self.variable
-        fill = one.attributes.get("_FillValue")
-        has_fill = isinstance(fill, np.ndarray) and fill.size == 1
         original = ClassicOriginal(self.path, self.header, one.name)
         return MappingProxyType(
             {
                 "maxshape": None if one.step is None else (None, *one.shape[1:]),
                 "codecs": [],
-                "fill_value": fill[0] if has_fill and fill is not None else None,
+                "fill_value": _fill_of(one),
                 "dimension_names": one.dimensions,
                 "attributes": plain_values(one.attributes),
                 "coordinates": original.coordinates,
+                "typed_attributes": typed_in(one.attributes, one.dtype),
+                "exact_attributes": one.attributes,
                 "attributes_of_file": tuple(self.header.attributes),
+                "exact_attributes_of_file": self.header.attributes,
                 "netcdf": original,
             }
         )
@@ -460,6 +489,13 @@ class ClassicSource:
 
     def discard_rest(self) -> None:
         """Keep the file."""
+
+
+def _fill_of(variable: Variable) -> Any:
+    """Return the value that a variable says of what is not stored, None if it says none."""
+    said = variable.attributes.get(FILL_VALUE)
+    fill = np.frombuffer(said, "S1") if isinstance(said, bytes) else said
+    return fill[0] if isinstance(fill, np.ndarray) and fill.size == 1 else None
 
 
 def _text(value: object) -> str:

@@ -25,12 +25,16 @@ _NAMING = ("coordinates", "grid_mapping", "bounds", "ancillary_variables")
 
 @dataclass(frozen=True)
 class Variable:
-    """A variable that is copied along; its name, and those of its dimensions, are paths."""
+    """A variable that is copied along; its name, and those of its dimensions, are paths.
+
+    So is the name of its type, if that has one.
+    """
 
     name: str
     dimensions: tuple[str, ...]
     values: NDArray[Any]
     attributes: Mapping[str, Any]
+    name_of_type: str = ""
 
 
 @dataclass(frozen=True)
@@ -109,6 +113,10 @@ class Found(Protocol):
         """Type of its elements."""
 
     @property
+    def name_of_type(self) -> str:
+        """The path of its type, nothing if that has no name."""
+
+    @property
     def attributes(self) -> Mapping[str, Any]:
         """What it says about itself."""
 
@@ -162,7 +170,8 @@ def gather(main: str, lookup: Lookup, region: Region | None) -> tuple[Variable, 
                 f"variable {printable(path)}; more than {MOST_BYTES} are not copied along"
             )
         slices = tuple(slice(*bounds.get(each, (None, None))) for each in one.dimensions)
-        found.append(Variable(path, one.dimensions, one.read(slices), one.attributes))
+        values, name_of_type = one.read(slices), one.name_of_type
+        found.append(Variable(path, one.dimensions, values, one.attributes, name_of_type))
     return tuple(found)
 
 

@@ -8,18 +8,16 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import h5py  # type: ignore[import-untyped]
-import numpy as np
 
 from dask_io.errors import DataError
 from dask_io.geometry import Grid
-from dask_io.stores.conventions import TRUTH, is_plain_number
+from dask_io.stores.conventions import TRUTH
 from dask_io.stores.files import storage_errors
 from dask_io.stores.hdf5 import whole as hdf5
-from dask_io.stores.hdf5.dataset import INTERNAL
 from dask_io.stores.hdf5.file import writing
 from dask_io.stores.hdf5.source import Hdf5Source
 from dask_io.stores.naming import printable
-from dask_io.stores.netcdf.conventions import has_type, sign
+from dask_io.stores.netcdf.conventions import RESERVED, has_other_types, has_type, sign
 from dask_io.stores.netcdf.outline import Outline, Outlined, outline_of
 from dask_io.stores.netcdf.source import (
     ClassicSource,
@@ -29,8 +27,9 @@ from dask_io.stores.netcdf.source import (
     plain_values,
     read_classic,
     single,
+    typed_in,
 )
-from dask_io.stores.netcdf.surroundings import MOST_BYTES
+from dask_io.stores.netcdf.surroundings import MOST_BYTES, last_of
 from dask_io.stores.whole import Whole, digest, identity_of
 
 if TYPE_CHECKING:
@@ -133,13 +132,8 @@ def _peculiar(header: Header) -> Iterator[str]:
         yield "unlimited_dimensions"
     if set(header.dimensions).difference(*(one.dimensions for one in header.variables.values())):
         yield "unused_dimensions"
-    attributes: list[tuple[np.dtype[Any] | None, Mapping[str, Any]]] = [(None, header.attributes)]
-    attributes += [(one.dtype, one.attributes) for one in header.variables.values()]
-    if any(
-        isinstance(value, np.ndarray) and not is_plain_number(name, value.dtype, dtype)
-        for dtype, said in attributes
-        for name, value in said.items()
-    ):
+    variables = header.variables.values()
+    if typed_in(header.attributes) or any(typed_in(one.attributes, one.dtype) for one in variables):
         yield "types_of_attributes"
 
 
@@ -286,9 +280,19 @@ def as_netcdf(source: Whole, *, is_strict: bool) -> Whole:
         *plain.attributes.values(),
         *(each.metadata["attributes"] for each in arrays.values()),
     ]
-    has_reserved = any(not INTERNAL.isdisjoint(attributes) for attributes in owners)
-    has_more = {"reserved_attributes": has_reserved, "booleans": bool(converted)}
-    not_kept = (*source.peculiar, *(name for name, is_lost in has_more.items() if is_lost))
-    model = OtherModel(source.content, outline, not_kept)
+    has_more = {
+        "reserved_attributes": any(not RESERVED.isdisjoint(said) for said in owners),
+        "types_of_attributes": any(map(has_other_types, owners)),
+        "dimension_names": any(
+            name and name != last_of(held)
+            for path, names in plain.dimensions.items()
+            for name, held in zip(names, outline.variables[path].dimensions, strict=False)
+        ),
+        "booleans": bool(converted),
+    }
+    lost = dict.fromkeys(
+        (*source.peculiar, *(name for name, is_lost in has_more.items() if is_lost))
+    )
+    model = OtherModel(source.content, outline, tuple(lost))
     uncopied |= source.uncopied
     return replace(plain, content=model, uncopied=uncopied, converted=converted)

@@ -14,7 +14,7 @@ from dask_io.stores.chain import CHECKSUMS, Chain, is_lossless
 from dask_io.stores.chosen import parse_codec
 from dask_io.stores.conventions import FILL_VALUE, NAMES, encoded, gap_of
 from dask_io.stores.dtypes import check_dtype
-from dask_io.stores.zarr.documents import make_array_documents
+from dask_io.stores.zarr.documents import add_fields, make_array_documents
 from dask_io.stores.zarr.metadata import SHUFFLES, nothing_of, understand
 
 if TYPE_CHECKING:
@@ -64,6 +64,8 @@ def describe_new(wanted: Wanted) -> dict[str, bytes]:
     make = _for_v3 if version == _NEWEST else _for_v2
     try:
         documents = make_array_documents(**description, **make(wanted, codecs, chunks))
+        if version == _NEWEST:
+            documents = add_fields(documents, source.get("extra_fields", {}))
         made = understand(documents)
     except (ValueError, TypeError, OverflowError, NotImplementedError) as error:
         said = " ".join(str(error).split())[:200]
@@ -176,11 +178,6 @@ def _for_v2(wanted: Wanted, codecs: Sequence[Config], chunks: tuple[int, ...]) -
 
 
 def _for_v3(wanted: Wanted, codecs: Sequence[Config], chunks: tuple[int, ...]) -> dict[str, Any]:
-    attributes = dict(wanted.metadata.get("attributes", {}))
-    names = wanted.metadata.get("dimension_names")
-    if names is not None and wanted.metadata.get("zarr_format") != _NEWEST:
-        # They have a place of their own now.
-        attributes.pop(NAMES, None)
     in_front = [config for config in codecs if config["id"] in _ARRAY_FILTERS]
     behind = [config for config in codecs if config["id"] not in _ARRAY_FILTERS]
     axes = wanted.layout.axes
@@ -189,8 +186,8 @@ def _for_v3(wanted: Wanted, codecs: Sequence[Config], chunks: tuple[int, ...]) -
     description = {
         "filters": [*map(_as_v3, in_front), *transpose] or None,
         "compressors": [_as_v3(config, wanted.dtype) for config in behind] or None,
-        "attributes": attributes,
-        "dimension_names": names,
+        "attributes": dict(wanted.metadata.get("attributes", {})),
+        "dimension_names": wanted.metadata.get("dimension_names"),
         "chunk_key_encoding": {
             "name": "default" if keys.get("prefix", "c") else "v2",
             "separator": keys.get("separator", "/"),

@@ -163,6 +163,13 @@ def make_array_documents(**description: Any) -> dict[str, bytes]:
     return _made(lambda store: zarr.create_array(store, **description))
 
 
+def add_fields(documents: Mapping[str, bytes], fields: Mapping[str, Any]) -> dict[str, bytes]:
+    """Return documents of version 3 with more fields in them."""
+    if not fields:
+        return dict(documents)
+    return {V3: json.dumps({**parse(documents[V3]), **fields}, indent=2).encode()}
+
+
 def make_group_documents(version: int) -> dict[str, bytes]:
     """Have zarr-python write the documents of a group."""
     return _made(lambda store: zarr.create_group(store, zarr_format=version))  # type: ignore[arg-type]

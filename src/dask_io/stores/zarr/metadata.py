@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -11,6 +11,7 @@ import numpy as np
 
 from dask_io.geometry import Grid, Layout
 from dask_io.stores.chain import Chain
+from dask_io.stores.conventions import NAMES
 from dask_io.stores.dtypes import check_dtype
 from dask_io.stores.padded import any_padded
 from dask_io.stores.store import Access
@@ -71,6 +72,8 @@ class Metadata:
     attributes: Mapping[str, Any]
     dimension_names: tuple[str | None, ...] | None
     has_fill: bool = True
+    extra_fields: Mapping[str, Any] = field(default_factory=dict)
+    """What others have put into its document that need not be understood."""
 
     @property
     def fill(self) -> NDArray[Any]:
@@ -145,6 +148,7 @@ class Metadata:
             "chunk_key_encoding": {"prefix": self.keys.prefix, "separator": self.keys.separator},
             "dimension_names": self.dimension_names,
             "attributes": dict(self.attributes),
+            "extra_fields": dict(self.extra_fields),
         }
 
 
@@ -171,6 +175,10 @@ def understand(documents: Mapping[str, bytes]) -> Metadata:
 def _from_v2(array: Any) -> Metadata:
     metadata = array.metadata
     codecs = [*(metadata.filters or ()), *([metadata.compressor] if metadata.compressor else [])]
+    attributes = _attributes(array)
+    names = _names_in(attributes, len(array.shape))
+    if names is not None:
+        del attributes[NAMES]
     return Metadata(
         version=2,
         shape=array.shape,
@@ -181,8 +189,8 @@ def _from_v2(array: Any) -> Metadata:
         fill_bytes=_fill(array, array.dtype),
         keys=Keys("", metadata.dimension_separator),
         index=None,
-        attributes=_attributes(array),
-        dimension_names=_names_in_attributes(array),
+        attributes=attributes,
+        dimension_names=names,
         has_fill=metadata.fill_value is not None,
     )
 
@@ -213,6 +221,7 @@ def _from_v3(array: Any) -> Metadata:
         index=index,
         attributes=_attributes(array),
         dimension_names=metadata.dimension_names,
+        extra_fields=metadata.extra_fields,
     )
 
 
@@ -291,9 +300,9 @@ def _attributes(array: Any) -> dict[str, Any]:
     return dict(attributes)
 
 
-def _names_in_attributes(array: Any) -> tuple[str | None, ...] | None:
+def _names_in(attributes: Mapping[str, Any], n_axes: int) -> tuple[str | None, ...] | None:
     """Return the names that xarray puts among the attributes of version 2."""
-    names = _attributes(array).get("_ARRAY_DIMENSIONS")
-    if not isinstance(names, list) or len(names) != len(array.shape):
+    names = attributes.get(NAMES)
+    if not isinstance(names, list) or len(names) != n_axes:
         return None
     return tuple(names) if all(isinstance(name, str | None) for name in names) else None

@@ -202,6 +202,8 @@ def _peculiar(group: Group, arrays: Mapping[str, Source]) -> Iterator[str]:
     said += [each.metadata["attributes"] for each in arrays.values()]
     if any(None in attributes.values() for attributes in said):
         yield "attributes_without_a_value"
+    if any(each.metadata.get("extra_fields") for each in arrays.values()):
+        yield "extra_fields"
 
 
 def _dimensions(documents: Mapping[str, bytes]) -> tuple[str | None, ...]:

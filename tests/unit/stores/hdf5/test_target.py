@@ -146,7 +146,7 @@ def test_everything_is_kept(rich: Path, tmp_path: Path) -> None:
     done = dask_io.resplit(rich, tmp_path / "b.h5", chunks=(6, 10, 2), verify=True)
 
     assert described(tmp_path / "b.h5") == described(rich)
-    assert done.not_kept == ("types_of_attributes",)
+    assert done.not_kept == ("references",)
     with h5py.File(tmp_path / "b.h5", "a") as file:
         assert file["scans/1"].chunks == (6, 10, 2)
         file["scans/1"].resize(14, axis=0)

@@ -1,0 +1,294 @@
+"""What a source says about its array is kept, or else named."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from typing import TYPE_CHECKING, Any
+
+import h5py  # type: ignore[import-untyped]
+import netCDF4
+import numpy as np
+import pytest
+import zarr
+
+import dask_io
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+VALUES = np.arange(24, dtype="u1").reshape(4, 6) % 3
+CLOUDS = {"clear": 0, "fog": 1, "haze": 2}
+
+
+def make_zarr(path: Path, **said: Any) -> str:
+    """Make an array of Zarr with attributes or other things that it says."""
+    made = zarr.create_array(path, shape=VALUES.shape, chunks=(2, 3), dtype="u1", **said)
+    made[...] = VALUES
+    return str(path)
+
+
+def make_enumeration(path: Path, kind: str) -> str:
+    """Make a dataset of HDF5 whose values have names."""
+    with h5py.File(path, "w") as file:
+        dtype = h5py.enum_dtype(CLOUDS, kind)
+        file.create_dataset("cloud", data=VALUES, dtype=dtype, chunks=(2, 3))
+    return str(path)
+
+
+def make_clouds(path: Path) -> str:
+    """Have the library of NetCDF make variables of an enumeration, one along the other's axis."""
+    with netCDF4.Dataset(path, "w") as file:
+        kind = file.createEnumType(np.uint8, "cloud_t", CLOUDS)
+        file.createDimension("y", 4)
+        file.createDimension("x", 6)
+        file.createVariable("flag", kind, ("x",))[:] = VALUES[0]
+        cloud = file.createVariable("cloud", kind, ("y", "x"))
+        cloud.ancillary_variables = "flag"
+        cloud[:] = VALUES
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("attributes", "target", "lost"),
+    [
+        ({"a": {"b": [1]}}, "b.h5", ("types_of_attributes",)),
+        ({"a": 2**70}, "b.h5", ("types_of_attributes",)),
+        ({"a": [[1, 2], [3, 4]]}, "b.nc", ("types_of_attributes",)),
+        ({"a": True}, "b.nc", ("types_of_attributes",)),
+        ({"a": None}, "b.nc", ("some_attributes",)),
+        ({"NAME": "a"}, "b.nc", ("some_attributes",)),
+        ({"_ARRAY_DIMENSIONS": ["y", "x"]}, "b.nc", ("some_attributes",)),
+        ({"_ARRAY_DIMENSIONS": ["y", "x"]}, "b.zarr", ()),
+        ({"a": None, "b": [], "c": "", "d": [1.5, 2], "e": ["x"], "f": -3}, "b.h5", ()),
+        ({"b": [], "c": "", "d": [1.5, 2], "e": ["x", "y"], "f": -3, "g": "°"}, "b.nc", ()),
+    ],
+)
+def test_attributes_of_zarr(
+    attributes: Any, target: str, lost: tuple[str, ...], tmp_path: Path
+) -> None:
+    """Those that a target has no types for, or no place, are told of; others are the same there."""
+    source = make_zarr(tmp_path / "a.zarr", attributes=attributes)
+
+    done = dask_io.resplit(source, tmp_path / target, chunks=(3, 2))
+
+    assert done.not_kept == lost
+    if not lost:
+        assert dask_io.info(tmp_path / target).metadata["attributes"] == attributes
+
+
+@pytest.mark.parametrize("target", ["b.h5", "b.nc", "b.zarr"])
+def test_names_of_dimensions_have_one_place(target: str, tmp_path: Path) -> None:
+    """They are no attribute any more where they have another place."""
+    said = {"unit": "m", "_ARRAY_DIMENSIONS": ["y", "x"]}
+    source = make_zarr(tmp_path / "a.zarr", zarr_format=2, attributes=said)
+    version = 3 if target == "b.zarr" else None
+
+    done = dask_io.resplit(source, tmp_path / target, chunks=(3, 2), format_version=version)
+
+    found = dask_io.info(tmp_path / target).metadata
+    assert done.not_kept == ()
+    assert found["attributes"].keys() - {"_FillValue"} == {"unit"}
+    assert found["dimension_names"] == ("y", "x")
+
+
+def test_names_that_cannot_be_are_told_of(tmp_path: Path) -> None:
+    """NetCDF has no two dimensions of one name; to Zarr they are names like others."""
+    source = make_zarr(tmp_path / "a.zarr", dimension_names=("x", "x"))
+
+    there = dask_io.resplit(source, tmp_path / "b.nc", chunks=(3, 2))
+    same = dask_io.resplit(source, tmp_path / "b.zarr", chunks=(3, 2), format_version=2)
+
+    assert (there.not_kept, same.not_kept) == (("dimension_names",), ())
+
+
+def test_names_in_two_places_that_differ(tmp_path: Path) -> None:
+    """Zarr 2 has one place for both, so that one of them is lost."""
+    said = {"_ARRAY_DIMENSIONS": ["a", "b"]}
+    source = make_zarr(tmp_path / "a.zarr", attributes=said, dimension_names=("y", "x"))
+
+    done = dask_io.resplit(source, tmp_path / "b.zarr", chunks=(3, 2), format_version=2)
+
+    assert done.not_kept == ("some_attributes",)
+    assert dask_io.info(tmp_path / "b.zarr").metadata["dimension_names"] == ("y", "x")
+
+
+def test_fields_that_others_have_put_in(tmp_path: Path) -> None:
+    """They stay in documents of version 3, which zarr-python still reads, and are told of."""
+    source = make_zarr(tmp_path / "a.zarr")
+    document = json.loads((tmp_path / "a.zarr/zarr.json").read_bytes())
+    extra = {"lab": {"must_understand": False, "device": "A"}}
+    (tmp_path / "a.zarr/zarr.json").write_text(json.dumps({**document, **extra}))
+
+    kept = dask_io.resplit(source, tmp_path / "b.zarr", chunks=(3, 2))
+    lost = dask_io.resplit(source, tmp_path / "c.zarr", chunks=(3, 2), format_version=2)
+
+    made = json.loads((tmp_path / "b.zarr/zarr.json").read_bytes())
+    assert {name: made[name] for name in extra} == extra
+    assert np.array_equal(zarr.open_array(tmp_path / "b.zarr")[...], VALUES)
+    assert (kept.not_kept, lost.not_kept) == ((), ("extra_fields",))
+
+
+@pytest.mark.parametrize("kind", ["u1", "<i2", "<u8"])
+def test_names_of_values_reach_netcdf(kind: str, tmp_path: Path) -> None:
+    """Its library sees a variable only if its type has a name, which is made up if need be."""
+    source = make_enumeration(tmp_path / "a.h5", kind)
+
+    done = dask_io.resplit(source, tmp_path / "b.nc", chunks=(3, 2))
+
+    assert done.not_kept == ()
+    with netCDF4.Dataset(tmp_path / "b.nc") as file:
+        assert file.enumtypes["cloud_t"].enum_dict == CLOUDS
+        assert np.array_equal(file["cloud"][:], VALUES)
+
+
+def test_names_of_values_that_netcdf_cannot_read(tmp_path: Path) -> None:
+    """Its library has no enumerations of big-endian numbers: they become numbers."""
+    source = make_enumeration(tmp_path / "a.h5", ">i2")
+
+    done = dask_io.resplit(source, tmp_path / "b.nc", chunks=(3, 2))
+
+    assert done.not_kept == ("names_of_values",)
+    with netCDF4.Dataset(tmp_path / "b.nc") as file:
+        assert np.array_equal(file["cloud"][:], VALUES)
+
+
+@pytest.mark.parametrize("inside", ["::/cloud", ""])
+def test_types_of_netcdf_keep_their_names(inside: str, tmp_path: Path) -> None:
+    """Of the variable that is moved, of what belongs to it, and of all in a file."""
+    source = make_clouds(tmp_path / "a.nc")
+
+    done = dask_io.resplit(f"{source}{inside}", tmp_path / "b.nc", chunks={"x": 2})
+
+    assert done.not_kept == ()
+    said = [
+        subprocess.run(["ncdump", "-n", "a", each], check=True, capture_output=True).stdout
+        for each in (source, tmp_path / "b.nc")
+    ]
+    assert sorted(said[0].splitlines()) == sorted(said[1].splitlines())
+
+
+def test_names_of_values_are_told_of(tmp_path: Path) -> None:
+    """Zarr has no place for them, of one variable and of a file."""
+    source = make_clouds(tmp_path / "a.nc")
+
+    one = dask_io.resplit(f"{source}::/cloud", tmp_path / "b.zarr", chunks=(3, 2))
+    whole = dask_io.resplit(source, tmp_path / "c.zarr", chunks={"x": 2})
+
+    assert one.not_kept == ("coordinates", "names_of_values")
+    assert whole.not_kept == ("names_of_values", "names_of_types")
+
+
+def test_types_of_hdf5_keep_their_names(tmp_path: Path) -> None:
+    """Elements are of the type of that name in the copy, of one dataset and of a file."""
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["types/record"] = np.dtype([("a", "i4"), ("b", "f4")])
+        file["text"] = np.dtype(h5py.string_dtype())
+        file.create_dataset("in/records", (9,), file["types/record"], chunks=(4,))
+        file.create_dataset("one", (), file["types/record"])
+        file.create_dataset("texts", data=["a", "b"], dtype=file["text"])
+
+    one = dask_io.resplit(f"{tmp_path}/a.h5::/in/records", tmp_path / "b.h5", chunks=2)
+    whole = dask_io.resplit(tmp_path / "a.h5", tmp_path / "c.h5", chunks=2)
+    other = dask_io.resplit(f"{tmp_path}/a.h5::/in/records", tmp_path / "d.zarr", chunks=2)
+
+    assert (one.not_kept, whole.not_kept) == ((), ())
+    assert other.not_kept == ("name_of_type",)
+    assert _types_in(tmp_path / "c.h5") == _types_in(tmp_path / "a.h5")
+    assert _types_in(tmp_path / "b.h5") == ['"/types/record"']
+    assert dask_io.info(tmp_path / "b.h5").shape == (9,)
+
+
+def _types_in(path: Path) -> list[str]:
+    """Return the types of all datasets, in h5dump's words."""
+    run = subprocess.run(["h5dump", "-H", path], check=True, capture_output=True, text=True)
+    words = [line.strip() for line in run.stdout.splitlines()]
+    return [line.removeprefix("DATATYPE").strip() for line in words if line.endswith('"')]
+
+
+def test_types_of_netcdf_3_are_kept_by_hdf5(tmp_path: Path) -> None:
+    """Attributes have the types that they had, those of the file too; JSON has not all of them."""
+    said: dict[str, Any] = {
+        "scale": np.float32(0.1),
+        "range": np.array([-1, 3], "i2"),
+        "n": np.int32(3),
+        "unit": "K",
+        "empty": "",
+    }
+    with netCDF4.Dataset(tmp_path / "a.nc", "w", format="NETCDF3_CLASSIC") as file:
+        file.createDimension("x", 9)
+        file.createVariable("v", "f4", ("x",)).setncatts(said)
+        file.level = np.int16(4)
+
+    kept = dask_io.resplit(f"{tmp_path}/a.nc::v", tmp_path / "b.h5", chunks=2)
+    lost = dask_io.resplit(f"{tmp_path}/a.nc::v", tmp_path / "b.zarr", chunks=2)
+
+    assert kept.not_kept == ()
+    assert lost.not_kept == ("types_of_attributes", "attributes_of_the_file")
+    with h5py.File(tmp_path / "b.h5") as made:
+        types = {name: made["v"].attrs.get_id(name).dtype for name in said}
+        assert [types[name].str[1:] for name in ("scale", "range", "n")] == ["f4", "i2", "i4"]
+        assert made["v"].attrs["unit"] == b"K"
+        assert made.attrs["level"] == 4
+        assert made.attrs.get_id("level").dtype.itemsize == 2
+
+
+def test_text_that_is_none_is_told_of(tmp_path: Path) -> None:
+    """Bytes that are no UTF-8 stay the same in HDF5, but not in JSON."""
+    with netCDF4.Dataset(tmp_path / "a.nc", "w", format="NETCDF3_CLASSIC") as file:
+        file.createDimension("x", 4)
+        file.createVariable("v", "f4", ("x",)).setncattr("unit", b"\xb0C")
+
+    kept = dask_io.resplit(f"{tmp_path}/a.nc::v", tmp_path / "b.h5", chunks=2)
+    lost = dask_io.resplit(tmp_path / "b.h5", tmp_path / "b.zarr", chunks=2)
+
+    assert (kept.not_kept, lost.not_kept) == ((), ("types_of_attributes",))
+    with h5py.File(tmp_path / "b.h5") as made:
+        assert made["v"].attrs["unit"] == b"\xb0C"
+
+
+def test_characters_of_netcdf_3_have_a_fill_value(tmp_path: Path) -> None:
+    """It is what is not stored in the target, too."""
+    with netCDF4.Dataset(tmp_path / "a.nc", "w", format="NETCDF3_CLASSIC") as file:
+        file.createDimension("x", 4)
+        file.createVariable("v", "S1", ("x",), fill_value="-")[:2] = ["a", "b"]
+
+    dask_io.resplit(f"{tmp_path}/a.nc::v", tmp_path / "b.zarr", chunks=2)
+
+    assert dask_io.info(tmp_path / "b.zarr").metadata["fill_value"] == b"-"
+    assert np.asarray(zarr.open_array(tmp_path / "b.zarr")[...]).tolist() == [
+        b"a",
+        b"b",
+        b"-",
+        b"-",
+    ]
+
+
+def test_groups_and_scales_of_one_dataset(tmp_path: Path) -> None:
+    """What its groups say comes along if they are there; a scale stays one, under its name."""
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        made = file.create_dataset("day/x", data=np.arange(9), chunks=(4,))
+        made.make_scale("distance")
+        file["day"].attrs["who"] = "me"
+        file.create_dataset("day/other", data=np.arange(9))
+
+    same = dask_io.resplit(f"{tmp_path}/a.h5::/day/x", tmp_path / "b.h5", chunks=2)
+    other = dask_io.resplit(f"{tmp_path}/a.h5::/day/x", f"{tmp_path}/c.h5::/y", chunks=2)
+
+    assert (same.not_kept, other.not_kept) == ((), ("attributes_of_groups",))
+    with h5py.File(tmp_path / "b.h5") as file:
+        assert file["day"].attrs["who"] == "me"
+        assert file["day/x"].is_scale
+        assert file["day/x"].attrs["NAME"] == b"distance"
+    assert dask_io.info(tmp_path / "c.h5").metadata["dimension_names"] == ("x",)
+
+
+def test_groups_of_zarr_become_files(tmp_path: Path) -> None:
+    """Attributes of all arrays that one file has no types for are told of, names too."""
+    group = zarr.create_group(tmp_path / "a.zarr")
+    for name in ("a", "b"):
+        group.create_array(name, data=VALUES, dimension_names=("x", "x"), attributes={"n": {}})
+
+    done = dask_io.resplit(tmp_path / "a.zarr", tmp_path / "b.nc", chunks=(2, 2))
+
+    assert done.not_kept == ("types_of_attributes", "dimension_names")
