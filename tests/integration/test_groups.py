@@ -7,6 +7,7 @@ import shutil
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import h5py  # type: ignore[import-untyped]
 import numpy as np
 import pytest
 import xarray as xr
@@ -417,3 +418,35 @@ def test_names_are_chunks_of_a_single_array_too(tmp_path: Path) -> None:
     assert zarr.open_array(tmp_path / "t.zarr", mode="r").chunks == (24, 20, 10)
     with pytest.raises(UsageError, match="'z', but its axes are time, y, x"):
         dask_io.resplit(source / "t", tmp_path / "u.zarr", chunks={"z": 3})
+
+
+def test_groups_that_are_too_deep(tmp_path: Path) -> None:
+    """They are refused in one line, as sources and as what is to be replaced, and stay there."""
+    deep, text = tmp_path / "a.zarr", json.dumps({"zarr_format": 3, "node_type": "group"})
+    folder = deep
+    for _ in range(1200):
+        folder.mkdir()
+        (folder / "zarr.json").write_text(text)
+        folder /= "g"
+    np.save(tmp_path / "b.npy", np.zeros(4))
+
+    for command in (dask_io.info, dask_io.verify):
+        with pytest.raises(DataError, match="more than 100 deep"):
+            command(deep)
+    with pytest.raises(DataError, match="more than 100 deep"):
+        dask_io.resplit(deep, tmp_path / "c.zarr", chunks=2)
+    with pytest.raises(UsageError, match="is a group"):
+        dask_io.resplit(tmp_path / "b.npy", deep, chunks=2, overwrite=True)
+    assert folder.parent.is_dir()
+    assert not (tmp_path / "c.zarr").exists()
+
+
+def test_files_of_groups_that_are_too_deep(tmp_path: Path) -> None:
+    """A file of HDF5 holds them, but no group of Zarr is made of it."""
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["/".join(["g"] * 1200)] = np.zeros(4)
+        file["d"] = np.zeros(4)
+
+    with pytest.raises(UsageError, match="more than 100 deep"):
+        dask_io.resplit(tmp_path / "a.h5", tmp_path / "b.zarr", chunks=2)
+    assert not (tmp_path / "b.zarr").exists()

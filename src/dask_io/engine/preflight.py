@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from dask_io.errors import RoomWarning, StorageError
+from dask_io.stores.disk import below
 from dask_io.stores.files import ALIGNMENT, storage_errors
 from dask_io.stores.location import is_url
 from dask_io.stores.naming import printable
@@ -228,9 +229,9 @@ def find_replaced(*places: str) -> Replaced:
     for place in places:
         with storage_errors(Path(place)):
             sizes += [
-                os.lstat(os.path.join(folder, name)).st_blocks * 512  # noqa: PTH118 - may be many
-                for folder, _, names in os.walk(place)
-                for name in names
+                entry.stat(follow_symlinks=False).st_blocks * 512
+                for entry in (below(place) if Path(place).is_dir() else ())
+                if not entry.is_dir(follow_symlinks=False)
             ]
     return Replaced(len(sizes), sum(sizes))
 

@@ -101,9 +101,11 @@ class Disk:
     def files(self, root: Path) -> Iterator[tuple[str, Found]]:
         """Yield all that is in a directory and below and is none; links are not followed."""
         with storage_errors(root):
-            for name in _walk(root):
-                found = os.lstat(f"{root}/{name}")
-                yield name, Found(found.st_size, str(found.st_mtime_ns))
+            for entry in below(root, leave_out=JOURNAL):
+                if not entry.is_dir(follow_symlinks=False):
+                    found = os.lstat(entry.path)
+                    name = entry.path.removeprefix(str(root)).lstrip("/")
+                    yield name, Found(found.st_size, str(found.st_mtime_ns))
 
     def identity(self, path: Path) -> str:
         """Return the number of a file, and its time: numbers are used again."""
@@ -151,8 +153,9 @@ class Disk:
     def tidy_all(self, root: Path) -> None:
         """Remove all directories below one that hold nothing, innermost first."""
         with storage_errors(root):
-            for folder, _, _ in os.walk(root, topdown=False, onerror=_raise):
-                if folder != str(root) and not os.listdir(folder):  # noqa: PTH208 - may be many
+            found = [each.path for each in below(root) if each.is_dir(follow_symlinks=False)]
+            for folder in reversed(found):
+                if not os.listdir(folder):  # noqa: PTH208 - may be many
                     system.calls.rmdir(folder)
 
     def sync_names(self, folders: Iterable[Path]) -> None:
@@ -181,20 +184,22 @@ def _size(found: os.stat_result) -> int:
     return found.st_size if stat.S_ISREG(found.st_mode) else NOT_A_FILE
 
 
-def _walk(root: Path) -> Iterator[str]:
-    """Yield the paths within a directory of all that is no directory, the journal left out."""
-    for folder, folders, names in os.walk(root, onerror=_raise):
-        inside = os.path.relpath(folder, root)
-        if inside == ".":
-            folders[:] = [name for name in folders if not name.startswith(JOURNAL)]
-        # Links are not followed.
-        links = [name for name in folders if os.path.islink(os.path.join(folder, name))]  # noqa: PTH114, PTH118 - may be many
-        for name in (*names, *links):
-            yield name if inside == "." else f"{inside}/{name}"
+def below(root: str | Path, *, leave_out: str | None = None) -> Iterator[os.DirEntry[str]]:
+    """Yield all that is in a directory, however deep, folders before what is in them.
 
-
-def _raise(error: OSError) -> None:
-    raise error
+    Links are not followed. Folders right in it whose names begin with `leave_out` are passed over.
+    """
+    waiting = [str(root)]
+    while waiting:
+        folder = waiting.pop()
+        with os.scandir(folder) as entries:
+            found = list(entries)
+        for entry in found:
+            if entry.is_dir(follow_symlinks=False):
+                if leave_out and folder == str(root) and entry.name.startswith(leave_out):
+                    continue
+                waiting.append(entry.path)
+            yield entry
 
 
 DISK = Disk()

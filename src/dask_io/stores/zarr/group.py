@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
 # More than any group of a sane dataset has; a directory tree that is none ends here.
 _MOST_ARRAYS = 10_000
+DEEPEST = 100
 _ROOT = ""
 DOCUMENTS = frozenset({V3, V2, V2_ATTRIBUTES, V2_GROUP, CONSOLIDATED})
 
@@ -146,6 +147,9 @@ class _Node(NamedTuple):
 def _nodes(root: Location, path: str = _ROOT) -> Iterator[_Node]:
     """Yield the groups and arrays in a directory, each behind what is in it."""
     folder = root / path
+    if path.count("/") >= DEEPEST:
+        deep = f"has groups in groups, more than {DEEPEST} deep"
+        raise DataError(printable(str(root)), [deep])
     documents = read_documents(folder)
     if not documents:
         return

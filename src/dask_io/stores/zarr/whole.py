@@ -33,6 +33,7 @@ from dask_io.stores.zarr.documents import (
     quiet,
 )
 from dask_io.stores.zarr.group import (
+    DEEPEST,
     DOCUMENTS,
     Group,
     attributes_of,
@@ -260,6 +261,11 @@ def group_of(source: Whole, version: int | None) -> Group:
         raise UsageError(f"version {version} of Zarr is not known; give 2 or 3")
     for path in sorted({*source.dimensions, *source.groups}.difference({_ROOT})):
         _refuse_name(path)
+        if path.count("/") >= DEEPEST:
+            raise UsageError(
+                f"{printable(source.place)} has groups in groups, more than {DEEPEST} deep, as no "
+                "group of Zarr has here"
+            )
     if source.format == "netcdf":
         _refuse_missing_records(source)
     groups = {path: _group_documents(source.attributes[path], version) for path in source.groups}
