@@ -430,7 +430,7 @@ def test_groups_that_are_too_deep(tmp_path: Path) -> None:
         folder /= "g"
     np.save(tmp_path / "b.npy", np.zeros(4))
 
-    for command in (dask_io.info, dask_io.verify):
+    for command in (dask_io.info_group, dask_io.verify):
         with pytest.raises(DataError, match="more than 100 deep"):
             command(deep)
     with pytest.raises(DataError, match="more than 100 deep"):
