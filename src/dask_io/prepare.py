@@ -44,7 +44,7 @@ from dask_io.planning import (
 )
 from dask_io.stores.container import Container
 from dask_io.stores.description import parse_order
-from dask_io.stores.dtypes import with_cast_fill
+from dask_io.stores.dtypes import cast_metadata
 from dask_io.stores.encoded import bytes_to_copy, encode_in_pieces
 from dask_io.stores.files import Durability
 from dask_io.stores.formats import load_format
@@ -117,7 +117,7 @@ def _lay_out(store: Source, wanted: Wanted, **options: Unpack[Options]) -> _Laid
         place = _beside(store, kind, options)
     metadata = store.metadata
     if dtype != store.dtype:
-        metadata = with_cast_fill(metadata, dtype)
+        metadata = cast_metadata(metadata, store.dtype, dtype)
     made = make_target(
         place,
         format=options.get("format"),

@@ -33,7 +33,7 @@ from dask_io.several import (
     refuse_uncopied,
 )
 from dask_io.stores.container import Wanted
-from dask_io.stores.dtypes import with_cast_fill
+from dask_io.stores.dtypes import cast_metadata
 from dask_io.stores.files import Durability
 from dask_io.stores.formats import load_format
 from dask_io.stores.journal import VERSION, is_sealed, read_job
@@ -250,7 +250,7 @@ def _wanted(source: Whole, chunks: Mapping[str, Chunks], options: Options) -> di
         grid = normalize_chunks(cut, store.grid.shape, store.dtype.itemsize, like=store.grid)
         asks = replace(wishes, codec=None) if is_kept and not is_other else wishes
         dtype, said = source.converted.get(name, store.dtype), store.metadata
-        said = said if dtype == store.dtype else with_cast_fill(said, dtype)
+        said = said if dtype == store.dtype else cast_metadata(said, store.dtype, dtype)
         wanted[name] = Wanted(grid, dtype, store.layout, asks, said)
     return wanted
 

@@ -634,3 +634,19 @@ def test_the_plan_of_a_group_says_that_it_is_a_bound(tmp_path: Path) -> None:
     (group / "a" / "c" / "1" / "1").unlink()
     told = str(dask_io.plan(group, chunks=2))
     assert told.endswith("; of all source blocks 1 is not stored, so that costs are upper bounds")
+
+
+@pytest.mark.parametrize("target", ["b.zarr", "b.h5"])
+def test_filters_fit_the_type_that_elements_become(target: str, tmp_path: Path) -> None:
+    """Shuffle works on elements, so that it is told how long they are now."""
+    values = np.arange(60, dtype="i2").reshape(6, 10)
+    source, coded = tmp_path / "a.zarr", {"compressors": numcodecs.Zlib(1), "zarr_format": 2}
+    how: Any = {"chunks": (3, 5), "filters": [numcodecs.Shuffle(2)], **coded}
+    zarr.create_array(source, data=values, **how)
+
+    dask_io.resplit(source, tmp_path / target, chunks=(2, 2), dtype="f8")
+
+    shuffle, _ = dask_io.info(tmp_path / target).metadata["codecs"]
+    assert shuffle == {"id": "shuffle", "elementsize": 8}
+    dask_io.merge(tmp_path / target, tmp_path / "c.npy")
+    assert np.array_equal(np.load(tmp_path / "c.npy"), values)

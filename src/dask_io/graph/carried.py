@@ -13,7 +13,7 @@ import numpy as np
 from dask_io.geometry import Grid, Layout, Region
 from dask_io.stores.addressable import checksum_of, view_as_array
 from dask_io.stores.array import BlockArray
-from dask_io.stores.dtypes import with_cast_fill
+from dask_io.stores.dtypes import cast_metadata
 from dask_io.stores.files import ALIGNMENT
 from dask_io.stores.ledger import NOTHING, Written
 from dask_io.stores.store import Access
@@ -86,7 +86,7 @@ class WorkedSource:
     @property
     def metadata(self) -> Mapping[str, Any]:
         """What the source says about the array."""
-        return with_cast_fill(self.source.metadata, self.dtype)
+        return cast_metadata(self.source.metadata, self.source.dtype, self.dtype)
 
     @property
     def tally(self) -> Tally:

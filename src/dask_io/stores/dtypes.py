@@ -101,13 +101,29 @@ def check_cast(stored: np.dtype[Any], dtype: np.dtype[Any], casting: Casting) ->
     return f"{stored} to {dtype} is not {casting}; allow it with --casting {enough}"
 
 
-def with_cast_fill(metadata: Mapping[str, Any], dtype: np.dtype[Any]) -> Mapping[str, Any]:
-    """Return what is said about an array with the fill value that it has in another type."""
+def cast_metadata(
+    metadata: Mapping[str, Any], stored: np.dtype[Any], dtype: np.dtype[Any]
+) -> Mapping[str, Any]:
+    """Return what is said about an array as it is of another type: fill value and filters."""
+    codecs = [_cast_filter(each, stored, dtype) for each in metadata.get("codecs", ())]
+    made = {**metadata, "codecs": codecs} if codecs else metadata
     value = metadata.get("fill_value")
     if value is None:
-        return metadata
-    stored = np.asarray(value)
-    if stored.dtype.kind == "c" and dtype.kind != "c":
-        stored = stored.real
+        return made
+    fill = np.asarray(value)
+    if fill.dtype.kind == "c" and dtype.kind != "c":
+        fill = fill.real
     with np.errstate(all="ignore"):
-        return {**metadata, "fill_value": stored.astype(dtype)[()]}
+        return {**made, "fill_value": fill.astype(dtype)[()]}
+
+
+def _cast_filter(
+    config: Mapping[str, Any], stored: np.dtype[Any], dtype: np.dtype[Any]
+) -> Mapping[str, Any]:
+    """Return a filter that works on elements for those of another type."""
+    if config["id"] == "shuffle" and config.get("elementsize", 4) == stored.itemsize:
+        return {**config, "elementsize": dtype.itemsize}
+    if config["id"] == "delta":
+        kinds = {key: config[key] for key in ("dtype", "astype") if key in config}
+        return {**config, **{key: dtype.str for key in kinds if kinds[key] == stored.str}}
+    return config

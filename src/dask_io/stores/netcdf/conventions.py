@@ -18,7 +18,7 @@ from dask_io.stores.conventions import (
     TRUTH,
     gap_of,
 )
-from dask_io.stores.dtypes import with_cast_fill
+from dask_io.stores.dtypes import cast_metadata
 from dask_io.stores.hdf5.create import as_attribute, make_dataset, write_attributes
 from dask_io.stores.hdf5.dataset import BARE, INTERNAL
 from dask_io.stores.hdf5.file import make_groups
@@ -105,7 +105,8 @@ def _as_numbers(wanted: Wanted) -> Wanted:
     """Return what an array becomes: of truth, numbers."""
     if wanted.dtype.kind != "b":
         return wanted
-    return replace(wanted, dtype=TRUTH, metadata=with_cast_fill(wanted.metadata, TRUTH))
+    said = cast_metadata(wanted.metadata, wanted.dtype, TRUTH)
+    return replace(wanted, dtype=TRUTH, metadata=said)
 
 
 def describe_file(file: Any, attributes: Mapping[str, Any]) -> None:
