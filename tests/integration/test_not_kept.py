@@ -193,7 +193,7 @@ def test_types_of_hdf5_keep_their_names(tmp_path: Path) -> None:
     other = dask_io.resplit(f"{tmp_path}/a.h5::/in/records", tmp_path / "d.zarr", chunks=2)
 
     assert (one.not_kept, whole.not_kept) == ((), ())
-    assert other.not_kept == ("name_of_type",)
+    assert other.not_kept == ("names_of_types",)
     assert _types_in(tmp_path / "c.h5") == _types_in(tmp_path / "a.h5")
     assert _types_in(tmp_path / "b.h5") == ['"/types/record"']
     assert dask_io.info(tmp_path / "b.h5").shape == (9,)

@@ -90,8 +90,8 @@ def done_text(result: RunResult) -> str:
     )
     skipped = f"; {result.blocks_skipped:,} were there already" if result.blocks_skipped else ""
     verified = "; verified: what is there is what was written" if result.verified else ""
-    names = " and ".join(result.not_kept).replace("_", " ")
-    not_kept = f"; the target's format has no place for {names}" if names else ""
+    names = ", ".join(result.not_kept).replace("_", " ")
+    not_kept = f"; not kept: {names}" if names else ""
     return f"{done}{skipped}{verified}{not_kept}"
 
 

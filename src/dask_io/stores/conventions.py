@@ -29,6 +29,8 @@ SAYS_TRUTH: Mapping[str, str] = MappingProxyType({"dtype": "bool"})
 """What xarray says beside it, and reads booleans by."""
 NAMES = "_ARRAY_DIMENSIONS"
 """Where xarray keeps the names of dimensions in Zarr 2, which has no place for them."""
+REFERENCE = "reference"
+"""The type of attributes of HDF5 that lead to another place in their file."""
 _NO_NAMES_FOR_GAPS = 2
 
 
@@ -70,7 +72,7 @@ def is_plain_number(name: str, kind: np.dtype[Any], dtype: np.dtype[Any] | None)
     """
     if dtype is not None and name in {FILL_VALUE, *OF_ITS_TYPE}:
         return kind.newbyteorder("=") == dtype.newbyteorder("=")
-    return kind.str[1:] in {"i4", "i8", "f8"}
+    return kind.str[1:] in {"i4", "i8", "f8", "b1"}
 
 
 def encoded(value: Any, dtype: np.dtype[Any]) -> Any:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
-from dask_io.stores.conventions import FILL_VALUE, NAMES, SAYS_TRUTH, TRUTH
+from dask_io.stores.conventions import FILL_VALUE, NAMES, REFERENCE, SAYS_TRUTH, TRUTH, gap_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+
+    import numpy as np
 
     from dask_io.stores.store import Source, Target
 
@@ -17,7 +19,6 @@ _ONE_BY_ONE = {
     "coordinates": "coordinates",
     "attributes_of_file": "attributes_of_the_file",
     "attributes_of_groups": "attributes_of_groups",
-    "references": "references",
     "names_of_values": "names_of_values",
     "extra_fields": "extra_fields",
 }
@@ -39,36 +40,42 @@ def not_kept(source: Source, target: Target) -> tuple[str, ...]:
     ()
     """
     said, held = source.metadata, target.metadata
-    lost = [*_lost_attributes(said, held), *_lost_axes(said, held)]
+    lost = [*_lost_attributes(said, held, source.dtype), *_lost_axes(said, held)]
     lost += [
         word
         for name, word in _ONE_BY_ONE.items()
         if not set(said.get(name, ())).issubset(held.get(name, ()))
     ]
     if said.get("has_named_type") and not held.get("has_named_type"):
-        lost.append("name_of_type")
+        lost.append("names_of_types")
     if source.dtype.kind == "b" and _says_truth(target):
         lost.append("booleans")
     return tuple(dict.fromkeys(lost))
 
 
-def _lost_attributes(said: Mapping[str, Any], held: Mapping[str, Any]) -> Iterator[str]:
+def _lost_attributes(
+    said: Mapping[str, Any], held: Mapping[str, Any], dtype: np.dtype[Any]
+) -> Iterator[str]:
     before, after = said.get("attributes", {}), held.get("attributes", {})
-    missing = before.keys() - after.keys()
+    types, held_types = (each.get("types_of_attributes", {}) for each in (said, held))
+    beyond = set(said.get("beyond_json", ()))
+    same = {name for name in beyond if types[name] == held_types.get(name)}
+    references = {name for name in beyond if types[name] == REFERENCE}
+    missing = before.keys() | beyond - same - references
+    missing -= after.keys()
     # Some formats have a place of their own for these.
     if is_same(before.get(NAMES), held.get("dimension_names")):
         missing -= {NAMES}
-    if held.get("fill_value") is not None:
+    if held.get("fill_value") is not None and gap_of(said, dtype) is not None:
         missing -= {FILL_VALUE}
     if missing:
         yield "some_attributes" if "attributes" in held else "attributes"
-    both = before.keys() & after.keys() - {FILL_VALUE}
-    with_types = held.get("typed_attributes")
-    kept = set() if with_types is None else {*with_types, *after}
-    if not kept.issuperset(said.get("typed_attributes", ())) or not all(
-        is_same(before[name], after[name]) for name in both
-    ):
+    changed = beyond - same - references - missing
+    both = before.keys() & after.keys() - beyond - {FILL_VALUE}
+    if changed or not all(is_same(before[name], after[name]) for name in both):
         yield "types_of_attributes"
+    if references:
+        yield "references"
 
 
 def is_same(one: object, other: object) -> bool:
@@ -96,8 +103,9 @@ def _lost_axes(said: Mapping[str, Any], held: Mapping[str, Any]) -> Iterator[str
     before, after = (each.get("dimension_names") or () for each in (said, held))
     if any(name and name != kept for name, kept in zip_longest(before, after)):
         yield "dimension_names"
-    if None in (said.get("maxshape") or ()) and None not in (held.get("maxshape") or ()):
-        yield "unlimited_dimensions"
+    grows, still_grows = (each.get("maxshape") or () for each in (said, held))
+    if grows and not still_grows:
+        yield "unlimited_dimensions" if None in grows else "maxshape"
 
 
 def _says_truth(target: Target) -> bool:

@@ -66,7 +66,7 @@ def split_target(place: Location, format: str | None) -> tuple[Location, str]:  
     root, inside = split_inside(place)
     named = format_of(root.name)
     is_zarr = format in {None, _ZARR} and (named is None or named.name == _ZARR)
-    if not is_zarr or (not inside and (named or has_field(place.name))):
+    if not is_zarr or (not inside and (format or named or has_field(place.name))):
         return root, inside
     path = f"{root}/{inside}".removesuffix("/")
     groups = [folder for folder in (root, *root.parents) if folder.suffix == f".{_ZARR}"]

@@ -132,10 +132,10 @@ def test_a_container_tells_its_codec_and_what_else_it_says() -> None:
 
 
 def test_metadata_that_is_not_kept_is_named() -> None:
-    """A summary says what the target has no place for."""
+    """A summary says what the target does not have."""
     result = replace(RESULT, not_kept=("attributes", "dimension_names"))
 
-    assert "has no place for attributes and dimension names\n" in text.run_text(PLAN, result)
+    assert "; not kept: attributes, dimension names\n" in text.run_text(PLAN, result)
     assert jsonable.run_to_json(PLAN, result)["result"]["not_kept"] == list(result.not_kept)
 
 

@@ -5,7 +5,6 @@ It is made in memory, with all that belongs to it but its values: what a file be
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -17,14 +16,13 @@ from dask_io.errors import UsageError
 from dask_io.geometry import Grid
 from dask_io.stores.blockfiles import order_of
 from dask_io.stores.dtypes import check_dtype
-from dask_io.stores.hdf5.dataset import (
-    NOTHING,
+from dask_io.stores.hdf5.attributes import (
+    as_attribute,
+    copy_attributes,
     groups_around,
-    kept_attributes,
-    leads_elsewhere,
-    name_of,
-    refuse_others,
+    write_attributes,
 )
+from dask_io.stores.hdf5.dataset import name_of, name_of_scale, refuse_others
 from dask_io.stores.hdf5.file import (
     apart,
     brief,
@@ -45,10 +43,10 @@ from dask_io.stores.hdf5.filters import (
     to_keep,
     type_of,
 )
-from dask_io.stores.hdf5.types import type_in, type_with_name
+from dask_io.stores.hdf5.types import path_of_type
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable
 
     from dask_io.geometry import Region
     from dask_io.stores.container import Wanted
@@ -118,20 +116,14 @@ def refuse(wanted: Wanted) -> None:
 
 
 def make_dataset(
-    file: Any, wanted: Wanted, inside: str, *, in_order: bool, names_types: bool = False
+    file: Any, wanted: Wanted, inside: str, *, in_order: bool, kind: Any = None
 ) -> Any:
     """Make a dataset that is to be written, and nothing of its values.
 
-    The file may remember in which order things are put into it. With `names_types` an enumeration
-    gets a name if it has none, as NetCDF needs it; of big-endian numbers its library has none.
+    The file may remember in which order things are put into it. By default elements are of a `kind`
+    as those of the source, if they are of its dtype.
     """
-    kind, path = _type(wanted)
-    if names_types and isinstance(kind, h5py.h5t.TypeEnumID):
-        path = path or f"{inside}_t"
-        if wanted.dtype.str.startswith(">"):
-            kind, path = type_of(wanted.dtype), ""
-    if path and not f"{path}/".startswith(f"{inside}/"):
-        kind = type_with_name(file, kind, path, in_order=in_order)
+    kind = kind or _type(file, wanted, inside)
     group, name = make_groups(file, inside, in_order=in_order), inside.rpartition("/")[2]
     shape = wanted.grid.shape
     maxshape, filters = _maxshape(wanted), _filters(wanted)
@@ -154,19 +146,35 @@ def make_dataset(
     return h5py.Dataset(made)
 
 
-def _type(wanted: Wanted) -> tuple[Any, str]:
-    """Return the type of the elements, the source's, which may have names for values; and its path.
+def _type(file: Any, wanted: Wanted, inside: str) -> Any:
+    """Return the type of the elements: the source's, which may have a name, and so may values.
 
-    The path is that in the source, nothing if it has no name there.
+    It has that name in a file, too, unless it is in the way of the dataset.
     """
     original: Original | None = wanted.metadata.get("hdf5")
-    if original is not None:
-        with reading(original.path) as file:
-            found = find_dataset(file, original.path, original.inside)
-            if found.dtype == wanted.dtype:
-                kind, path = type_in(found)
-                return kind.copy(), path
-    return type_of(wanted.dtype), ""
+    if original is None:
+        return type_of(wanted.dtype)
+    with reading(original.path) as source:
+        found = find_dataset(source, original.path, original.inside)
+        if found.dtype != wanted.dtype:
+            return type_of(wanted.dtype)
+        kind = found.id.get_type()
+        path = path_of_type(source, kind)
+        if not path or _are_in_one_place(path, inside):
+            return kind.copy()
+        return file[path].id if path in file else _copy_type(source[path], file, path)
+
+
+def _are_in_one_place(one: str, other: str) -> bool:
+    return f"{one}/".startswith(f"{other}/") or f"{other}/".startswith(f"{one}/")
+
+
+def _copy_type(named: Any, file: Any, path: str) -> Any:
+    """Copy a type that has a name, with what is said about it."""
+    made = named.id.copy()
+    made.commit(make_groups(file, path, in_order=False).id, path.rpartition("/")[2].encode())
+    copy_attributes(named, file[path])
+    return made
 
 
 def in_one_go() -> Any:
@@ -261,35 +269,12 @@ def _make_described(file: Any, wanted: Wanted, inside: str) -> None:
         return
     said = wanted.metadata
     plain, exact = said.get("attributes", {}), said.get("exact_attributes", {})
-    for name in plain.keys() - exact.keys():
-        dataset.attrs[name] = as_attribute(plain[name])
-    write_attributes(dataset, exact)
+    made = {name: as_attribute(value) for name, value in plain.items() if name not in exact}
+    write_attributes(dataset, {**made, **exact})
     write_attributes(file, said.get("exact_attributes_of_file", {}))
     for axis, name in zip(dataset.dims, said.get("dimension_names") or (), strict=False):
         if name:
             axis.label = name
-
-
-def as_attribute(value: object) -> Any:
-    """Return what an attribute is to HDF5: what it has no type for is written as JSON."""
-    if value is None:
-        return NOTHING
-    if isinstance(value, str | bool | int | float):
-        return value if not isinstance(value, int) or -(2**63) <= value < 2**64 else str(value)
-    if isinstance(value, list):
-        kinds = {type(each) for each in value}
-        if kinds <= {str}:
-            return np.array(value, h5py.string_dtype()) if value else np.zeros(0)
-        if kinds <= {int, float} or kinds == {bool}:
-            return np.array(value)
-    return json.dumps(value, default=str)
-
-
-def write_attributes(owner: Any, attributes: Mapping[str, Any]) -> None:
-    """Write attributes with the types that they have."""
-    for name, value in attributes.items():
-        is_empty = isinstance(value, bytes | str) and not value
-        owner.attrs[name] = h5py.Empty("S1") if is_empty else value
 
 
 def _copy(source: Any, dataset: Any, region: Region | None) -> None:
@@ -301,7 +286,7 @@ def _copy(source: Any, dataset: Any, region: Region | None) -> None:
         if path in around:
             copy_attributes(group, around[path])
     if source.is_scale:
-        dataset.make_scale(source.attrs.get("NAME", b""))
+        dataset.make_scale(name_of_scale(source))
     copied: dict[str, Any] = {}
     for number, axis in enumerate(source.dims):
         bounds = None if region is None else region.bounds[number]
@@ -324,26 +309,10 @@ def _copy_scale(scale: Any, file: Any, bounds: tuple[int, int] | None) -> Any:
     if scale.name in file or scale.nbytes > LONGEST_SCALE or scale.ndim != 1:
         return None
     values = scale[...] if bounds is None else scale[slice(*bounds)]
-    made = file.create_dataset(scale.name, data=values, dtype=scale.dtype)
+    grows: dict[str, Any] = {}
+    if scale.maxshape == (None,):
+        grows = {"maxshape": (None,), "chunks": (max(1, min(scale.chunks[0], len(values))),)}
+    made = file.create_dataset(scale.name, data=values, dtype=scale.dtype, **grows)
     copy_attributes(scale, made)
-    made.make_scale(scale.attrs.get("NAME", b""))
+    made.make_scale(name_of_scale(scale))
     return made
-
-
-def copy_attributes(source: Any, target: Any, besides: Collection[str] = ()) -> bool:
-    """Copy attributes with their types, and some of those that HDF5 notes for itself.
-
-    References, which lead elsewhere, are left out; tells whether there are none.
-    """
-    has_all = True
-    for name in [*kept_attributes(source), *(name for name in besides if name in source.attrs)]:
-        attribute = source.attrs.get_id(name)
-        if leads_elsewhere(source, name):
-            has_all = False
-            continue
-        value = source.attrs[name]
-        if isinstance(value, h5py.Empty):
-            target.attrs[name] = value
-        else:
-            target.attrs.create(name, value, shape=attribute.shape, dtype=attribute.dtype)
-    return has_all

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
 from typing import TYPE_CHECKING, Any, cast
@@ -12,9 +12,17 @@ import numpy as np
 from xxhash import xxh3_64_hexdigest
 
 from dask_io.geometry import Grid, Layout
-from dask_io.stores.conventions import is_plain_number
 from dask_io.stores.dtypes import check_dtype, dtype_to_json
+from dask_io.stores.hdf5.attributes import (
+    INTERNAL,
+    attributes_of,
+    beyond_json,
+    groups_around,
+    names_of_attributes,
+    plain_attributes,
+)
 from dask_io.stores.hdf5.filters import describe_filters, filters_of, make_codec, type_of
+from dask_io.stores.hdf5.types import names_of_values
 from dask_io.stores.padded import any_padded
 from dask_io.stores.store import Access
 
@@ -25,24 +33,6 @@ if TYPE_CHECKING:
 
     from dask_io.stores.hdf5.filters import Codec, Filter
 
-_LONGEST_ATTRIBUTE = 16 * 2**20
-# What HDF5's dimension scales, and NetCDF on top of them, note among the attributes.
-INTERNAL = frozenset(
-    {
-        "CLASS",
-        "NAME",
-        "DIMENSION_LABELS",
-        "DIMENSION_LIST",
-        "REFERENCE_LIST",
-        "_NCProperties",
-        "_Netcdf4Coordinates",
-        "_Netcdf4Dimid",
-        "_nc3_strict",
-    }
-)
-
-# An attribute without a value.
-NOTHING = h5py.Empty("f4")
 # How NetCDF calls a dimension scale that is no variable.
 BARE = "This is a netCDF dimension but not a netCDF variable."
 
@@ -52,8 +42,8 @@ class Dataset:
     """A dataset: what it holds, how it is cut, and how its chunks are stored.
 
     Without `chunks` its elements lie one after another. `scales` lie along its axes. Of attributes
-    that JSON cannot hold as they are, and of those of its file and the groups that it is in, only
-    the names are known. Values may have names, and so may the type itself.
+    that JSON cannot hold as they are, `beyond_json`, and of those of its file and the groups that
+    it is in, only the names are known. Values may have names, and so may the type itself.
     """
 
     shape: tuple[int, ...]
@@ -67,8 +57,8 @@ class Dataset:
     attributes: Mapping[str, Any]
     dimension_names: tuple[str | None, ...] | None
     scales: tuple[str, ...] = ()
-    typed_attributes: tuple[str, ...] = ()
-    references: tuple[str, ...] = ()
+    types_of_attributes: Mapping[str, str] = field(default_factory=dict)
+    beyond_json: tuple[str, ...] = ()
     attributes_of_file: tuple[str, ...] = ()
     attributes_of_groups: tuple[str, ...] = ()
     names_of_values: tuple[str, ...] = ()
@@ -136,8 +126,8 @@ class Dataset:
             "dimension_names": self.dimension_names,
             "attributes": dict(self.attributes),
             "coordinates": self.scales,
-            "typed_attributes": self.typed_attributes,
-            "references": self.references,
+            "types_of_attributes": self.types_of_attributes,
+            "beyond_json": self.beyond_json,
             "attributes_of_file": self.attributes_of_file,
             "attributes_of_groups": self.attributes_of_groups,
             "names_of_values": self.names_of_values,
@@ -148,26 +138,37 @@ class Dataset:
 def contents_of(file: Any) -> set[str]:
     """Return the names of all that a file holds, attributes behind an ``@``.
 
-    Links that lead elsewhere count, but for what they lead to; scales without values do not.
+    Links that lead elsewhere count, but for what they lead to; scales without values do not, nor do
+    types that datasets have.
     """
     names = {f"@{attribute}" for attribute in file.attrs if attribute not in INTERNAL}
+    types: dict[str, Any] = {}
+    used: list[Any] = []
 
     def note(name: str, link: Any) -> None:
         found = file[name] if isinstance(link, h5py.HardLink) else None
         if isinstance(found, h5py.Dataset) and is_bare(found):
             return
+        if isinstance(found, h5py.Datatype):
+            types[name] = found.id
+        if isinstance(found, h5py.Dataset) and _may_have_name(found.id.get_type()):
+            used.append(found.id.get_type())
         names.add(name)
         if found is not None:
             names.update(f"{name}@{each}" for each in found.attrs if each not in INTERNAL)
 
     file.visititems_links(note)
-    return names
+    return names.difference(name for name, kind in types.items() if any(map(kind.equal, used)))
+
+
+def _may_have_name(kind: Any) -> bool:
+    return kind.committed() or isinstance(kind, h5py.h5t.TypeEnumID)
 
 
 def is_bare(dataset: Any) -> bool:
     """Tell whether a dataset stands for a dimension of NetCDF alone, and holds nothing."""
-    name = dataset.attrs.get("NAME", b"") if dataset.is_scale else b""
-    text = name.decode(errors="replace") if isinstance(name, bytes) else str(name)
+    name = name_of_scale(dataset) if dataset.is_scale else b""
+    text = name.decode(errors="replace") if isinstance(name, bytes) else name
     return text.startswith(BARE)
 
 
@@ -196,15 +197,15 @@ def understand(dataset: Any) -> Dataset:
         attributes=plain_attributes(dataset),
         dimension_names=names_of(dataset),
         scales=_scales_of(dataset),
-        typed_attributes=tuple(typed_attributes(dataset)),
-        references=tuple(references_of(dataset)),
-        attributes_of_file=tuple(kept_attributes(dataset.file)),
+        types_of_attributes={each.name: each.type_name for each in attributes_of(dataset)},
+        beyond_json=tuple(beyond_json(dataset)),
+        attributes_of_file=tuple(names_of_attributes(dataset.file)),
         attributes_of_groups=tuple(
             f"{path}@{name}"
             for path, group in groups_around(dataset).items()
-            for name in kept_attributes(group)
+            for name in names_of_attributes(group)
         ),
-        names_of_values=tuple(h5py.check_enum_dtype(dataset.dtype) or ()),
+        names_of_values=tuple(names_of_values(dataset.dtype)),
         has_named_type=dataset.id.get_type().committed(),
     )
 
@@ -269,91 +270,6 @@ def _fill_of(plist: Any, dtype: np.dtype[Any]) -> tuple[bytes, bool]:
     return said.tobytes(), True
 
 
-def plain_attributes(owner: Any) -> dict[str, Any]:
-    """Return the attributes of a dataset or group as plain values, as far as they are such.
-
-    Raises
-    ------
-    ValueError
-        If one is of an absurd size.
-    """
-    found = {}
-    for name in kept_attributes(owner):
-        value = owner.attrs[name]
-        known, plain = _as_plain(value)
-        if known:
-            found[name] = plain
-    return found
-
-
-def typed_attributes(owner: Any) -> list[str]:
-    """Return the names of attributes that JSON cannot hold as they are.
-
-    They have types that nobody would guess, or are texts that are none.
-    """
-    dtype = owner.dtype if isinstance(owner, h5py.Dataset) else None
-    return [name for name in kept_attributes(owner) if not _is_plain(owner, name, dtype)]
-
-
-def _is_plain(owner: Any, name: str, dtype: np.dtype[Any] | None) -> bool:
-    kind, value = owner.attrs.get_id(name).dtype, owner.attrs[name]
-    if h5py.check_string_dtype(kind) is not None:
-        return "\N{REPLACEMENT CHARACTER}" not in str(_as_plain(value)[1])
-    if isinstance(value, h5py.Empty):
-        return bool(kind == NOTHING.dtype)
-    return leads_elsewhere(owner, name) or is_plain_number(name, kind, dtype)
-
-
-def references_of(owner: Any) -> list[str]:
-    """Return the names of attributes that hold references."""
-    return [name for name in kept_attributes(owner) if leads_elsewhere(owner, name)]
-
-
-def leads_elsewhere(owner: Any, attribute: str) -> bool:
-    """Tell whether an attribute holds references, which mean nothing in another file."""
-    return bool(owner.attrs.get_id(attribute).get_type().detect_class(h5py.h5t.REFERENCE))
-
-
-def groups_around(dataset: Any) -> dict[str, Any]:
-    """Return the groups that a dataset is in by their paths, besides the outermost."""
-    path = dataset.name.strip("/")
-    above = [path[:at] for at, sign in enumerate(path) if sign == "/"]
-    return {each: dataset.file[each] for each in above}
-
-
-def kept_attributes(owner: Any) -> list[str]:
-    """Return the names of the attributes that are no notes of HDF5 to itself.
-
-    Raises
-    ------
-    ValueError
-        If one is of an absurd size.
-    """
-    names = [name for name in owner.attrs if name not in INTERNAL]
-    for name in names:
-        attribute = owner.attrs.get_id(name)
-        n_bytes = attribute.get_space().get_simple_extent_npoints() * attribute.dtype.itemsize
-        if n_bytes > _LONGEST_ATTRIBUTE:
-            raise ValueError(f"has an attribute {name} of {n_bytes} bytes")
-    return names
-
-
-def _as_plain(value: Any) -> tuple[bool, Any]:
-    """Return whether JSON can hold a value, and the value as it can."""
-    if isinstance(value, h5py.Empty):
-        return True, "" if value.dtype.kind == "S" else None
-    if isinstance(value, np.ndarray | np.generic):
-        if value.dtype.kind not in "biufSUO":
-            return False, None
-        value = value.tolist()
-    if isinstance(value, list):
-        known = [_as_plain(each) for each in value]
-        return all(good for good, _ in known), [each for _, each in known]
-    if isinstance(value, bytes):
-        value = value.decode(errors="replace")
-    return isinstance(value, str | int | float), value
-
-
 def names_of(dataset: Any) -> tuple[str | None, ...] | None:
     """Return what the axes are called: by their labels, or else by the scales along them.
 
@@ -373,6 +289,12 @@ def name_of(dataset: Any, number: int) -> str | None:
     else:
         scales = [scale.name for scale in axis.values()] if len(axis) else []
     return scales[0].rpartition("/")[2] if scales and scales[0] else None
+
+
+def name_of_scale(scale: Any) -> bytes | str:
+    """Return what a scale says that it is called, nothing if that is no name."""
+    name = scale.attrs.get("NAME", b"")
+    return name if isinstance(name, bytes | str) else b""
 
 
 def _scales_of(dataset: Any) -> tuple[str, ...]:

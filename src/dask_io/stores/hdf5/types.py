@@ -1,56 +1,47 @@
-"""Types of elements that have a name in their file, as those of NetCDF have whose values do."""
+"""Types of elements that have a name in their file, and those whose values have names."""
 
 from __future__ import annotations
 
-from typing import Any
+from itertools import count
+from typing import TYPE_CHECKING, Any
 
 import h5py  # type: ignore[import-untyped]
 
-from dask_io.stores.hdf5.file import make_groups
+if TYPE_CHECKING:
+    import numpy as np
+
+# A type is looked for among so many objects.
+_MOST_OBJECTS = 10_000
 
 
-def type_in(dataset: Any) -> tuple[Any, str]:
-    """Return the type of a dataset, and its path in the file, nothing if it has no name."""
-    kind = dataset.id.get_type()
-    return kind, _find(dataset.file, kind)
+def names_of_values(dtype: np.dtype[Any]) -> list[str]:
+    """Return the names that stand for values of elements, or of their fields."""
+    if dtype.names:
+        return [each for name in dtype.names for each in names_of_values(dtype[name])]
+    if dtype.subdtype is not None:
+        return names_of_values(dtype.subdtype[0])
+    return list(h5py.check_enum_dtype(dtype) or ())
 
 
-def _find(file: Any, kind: Any) -> str:
-    """Return the path of a type.
-
-    Enumerations of the NetCDF library are of a type that is equal to one with a name.
-    """
-    if kind.committed():
-        address = _address(kind)
-    elif isinstance(kind, h5py.h5t.TypeEnumID):
-        address = None
-    else:
+def path_of_type(file: Any, kind: Any) -> str:
+    """Return the path of a type that has a name in its file, nothing if none is found."""
+    if not kind.committed():
         return ""
+    address, numbers = address_of(kind), count()
 
     def path_of(path: str, found: Any) -> str | None:
-        if not isinstance(found, h5py.Datatype):
-            return None
-        is_it = found.id.equal(kind) if address is None else _address(found.id) == address
-        return path if is_it else None
+        if next(numbers) >= _MOST_OBJECTS:
+            return ""
+        return (
+            path if isinstance(found, h5py.Datatype) and address_of(found.id) == address else None
+        )
 
-    return file.visititems(path_of) or ""
+    path = file.visititems(path_of)
+    # There are names that are no text.
+    return path if isinstance(path, str) else ""
 
 
-def _address(kind: Any) -> int:
+def address_of(kind: Any) -> int:
+    """Return where in its file a type is that has a name there."""
     address: int = h5py.h5o.get_info(kind).addr
     return address
-
-
-def type_with_name(file: Any, kind: Any, path: str, *, in_order: bool) -> Any:
-    """Return a type as the one that has a name in a file, which is made if it is not there.
-
-    If there is something else of that name, the type has none.
-    """
-    found = file.get(path)
-    if isinstance(found, h5py.Datatype) and found.id.equal(kind):
-        return found.id
-    made = kind.copy()
-    if found is None:
-        group = make_groups(file, path, in_order=in_order)
-        made.commit(group.id, path.rpartition("/")[2].encode())
-    return made

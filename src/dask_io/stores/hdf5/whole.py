@@ -15,34 +15,35 @@ import h5py  # type: ignore[import-untyped]
 
 from dask_io.errors import UsageError
 from dask_io.geometry import Grid
-from dask_io.stores.hdf5.create import (
-    LONGEST_SCALE,
-    copy_attributes,
-    make_dataset,
-)
-from dask_io.stores.hdf5.dataset import (
+from dask_io.stores.conventions import REFERENCE
+from dask_io.stores.hdf5.attributes import (
     INTERNAL,
-    is_bare,
-    leads_elsewhere,
-    names_of,
+    beyond_json,
+    copy_attributes,
     plain_attributes,
-    references_of,
+)
+from dask_io.stores.hdf5.create import LONGEST_SCALE, make_dataset
+from dask_io.stores.hdf5.dataset import (
+    is_bare,
+    name_of_scale,
+    names_of,
     refuse_others,
-    typed_attributes,
     understand,
 )
 from dask_io.stores.hdf5.file import apart_for_long, brief, reading, writing
-from dask_io.stores.hdf5.filters import LOSSLESS
+from dask_io.stores.hdf5.filters import LOSSLESS, type_of
 from dask_io.stores.hdf5.overwrite import contents_at
 from dask_io.stores.hdf5.places import find_places
 from dask_io.stores.hdf5.source import Hdf5Source
-from dask_io.stores.hdf5.types import type_in, type_with_name
+from dask_io.stores.hdf5.types import address_of, names_of_values
 from dask_io.stores.naming import printable
 from dask_io.stores.whole import Whole, digest, identity_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
     from pathlib import Path
+
+    import numpy as np
 
     from dask_io.stores.container import Wanted
     from dask_io.stores.hdf5.dataset import Dataset
@@ -54,9 +55,6 @@ _MOST_OBJECTS = 10_000
 _REFERRING = ("DIMENSION_LIST", "REFERENCE_LIST")
 # What is true of a dataset or a group of another file too.
 _NOTES = tuple(sorted(INTERNAL.difference({*_REFERRING, "CLASS", "NAME", "_NCProperties"})))
-# H5O_COPY_MERGE_COMMITTED_DTYPE_FLAG, for which h5py has no name: what is of a type that has a name
-# is of the one of that name.
-_MERGING_TYPES = 0x40
 # Elements of any length that are copied at once.
 _PIECE = 2**14
 
@@ -165,7 +163,7 @@ def _peculiar(file: Any, content: Mapping[str, Any]) -> Iterator[str]:
         yield "unlimited_dimensions"
     if any(is_bare(found) and "REFERENCE_LIST" not in found.attrs for found in datasets):
         yield "unused_dimensions"
-    if any(h5py.check_enum_dtype(found.dtype) for found in datasets if found.shape is not None):
+    if any(_names_of_values(found) for found in datasets):
         yield "names_of_values"
     if any(isinstance(found, h5py.Datatype) for found in content.values()):
         yield "names_of_types"
@@ -174,10 +172,25 @@ def _peculiar(file: Any, content: Mapping[str, Any]) -> Iterator[str]:
     if file.userblock_size:
         yield "user_block"
     owners = [file, *(each for each in content.values() if hasattr(each, "attrs"))]
-    if any(map(references_of, owners)):
+    types = {each for owner in owners for each in beyond_json(owner).values()}
+    if REFERENCE in types:
         yield "references"
-    if any(map(typed_attributes, owners)):
+    if types.difference({REFERENCE}):
         yield "types_of_attributes"
+
+
+def _names_of_values(dataset: Any) -> list[str]:
+    dtype = _dtype_of(dataset)
+    return [] if dtype is None else names_of_values(dtype)
+
+
+def _dtype_of(dataset: Any) -> np.dtype[Any] | None:
+    """Return the type of elements, None if NumPy has none like it."""
+    try:
+        found: np.dtype[Any] = dataset.dtype
+    except (TypeError, ValueError):
+        return None
+    return found
 
 
 def _why_not(found: Any) -> str:
@@ -210,12 +223,24 @@ def _find_only(
     if len(data) != 1:
         return None
     (name,) = data
-    kind = type_in(datasets[name])[1]
+    kind = _types_in(content).get(_address(datasets[name]), "")
     above = {path[:at] for path in (name, kind) for at, sign in enumerate(path) if sign == "/"}
     plain = {path for path in above if not len(content[path].attrs)}
     known = {name, kind, *plain, *belonging_to(file[name])}
     known.update(path for path, found in datasets.items() if is_bare(found))
     return name if known.issuperset(content) else None
+
+
+def _types_in(content: Mapping[str, Any]) -> dict[int | None, str]:
+    """Return the paths of the types that have a name, by where they are."""
+    types = {path: each.id for path, each in content.items() if isinstance(each, h5py.Datatype)}
+    return {address_of(kind): path for path, kind in types.items()}
+
+
+def _address(dataset: Any) -> int | None:
+    """Return where the type of a dataset is, None if it has no name."""
+    kind = dataset.id.get_type()
+    return address_of(kind) if kind.committed() else None
 
 
 def scales_of(dataset: Any) -> set[str]:
@@ -298,7 +323,11 @@ class Hdf5Model:
             with writing(path), h5py.File(path, "w", track_order=in_order) as target:
                 copy = _Copy(source, target, wanted, in_order=in_order)
                 copy.run(path)
-            has_more = {"references": copy.has_references, "user_block": source.userblock_size}
+            has_more = {
+                "references": copy.has_references,
+                "names_of_types": copy.has_lost_types,
+                "user_block": source.userblock_size,
+            }
         return tuple(name for name, is_lost in has_more.items() if is_lost)
 
     def read(self, name: str) -> Any:
@@ -338,11 +367,13 @@ class _Copy:
     ) -> None:
         self._source, self._target, self._wanted = source, target, wanted
         self._in_order = in_order
-        self.has_references = False
+        self._types: dict[int | None, str] = {}
+        self.has_references = self.has_lost_types = False
 
     def run(self, path: Path) -> None:
         """Copy all: what others may refer to comes first."""
         content = dict(walk(self._source))
+        self._types = _types_in(content)
         self._copy_attributes(self._source, self._target)
         for name, found in content.items():
             if isinstance(found, h5py.Group):
@@ -367,41 +398,51 @@ class _Copy:
             self.has_references = True
 
     def _copy_object(self, name: str) -> None:
-        plist = h5py.h5p.create(h5py.h5p.OBJECT_COPY)
-        plist.set_copy_object(_MERGING_TYPES)
-        h5py.h5o.copy(self._source.id, name.encode(), self._target.id, name.encode(), plist)
+        h5py.h5o.copy(self._source.id, name.encode(), self._target.id, name.encode())
 
     def _copy_dataset(self, name: str, found: Any) -> None:
         if name in self._wanted:
-            made = make_dataset(self._target, self._wanted[name], name, in_order=self._in_order)
-        elif _has_any_length(found.id.get_type()):
+            wanted = self._wanted[name]
+            kind = self._kind(found) if found.dtype == wanted.dtype else type_of(wanted.dtype)
+            made = make_dataset(self._target, wanted, name, in_order=self._in_order, kind=kind)
+        elif _has_any_length(found.id.get_type()) or self._has_named_type(found):
             made = self._copy_values(name, found)
         else:
             self._copy_object(name)
             self._drop_references(self._target[name])
+            self.has_lost_types |= _address(found) is not None
             return
         if found.is_scale:
-            made.make_scale(found.attrs.get("NAME", b""))
+            made.make_scale(name_of_scale(found))
         self._copy_attributes(found, made)
 
     def _copy_values(self, name: str, found: Any) -> Any:
-        """Copy texts and lists of any length: HDF5 loses their fill value if it copies them."""
-        kind, path = type_in(found)
-        if path:
-            kind = type_with_name(self._target, kind, path, in_order=self._in_order)
-        space, plist = found.id.get_space(), found.id.get_create_plist()
+        """Copy what HDF5 would change: of texts and lists of any length it loses the fill value.
+
+        Elements of a type that has a name it makes of one that has none.
+        """
+        kind, space, plist = self._kind(found), found.id.get_space(), found.id.get_create_plist()
         made = h5py.Dataset(h5py.h5d.create(self._target.id, name.encode(), kind, space, plist))
         for part in _parts(found):
             made[part] = found[part]
         return made
 
+    def _has_named_type(self, found: Any) -> bool:
+        """Tell whether values are of a type that has a name, and can be copied by way of memory."""
+        is_coded = found.id.get_create_plist().get_nfilters() > 0
+        return _address(found) in self._types and _dtype_of(found) is not None and not is_coded
+
+    def _kind(self, found: Any) -> Any:
+        """Return the type of a dataset, in the copy too the one of its name."""
+        path = self._types.get(_address(found))
+        return found.id.get_type().copy() if path is None else self._target[path].id
+
     def _drop_references(self, made: Any) -> None:
-        for name in list(made.attrs):
-            if name in _REFERRING:
+        leading = [name for name, kind in beyond_json(made).items() if kind == REFERENCE]
+        for name in [*leading, *_REFERRING]:
+            if name in made.attrs:
                 del made.attrs[name]
-            elif leads_elsewhere(made, name):
-                del made.attrs[name]
-                self.has_references = True
+        self.has_references |= bool(leading)
 
     def _attach_scales(self, name: str, found: Any) -> None:
         made = self._target[name]

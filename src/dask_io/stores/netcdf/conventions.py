@@ -19,12 +19,19 @@ from dask_io.stores.conventions import (
     gap_of,
 )
 from dask_io.stores.dtypes import cast_metadata
-from dask_io.stores.hdf5.create import as_attribute, make_dataset, write_attributes
-from dask_io.stores.hdf5.dataset import BARE, INTERNAL
-from dask_io.stores.hdf5.file import make_groups
-from dask_io.stores.hdf5.types import type_with_name
+from dask_io.stores.hdf5.attributes import (
+    INTERNAL,
+    as_attribute,
+    attributes_of,
+    write_attributes,
+)
+from dask_io.stores.hdf5.create import make_dataset
+from dask_io.stores.hdf5.dataset import BARE
+from dask_io.stores.hdf5.file import find_dataset, make_groups, reading
+from dask_io.stores.hdf5.filters import type_of
 from dask_io.stores.kept import is_same
 from dask_io.stores.naming import printable
+from dask_io.stores.netcdf.enumerations import Enumerations
 from dask_io.stores.netcdf.surroundings import Surroundings, last_of
 
 if TYPE_CHECKING:
@@ -37,6 +44,7 @@ if TYPE_CHECKING:
 
 RESERVED = INTERNAL | {NAMES}
 """Names that attributes cannot have."""
+_OF_ELEMENTS = OF_ITS_TYPE | {FILL_VALUE}
 _KINDS = frozenset({"i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f4", "f8", "S1"})
 
 
@@ -66,17 +74,22 @@ def make_described(file: Any, wanted: Wanted, inside: str) -> None:
     around, gap = _surroundings(wanted).at(inside), _gap_asked_for(wanted)
     wanted = _as_numbers(wanted)
     _refuse_types(wanted.dtype)
-    dataset = make_dataset(file, wanted, inside, in_order=True, names_types=True)
+    lengths = _lengths(around, wanted.grid.shape)
+    enumerations = Enumerations(
+        file, [inside, *lengths, *around.groups, *(each.name for each in around.variables)]
+    )
+    kind = enumerations.of_main(wanted, inside) or type_of(wanted.dtype)
+    dataset = make_dataset(file, wanted, inside, in_order=True, kind=kind)
     sign(file)
     for path, said in around.groups.items():
         write_attributes(file[f"/{path}"], said)
-    lengths = _lengths(around, dataset.shape)
     if inside in lengths and (dataset.ndim > 1 or around.dimensions != (inside,)):
         raise UsageError(
             f"variable {printable(inside)} has the name of a dimension; name another, as in "
             f"file.nc::/{printable(inside)}_values"
         )
-    variables = {each.name: each for each in around.variables if each.name != inside}
+    others = (enumerations.of_other(each) for each in around.variables if each.name != inside)
+    variables = {each.name: each for each in others}
     for path in (*lengths, *variables):
         make_groups(file, path, in_order=True)
     scales = {}
@@ -134,12 +147,16 @@ def _surroundings(wanted: Wanted) -> Surroundings:
         if not name or "/" in name or name in names[:axis]:
             names[axis] = f"dim_{axis}"
     maxshape = wanted.metadata.get("maxshape") or wanted.grid.shape
-    said = attributes_of(wanted.metadata, wanted.dtype)
+    said = said_in_netcdf(wanted.metadata, wanted.dtype)
+    if (dataset := wanted.metadata.get("hdf5")) is not None:
+        with reading(dataset.path) as file:
+            exact = exact_numbers(find_dataset(file, dataset.path, dataset.inside))
+        said |= {name: exact[name] for name in said if name in exact and name not in _OF_ELEMENTS}
     unlimited = frozenset(name for name, most in zip(names, maxshape, strict=True) if most is None)
     return Surroundings("", tuple(names), said, unlimited=unlimited)
 
 
-def attributes_of(metadata: Mapping[str, Any], dtype: np.dtype[Any]) -> dict[str, Any]:
+def said_in_netcdf(metadata: Mapping[str, Any], dtype: np.dtype[Any]) -> dict[str, Any]:
     """Return what a source of another format says, as a variable of NetCDF says it.
 
     What speaks of its values has their type; fractions beside whole numbers speak of what these
@@ -193,6 +210,21 @@ def _as_usual(value: Any) -> Any:
     return numbers.astype(np.int32) if is_whole else value
 
 
+def exact_numbers(owner: Any) -> dict[str, Any]:
+    """Return the attributes of a dataset, group or file that are numbers of NetCDF's types.
+
+    Values that have names are numbers without them: their type would have to have a name.
+    """
+    return {
+        each.name: np.asarray(each.value).astype(each.dtype.str)[()]
+        for each in attributes_of(owner)
+        if each.dtype is not None
+        and each.dtype.kind in "iuf"
+        and has_type(each.dtype)
+        and not isinstance(each.value, h5py.Empty)
+    }
+
+
 def _gap_asked_for(wanted: Wanted) -> dict[str, Any]:
     if wanted.wishes.fill_value is None or wanted.dtype.kind == "b":
         return {}
@@ -242,12 +274,8 @@ def make_variable(file: Any, found: Variable, **options: Any) -> Any:
     fill = found.attributes.get(FILL_VALUE)
     if isinstance(fill, np.ndarray) and fill.size == 1:
         options["fillvalue"] = fill.reshape(-1)[0]
-    dtype = found.values.dtype
-    if h5py.check_enum_dtype(dtype) is not None and not dtype.str.startswith(">"):
-        path = found.name_of_type or f"{found.name}_t"
-        dtype = type_with_name(file, h5py.h5t.py_create(dtype, logical=True), path, in_order=True)
     made = file.create_dataset(
-        found.name, data=found.values, dtype=dtype, track_order=True, **options
+        found.name, data=found.values, dtype=found.values.dtype, track_order=True, **options
     )
     write_attributes(made, found.attributes)
     return made

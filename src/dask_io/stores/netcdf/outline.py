@@ -10,16 +10,17 @@ import h5py  # type: ignore[import-untyped]
 import numpy as np
 
 from dask_io.errors import UsageError
-from dask_io.stores.hdf5.create import make_dataset, write_attributes
+from dask_io.stores.hdf5.attributes import write_attributes
+from dask_io.stores.hdf5.create import make_dataset
 from dask_io.stores.hdf5.file import writing
 from dask_io.stores.naming import printable
 from dask_io.stores.netcdf.conventions import (
     as_stored,
     attach,
-    attributes_of,
     describe_file,
     make_scale,
     make_variable,
+    said_in_netcdf,
     typed,
 )
 from dask_io.stores.netcdf.surroundings import Variable, last_of
@@ -90,7 +91,7 @@ class Outline:
         if name not in wanted:
             values, said = as_stored(read(name), one.attributes)
             return make_variable(file, Variable(name, one.dimensions, values, said))
-        dataset = make_dataset(file, wanted[name], name, in_order=True, names_types=True)
+        dataset = make_dataset(file, wanted[name], name, in_order=True)
         write_attributes(dataset, one.attributes)
         return dataset
 
@@ -179,4 +180,4 @@ def _attributes(source: Whole, name: str) -> dict[str, Any]:
     found = source.arrays.get(name)
     if found is None:
         return typed(source.attributes[name])
-    return attributes_of(found.metadata, found.dtype)
+    return said_in_netcdf(found.metadata, found.dtype)

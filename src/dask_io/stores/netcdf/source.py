@@ -19,13 +19,15 @@ from dask_io.stores.addressable import AddressableReader
 from dask_io.stores.container import INSIDE
 from dask_io.stores.conventions import FILL_VALUE, is_plain_number
 from dask_io.stores.files import FileReader, Tally, storage_errors
-from dask_io.stores.hdf5.dataset import is_bare, kept_attributes, refuse_others
+from dask_io.stores.hdf5.attributes import attributes_of
+from dask_io.stores.hdf5.dataset import is_bare, refuse_others
 from dask_io.stores.hdf5.file import apart, find_dataset, reading
 from dask_io.stores.hdf5.source import Hdf5Source, read_description
-from dask_io.stores.hdf5.types import type_in
 from dask_io.stores.medium import peeking
 from dask_io.stores.naming import printable
 from dask_io.stores.netcdf.classic import read_header
+from dask_io.stores.netcdf.conventions import exact_numbers
+from dask_io.stores.netcdf.enumerations import name_of_enumeration
 from dask_io.stores.netcdf.surroundings import (
     MOST_BYTES,
     Surroundings,
@@ -166,8 +168,8 @@ class _Dataset:
 
     @property
     def name_of_type(self) -> str:
-        """The path of its type, nothing if that has no name."""
-        return type_in(self.dataset)[1]
+        """The name of the type whose values have names, nothing if there is none."""
+        return name_of_enumeration(self.dataset)
 
     @cached_property
     def attributes(self) -> dict[str, Any]:
@@ -180,16 +182,9 @@ class _Dataset:
 
 
 def _typed_attributes(owner: Any) -> dict[str, Any]:
-    found = {}
-    for name in kept_attributes(owner):
-        value = owner.attrs[name]
-        kind = owner.attrs.get_id(name).dtype
-        is_text = h5py.check_string_dtype(kind) is not None
-        if isinstance(value, h5py.Empty):
-            value = b"" if is_text else None
-        if value is not None and (is_text or kind.kind in "iuf"):
-            found[name] = value
-    return found
+    texts = {each.name: each.value for each in attributes_of(owner) if each.is_text}
+    texts = {name: b"" if isinstance(text, h5py.Empty) else text for name, text in texts.items()}
+    return {**texts, **exact_numbers(owner)}
 
 
 class Netcdf4Source(Hdf5Source):
@@ -430,7 +425,13 @@ class ClassicSource:
                 "dimension_names": one.dimensions,
                 "attributes": plain_values(one.attributes),
                 "coordinates": original.coordinates,
-                "typed_attributes": typed_in(one.attributes, one.dtype),
+                "types_of_attributes": {
+                    name: value.dtype.newbyteorder("=").str
+                    if isinstance(value, np.ndarray)
+                    else "text"
+                    for name, value in one.attributes.items()
+                },
+                "beyond_json": typed_in(one.attributes, one.dtype),
                 "exact_attributes": one.attributes,
                 "attributes_of_file": tuple(self.header.attributes),
                 "exact_attributes_of_file": self.header.attributes,

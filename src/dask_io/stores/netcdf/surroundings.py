@@ -27,7 +27,7 @@ _NAMING = ("coordinates", "grid_mapping", "bounds", "ancillary_variables")
 class Variable:
     """A variable that is copied along; its name, and those of its dimensions, are paths.
 
-    So is the name of its type, if that has one.
+    Its values may have names, in a type that has one.
     """
 
     name: str
@@ -114,7 +114,7 @@ class Found(Protocol):
 
     @property
     def name_of_type(self) -> str:
-        """The path of its type, nothing if that has no name."""
+        """The name of the type whose values have names, nothing if there is none."""
 
     @property
     def attributes(self) -> Mapping[str, Any]:

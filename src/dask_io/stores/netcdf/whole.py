@@ -281,7 +281,7 @@ def as_netcdf(source: Whole, *, is_strict: bool) -> Whole:
         *(each.metadata["attributes"] for each in arrays.values()),
     ]
     has_more = {
-        "reserved_attributes": any(not RESERVED.isdisjoint(said) for said in owners),
+        "some_attributes": any(not RESERVED.isdisjoint(said) for said in owners),
         "types_of_attributes": any(map(has_other_types, owners)),
         "dimension_names": any(
             name and name != last_of(held)

@@ -202,7 +202,7 @@ def _peculiar(group: Group, arrays: Mapping[str, Source]) -> Iterator[str]:
     said = [attributes_of(documents) for documents in group.groups.values()]
     said += [each.metadata["attributes"] for each in arrays.values()]
     if any(None in attributes.values() for attributes in said):
-        yield "attributes_without_a_value"
+        yield "some_attributes"
     if any(each.metadata.get("extra_fields") for each in arrays.values()):
         yield "extra_fields"
 

@@ -1,0 +1,95 @@
+"""Values that have names: types of NetCDF, which have to have names themselves."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import count, islice
+from typing import TYPE_CHECKING, Any
+
+import h5py  # type: ignore[import-untyped]
+
+from dask_io.stores.hdf5.file import find_dataset, make_groups, reading
+from dask_io.stores.hdf5.types import path_of_type
+from dask_io.stores.netcdf.surroundings import last_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from dask_io.stores.container import Wanted
+    from dask_io.stores.netcdf.surroundings import Variable
+
+# The type of a variable is looked for among so many names of a group.
+_MOST_NAMES = 10_000
+
+
+def name_of_enumeration(dataset: Any) -> str:
+    """Return the name of the type of a dataset's values that have names; nothing if there is none.
+
+    The library of NetCDF gives variables a type that is equal to the one with the name, which is in
+    their group or in one around it.
+    """
+    if h5py.check_enum_dtype(dataset.dtype) is None:
+        return ""
+    kind, group = dataset.id.get_type(), dataset.parent
+    if path := path_of_type(dataset.file, kind):
+        return last_of(path)
+    while True:
+        for name in islice(group, _MOST_NAMES):
+            if _is_type(group, name) and group[name].id.equal(kind):
+                return str(name)
+        if group.name == "/":
+            return ""
+        group = group.parent
+
+
+def _is_type(group: Any, name: str) -> bool:
+    is_hard = isinstance(group.get(name, getlink=True), h5py.HardLink)
+    return is_hard and group.get(name, getclass=True) is h5py.Datatype
+
+
+class Enumerations:
+    """Those of a file that is made.
+
+    Each is in the group of its variable, where nothing else has its name, and there before it: the
+    library shows no variable otherwise. Of big-endian numbers it reads none.
+    """
+
+    def __init__(self, file: Any, taken: Iterable[str]) -> None:
+        self._file, self._taken = file, set(taken)
+
+    def of_main(self, wanted: Wanted, inside: str) -> Any:
+        """Return the type of the variable that is to be written, None if its values have none."""
+        original = wanted.metadata.get("hdf5")
+        if original is None or wanted.dtype.str.startswith(">"):
+            return None
+        with reading(original.path) as source:
+            found = find_dataset(source, original.path, original.inside)
+            if h5py.check_enum_dtype(found.dtype) is None or found.dtype != wanted.dtype:
+                return None
+            kind, name = found.id.get_type().copy(), name_of_enumeration(found)
+        self._commit(kind, inside, name)
+        return kind
+
+    def of_other(self, found: Variable) -> Variable:
+        """Return a variable that is copied along as NetCDF can hold it."""
+        dtype = found.values.dtype
+        if h5py.check_enum_dtype(dtype) is None:
+            return found
+        if dtype.str.startswith(">"):
+            return replace(found, values=found.values.view(dtype.str))
+        self._commit(h5py.h5t.py_create(dtype, logical=True), found.name, found.name_of_type)
+        return found
+
+    def _commit(self, kind: Any, variable: str, name: str) -> None:
+        """Give a type a name that nothing else has."""
+        last = last_of(variable)
+        first = f"{variable.removesuffix(last)}{name or f'{last}_t'}"
+        for number in count():
+            path = f"{first}_{number}" if number else first
+            found = self._file.get(path)
+            if isinstance(found, h5py.Datatype) and found.id.equal(kind):
+                return
+            if found is None and path not in self._taken:
+                group = make_groups(self._file, path, in_order=True)
+                kind.copy().commit(group.id, last_of(path).encode())
+                return
