@@ -53,6 +53,12 @@ def make_clouds(path: Path) -> str:
     ("attributes", "target", "lost"),
     [
         ({"a": {"b": [1]}}, "b.h5", ("types_of_attributes",)),
+        ({"a": [2**70]}, "b.h5", ("types_of_attributes",)),
+        ({"a": [2**63, -1]}, "b.h5", ("types_of_attributes",)),
+        ({"DIMENSION_LIST": "a"}, "b.h5", ("some_attributes",)),
+        ({" a": 1, "b" * 257: 2}, "b.nc", ("some_attributes",)),
+        ({"_FillValue": 2**31}, "b.nc", ("some_attributes",)),
+        ({"_FillValue": "none"}, "b.nc", ("some_attributes",)),
         ({"a": 2**70}, "b.h5", ("types_of_attributes",)),
         ({"a": [[1, 2], [3, 4]]}, "b.nc", ("types_of_attributes",)),
         ({"a": True}, "b.nc", ("types_of_attributes",)),
@@ -60,7 +66,8 @@ def make_clouds(path: Path) -> str:
         ({"NAME": "a"}, "b.nc", ("some_attributes",)),
         ({"_ARRAY_DIMENSIONS": ["y", "x"]}, "b.nc", ("some_attributes",)),
         ({"_ARRAY_DIMENSIONS": ["y", "x"]}, "b.zarr", ()),
-        ({"a": None, "b": [], "c": "", "d": [1.5, 2], "e": ["x"], "f": -3}, "b.h5", ()),
+        ({"a": None, "b": [], "c": "", "d": [1.5, 2], "e": ["x"], "f": -3, "g": 2**63}, "b.h5", ()),
+        ({"CLASS": "IMAGE", "NAME": "a", "b": True, "c": "a" * 2**17}, "b.h5", ()),
         ({"b": [], "c": "", "d": [1.5, 2], "e": ["x", "y"], "f": -3, "g": "°"}, "b.nc", ()),
     ],
 )
@@ -292,3 +299,129 @@ def test_groups_of_zarr_become_files(tmp_path: Path) -> None:
     done = dask_io.resplit(tmp_path / "a.zarr", tmp_path / "b.nc", chunks=(2, 2))
 
     assert done.not_kept == ("types_of_attributes", "dimension_names")
+
+
+def test_what_images_of_hdf5_say(tmp_path: Path) -> None:
+    """They say by the names of scales what they are, which is theirs to say."""
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file.create_dataset("x", data=VALUES, track_order=True)
+        file["x"].attrs.update({"CLASS": np.bytes_("IMAGE"), "long": np.zeros(2**14)})
+
+    kept = dask_io.resplit(tmp_path / "a.h5", tmp_path / "b.h5", chunks=2)
+    other = dask_io.resplit(tmp_path / "a.h5", tmp_path / "b.zarr", chunks=2)
+    lost = dask_io.resplit(tmp_path / "a.h5", tmp_path / "b.nc", chunks=2)
+
+    assert (kept.not_kept, other.not_kept) == ((), ())
+    assert lost.not_kept == ("some_attributes",)
+    with h5py.File(tmp_path / "b.h5") as file:
+        assert file["x"].attrs["CLASS"] == b"IMAGE"
+        assert file["x"].attrs["long"].shape == (2**14,)
+
+
+def test_attributes_of_types_that_numpy_does_not_have(tmp_path: Path) -> None:
+    """HDF5 copies them bit by bit; others have none like them."""
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        scalar = h5py.h5s.create(h5py.h5s.SCALAR)
+        for owner in (file, file.create_group("in"), file.create_dataset("in/x", data=VALUES)):
+            h5py.h5a.create(owner.id, b"time", h5py.h5t.UNIX_D32LE, scalar)
+
+    kept = dask_io.resplit(tmp_path / "a.h5", tmp_path / "b.h5", chunks=2)
+    lost = dask_io.resplit(f"{tmp_path}/a.h5::/in/x", tmp_path / "b.zarr", chunks=2)
+
+    assert kept.not_kept == ()
+    assert lost.not_kept == ("some_attributes", "attributes_of_the_file", "attributes_of_groups")
+
+
+@pytest.mark.parametrize("target", ["b.nc", "b.zarr"])
+@pytest.mark.parametrize("inside", ["::/x", ""])
+def test_variables_with_the_name_of_a_dimension(target: str, inside: str, tmp_path: Path) -> None:
+    """NetCDF stores them by another name, beside a dataset that stands for the dimension."""
+    with netCDF4.Dataset(tmp_path / "a.nc", "w") as file:
+        file.createDimension("y", 4)
+        file.createDimension("x", 6)
+        file.createVariable("x", "u1", ("y", "x"))[:] = VALUES
+
+    done = dask_io.resplit(f"{tmp_path}/a.nc{inside}", tmp_path / target, chunks=2)
+
+    assert done.not_kept == ()
+    assert dask_io.info(tmp_path / target).shape == VALUES.shape
+    if target == "b.nc":
+        with netCDF4.Dataset(tmp_path / target) as file:
+            assert np.array_equal(file["x"][:], VALUES)
+    with pytest.raises(dask_io.errors.UsageError, match="is a dimension without values"):
+        dask_io.resplit(f"{tmp_path}/a.nc::/y", tmp_path / "c.zarr", chunks=2)
+
+
+@pytest.mark.parametrize("inside", ["::/t", ""])
+def test_coordinates_of_several_axes(inside: str, tmp_path: Path) -> None:
+    """They have the name of their first dimension, and NetCDF notes the others by numbers."""
+    with netCDF4.Dataset(tmp_path / "a.nc", "w") as file:
+        file.createDimension("station", 4)
+        file.createDimension("length", 6)
+        file.createVariable("station", "u1", ("station", "length"))[:] = VALUES
+        file.createVariable("t", "f4", ("station",))[:] = 1
+
+    done = dask_io.resplit(f"{tmp_path}/a.nc{inside}", tmp_path / "b.nc", chunks=2)
+    one = dask_io.resplit(f"{tmp_path}/a.nc::/station", tmp_path / "b.zarr", chunks=2)
+
+    assert (done.not_kept, one.not_kept) == ((), ())
+    with netCDF4.Dataset(tmp_path / "b.nc") as file:
+        assert file["station"].dimensions == ("station", "length")
+        assert np.array_equal(file["station"][:], VALUES)
+    assert dask_io.info(tmp_path / "b.zarr").metadata["dimension_names"] == ("station", "length")
+
+
+def test_what_groups_around_an_array_say(tmp_path: Path) -> None:
+    """It is said of more than the one array, so that it is not kept with it."""
+    group = zarr.create_group(tmp_path / "a.zarr", attributes={"title": "all"})
+    group.create_array("in/x", data=VALUES)
+
+    done = dask_io.resplit(f"{tmp_path}/a.zarr::/in/x", tmp_path / "b.zarr", chunks=2)
+
+    assert done.not_kept == ("attributes_of_groups",)
+
+
+def test_names_of_types_that_are_taken(tmp_path: Path) -> None:
+    """NetCDF gets another name, HDF5 none, and neither is refused or unreadable."""
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["t"] = h5py.enum_dtype(CLOUDS, "u1")
+        made = file.create_dataset("x", data=VALUES, dtype=file["t"], chunks=(2, 3))
+        made.dims[0].label = "t"
+
+    there = dask_io.resplit(f"{tmp_path}/a.h5::/x", tmp_path / "b.nc", chunks=2)
+    moved = dask_io.resplit(f"{tmp_path}/a.h5::/x", f"{tmp_path}/c.h5::/t/x", chunks=2)
+
+    assert (there.not_kept, moved.not_kept) == ((), ("names_of_types",))
+    with netCDF4.Dataset(tmp_path / "b.nc") as file:
+        assert file.enumtypes["t_1"].enum_dict == CLOUDS
+        assert file["x"].dimensions == ("t", "dim_1")
+
+
+def test_types_that_are_equal_stay_two(tmp_path: Path) -> None:
+    """Each with what is said about it; a type that is no enumeration is none of NetCDF."""
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        for name in ("one", "two"):
+            file[name] = np.dtype("i4")
+            file[name].attrs["is"] = name
+            file.create_dataset(f"of_{name}", (9,), file[name], chunks=(4,))
+
+    done = dask_io.resplit(tmp_path / "a.h5", tmp_path / "b.h5", chunks=2)
+    other = dask_io.resplit(f"{tmp_path}/a.h5::/of_two", tmp_path / "b.nc", chunks=2)
+
+    assert (done.not_kept, other.not_kept) == ((), ("names_of_types",))
+    assert _types_in(tmp_path / "b.h5") == ['"/one"', '"/two"']
+    with h5py.File(tmp_path / "b.h5") as file:
+        assert [file[name].attrs["is"] for name in ("one", "two")] == ["one", "two"]
+    subprocess.run(["ncdump", tmp_path / "b.nc"], check=True, capture_output=True)
+
+
+def test_a_file_with_a_type_of_ours_is_replaced(tmp_path: Path) -> None:
+    """The type of a dataset belongs to it, so that nothing is lost with it."""
+    dask_io.resplit(make_enumeration(tmp_path / "a.h5", "u1"), tmp_path / "b.nc", chunks=2)
+    with h5py.File(tmp_path / "c.h5", "w") as file:
+        file["cloud"] = VALUES
+
+    dask_io.resplit(tmp_path / "c.h5", tmp_path / "b.nc", chunks=2, overwrite=True)
+
+    with netCDF4.Dataset(tmp_path / "b.nc") as file:
+        assert not file.enumtypes

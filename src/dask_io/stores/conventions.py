@@ -59,9 +59,10 @@ def _read(said: Any, dtype: np.dtype[Any], *, is_encoded: bool) -> Any:
         said = struct.unpack("<d", b64decode(said))[0]
     elif dtype.kind == "S" and isinstance(said, str):
         said = b64decode(said) if is_encoded else said.encode("utf-8", "surrogateescape")
-    value = np.array(said).astype(dtype)
-    if value.size != 1:
-        raise ValueError("is not one value")
+    found = np.array(said)
+    value = found.astype(dtype)
+    if value.size != 1 or (dtype.kind in "iu" and not np.array_equal(value, found)):
+        raise ValueError("is not one value of this type")
     return value.reshape(())[()]
 
 

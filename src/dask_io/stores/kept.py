@@ -5,12 +5,12 @@ from __future__ import annotations
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from dask_io.stores.conventions import FILL_VALUE, NAMES, REFERENCE, SAYS_TRUTH, TRUTH, gap_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-
-    import numpy as np
 
     from dask_io.stores.store import Source, Target
 
@@ -21,7 +21,9 @@ _ONE_BY_ONE = {
     "attributes_of_groups": "attributes_of_groups",
     "names_of_values": "names_of_values",
     "extra_fields": "extra_fields",
+    "user_block": "user_block",
 }
+_OLD_ZARR = 2
 
 
 def not_kept(source: Source, target: Target) -> tuple[str, ...]:
@@ -68,6 +70,8 @@ def _lost_attributes(
         missing -= {NAMES}
     if held.get("fill_value") is not None and gap_of(said, dtype) is not None:
         missing -= {FILL_VALUE}
+    if not _is_gap(before.get(FILL_VALUE), said, dtype):
+        missing |= {FILL_VALUE}
     if missing:
         yield "some_attributes" if "attributes" in held else "attributes"
     changed = beyond - same - references - missing
@@ -76,6 +80,14 @@ def _lost_attributes(
         yield "types_of_attributes"
     if references:
         yield "references"
+
+
+def _is_gap(value: object, said: Mapping[str, Any], dtype: np.dtype[Any]) -> bool:
+    """Tell whether an attribute of Zarr 2 says the same as the fill value, which is for gaps."""
+    if value is None or said.get("zarr_format") != _OLD_ZARR:
+        return True
+    gap = gap_of(said, dtype)
+    return gap is not None and is_same(value, np.asarray(gap).item())
 
 
 def is_same(one: object, other: object) -> bool:

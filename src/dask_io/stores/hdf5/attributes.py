@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import h5py  # type: ignore[import-untyped]
 import numpy as np
 
+from dask_io.errors import UsageError
 from dask_io.stores.conventions import REFERENCE, is_plain_number
+from dask_io.stores.naming import printable
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -28,6 +30,7 @@ INTERNAL = frozenset(
         "_nc3_strict",
     }
 )
+_OF_SCALES = frozenset({"CLASS", "NAME"})
 # What has no value.
 _NOTHING = h5py.Empty("f4")
 _NO_TYPE = "no type of NumPy"
@@ -49,7 +52,7 @@ class Attribute(NamedTuple):
         if self.dtype is None:
             return _NO_TYPE
         if self.is_text:
-            return "text"
+            return "text" if _is_utf8(self.value) else "bytes"
         names = h5py.check_enum_dtype(self.dtype)
         return f"{self.dtype.newbyteorder('=').str}{sorted(names.items()) if names else ''}"
 
@@ -85,8 +88,13 @@ def attributes_of(owner: Any) -> list[Attribute]:
 
 
 def names_of_attributes(owner: Any) -> list[str]:
-    """Return the names of those attributes, whatever their values are."""
-    return [name for name in owner.attrs if name not in INTERNAL]
+    """Return the names of those attributes, whatever their values are.
+
+    Only of a scale, what it is and its name are notes: images say by the same names what they are.
+    """
+    is_scale = isinstance(owner, h5py.Dataset) and owner.is_scale
+    notes = INTERNAL if is_scale else INTERNAL - _OF_SCALES
+    return [name for name in owner.attrs if name not in notes]
 
 
 def _read(owner: Any, name: str) -> Attribute:
@@ -120,7 +128,7 @@ def beyond_json(owner: Any) -> dict[str, str]:
 def _as_plain(value: Any) -> tuple[bool, Any]:
     """Return whether JSON can hold a value, and the value as it can."""
     if isinstance(value, h5py.Empty):
-        return True, "" if value.dtype.kind == "S" else None
+        return True, None if h5py.check_string_dtype(value.dtype) is None else ""
     if isinstance(value, np.ndarray | np.generic):
         if value.dtype.kind not in "biufSUO":
             return False, None
@@ -166,7 +174,10 @@ def _copy(source: Any, target: Any, name: str) -> None:
     kind, space = found.get_type().copy(), found.get_space()
     if name in target.attrs:
         del target.attrs[name]
-    made = h5py.h5a.create(target.id, name.encode(errors="surrogateescape"), kind, space)
+    try:
+        made = h5py.h5a.create(target.id, name.encode(errors="surrogateescape"), kind, space)
+    except (OSError, RuntimeError) as error:
+        raise UsageError(f"HDF5 cannot hold attribute {printable(name)}: {error}") from error
     if space.get_simple_extent_type() != h5py.h5s.NULL:
         memory = np.empty(space.shape, f"V{kind.get_size()}")
         found.read(memory, kind)
@@ -175,8 +186,10 @@ def _copy(source: Any, target: Any, name: str) -> None:
 
 def write_attributes(owner: Any, attributes: Mapping[str, Any]) -> None:
     """Write attributes with the types that they have; names that HDF5 needs itself are left out."""
+    says_scale = attributes.get("CLASS") in {"DIMENSION_SCALE", b"DIMENSION_SCALE"}
+    notes = INTERNAL if says_scale else INTERNAL - _OF_SCALES
     for name, value in attributes.items():
-        if name not in INTERNAL:
+        if name not in notes:
             is_empty = isinstance(value, bytes | str) and not value
             owner.attrs[name] = h5py.Empty("S1") if is_empty else value
 
@@ -189,19 +202,24 @@ def as_attribute(value: object) -> Any:
         # Texts of any length end where they are nothing.
         text = value.encode(errors="surrogatepass")
         return np.array(text, h5py.string_dtype("utf-8", len(text))) if "\0" in value else value
-    if isinstance(value, bool | int | float) and _fits(value):
+    if isinstance(value, bool | int | float) and _have_type([value]):
         return value
     if isinstance(value, list):
         kinds = {type(each) for each in value}
         if kinds <= {str} and not any("\0" in each for each in value):
             return np.array(value, h5py.string_dtype()) if value else np.zeros(0)
-        if kinds == {bool} or (kinds <= {int, float} and all(map(_fits, value))):
+        if kinds == {bool} or (kinds <= {int, float} and _have_type(value)):
             return np.array(value)
     return json.dumps(value, default=str)
 
 
-def _fits(number: float) -> bool:
-    return not isinstance(number, int) or -(2**63) <= number < 2**63
+def _have_type(numbers: list[Any]) -> bool:
+    """Tell whether there is a type for numbers in which all of them are whole, if they were."""
+    whole = [each for each in numbers if isinstance(each, int)]
+    least, most = min(whole, default=0), max(whole, default=0)
+    if len(whole) < len(numbers):
+        return max(most, -least) <= 2**53
+    return (least >= 0 and most < 2**64) or (least >= -(2**63) and most < 2**63)
 
 
 def groups_around(dataset: Any) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from dask_io.stores.hdf5.attributes import (
     groups_around,
     write_attributes,
 )
-from dask_io.stores.hdf5.dataset import name_of, name_of_scale, refuse_others
+from dask_io.stores.hdf5.dataset import refuse_others
 from dask_io.stores.hdf5.file import (
     apart,
     brief,
@@ -43,6 +43,7 @@ from dask_io.stores.hdf5.filters import (
     to_keep,
     type_of,
 )
+from dask_io.stores.hdf5.scales import name_of, name_of_scale
 from dask_io.stores.hdf5.types import path_of_type
 
 if TYPE_CHECKING:
@@ -54,6 +55,8 @@ if TYPE_CHECKING:
 
 DEFAULT_NAME = "data"
 _LONGEST_CHUNK = 2**32 - 1
+# Characters of an attribute that may take 64 KiB: three for every number of 8 bytes.
+_LONG_ATTRIBUTE = 2**14
 # Scales lie along one axis each; longer ones are no small part of the array any more.
 LONGEST_SCALE = 16 * 2**20
 
@@ -128,7 +131,8 @@ def make_dataset(
     shape = wanted.grid.shape
     maxshape, filters = _maxshape(wanted), _filters(wanted)
     plist = in_one_go()
-    if in_order:
+    if in_order or _has_long_attributes(wanted):
+        # Only with that there is room for attributes of 64 KiB and more.
         plist.set_attr_creation_order(h5py.h5p.CRT_ORDER_TRACKED | h5py.h5p.CRT_ORDER_INDEXED)
     if filters or maxshape != shape:
         plist.set_fill_time(h5py.h5d.FILL_TIME_IFSET)
@@ -144,6 +148,11 @@ def make_dataset(
     )
     made = h5py.h5d.create(group.id, name.encode(), kind, space, plist)
     return h5py.Dataset(made)
+
+
+def _has_long_attributes(wanted: Wanted) -> bool:
+    said = wanted.metadata.get("attributes", {}).values()
+    return any(len(str(value)) >= _LONG_ATTRIBUTE for value in said)
 
 
 def _type(file: Any, wanted: Wanted, inside: str) -> Any:

@@ -22,6 +22,7 @@ from dask_io.stores.hdf5.attributes import (
     plain_attributes,
 )
 from dask_io.stores.hdf5.filters import describe_filters, filters_of, make_codec, type_of
+from dask_io.stores.hdf5.scales import is_bare, names_of, scales_along
 from dask_io.stores.hdf5.types import names_of_values
 from dask_io.stores.padded import any_padded
 from dask_io.stores.store import Access
@@ -32,9 +33,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dask_io.stores.hdf5.filters import Codec, Filter
-
-# How NetCDF calls a dimension scale that is no variable.
-BARE = "This is a netCDF dimension but not a netCDF variable."
 
 
 @dataclass(frozen=True)
@@ -63,6 +61,7 @@ class Dataset:
     attributes_of_groups: tuple[str, ...] = ()
     names_of_values: tuple[str, ...] = ()
     has_named_type: bool = False
+    user_block: tuple[str, ...] = ()
 
     @property
     def fill(self) -> NDArray[Any]:
@@ -132,6 +131,7 @@ class Dataset:
             "attributes_of_groups": self.attributes_of_groups,
             "names_of_values": self.names_of_values,
             "has_named_type": self.has_named_type,
+            "user_block": self.user_block,
         }
 
 
@@ -165,13 +165,6 @@ def _may_have_name(kind: Any) -> bool:
     return kind.committed() or isinstance(kind, h5py.h5t.TypeEnumID)
 
 
-def is_bare(dataset: Any) -> bool:
-    """Tell whether a dataset stands for a dimension of NetCDF alone, and holds nothing."""
-    name = name_of_scale(dataset) if dataset.is_scale else b""
-    text = name.decode(errors="replace") if isinstance(name, bytes) else name
-    return text.startswith(BARE)
-
-
 def understand(dataset: Any) -> Dataset:
     """Make sense of a dataset.
 
@@ -196,7 +189,7 @@ def understand(dataset: Any) -> Dataset:
         filters=filters_of(plist),
         attributes=plain_attributes(dataset),
         dimension_names=names_of(dataset),
-        scales=_scales_of(dataset),
+        scales=scales_along(dataset),
         types_of_attributes={each.name: each.type_name for each in attributes_of(dataset)},
         beyond_json=tuple(beyond_json(dataset)),
         attributes_of_file=tuple(names_of_attributes(dataset.file)),
@@ -207,6 +200,7 @@ def understand(dataset: Any) -> Dataset:
         ),
         names_of_values=tuple(names_of_values(dataset.dtype)),
         has_named_type=dataset.id.get_type().committed(),
+        user_block=("user_block",) if dataset.file.userblock_size else (),
     )
 
 
@@ -268,37 +262,3 @@ def _fill_of(plist: Any, dtype: np.dtype[Any]) -> tuple[bytes, bool]:
     said = np.zeros((), h5py.opaque_dtype(dtype) if dtype.kind in "mM" else dtype)
     plist.get_fill_value(said)
     return said.tobytes(), True
-
-
-def names_of(dataset: Any) -> tuple[str | None, ...] | None:
-    """Return what the axes are called: by their labels, or else by the scales along them.
-
-    A scale is its own.
-    """
-    names = tuple(name_of(dataset, number) for number in range(dataset.ndim))
-    return names if any(names) else None
-
-
-def name_of(dataset: Any, number: int) -> str | None:
-    """Return what an axis is called."""
-    axis = dataset.dims[number]
-    if axis.label:
-        return str(axis.label)
-    if dataset.is_scale and dataset.ndim == 1:
-        scales = [dataset.name]
-    else:
-        scales = [scale.name for scale in axis.values()] if len(axis) else []
-    return scales[0].rpartition("/")[2] if scales and scales[0] else None
-
-
-def name_of_scale(scale: Any) -> bytes | str:
-    """Return what a scale says that it is called, nothing if that is no name."""
-    name = scale.attrs.get("NAME", b"")
-    return name if isinstance(name, bytes | str) else b""
-
-
-def _scales_of(dataset: Any) -> tuple[str, ...]:
-    """Return the names of the scales along the axes, but for those that hold nothing."""
-    scales = [scale for axis in dataset.dims if len(axis) for scale in axis.values()]
-    names = (scale.name.rpartition("/")[2] for scale in scales if scale.name and not is_bare(scale))
-    return tuple(dict.fromkeys(names))

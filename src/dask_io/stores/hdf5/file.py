@@ -19,6 +19,7 @@ import h5py  # type: ignore[import-untyped]
 from dask_io.errors import DaskIOError, DataError, StorageError, UsageError
 from dask_io.stores.container import INSIDE
 from dask_io.stores.files import storage_errors
+from dask_io.stores.hdf5.scales import HIDDEN, is_bare
 from dask_io.stores.isolated import WORKER, Limits
 from dask_io.stores.naming import printable
 
@@ -159,11 +160,22 @@ def find_dataset(file: Any, path: Path, inside: str) -> Any:
     """
     found = _follow(file, path, inside) if inside else file
     if isinstance(found, h5py.Dataset):
-        return found
+        return _with_values(found, path) if is_bare(found) else found
     names = dataset_names(found)
     if isinstance(found, h5py.Group) and len(names) == 1:
         return found[names[0]]
     raise UsageError(_which_dataset(path, inside, names))
+
+
+def _with_values(bare: Any, path: Path) -> Any:
+    """Return the variable that has the name of a dimension, which has no values itself."""
+    name = bare.name.rpartition("/")[2]
+    found = bare.parent.get(f"{HIDDEN}{name}")
+    if isinstance(found, h5py.Dataset):
+        return found
+    raise UsageError(
+        f"{printable(f'{path}{INSIDE}{bare.name}')} is a dimension without values, and no variable"
+    )
 
 
 def _follow(file: Any, path: Path, inside: str) -> Any:

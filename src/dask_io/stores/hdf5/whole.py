@@ -23,17 +23,12 @@ from dask_io.stores.hdf5.attributes import (
     plain_attributes,
 )
 from dask_io.stores.hdf5.create import LONGEST_SCALE, make_dataset
-from dask_io.stores.hdf5.dataset import (
-    is_bare,
-    name_of_scale,
-    names_of,
-    refuse_others,
-    understand,
-)
+from dask_io.stores.hdf5.dataset import refuse_others, understand
 from dask_io.stores.hdf5.file import apart_for_long, brief, reading, writing
 from dask_io.stores.hdf5.filters import LOSSLESS, type_of
 from dask_io.stores.hdf5.overwrite import contents_at
 from dask_io.stores.hdf5.places import find_places
+from dask_io.stores.hdf5.scales import is_bare, name_of_scale, names_of
 from dask_io.stores.hdf5.source import Hdf5Source
 from dask_io.stores.hdf5.types import address_of, names_of_values
 from dask_io.stores.naming import printable

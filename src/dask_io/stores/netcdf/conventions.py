@@ -23,12 +23,12 @@ from dask_io.stores.hdf5.attributes import (
     INTERNAL,
     as_attribute,
     attributes_of,
-    write_attributes,
 )
+from dask_io.stores.hdf5.attributes import write_attributes as write_all
 from dask_io.stores.hdf5.create import make_dataset
-from dask_io.stores.hdf5.dataset import BARE
 from dask_io.stores.hdf5.file import find_dataset, make_groups, reading
 from dask_io.stores.hdf5.filters import type_of
+from dask_io.stores.hdf5.scales import BARE, HIDDEN
 from dask_io.stores.kept import is_same
 from dask_io.stores.naming import printable
 from dask_io.stores.netcdf.enumerations import Enumerations
@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     from dask_io.stores.container import Wanted
     from dask_io.stores.netcdf.surroundings import Variable
 
-RESERVED = INTERNAL | {NAMES}
-"""Names that attributes cannot have."""
+_RESERVED = INTERNAL | {NAMES}
+_LONGEST_NAME = 256
 _OF_ELEMENTS = OF_ITS_TYPE | {FILL_VALUE}
 _KINDS = frozenset({"i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f4", "f8", "S1"})
 
@@ -108,10 +108,17 @@ def make_described(file: Any, wanted: Wanted, inside: str) -> None:
     attach(dataset, around.dimensions, scales)
     write_attributes(dataset, {**around.attributes, **gap})
     for each in variables.values():
-        if each.name not in scales:
+        if each.name not in scales or each.dimensions != (each.name,):
             most = [None if d in around.unlimited else lengths[d] for d in each.dimensions]
             grows = {"maxshape": tuple(most), "chunks": each.values.shape} if None in most else {}
-            attach(make_variable(file, each, **grows), each.dimensions, scales)
+            made = make_variable(file, _hidden(each) if each.name in scales else each, **grows)
+            attach(made, each.dimensions, scales)
+
+
+def _hidden(found: Variable) -> Variable:
+    """Return a variable that has the name of a dimension as NetCDF stores it beside that."""
+    last = last_of(found.name)
+    return replace(found, name=f"{found.name.removesuffix(last)}{HIDDEN}{last}")
 
 
 def _as_numbers(wanted: Wanted) -> Wanted:
@@ -144,7 +151,7 @@ def _surroundings(wanted: Wanted) -> Surroundings:
         return replace(found, attributes={**found.attributes, **truth})
     names = list(wanted.metadata.get("dimension_names") or [None] * len(wanted.grid.shape))
     for axis, name in enumerate(names):
-        if not name or "/" in name or name in names[:axis]:
+        if not name or not is_name(name) or name in names[:axis]:
             names[axis] = f"dim_{axis}"
     maxshape = wanted.metadata.get("maxshape") or wanted.grid.shape
     said = said_in_netcdf(wanted.metadata, wanted.dtype)
@@ -181,8 +188,31 @@ def typed(attributes: Mapping[str, Any]) -> dict[str, Any]:
     return {
         name: _as_usual(as_attribute(value))
         for name, value in attributes.items()
-        if value is not None and name not in RESERVED
+        if value is not None and can_be_said(name)
     }
+
+
+def is_name(text: str) -> bool:
+    """Tell whether the library of NetCDF can read a name.
+
+    Examples
+    --------
+    >>> is_name("a b"), is_name(" a"), is_name("a/b"), is_name("a" * 256)
+    (True, False, False, False)
+    """
+    begins_well = text[:1].isprintable() and text[:1] not in {"", " "}
+    is_short = len(text.encode(errors="surrogatepass")) < _LONGEST_NAME
+    return begins_well and is_short and "/" not in text and "\0" not in text
+
+
+def can_be_said(name: str) -> bool:
+    """Tell whether an attribute can have a name, which some mean something else by."""
+    return is_name(name) and name not in _RESERVED
+
+
+def write_attributes(owner: Any, attributes: Mapping[str, Any]) -> None:
+    """Write attributes with the types that they have, as far as they can be said."""
+    write_all(owner, {name: value for name, value in attributes.items() if can_be_said(name)})
 
 
 def has_other_types(attributes: Mapping[str, Any]) -> bool:

@@ -67,8 +67,7 @@ class Enumerations:
             if h5py.check_enum_dtype(found.dtype) is None or found.dtype != wanted.dtype:
                 return None
             kind, name = found.id.get_type().copy(), name_of_enumeration(found)
-        self._commit(kind, inside, name)
-        return kind
+        return self._commit(kind, inside, name)
 
     def of_other(self, found: Variable) -> Variable:
         """Return a variable that is copied along as NetCDF can hold it."""
@@ -80,16 +79,20 @@ class Enumerations:
         self._commit(h5py.h5t.py_create(dtype, logical=True), found.name, found.name_of_type)
         return found
 
-    def _commit(self, kind: Any, variable: str, name: str) -> None:
-        """Give a type a name that nothing else has."""
+    def _commit(self, kind: Any, variable: str, name: str) -> Any:
+        """Return a type with a name that nothing else has."""
         last = last_of(variable)
         first = f"{variable.removesuffix(last)}{name or f'{last}_t'}"
-        for number in count():
-            path = f"{first}_{number}" if number else first
-            found = self._file.get(path)
-            if isinstance(found, h5py.Datatype) and found.id.equal(kind):
-                return
-            if found is None and path not in self._taken:
-                group = make_groups(self._file, path, in_order=True)
-                kind.copy().commit(group.id, last_of(path).encode())
-                return
+        paths = (f"{first}_{number}" if number else first for number in count())
+        path = next(path for path in paths if self._is_free(path, kind))
+        if path not in self._file:
+            group = make_groups(self._file, path, in_order=True)
+            kind.commit(group.id, last_of(path).encode())
+        return self._file[path].id
+
+    def _is_free(self, path: str, kind: Any) -> bool:
+        """Tell whether a type can have a name, or has it already."""
+        found = self._file.get(path)
+        if found is None:
+            return path not in self._taken
+        return isinstance(found, h5py.Datatype) and bool(found.id.equal(kind))

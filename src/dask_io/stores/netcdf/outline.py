@@ -10,7 +10,6 @@ import h5py  # type: ignore[import-untyped]
 import numpy as np
 
 from dask_io.errors import UsageError
-from dask_io.stores.hdf5.attributes import write_attributes
 from dask_io.stores.hdf5.create import make_dataset
 from dask_io.stores.hdf5.file import writing
 from dask_io.stores.naming import printable
@@ -18,10 +17,12 @@ from dask_io.stores.netcdf.conventions import (
     as_stored,
     attach,
     describe_file,
+    is_name,
     make_scale,
     make_variable,
     said_in_netcdf,
     typed,
+    write_attributes,
 )
 from dask_io.stores.netcdf.surroundings import Variable, last_of
 
@@ -155,7 +156,7 @@ def _find(
     dimensions: dict[str, int], group: str, name: str, length: int, *, is_own: bool, place: str
 ) -> str:
     """Return the path of a dimension, in a group or around it; a new one is added."""
-    if "/" in name or name in {".", ".."}:
+    if not is_name(name) or name in {".", ".."}:
         raise UsageError(f"{printable(place)} has a dimension {printable(name)}: that is no name")
     parts = group.split("/") if group else []
     for n_parts in range(len(parts), -1, -1):

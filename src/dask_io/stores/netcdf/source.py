@@ -20,8 +20,9 @@ from dask_io.stores.container import INSIDE
 from dask_io.stores.conventions import FILL_VALUE, is_plain_number
 from dask_io.stores.files import FileReader, Tally, storage_errors
 from dask_io.stores.hdf5.attributes import attributes_of
-from dask_io.stores.hdf5.dataset import is_bare, refuse_others
+from dask_io.stores.hdf5.dataset import refuse_others
 from dask_io.stores.hdf5.file import apart, find_dataset, reading
+from dask_io.stores.hdf5.scales import HIDDEN, is_bare, noted_dimensions
 from dask_io.stores.hdf5.source import Hdf5Source, read_description
 from dask_io.stores.medium import peeking
 from dask_io.stores.naming import printable
@@ -68,7 +69,8 @@ class Netcdf4Original:
     def _find_coordinates(self) -> tuple[str, ...]:
         with reading(self.path) as file:
             dataset = find_dataset(file, self.path, self.inside)
-            return tuple(map(last_of, belonging_to(dataset.name, _Lookup(dataset))))
+            found = belonging_to(dataset.name, _Lookup(dataset))
+            return tuple(last_of(path).removeprefix(HIDDEN) for path in found)
 
     def read(self, region: Region | None) -> Surroundings:
         """Return what belongs to the variable, or to a region of it."""
@@ -103,7 +105,9 @@ class _Lookup:
 
     def __call__(self, name: str) -> _Dataset | None:
         found = self._find(name)
-        return None if found is None or is_bare(found) else _Dataset(found)
+        if found is not None and is_bare(found):
+            found = _follow(found.parent, f"{HIDDEN}{last_of(found.name)}")
+        return None if found is None else _Dataset(found)
 
     def _find(self, name: str) -> Any:
         if name.startswith("/"):
@@ -150,10 +154,10 @@ class _Dataset:
         """Paths of the scales along its axes; a scale is one itself."""
         if self.dataset.is_scale and self.dataset.ndim == 1:
             return (self.path,)
-        return tuple(
-            axis[0].name.strip("/") if len(axis) else f"{self.path}_{number}"
-            for number, axis in enumerate(self.dataset.dims)
-        )
+        noted = noted_dimensions(self.dataset) or [
+            axis[0].name.strip("/") if len(axis) else None for axis in self.dataset.dims
+        ]
+        return tuple(path or f"{self.path}_{number}" for number, path in enumerate(noted))
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -231,9 +235,16 @@ def typed_in(attributes: Mapping[str, Any], dtype: np.dtype[Any] | None = None) 
         if not (
             is_plain_number(name, value.dtype, dtype)
             if isinstance(value, np.ndarray)
-            else _text(value).encode() == value
+            else _type_name(value) == "text"
         )
     )
+
+
+def _type_name(value: Any) -> str:
+    """Return the name that the type of an attribute would have in HDF5."""
+    if isinstance(value, np.ndarray):
+        return str(value.dtype.newbyteorder("=").str)
+    return "text" if _text(value).encode() == value else "bytes"
 
 
 @dataclass(frozen=True)
@@ -426,10 +437,7 @@ class ClassicSource:
                 "attributes": plain_values(one.attributes),
                 "coordinates": original.coordinates,
                 "types_of_attributes": {
-                    name: value.dtype.newbyteorder("=").str
-                    if isinstance(value, np.ndarray)
-                    else "text"
-                    for name, value in one.attributes.items()
+                    name: _type_name(value) for name, value in one.attributes.items()
                 },
                 "beyond_json": typed_in(one.attributes, one.dtype),
                 "exact_attributes": one.attributes,

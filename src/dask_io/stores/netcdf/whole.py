@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import chain
 from math import prod
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -15,9 +16,10 @@ from dask_io.stores.conventions import TRUTH
 from dask_io.stores.files import storage_errors
 from dask_io.stores.hdf5 import whole as hdf5
 from dask_io.stores.hdf5.file import writing
+from dask_io.stores.hdf5.scales import HIDDEN
 from dask_io.stores.hdf5.source import Hdf5Source
 from dask_io.stores.naming import printable
-from dask_io.stores.netcdf.conventions import RESERVED, has_other_types, has_type, sign
+from dask_io.stores.netcdf.conventions import can_be_said, has_other_types, has_type, sign
 from dask_io.stores.netcdf.outline import Outline, Outlined, outline_of
 from dask_io.stores.netcdf.source import (
     ClassicSource,
@@ -42,8 +44,6 @@ if TYPE_CHECKING:
 
 # Records that are not re-split become chunks of about so many bytes.
 _CHUNK_BYTES = 4 * 2**20
-# How variables begin that have the name of a dimension, and do not lie along it alone.
-_HIDDEN = "_nc4_non_coord_"
 
 
 class _Variable(Hdf5Source):
@@ -77,7 +77,7 @@ def open_netcdf4(path: Path, *, each: bool) -> Whole:
         path, kind=_Variable, model=Netcdf4Model(path), belonging_to=belonging_to_dataset, each=each
     )
     said = {name: single(attributes) for name, attributes in found.attributes.items()}
-    hidden = any(name.rpartition("/")[2].startswith(_HIDDEN) for name in found.dimensions)
+    hidden = any(name.rpartition("/")[2].startswith(HIDDEN) for name in found.dimensions)
     peculiar = (*found.peculiar, *(["names_of_variables"] if hidden else []))
     return replace(found, attributes=said, peculiar=peculiar)
 
@@ -183,7 +183,11 @@ class ClassicModel:
     def build(self, path: Path, wanted: Mapping[str, Wanted]) -> tuple[str, ...]:
         """Make a file with all that is in this one, but without the values of some variables."""
         self._outline.build(path, wanted, self.read)
-        return ()
+        owners = [
+            self.header.attributes,
+            *(one.attributes for one in self.header.variables.values()),
+        ]
+        return () if all(map(can_be_said, chain(*owners))) else ("some_attributes",)
 
     @property
     def _outline(self) -> Outline:
@@ -281,7 +285,7 @@ def as_netcdf(source: Whole, *, is_strict: bool) -> Whole:
         *(each.metadata["attributes"] for each in arrays.values()),
     ]
     has_more = {
-        "some_attributes": any(not RESERVED.isdisjoint(said) for said in owners),
+        "some_attributes": not all(map(can_be_said, chain(*owners))),
         "types_of_attributes": any(map(has_other_types, owners)),
         "dimension_names": any(
             name and name != last_of(held)

@@ -102,6 +102,17 @@ def is_group(documents: Mapping[str, bytes]) -> bool:
     return V2 not in documents and V2_GROUP in documents
 
 
+def attributes_of(documents: Mapping[str, bytes]) -> dict[str, Any]:
+    """Return the attributes among the documents of a group or an array."""
+    if V3 in documents:
+        found = parse(documents[V3]).get("attributes", {})
+    else:
+        found = parse(documents.get(V2_ATTRIBUTES, b"{}"))
+    if not isinstance(found, dict):
+        raise ValueError("has attributes that are not a JSON object")  # noqa: TRY004 - wrong data
+    return found
+
+
 def load(documents: Mapping[str, bytes]) -> Any:
     """Have zarr-python understand an array's documents.
 

@@ -27,6 +27,7 @@ from dask_io.stores.zarr.documents import (
     V2_ATTRIBUTES,
     V2_GROUP,
     V3,
+    attributes_of,
     is_group,
     parse,
     quiet,
@@ -115,17 +116,6 @@ def _document(name: str) -> str:
     if name not in {V3, V2_GROUP, V2_ATTRIBUTES}:
         raise ValueError(f"{printable(name)} is no metadata of a group")
     return name
-
-
-def attributes_of(documents: Mapping[str, bytes]) -> dict[str, Any]:
-    """Return the attributes among the documents of a group or an array."""
-    if V3 in documents:
-        found = parse(documents[V3]).get("attributes", {})
-    else:
-        found = parse(documents.get(V2_ATTRIBUTES, b"{}"))
-    if not isinstance(found, dict):
-        raise ValueError("has attributes that are not a JSON object")  # noqa: TRY004 - wrong data
-    return found
 
 
 def is_group_at(root: Location) -> bool:

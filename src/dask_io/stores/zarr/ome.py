@@ -13,8 +13,8 @@ import zarr
 from dask_io.errors import DataError
 from dask_io.stores.container import needs
 from dask_io.stores.naming import printable
-from dask_io.stores.zarr.documents import quiet
-from dask_io.stores.zarr.group import attributes_of, in_memory
+from dask_io.stores.zarr.documents import attributes_of, quiet
+from dask_io.stores.zarr.group import in_memory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from math import prod
 from pathlib import Path
 from threading import Lock
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from xxhash import xxh3_64_intdigest
@@ -23,7 +24,14 @@ from dask_io.stores.medium import medium_of
 from dask_io.stores.naming import printable
 from dask_io.stores.padded import PaddedReader, is_padded, scratch_bytes, stretches
 from dask_io.stores.store import Access, Extent
-from dask_io.stores.zarr.documents import V2, V3, is_group, leads_into, read_documents
+from dask_io.stores.zarr.documents import (
+    V2,
+    V3,
+    attributes_of,
+    is_group,
+    leads_into,
+    read_documents,
+)
 from dask_io.stores.zarr.metadata import understand
 from dask_io.stores.zarr.place import Place
 from dask_io.stores.zarr.shards import Shards
@@ -165,6 +173,21 @@ class ZarrSource(ZarrStore):
         self._within: set[Path] = set()
         array = self.array
         self._encoding = Encoding(array.chunks, array.dtype, array.layout, array.chain.decode)
+
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        """What the array says, and the names of what groups around it do, if they are on disk."""
+        return MappingProxyType(
+            {**super().metadata, "attributes_of_groups": self._attributes_around}
+        )
+
+    @cached_property
+    def _attributes_around(self) -> tuple[str, ...]:
+        found = []
+        for folder in self.site.groups if isinstance(self.root, Path) else []:
+            with suppress(ValueError, DataError, StorageError):
+                found += [f"{folder.name}@{name}" for name in attributes_of(read_documents(folder))]
+        return tuple(found)
 
     def describe(self) -> dict[str, Any]:
         """Return what it takes to open the array again."""

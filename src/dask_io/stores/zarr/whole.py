@@ -28,6 +28,7 @@ from dask_io.stores.zarr.documents import (
     V2,
     V2_ATTRIBUTES,
     V3,
+    attributes_of,
     make_group_documents,
     parse,
     quiet,
@@ -36,7 +37,6 @@ from dask_io.stores.zarr.group import (
     DEEPEST,
     DOCUMENTS,
     Group,
-    attributes_of,
     read_group,
     refuse_link,
 )
