@@ -70,7 +70,7 @@ def _lost_attributes(
         missing -= {NAMES}
     if held.get("fill_value") is not None and gap_of(said, dtype) is not None:
         missing -= {FILL_VALUE}
-    if not _is_gap(before.get(FILL_VALUE), said, dtype):
+    if says_other_gap(said, dtype) and not is_same(before[FILL_VALUE], after.get(FILL_VALUE)):
         missing |= {FILL_VALUE}
     if missing:
         yield "some_attributes" if "attributes" in held else "attributes"
@@ -82,12 +82,12 @@ def _lost_attributes(
         yield "references"
 
 
-def _is_gap(value: object, said: Mapping[str, Any], dtype: np.dtype[Any]) -> bool:
-    """Tell whether an attribute of Zarr 2 says the same as the fill value, which is for gaps."""
+def says_other_gap(said: Mapping[str, Any], dtype: np.dtype[Any]) -> bool:
+    """Tell whether an attribute of Zarr 2 says other than the fill value, which is for gaps."""
+    value, gap = said.get("attributes", {}).get(FILL_VALUE), gap_of(said, dtype)
     if value is None or said.get("zarr_format") != _OLD_ZARR:
-        return True
-    gap = gap_of(said, dtype)
-    return gap is not None and is_same(value, np.asarray(gap).item())
+        return False
+    return gap is None or not is_same(value, np.asarray(gap).item())
 
 
 def is_same(one: object, other: object) -> bool:

@@ -209,7 +209,8 @@ def as_attribute(value: object) -> Any:
         if kinds <= {str} and not any("\0" in each for each in value):
             return np.array(value, h5py.string_dtype()) if value else np.zeros(0)
         if kinds == {bool} or (kinds <= {int, float} and _have_type(value)):
-            return np.array(value)
+            is_large = kinds == {int} and max(value) >= 2**63
+            return np.array(value, np.uint64 if is_large else None)
     return json.dumps(value, default=str)
 
 

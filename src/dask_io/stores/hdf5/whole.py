@@ -167,11 +167,17 @@ def _peculiar(file: Any, content: Mapping[str, Any]) -> Iterator[str]:
     if file.userblock_size:
         yield "user_block"
     owners = [file, *(each for each in content.values() if hasattr(each, "attrs"))]
-    types = {each for owner in owners for each in beyond_json(owner).values()}
-    if REFERENCE in types:
-        yield "references"
-    if types.difference({REFERENCE}):
-        yield "types_of_attributes"
+    yield from dict.fromkeys(word for owner in owners for word in _lost_attributes(owner))
+
+
+def _lost_attributes(owner: Any) -> Iterator[str]:
+    """Yield names for what JSON has no place for, or only for something like it."""
+    plain = plain_attributes(owner)
+    for name, kind in beyond_json(owner).items():
+        if kind == REFERENCE:
+            yield "references"
+        else:
+            yield "types_of_attributes" if name in plain else "some_attributes"
 
 
 def _names_of_values(dataset: Any) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
     from dask_io.stores.container import Wanted
     from dask_io.stores.netcdf.surroundings import Variable
 
-_RESERVED = INTERNAL | {NAMES}
+_RESERVED = INTERNAL | {NAMES, "_Format", "_IsNetcdf4", "_SuperblockVersion"}
 _LONGEST_NAME = 256
 _OF_ELEMENTS = OF_ITS_TYPE | {FILL_VALUE}
 _KINDS = frozenset({"i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f4", "f8", "S1"})
@@ -186,10 +187,15 @@ def said_in_netcdf(metadata: Mapping[str, Any], dtype: np.dtype[Any]) -> dict[st
 def typed(attributes: Mapping[str, Any]) -> dict[str, Any]:
     """Return attributes that are plain values with types of NetCDF."""
     return {
-        name: _as_usual(as_attribute(value))
+        name: _as_usual(as_attribute(_without_nul(value)))
         for name, value in attributes.items()
         if value is not None and can_be_said(name)
     }
+
+
+def _without_nul(value: object) -> object:
+    """Return text as JSON if it holds what ends one."""
+    return json.dumps(value) if isinstance(value, str) and "\0" in value else value
 
 
 def is_name(text: str) -> bool:
@@ -252,6 +258,7 @@ def exact_numbers(owner: Any) -> dict[str, Any]:
         and each.dtype.kind in "iuf"
         and has_type(each.dtype)
         and not isinstance(each.value, h5py.Empty)
+        and np.ndim(each.value) <= 1
     }
 
 

@@ -12,12 +12,13 @@ import h5py  # type: ignore[import-untyped]
 
 from dask_io.errors import DataError
 from dask_io.geometry import Grid
-from dask_io.stores.conventions import TRUTH
+from dask_io.stores.conventions import FILL_VALUE, TRUTH, gap_of
 from dask_io.stores.files import storage_errors
 from dask_io.stores.hdf5 import whole as hdf5
 from dask_io.stores.hdf5.file import writing
 from dask_io.stores.hdf5.scales import HIDDEN
 from dask_io.stores.hdf5.source import Hdf5Source
+from dask_io.stores.kept import says_other_gap
 from dask_io.stores.naming import printable
 from dask_io.stores.netcdf.conventions import can_be_said, has_other_types, has_type, sign
 from dask_io.stores.netcdf.outline import Outline, Outlined, outline_of
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 
     from dask_io.stores.container import Wanted
     from dask_io.stores.netcdf.classic import Header, Variable
+    from dask_io.stores.store import Source
     from dask_io.stores.whole import Content
 
 # Records that are not re-split become chunks of about so many bytes.
@@ -244,6 +246,13 @@ class OtherModel:
         return self.content.digests(names)
 
 
+def _loses_gap(source: Source) -> bool:
+    """Tell whether an array says by the name of a value for gaps what is none."""
+    said, dtype = source.metadata, source.dtype
+    is_none = FILL_VALUE in said["attributes"] and gap_of(said, dtype) is None
+    return is_none or says_other_gap(said, dtype)
+
+
 def as_netcdf(source: Whole, *, is_strict: bool) -> Whole:
     """Return what is in another format as a file of NetCDF 4 holds it, or one of HDF5 like it.
 
@@ -285,7 +294,8 @@ def as_netcdf(source: Whole, *, is_strict: bool) -> Whole:
         *(each.metadata["attributes"] for each in arrays.values()),
     ]
     has_more = {
-        "some_attributes": not all(map(can_be_said, chain(*owners))),
+        "some_attributes": not all(map(can_be_said, chain(*owners)))
+        or any(_loses_gap(each) for each in arrays.values()),
         "types_of_attributes": any(map(has_other_types, owners)),
         "dimension_names": any(
             name and name != last_of(held)
