@@ -157,15 +157,27 @@ def _is_utf8(value: Any) -> bool:
     return True
 
 
-def copy_attributes(source: Any, target: Any, besides: Collection[str] = ()) -> bool:
+def copy_attributes(
+    source: Any, target: Any, besides: Collection[str] = (), *, strict: bool = True
+) -> bool:
     """Copy attributes bit by bit, and some of those that HDF5 notes for itself.
 
-    References, which lead elsewhere, are left out; tells whether there are none.
+    References, which lead elsewhere, are left out; tells whether there are none. Unless it is to be
+    `strict`, what is too long is left out, too.
+
+    Raises
+    ------
+    UsageError
+        If one is too long for its owner.
     """
     found = attributes_of(source)
     notes = [name for name in besides if name in source.attrs]
     for name in [*(each.name for each in found if not each.is_reference), *notes]:
-        _copy(source, target, name)
+        try:
+            _copy(source, target, name)
+        except UsageError:
+            if strict:
+                raise
     return not any(each.is_reference for each in found)
 
 

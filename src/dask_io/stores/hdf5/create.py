@@ -289,11 +289,11 @@ def _make_described(file: Any, wanted: Wanted, inside: str) -> None:
 def _copy(source: Any, dataset: Any, region: Region | None) -> None:
     """Copy what belongs to a dataset: attributes, and the scales along its axes."""
     copy_attributes(source, dataset)
-    copy_attributes(source.file, dataset.file)
-    around = groups_around(dataset)
-    for path, group in groups_around(source).items():
+    around = {"": dataset.file, **groups_around(dataset)}
+    for path, group in {"": source.file, **groups_around(source)}.items():
         if path in around:
-            copy_attributes(group, around[path])
+            # What is said of more than the dataset need not be held.
+            copy_attributes(group, around[path], strict=False)
     if source.is_scale:
         dataset.make_scale(name_of_scale(source))
     copied: dict[str, Any] = {}
