@@ -99,15 +99,23 @@ def names_of_attributes(owner: Any) -> list[str]:
 
 def _read(owner: Any, name: str) -> Attribute:
     found = owner.attrs.get_id(name)
-    kind = found.get_type()
-    n_bytes = found.get_space().get_simple_extent_npoints() * kind.get_size()
-    if n_bytes > _LONGEST:
-        raise ValueError(f"has an attribute {name} of {n_bytes} bytes")
-    is_reference = bool(kind.detect_class(h5py.h5t.REFERENCE))
+    _refuse_long(found, name)
+    is_reference = _is_reference(found)
     try:
         return Attribute(name, found.dtype, owner.attrs[name], is_reference)
     except (TypeError, ValueError):
         return Attribute(name, None, None, is_reference)
+
+
+def _refuse_long(attribute: Any, name: str) -> None:
+    n_values = attribute.get_space().get_simple_extent_npoints()
+    n_bytes = n_values * attribute.get_type().get_size()
+    if n_bytes > _LONGEST:
+        raise ValueError(f"has an attribute {name} of {n_bytes} bytes")
+
+
+def _is_reference(attribute: Any) -> bool:
+    return bool(attribute.get_type().detect_class(h5py.h5t.REFERENCE))
 
 
 def plain_attributes(owner: Any) -> dict[str, Any]:
@@ -167,22 +175,27 @@ def copy_attributes(
 
     Raises
     ------
+    ValueError
+        If one is of an absurd size.
     UsageError
         If one is too long for its owner.
     """
-    found = attributes_of(source)
-    notes = [name for name in besides if name in source.attrs]
-    for name in [*(each.name for each in found if not each.is_reference), *notes]:
+    has_all = True
+    for name in [*names_of_attributes(source), *besides]:
+        found = source.attrs.get_id(name) if name in source.attrs else None
+        if found is None or _is_reference(found):
+            has_all &= found is None
+            continue
         try:
-            _copy(source, target, name)
-        except UsageError:
+            _refuse_long(found, name)
+            _copy(found, target, name)
+        except (UsageError, ValueError):
             if strict:
                 raise
-    return not any(each.is_reference for each in found)
+    return has_all
 
 
-def _copy(source: Any, target: Any, name: str) -> None:
-    found = source.attrs.get_id(name)
+def _copy(found: Any, target: Any, name: str) -> None:
     kind, space = found.get_type().copy(), found.get_space()
     if name in target.attrs:
         del target.attrs[name]

@@ -32,9 +32,8 @@ def path_of_type(file: Any, kind: Any) -> str:
     def path_of(path: str, found: Any) -> str | None:
         if next(numbers) >= _MOST_OBJECTS:
             return ""
-        return (
-            path if isinstance(found, h5py.Datatype) and address_of(found.id) == address else None
-        )
+        is_it = isinstance(found, h5py.Datatype) and address_of(found.id) == address
+        return path if is_it else None
 
     path = file.visititems(path_of)
     # There are names that are no text.
