@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import h5py  # type: ignore[import-untyped]
 import numpy as np
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 # Where NetCDF notes the dimensions of a variable that is one itself, and has several.
 _COORDINATES = "_Netcdf4Coordinates"
-# Dimensions are looked for among so many names of a group.
+# What is around a dataset is looked for among so many names of a group.
 _MOST_NAMES = 10_000
 HIDDEN = "_nc4_non_coord_"
 """How variables begin that have the name of a dimension, and do not lie along it alone."""
@@ -45,19 +48,23 @@ def noted_dimensions(dataset: Any) -> tuple[str | None, ...] | None:
     if not dataset.is_scale or dataset.ndim == 1 or _COORDINATES not in dataset.attrs:
         return None
     named: dict[int, str] = {}
-    group = dataset.parent
-    while True:
-        for name in islice(group, _MOST_NAMES):
-            is_hard = isinstance(group.get(name, getlink=True), h5py.HardLink)
-            if is_hard and group.get(name, getclass=True) is h5py.Dataset:
-                number = group[name].attrs.get("_Netcdf4Dimid")
-                if isinstance(number, np.integer) and group[name].is_scale:
-                    named.setdefault(int(number), group[name].name.strip("/"))
-        if group.name == "/":
-            break
-        group = group.parent
+    for found in found_around(dataset, h5py.Dataset):
+        number = found.attrs.get("_Netcdf4Dimid")
+        if isinstance(number, np.integer) and found.is_scale:
+            named.setdefault(int(number), found.name.strip("/"))
     numbers = np.ravel(dataset.attrs[_COORDINATES]).tolist()
     return tuple(map(named.get, numbers)) if len(numbers) == dataset.ndim else None
+
+
+def found_around(dataset: Any, kind: type) -> Iterator[Any]:
+    """Yield what is of a kind in the group of a dataset, and in those around it, outermost last."""
+    group = dataset
+    while group.name != "/":
+        group = group.parent
+        for name in islice(group, _MOST_NAMES):
+            is_hard = isinstance(group.get(name, getlink=True), h5py.HardLink)
+            if is_hard and group.get(name, getclass=True) is kind:
+                yield group[name]
 
 
 def name_of(dataset: Any, number: int) -> str | None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import count, islice
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import h5py  # type: ignore[import-untyped]
 
 from dask_io.stores.hdf5.file import find_dataset, make_groups, reading
+from dask_io.stores.hdf5.scales import found_around
 from dask_io.stores.hdf5.types import path_of_type
 from dask_io.stores.netcdf.surroundings import last_of
 
@@ -17,9 +18,6 @@ if TYPE_CHECKING:
 
     from dask_io.stores.container import Wanted
     from dask_io.stores.netcdf.surroundings import Variable
-
-# The type of a variable is looked for among so many names of a group.
-_MOST_NAMES = 10_000
 
 
 def name_of_enumeration(dataset: Any) -> str:
@@ -30,21 +28,9 @@ def name_of_enumeration(dataset: Any) -> str:
     """
     if h5py.check_enum_dtype(dataset.dtype) is None:
         return ""
-    kind, group = dataset.id.get_type(), dataset.parent
-    if path := path_of_type(dataset.file, kind):
-        return last_of(path)
-    while True:
-        for name in islice(group, _MOST_NAMES):
-            if _is_type(group, name) and group[name].id.equal(kind):
-                return str(name)
-        if group.name == "/":
-            return ""
-        group = group.parent
-
-
-def _is_type(group: Any, name: str) -> bool:
-    is_hard = isinstance(group.get(name, getlink=True), h5py.HardLink)
-    return is_hard and group.get(name, getclass=True) is h5py.Datatype
+    kind = dataset.id.get_type()
+    equal = (each.name for each in found_around(dataset, h5py.Datatype) if each.id.equal(kind))
+    return last_of(path_of_type(dataset.file, kind) or next(equal, ""))
 
 
 class Enumerations:
