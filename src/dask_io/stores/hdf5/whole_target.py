@@ -13,6 +13,7 @@ from dask_io.stores.files import Tally
 from dask_io.stores.hdf5.create import check_codec, make_dataset, refuse
 from dask_io.stores.hdf5.dataset import understand
 from dask_io.stores.hdf5.file import apart_for_long, brief, in_memory
+from dask_io.stores.hdf5.filters import type_of
 from dask_io.stores.hdf5.making import FileInMaking, WrittenDataset, is_by_offset
 from dask_io.stores.hdf5.overwrite import refuse_more
 from dask_io.stores.journal import about
@@ -63,7 +64,7 @@ def _apart(model: Model, function: Callable[[*Ts], R], *args: *Ts) -> R:
 
 
 def _describe(wanted: Mapping[str, Wanted]) -> dict[str, Dataset]:
-    """Return the datasets that arrays would become."""
+    """Return the datasets that arrays would become, whatever their types are called."""
     arrays = {}
     with in_memory() as file:
         for name, each in wanted.items():
@@ -71,7 +72,8 @@ def _describe(wanted: Mapping[str, Wanted]) -> dict[str, Dataset]:
             check_codec(each)
             try:
                 refuse(each)
-                made = make_dataset(file, each, name, in_order=False)
+                kind = type_of(each.dtype)
+                made = make_dataset(file, each, name, in_order=False, kind=kind)
                 arrays[name] = replace(understand(made))
             except UsageError as error:
                 raise UsageError(f"array {printable(name)}: {error}") from error
