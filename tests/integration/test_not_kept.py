@@ -425,3 +425,25 @@ def test_a_file_with_a_type_of_ours_is_replaced(tmp_path: Path) -> None:
 
     with netCDF4.Dataset(tmp_path / "b.nc") as file:
         assert not file.enumtypes
+
+
+def test_scales_of_hdf5_are_coordinates_of_netcdf(tmp_path: Path) -> None:
+    """Those that have the names of dimensions, cut as the region is; and what the file says."""
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        made = file.create_dataset("t", data=VALUES, chunks=(2, 3), maxshape=(None, 6))
+        for number, (name, kind) in enumerate((("time", "f8"), ("x", "i2"))):
+            file[name] = np.arange(VALUES.shape[number], dtype=kind)
+            file[name].attrs["scale"] = np.float32(2)
+            file[name].make_scale(name)
+            made.dims[number].attach_scale(file[name])
+        file.attrs["title"] = "all"
+
+    done = dask_io.resplit(tmp_path / "a.h5", tmp_path / "b.nc", chunks=2, region="1:3,2:")
+
+    assert done.not_kept == ()
+    with netCDF4.Dataset(tmp_path / "b.nc") as file:
+        assert file["time"][:].tolist() == [1, 2]
+        assert file["x"][:].tolist() == [2, 3, 4, 5]
+        assert file["x"].getncattr("scale").dtype == "f4"
+        assert file.dimensions["time"].isunlimited()
+        assert file.title == "all"

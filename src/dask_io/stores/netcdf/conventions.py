@@ -24,24 +24,26 @@ from dask_io.stores.hdf5.attributes import (
     INTERNAL,
     as_attribute,
     attributes_of,
+    plain_attributes,
 )
 from dask_io.stores.hdf5.attributes import write_attributes as write_all
 from dask_io.stores.hdf5.create import make_dataset
+from dask_io.stores.hdf5.dataset import refuse_others
 from dask_io.stores.hdf5.file import find_dataset, make_groups, reading
 from dask_io.stores.hdf5.filters import type_of
-from dask_io.stores.hdf5.scales import BARE, HIDDEN
+from dask_io.stores.hdf5.scales import BARE, HIDDEN, is_bare
 from dask_io.stores.kept import is_same
 from dask_io.stores.naming import printable
 from dask_io.stores.netcdf.enumerations import Enumerations
-from dask_io.stores.netcdf.surroundings import Surroundings, last_of
+from dask_io.stores.netcdf.surroundings import MOST_BYTES, Surroundings, Variable, last_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from numpy.typing import NDArray
 
+    from dask_io.geometry import Region
     from dask_io.stores.container import Wanted
-    from dask_io.stores.netcdf.surroundings import Variable
 
 _RESERVED = INTERNAL | {NAMES, "_Format", "_IsNetcdf4", "_SuperblockVersion"}
 _LONGEST_NAME = 256
@@ -145,9 +147,9 @@ def sign(file: Any) -> None:
 
 def _surroundings(wanted: Wanted) -> Surroundings:
     """Return what the source says, in NetCDF's words if they are its own."""
-    original = wanted.metadata.get("netcdf")
-    if original is not None:
-        found: Surroundings = original.read(wanted.metadata.get("region"))
+    variable = wanted.metadata.get("netcdf")
+    if variable is not None:
+        found: Surroundings = variable.read(wanted.metadata.get("region"))
         truth = typed(SAYS_TRUTH) if wanted.dtype.kind == "b" else {}
         return replace(found, attributes={**found.attributes, **truth})
     names = list(wanted.metadata.get("dimension_names") or [None] * len(wanted.grid.shape))
@@ -156,12 +158,35 @@ def _surroundings(wanted: Wanted) -> Surroundings:
             names[axis] = f"dim_{axis}"
     maxshape = wanted.metadata.get("maxshape") or wanted.grid.shape
     said = said_in_netcdf(wanted.metadata, wanted.dtype)
-    if (dataset := wanted.metadata.get("hdf5")) is not None:
-        with reading(dataset.path) as file:
-            exact = exact_numbers(find_dataset(file, dataset.path, dataset.inside))
-        said |= {name: exact[name] for name in said if name in exact and name not in _OF_ELEMENTS}
+    scales: tuple[Variable, ...] = ()
+    of_file: dict[str, Any] = {}
+    if (original := wanted.metadata.get("hdf5")) is not None:
+        with reading(original.path) as file:
+            dataset = find_dataset(file, original.path, original.inside)
+            said |= _exactly(dataset, said)
+            of_file = typed(plain_attributes(file))
+            of_file |= _exactly(file, of_file)
+            scales = tuple(_scales_of(dataset, names, wanted.metadata.get("region")))
     unlimited = frozenset(name for name, most in zip(names, maxshape, strict=True) if most is None)
-    return Surroundings("", tuple(names), said, unlimited=unlimited)
+    return Surroundings("", tuple(names), said, {"": of_file}, unlimited, scales)
+
+
+def _exactly(owner: Any, said: Mapping[str, Any]) -> dict[str, Any]:
+    """Return those of some attributes that are numbers, with the types that they have in HDF5."""
+    exact = exact_numbers(owner)
+    return {name: exact[name] for name in said if name in exact and name not in _OF_ELEMENTS}
+
+
+def _scales_of(dataset: Any, names: list[str], region: Region | None) -> Iterator[Variable]:
+    """Yield the scales along a dataset of HDF5 that have the names of its dimensions."""
+    for number, (name, axis) in enumerate(zip(names, dataset.dims, strict=True)):
+        for scale in axis.values() if len(axis) else ():
+            is_it = last_of(scale.name or "") == name and not is_bare(scale)
+            if is_it and scale.ndim == 1 and has_type(scale.dtype) and scale.nbytes <= MOST_BYTES:
+                refuse_others(scale)
+                values = scale[...] if region is None else scale[slice(*region.bounds[number])]
+                said = said_in_netcdf({"attributes": plain_attributes(scale)}, values.dtype)
+                yield Variable(name, (name,), values, {**said, **_exactly(scale, said)})
 
 
 def said_in_netcdf(metadata: Mapping[str, Any], dtype: np.dtype[Any]) -> dict[str, Any]:
