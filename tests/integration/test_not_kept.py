@@ -363,11 +363,14 @@ def test_coordinates_of_several_axes(inside: str, tmp_path: Path) -> None:
 
     done = dask_io.resplit(f"{tmp_path}/a.nc{inside}", tmp_path / "b.nc", chunks=2)
     one = dask_io.resplit(f"{tmp_path}/a.nc::/station", tmp_path / "b.zarr", chunks=2)
+    same = dask_io.resplit(f"{tmp_path}/a.nc::/station", tmp_path / "c.nc", chunks=2)
 
-    assert (done.not_kept, one.not_kept) == ((), ())
+    assert (done.not_kept, one.not_kept, same.not_kept) == ((), (), ("dimension_names",))
     with netCDF4.Dataset(tmp_path / "b.nc") as file:
         assert file["station"].dimensions == ("station", "length")
         assert np.array_equal(file["station"][:], VALUES)
+    with netCDF4.Dataset(tmp_path / "c.nc") as file:
+        assert file["station"].dimensions == ("station_0", "length")
     assert dask_io.info(tmp_path / "b.zarr").metadata["dimension_names"] == ("station", "length")
 
 

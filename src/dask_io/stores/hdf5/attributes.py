@@ -10,6 +10,7 @@ import numpy as np
 
 from dask_io.errors import UsageError
 from dask_io.stores.conventions import REFERENCE, is_plain_number
+from dask_io.stores.hdf5.types import dtype_of
 from dask_io.stores.naming import printable
 
 if TYPE_CHECKING:
@@ -129,7 +130,7 @@ def beyond_json(owner: Any) -> dict[str, str]:
 
     They have types that nobody would guess, are texts that are none, or lead elsewhere.
     """
-    dtype = owner.dtype if isinstance(owner, h5py.Dataset) else None
+    dtype = dtype_of(owner) if isinstance(owner, h5py.Dataset) else None
     return {each.name: each.type_name for each in attributes_of(owner) if not each.is_plain(dtype)}
 
 

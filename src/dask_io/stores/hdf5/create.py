@@ -182,7 +182,8 @@ def _copy_type(named: Any, file: Any, path: str) -> Any:
     """Copy a type that has a name, with what is said about it."""
     made = named.id.copy()
     made.commit(make_groups(file, path, in_order=False).id, path.rpartition("/")[2].encode())
-    copy_attributes(named, file[path])
+    # What is said of more than the dataset need not be held.
+    copy_attributes(named, file[path], strict=False)
     return made
 
 

@@ -23,7 +23,7 @@ from dask_io.stores.hdf5.attributes import (
 )
 from dask_io.stores.hdf5.filters import describe_filters, filters_of, make_codec, type_of
 from dask_io.stores.hdf5.scales import is_bare, names_of, scales_along
-from dask_io.stores.hdf5.types import names_of_values
+from dask_io.stores.hdf5.types import address_of, dtype_of, names_of_values
 from dask_io.stores.padded import any_padded
 from dask_io.stores.store import Access
 
@@ -144,6 +144,7 @@ def contents_of(file: Any) -> set[str]:
     names = {f"@{attribute}" for attribute in file.attrs if attribute not in INTERNAL}
     types: dict[str, Any] = {}
     used: list[Any] = []
+    addresses: set[int] = set()
 
     def note(name: str, link: Any) -> None:
         found = file[name] if isinstance(link, h5py.HardLink) else None
@@ -151,22 +152,26 @@ def contents_of(file: Any) -> set[str]:
             return
         if isinstance(found, h5py.Datatype):
             types[name] = found.id
-        if isinstance(found, h5py.Dataset) and _may_have_name(found.id.get_type()):
-            used.append(found.id.get_type())
+        if isinstance(found, h5py.Dataset):
+            kind = found.id.get_type()
+            if kind.committed():
+                addresses.add(address_of(kind))
+            elif names_of_values(dtype_of(found)):
+                used.append(kind)
         names.add(name)
         if found is not None:
             names.update(f"{name}@{each}" for each in found.attrs if each not in INTERNAL)
 
     file.visititems_links(note)
-    return names.difference(name for name, kind in types.items() if any(map(kind.equal, used)))
+    return names.difference(
+        name
+        for name, kind in types.items()
+        if address_of(kind) in addresses or any(map(kind.equal, used))
+    )
 
 
-def _may_have_name(kind: Any) -> bool:
-    return kind.committed() or isinstance(kind, h5py.h5t.TypeEnumID)
-
-
-def understand(dataset: Any) -> Dataset:
-    """Make sense of a dataset.
+def understand(dataset: Any, numbered: Mapping[int, str] | None = None) -> Dataset:
+    """Make sense of a dataset; paths of dimensions by their numbers may be known.
 
     Raises
     ------
@@ -188,7 +193,7 @@ def understand(dataset: Any) -> Dataset:
         has_fill=has_fill,
         filters=filters_of(plist),
         attributes=plain_attributes(dataset),
-        dimension_names=names_of(dataset),
+        dimension_names=names_of(dataset, numbered),
         scales=scales_along(dataset),
         types_of_attributes={each.name: each.type_name for each in attributes_of(dataset)},
         beyond_json=tuple(beyond_json(dataset)),

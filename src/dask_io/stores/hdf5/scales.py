@@ -9,7 +9,7 @@ import h5py  # type: ignore[import-untyped]
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
 # Where NetCDF notes the dimensions of a variable that is one itself, and has several.
 _COORDINATES = "_Netcdf4Coordinates"
@@ -28,32 +28,43 @@ def is_bare(dataset: Any) -> bool:
     return text.startswith(BARE)
 
 
-def names_of(dataset: Any) -> tuple[str | None, ...] | None:
+def names_of(
+    dataset: Any, numbered: Mapping[int, str] | None = None
+) -> tuple[str | None, ...] | None:
     """Return what the axes are called: by their labels, or else by the scales along them.
 
     A scale is its own; of one with more axes NetCDF notes what the others are.
     """
-    noted = noted_dimensions(dataset)
+    noted = noted_dimensions(dataset, numbered)
     if noted is not None:
         return tuple(path and path.rpartition("/")[2] for path in noted)
     names = tuple(name_of(dataset, number) for number in range(dataset.ndim))
     return names if any(names) else None
 
 
-def noted_dimensions(dataset: Any) -> tuple[str | None, ...] | None:
+def noted_dimensions(
+    dataset: Any, numbered: Mapping[int, str] | None = None
+) -> tuple[str | None, ...] | None:
     """Return the paths of the dimensions of a scale with several, which NetCDF notes by numbers.
 
-    None if it is no such scale.
+    None if it is no such scale. Paths by numbers are looked for around it, if they are not known.
     """
     if not dataset.is_scale or dataset.ndim == 1 or _COORDINATES not in dataset.attrs:
         return None
-    named: dict[int, str] = {}
-    for found in found_around(dataset, h5py.Dataset):
-        number = found.attrs.get("_Netcdf4Dimid")
-        if isinstance(number, np.integer) and found.is_scale:
-            named.setdefault(int(number), found.name.strip("/"))
+    if numbered is None:
+        numbered = numbered_dimensions(found_around(dataset, h5py.Dataset))
     numbers = np.ravel(dataset.attrs[_COORDINATES]).tolist()
-    return tuple(map(named.get, numbers)) if len(numbers) == dataset.ndim else None
+    return tuple(map(numbered.get, numbers)) if len(numbers) == dataset.ndim else None
+
+
+def numbered_dimensions(datasets: Iterable[Any]) -> dict[int, str]:
+    """Return the paths of dimensions by the numbers that NetCDF gives them."""
+    paths: dict[int, str] = {}
+    for found in datasets:
+        number = found.attrs.get("_Netcdf4Dimid") if found.is_scale else None
+        if isinstance(number, np.integer):
+            paths.setdefault(int(number), found.name.strip("/"))
+    return paths
 
 
 def found_around(dataset: Any, kind: type) -> Iterator[Any]:

@@ -14,8 +14,19 @@ if TYPE_CHECKING:
 _MOST_OBJECTS = 10_000
 
 
-def names_of_values(dtype: np.dtype[Any]) -> list[str]:
+def dtype_of(dataset: Any) -> np.dtype[Any] | None:
+    """Return the type of elements, None if NumPy has none like it."""
+    try:
+        found: np.dtype[Any] = dataset.dtype
+    except (TypeError, ValueError):
+        return None
+    return found
+
+
+def names_of_values(dtype: np.dtype[Any] | None) -> list[str]:
     """Return the names that stand for values of elements, or of their fields."""
+    if dtype is None:
+        return []
     if dtype.names:
         return [each for name in dtype.names for each in names_of_values(dtype[name])]
     if dtype.subdtype is not None:

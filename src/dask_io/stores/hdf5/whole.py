@@ -28,17 +28,15 @@ from dask_io.stores.hdf5.file import apart_for_long, brief, reading, writing
 from dask_io.stores.hdf5.filters import LOSSLESS, type_of
 from dask_io.stores.hdf5.overwrite import contents_at
 from dask_io.stores.hdf5.places import find_places
-from dask_io.stores.hdf5.scales import is_bare, name_of_scale, names_of
+from dask_io.stores.hdf5.scales import is_bare, name_of_scale, names_of, numbered_dimensions
 from dask_io.stores.hdf5.source import Hdf5Source
-from dask_io.stores.hdf5.types import address_of, names_of_values
+from dask_io.stores.hdf5.types import address_of, dtype_of, names_of_values
 from dask_io.stores.naming import printable
 from dask_io.stores.whole import Whole, digest, identity_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
     from pathlib import Path
-
-    import numpy as np
 
     from dask_io.stores.container import Wanted
     from dask_io.stores.hdf5.dataset import Dataset
@@ -125,15 +123,17 @@ def look_into_all(
         only = _find_only(file, content, belonging_to)
         beside = (name for name, found in content.items() if name != only and _holds_values(found))
         looked = Looked(only, next(beside, None) is None, {"": plain_attributes(file)})
+        datasets = [found for found in content.values() if isinstance(found, h5py.Dataset)]
+        numbered = numbered_dimensions(datasets)
         for name, found in content.items() if each or only is None else ():
             if problem := _why_not(found):
                 looked.uncopied[name] = problem
             elif isinstance(found, h5py.Group):
                 looked.attributes[name] = plain_attributes(found)
             elif _holds_values(found):
-                looked.dimensions[name] = names = _dimensions(found)
+                looked.dimensions[name] = names = _dimensions(found, numbered)
                 try:
-                    array = understand(found)
+                    array = understand(found, numbered)
                 except ValueError as error:
                     looked.others[name] = str(error)
                     looked.shapes[name] = tuple(found.shape or ())
@@ -158,7 +158,7 @@ def _peculiar(file: Any, content: Mapping[str, Any]) -> Iterator[str]:
         yield "unlimited_dimensions"
     if any(is_bare(found) and "REFERENCE_LIST" not in found.attrs for found in datasets):
         yield "unused_dimensions"
-    if any(_names_of_values(found) for found in datasets):
+    if any(names_of_values(dtype_of(found)) for found in datasets):
         yield "names_of_values"
     if any(isinstance(found, h5py.Datatype) for found in content.values()):
         yield "names_of_types"
@@ -180,20 +180,6 @@ def _lost_attributes(owner: Any) -> Iterator[str]:
             yield "types_of_attributes" if name in plain else "some_attributes"
 
 
-def _names_of_values(dataset: Any) -> list[str]:
-    dtype = _dtype_of(dataset)
-    return [] if dtype is None else names_of_values(dtype)
-
-
-def _dtype_of(dataset: Any) -> np.dtype[Any] | None:
-    """Return the type of elements, None if NumPy has none like it."""
-    try:
-        found: np.dtype[Any] = dataset.dtype
-    except (TypeError, ValueError):
-        return None
-    return found
-
-
 def _why_not(found: Any) -> str:
     """Return why there can be no copy of something in another file, nothing if there can be."""
     if isinstance(found, h5py.ExternalLink):
@@ -209,9 +195,9 @@ def _why_not(found: Any) -> str:
     return ""
 
 
-def _dimensions(dataset: Any) -> tuple[str | None, ...]:
+def _dimensions(dataset: Any, numbered: Mapping[int, str]) -> tuple[str | None, ...]:
     """Return the names of a dataset's dimensions."""
-    return (names_of(dataset) or (None,) * dataset.ndim) if dataset.shape else ()
+    return (names_of(dataset, numbered) or (None,) * dataset.ndim) if dataset.shape else ()
 
 
 def _find_only(
@@ -431,7 +417,7 @@ class _Copy:
     def _has_named_type(self, found: Any) -> bool:
         """Tell whether values are of a type that has a name, and can be copied by way of memory."""
         is_coded = found.id.get_create_plist().get_nfilters() > 0
-        return _address(found) in self._types and _dtype_of(found) is not None and not is_coded
+        return _address(found) in self._types and dtype_of(found) is not None and not is_coded
 
     def _kind(self, found: Any) -> Any:
         """Return the type of a dataset, in the copy too the one of its name."""

@@ -30,7 +30,6 @@ from dask_io.stores.hdf5.attributes import write_attributes as write_all
 from dask_io.stores.hdf5.create import make_dataset
 from dask_io.stores.hdf5.dataset import refuse_others
 from dask_io.stores.hdf5.file import find_dataset, make_groups, reading
-from dask_io.stores.hdf5.filters import type_of
 from dask_io.stores.hdf5.scales import BARE, HIDDEN, is_bare
 from dask_io.stores.kept import is_same
 from dask_io.stores.naming import printable
@@ -44,6 +43,7 @@ if TYPE_CHECKING:
 
     from dask_io.geometry import Region
     from dask_io.stores.container import Wanted
+    from dask_io.stores.hdf5.attributes import Attribute
 
 _RESERVED = INTERNAL | {NAMES, "_Format", "_IsNetcdf4", "_SuperblockVersion"}
 _LONGEST_NAME = 256
@@ -74,14 +74,17 @@ def make_described(file: Any, wanted: Wanted, inside: str) -> None:
     UsageError
         If NetCDF has no type for its elements, or no other place for its name.
     """
-    around, gap = _surroundings(wanted).at(inside), _gap_asked_for(wanted)
+    found, gap = _surroundings(wanted), _gap_asked_for(wanted)
+    around = found.at(inside)
+    if len(found.dimensions) > 1 and found.name in found.dimensions:
+        around = around.without(inside)
     wanted = _as_numbers(wanted)
     _refuse_types(wanted.dtype)
     lengths = _lengths(around, wanted.grid.shape)
     enumerations = Enumerations(
         file, [inside, *lengths, *around.groups, *(each.name for each in around.variables)]
     )
-    kind = enumerations.of_main(wanted, inside) or type_of(wanted.dtype)
+    kind = enumerations.type_of_main(wanted, inside)
     dataset = make_dataset(file, wanted, inside, in_order=True, kind=kind)
     sign(file)
     for path, said in around.groups.items():
@@ -101,11 +104,11 @@ def make_described(file: Any, wanted: Wanted, inside: str) -> None:
             dataset.make_scale(last_of(inside))
             scales[dimension] = dataset
         else:
-            found = variables.get(dimension)
-            is_coordinate = found is not None and found.dimensions == (dimension,)
+            along = variables.get(dimension)
+            is_coordinate = along is not None and along.dimensions == (dimension,)
             unlimited = dimension in around.unlimited
             scales[dimension] = make_scale(
-                file, dimension, length, found if is_coordinate else None, unlimited=unlimited
+                file, dimension, length, along if is_coordinate else None, unlimited=unlimited
             )
         scales[dimension].attrs["_Netcdf4Dimid"] = np.int32(number)
     attach(dataset, around.dimensions, scales)
@@ -276,15 +279,17 @@ def exact_numbers(owner: Any) -> dict[str, Any]:
 
     Values that have names are numbers without them: their type would have to have a name.
     """
-    return {
-        each.name: np.asarray(each.value).astype(each.dtype.str)[()]
-        for each in attributes_of(owner)
-        if each.dtype is not None
-        and each.dtype.kind in "iuf"
-        and has_type(each.dtype)
-        and not isinstance(each.value, h5py.Empty)
-        and np.ndim(each.value) <= 1
-    }
+    found = ((each.name, exact_number(each)) for each in attributes_of(owner))
+    return {name: value for name, value in found if value is not None}
+
+
+def exact_number(attribute: Attribute) -> Any:
+    """Return the value of an attribute if that is a number of NetCDF's types, or several."""
+    dtype, value = attribute.dtype, attribute.value
+    if dtype is None or dtype.kind not in "iuf" or not has_type(dtype):
+        return None
+    is_list = np.ndim(value) <= 1 and not isinstance(value, h5py.Empty)
+    return np.asarray(value).astype(dtype.str)[()] if is_list else None
 
 
 def _gap_asked_for(wanted: Wanted) -> dict[str, Any]:

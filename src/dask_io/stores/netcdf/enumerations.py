@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import h5py  # type: ignore[import-untyped]
 
 from dask_io.stores.hdf5.file import find_dataset, make_groups, reading
+from dask_io.stores.hdf5.filters import type_of
 from dask_io.stores.hdf5.scales import found_around
 from dask_io.stores.hdf5.types import path_of_type
 from dask_io.stores.netcdf.surroundings import last_of
@@ -43,17 +44,19 @@ class Enumerations:
     def __init__(self, file: Any, taken: Iterable[str]) -> None:
         self._file, self._taken = file, set(taken)
 
-    def of_main(self, wanted: Wanted, inside: str) -> Any:
-        """Return the type of the variable that is to be written, None if its values have none."""
+    def type_of_main(self, wanted: Wanted, inside: str) -> Any:
+        """Return the type of the variable that is to be written, the source's if NetCDF has it."""
         original = wanted.metadata.get("hdf5")
-        if original is None or wanted.dtype.str.startswith(">"):
-            return None
+        if original is None:
+            return type_of(wanted.dtype)
         with reading(original.path) as source:
             found = find_dataset(source, original.path, original.inside)
-            if h5py.check_enum_dtype(found.dtype) is None or found.dtype != wanted.dtype:
-                return None
-            kind, name = found.id.get_type().copy(), name_of_enumeration(found)
-        return self._commit(kind, inside, name)
+            kind, is_same = found.id.get_type(), found.dtype == wanted.dtype
+            if not is_same or h5py.check_enum_dtype(found.dtype) is None:
+                return type_of(wanted.dtype) if kind.committed() or not is_same else kind.copy()
+            if wanted.dtype.str.startswith(">"):
+                return type_of(wanted.dtype)
+            return self._commit(kind.copy(), inside, name_of_enumeration(found))
 
     def of_other(self, found: Variable) -> Variable:
         """Return a variable that is copied along as NetCDF can hold it."""

@@ -27,7 +27,7 @@ from dask_io.stores.hdf5.source import Hdf5Source, read_description
 from dask_io.stores.medium import peeking
 from dask_io.stores.naming import printable
 from dask_io.stores.netcdf.classic import read_header
-from dask_io.stores.netcdf.conventions import exact_numbers
+from dask_io.stores.netcdf.conventions import exact_number
 from dask_io.stores.netcdf.enumerations import name_of_enumeration
 from dask_io.stores.netcdf.surroundings import (
     MOST_BYTES,
@@ -149,7 +149,7 @@ class _Dataset:
         name: str = self.dataset.name
         return name.strip("/")
 
-    @property
+    @cached_property
     def dimensions(self) -> tuple[str, ...]:
         """Paths of the scales along its axes; a scale is one itself."""
         if self.dataset.is_scale and self.dataset.ndim == 1:
@@ -186,9 +186,11 @@ class _Dataset:
 
 
 def _typed_attributes(owner: Any) -> dict[str, Any]:
-    texts = {each.name: each.value for each in attributes_of(owner) if each.is_text}
-    texts = {name: b"" if isinstance(text, h5py.Empty) else text for name, text in texts.items()}
-    return {**texts, **exact_numbers(owner)}
+    found = {}
+    for each in attributes_of(owner):
+        is_empty = isinstance(each.value, h5py.Empty)
+        found[each.name] = (b"" if is_empty else each.value) if each.is_text else exact_number(each)
+    return {name: value for name, value in found.items() if value is not None}
 
 
 class Netcdf4Source(Hdf5Source):

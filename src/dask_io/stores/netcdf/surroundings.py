@@ -10,7 +10,7 @@ from dask_io.errors import UsageError
 from dask_io.stores.naming import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     import numpy as np
     from numpy.typing import NDArray
@@ -84,6 +84,22 @@ class Surroundings:
                     dimensions=tuple(moved[name] for name in each.dimensions),
                 )
                 for each in found
+            ),
+        )
+
+    def without(self, name: str) -> Surroundings:
+        """Return the same, but no dimension has a name, which the variable is to have."""
+        names = {each: f"{each}_0" if each == name else each for each in self.dimensions}
+
+        def renamed(dimensions: Iterable[str]) -> tuple[str, ...]:
+            return tuple(names.get(each, each) for each in dimensions)
+
+        return replace(
+            self,
+            dimensions=renamed(self.dimensions),
+            unlimited=frozenset(renamed(self.unlimited)),
+            variables=tuple(
+                replace(each, dimensions=renamed(each.dimensions)) for each in self.variables
             ),
         )
 
