@@ -278,10 +278,10 @@ def _make_described(file: Any, wanted: Wanted, inside: str) -> None:
             _copy(found, dataset, wanted.metadata.get("region"))
         return
     said = wanted.metadata
-    plain, exact = said.get("attributes", {}), said.get("exact_attributes", {})
-    made = {name: as_attribute(value) for name, value in plain.items() if name not in exact}
-    write_attributes(dataset, {**made, **exact})
-    write_attributes(file, said.get("exact_attributes_of_file", {}))
+    plain = {name: as_attribute(value) for name, value in said.get("attributes", {}).items()}
+    classic = said.get("netcdf")
+    write_attributes(dataset, plain if classic is None else classic.attributes)
+    write_attributes(file, {} if classic is None else classic.attributes_of_file)
     for axis, name in zip(dataset.dims, said.get("dimension_names") or (), strict=False):
         if name:
             axis.label = name

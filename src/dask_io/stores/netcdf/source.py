@@ -266,6 +266,16 @@ class ClassicOriginal:
         return f"{self.path}{INSIDE}/{self.name}"
 
     @property
+    def attributes(self) -> Mapping[str, Any]:
+        """What the variable says, with its types."""
+        return self.header.variables[self.name].attributes
+
+    @property
+    def attributes_of_file(self) -> Mapping[str, Any]:
+        """What the file says, with its types."""
+        return self.header.attributes
+
+    @property
     def coordinates(self) -> tuple[str, ...]:
         """Names of the variables that belong to it."""
         return tuple(belonging_to(self.name, self._look_up))
@@ -442,9 +452,7 @@ class ClassicSource:
                     name: _type_name(value) for name, value in one.attributes.items()
                 },
                 "beyond_json": typed_in(one.attributes, one.dtype),
-                "exact_attributes": one.attributes,
                 "attributes_of_file": tuple(self.header.attributes),
-                "exact_attributes_of_file": self.header.attributes,
                 "netcdf": original,
             }
         )
