@@ -67,6 +67,8 @@ def make_clouds(path: Path) -> str:
         ({"_ARRAY_DIMENSIONS": ["y", "x"]}, "b.nc", ("some_attributes",)),
         ({"_ARRAY_DIMENSIONS": ["y", "x"]}, "b.zarr", ()),
         ({"a": None, "b": [], "c": "", "d": [1.5, 2], "e": ["x"], "f": -3, "g": 2**63}, "b.h5", ()),
+        ({"CLASS": [1, 2]}, "b.h5", ()),
+        ({"CLASS": "DIMENSION_SCALE", "b": 1}, "b.h5", ("some_attributes",)),
         ({"CLASS": "IMAGE", "NAME": "a", "b": True, "c": "a" * 2**17}, "b.h5", ()),
         ({"b": [], "c": "", "d": [1.5, 2], "e": ["x", "y"], "f": -3, "g": "°"}, "b.nc", ()),
     ],

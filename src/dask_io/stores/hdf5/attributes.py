@@ -212,7 +212,8 @@ def _copy(found: Any, target: Any, name: str) -> None:
 
 def write_attributes(owner: Any, attributes: Mapping[str, Any]) -> None:
     """Write attributes with the types that they have; names that HDF5 needs itself are left out."""
-    says_scale = attributes.get("CLASS") in {"DIMENSION_SCALE", b"DIMENSION_SCALE"}
+    kind = attributes.get("CLASS")
+    says_scale = isinstance(kind, bytes | str) and _encoded(kind) == b"DIMENSION_SCALE"
     notes = INTERNAL if says_scale else INTERNAL - _OF_SCALES
     for name, value in attributes.items():
         if name not in notes:

@@ -173,9 +173,9 @@ def _with_values(bare: Any, path: Path) -> Any:
     found = bare.parent.get(f"{HIDDEN}{name}")
     if isinstance(found, h5py.Dataset):
         return found
-    raise UsageError(
-        f"{printable(f'{path}{INSIDE}{bare.name}')} is a dimension without values, and no variable"
-    )
+    shown = printable(f"{path}{INSIDE}{bare.name}")
+    others = _which_dataset(path, "", dataset_names(bare.file))
+    raise UsageError(f"{shown} is a dimension without values; {others}")
 
 
 def _follow(file: Any, path: Path, inside: str) -> Any:
