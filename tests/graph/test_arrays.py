@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import xarray as xr
+import zarr
 
 import dask_io
 import dask_io.xarray
@@ -101,6 +102,25 @@ def test_the_fill_value_is_of_the_type_that_is_stored(inputs: Path, tmp_path: Pa
     dask_io.store(array, tmp_path / "out.zarr", memory="1MiB")
 
     np.testing.assert_array_equal(dask_io.open(tmp_path / "out.zarr")[...], array.compute())
+
+
+def test_an_array_that_grows_shows_its_fill_value(inputs: Path, tmp_path: Path) -> None:
+    """Plans of Dask programs pad chunks at the far ends as zarr-python does."""
+    opened = zarr.create_array(
+        tmp_path / "x.zarr",
+        shape=SHAPE,
+        chunks=(25, 30),
+        dtype="i4",
+        fill_value=7,
+        compressors=None,
+    )
+    with dask_io.optimize(memory="1MiB"):
+        da.store(source(inputs).rechunk((25, 30)), opened)
+
+    opened.resize((SHAPE[0] + 50, SHAPE[1] + 30))
+
+    expected = np.pad(values(), ((0, 50), (0, 30)), constant_values=7)
+    np.testing.assert_array_equal(opened[...], expected)
 
 
 @pytest.mark.parametrize("is_known", [True, False])

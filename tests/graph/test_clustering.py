@@ -12,7 +12,7 @@ from dask_io.geometry import Axis, Grid
 from dask_io.graph.clustering import Cluster
 from dask_io.planning import stretch
 from dask_io.stores.opening import open_source
-from tests.graph.shapes import SHAPE, da, source, values
+from tests.graph.shapes import SHAPE, da, dask, source, values
 
 
 @pytest.fixture
@@ -83,6 +83,19 @@ def test_blocks_that_lie_otherwise_in_memory_are_left_to_dask(
 
     assert "in a way of their own" in told.reasons[0]
     assert found.tobytes() == alone.tobytes()
+
+
+def test_boxes_of_another_size_have_other_keys(raw: dask_io.BlockArray) -> None:
+    """A cluster that has boxes of one budget does not take them for those of another."""
+    array = da.from_array(raw, chunks=(9, 9)).sum()
+    found = []
+    for memory in ("1MiB", "18kB"):
+        with dask_io.optimize(memory=memory):
+            graph = dict(dask.optimize(array)[0].dask)
+        found.append({key for key in graph if "dask-io-read" in str(key)})
+
+    assert all(found)
+    assert found[0].isdisjoint(found[1])
 
 
 def test_what_dask_reads_as_well_is_left_to_it(inputs: Path) -> None:

@@ -2,7 +2,9 @@
 
 import logging
 import pickle
+from collections.abc import Iterator
 from importlib import import_module
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +55,92 @@ def test_enable_and_disable(inputs: Path, tmp_path: Path) -> None:
     finally:
         dask_io.disable()
     assert not planned_tasks(collection)
-    assert dask.config.get(KEY) is None
+    assert KEY not in dask.config.config
+
+
+def configured() -> dict[str, Any]:
+    """Return what Dask looks at: nothing is not the same as None."""
+    return {name: value for name, value in dask.config.config.items() if name == KEY}
+
+
+def test_dask_optimizes_as_before_once_disabled() -> None:
+    """A program that runs later has as few tasks as one that ran before."""
+    array = da.ones(4, chunks=2) + 1
+    n_tasks = len(dask.optimize(array)[0].dask)
+    dask_io.enable(memory="1MiB")
+    dask_io.disable()
+
+    assert len(dask.optimize(array)[0].dask) == n_tasks
+
+
+@pytest.fixture(params=["nothing", "None", "a function"])
+def before(request: pytest.FixtureRequest) -> Iterator[dict[str, Any]]:
+    """What is configured before Dask IO is: nothing, no optimization, or one of the user."""
+    kinds: dict[str, Any] = {"nothing": {}, "None": {KEY: None}, "a function": {KEY: da.optimize}}
+    with dask.config.set(kinds[request.param]):
+        yield kinds[request.param]
+    assert KEY not in dask.config.config
+
+
+def test_every_way_out_leaves_the_configuration_as_it_was(before: dict[str, Any]) -> None:
+    """Once the last context has ended, also with an error, nothing of Dask IO is left."""
+    with dask_io.optimize(), dask_io.optimize():
+        pass
+    assert configured() == before
+
+    with pytest.raises(ZeroDivisionError), dask_io.optimize(), dask_io.optimize():
+        _ = 1 / 0
+    assert configured() == before
+
+    with dask_io.optimize(), dask.config.set({KEY: print}), dask_io.optimize():
+        pass
+    assert configured() == before
+
+    with dask_io.optimize():
+        dask.config.set({KEY: print})
+    assert configured() == before
+
+    dask_io.enable()
+    with dask_io.optimize():
+        dask_io.disable()
+        assert configured() == before
+    assert configured() == before
+
+    with dask_io.optimize():
+        dask_io.enable()
+    assert isinstance(dask.config.get(KEY), Optimizer), "until it is disabled"
+    dask_io.disable()
+    dask_io.disable()
+    assert configured() == before
+
+
+@pytest.mark.parametrize("order", list(permutations(range(3))), ids=str)
+def test_contexts_that_overlap(before: dict[str, Any], order: tuple[int, ...]) -> None:
+    """Contexts of several threads may end in any order; the newest that is open holds."""
+    contexts = [dask_io.optimize(workers=1 + number) for number in range(3)]
+    for context in contexts:
+        context.__enter__()
+    still_open = {0, 1, 2}
+    for number in order:
+        assert dask.config.get(KEY).options.workers == 1 + max(still_open)
+        contexts[number].__exit__(None, None, None)
+        still_open.remove(number)
+
+    assert configured() == before
+
+
+def test_no_optimization_stays_none(inputs: Path, tmp_path: Path) -> None:
+    """Where the user wants none, Dask's own is not called; plans are in the graph."""
+    collection = stored(inputs, tmp_path)
+    array = da.ones(4, chunks=2) + 1
+    with dask.config.set({KEY: None}):
+        n_tasks = len(dask.optimize(array)[0].dask)
+        with dask_io.optimize(memory="1MiB"):
+            assert len(dask.optimize(array)[0].dask) == n_tasks
+            assert planned_tasks(collection)
+            collection.compute()
+
+    np.testing.assert_array_equal(zarr.open_array(str(tmp_path / "x.zarr"))[:], values())
 
 
 def test_what_was_set_before_is_still_called(inputs: Path, tmp_path: Path) -> None:
@@ -194,6 +281,18 @@ def test_a_plan_can_be_cut_into_parts(inputs: Path, tmp_path: Path) -> None:
         collection.compute()
 
     np.testing.assert_array_equal(zarr.open_array(str(tmp_path / "x.zarr"))[:], values())
+
+
+def test_parts_of_another_number_have_other_keys(inputs: Path, tmp_path: Path) -> None:
+    """A cluster that has carried out one of two parts does not take it for one of three."""
+    collection = stored(inputs, tmp_path)
+    found = []
+    for parts in (2, 3):
+        with dask_io.optimize(memory="1MiB", parts=parts):
+            found.append(set(planned_tasks(collection)))
+
+    assert all(found)
+    assert found[0].isdisjoint(found[1])
 
 
 def test_one_source_for_several_targets_is_read_once(inputs: Path, tmp_path: Path) -> None:

@@ -14,8 +14,9 @@ import numpy as np
 
 from dask_io.engine.problem import side_of
 from dask_io.geometry import Grid
+from dask_io.graph.locks import distinct_locks, holding
 from dask_io.graph.match import DeclinedError
-from dask_io.graph.work import holding, worked_source
+from dask_io.graph.work import worked_source
 from dask_io.planning import read_cost, stretch
 from dask_io.stores.reuse import new_staging
 
@@ -40,7 +41,7 @@ class Cluster:
     boxes: Grid
     seeks: int
     seeks_of_dask: int
-    lock: Any = None
+    locks: tuple[Any, ...] = ()
 
     def read(self, box: Region) -> list[NDArray[Any]]:
         """Read the chunks of a box, the last axis fastest; every stored block once."""
@@ -48,7 +49,7 @@ class Cluster:
         made = [
             np.empty(chunks.block(index).shape, self.source.dtype) for index in chunks.indices()
         ]
-        with holding(self.lock):
+        with holding(self.locks):
             for index, part in self.source.grid.pieces(box):
                 values = self._read_part(index, part)
                 for number, piece in chunks.pieces(part.relative_to(box.start)):
@@ -122,4 +123,5 @@ def cluster_reading(reading: Reading, options: GraphOptions) -> Cluster:
         raise DeclinedError(
             f"Dask reads it with {seeks_of_dask:,} seeks, and no fewer are possible"
         )
-    return Cluster(source, reading.chunks, boxes, seeks, seeks_of_dask, reading.lock)
+    locks = distinct_locks([reading.lock])
+    return Cluster(source, reading.chunks, boxes, seeks, seeks_of_dask, locks)

@@ -96,13 +96,15 @@ def replace_layers(graph: HighLevelGraph, considered: Considered) -> HighLevelGr
     def add(name: str, layer: Any, *needs: str) -> None:
         layers[name], dependencies[name] = layer, set(needs)
 
+    # A cluster takes a result that it has under the same key, so a key stands for parts or boxes of
+    # one size only.
     for matches, works in considered.stored:
-        plan_name = f"dask-io-plan-{tokenize([match.name for match in matches])}"
+        plan_name = f"dask-io-plan-{tokenize([match.name for match in matches], len(works))}"
         add(plan_name, _plan_layer(plan_name, works))
         for match in matches:
             add(match.name, StoredLayer(match.name, match.chunks.counts, plan_name), plan_name)
     for reading, cluster in considered.read:
-        read_name = f"dask-io-read-{tokenize(reading.name)}"
+        read_name = f"dask-io-read-{tokenize(reading.name, cluster.boxes)}"
         add(read_name, _read_layer(read_name, cluster))
         add(reading.name, TakenLayer(reading.name, cluster, read_name), read_name)
     return HighLevelGraph(layers, dependencies)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack, contextmanager
 from dataclasses import astuple, dataclass, replace
-from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from dask_io.engine.commit import Outlet
@@ -13,6 +11,7 @@ from dask_io.engine.problem import make_problem, side_of
 from dask_io.engine.run import Sweep, run_plan, run_sweeps
 from dask_io.errors import BudgetTooSmallError, DaskIOError
 from dask_io.graph.carried import WorkedSource, WorkedTarget
+from dask_io.graph.locks import distinct_locks, holding
 from dask_io.graph.match import DeclinedError
 from dask_io.graph.objects import converts_as_numpy
 from dask_io.graph.parts import cut_into_parts
@@ -23,7 +22,7 @@ from dask_io.stores.part import Part
 from dask_io.stores.window import Window
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     import numpy as np
 
@@ -33,24 +32,6 @@ if TYPE_CHECKING:
     from dask_io.graph.options import GraphOptions
     from dask_io.planning import Device
     from dask_io.stores.store import Source, Target
-
-# The memory of a plan is that of a process, so one plan runs in it at a time.
-_running = Lock()
-
-
-@contextmanager
-def holding(*locks: Any) -> Iterator[None]:
-    """Be the only one in this process that has the memory, and hold what Dask would hold."""
-    # In one order for all, and none twice: two may be the same behind different objects.
-    distinct = {_name_of(lock): lock for lock in locks if lock}
-    with _running, ExitStack() as held:
-        for name in sorted(distinct):
-            held.enter_context(distinct[name])
-        yield
-
-
-def _name_of(lock: Any) -> str:
-    return str(getattr(lock, "token", None) or getattr(lock, "name", None) or id(lock))
 
 
 @dataclass(frozen=True)
@@ -80,7 +61,7 @@ class Work:
     def __call__(self) -> None:
         """Carry the plan out."""
         outlets = [Outlet(target) for target in self.targets]
-        with holding(*self.locks):
+        with holding(self.locks):
             if isinstance(self.plan, Plan):
                 run_plan(self.plan, self.source, outlets[0], workers=self.workers)
                 return
@@ -101,13 +82,12 @@ def plan_matches(matches: Sequence[Match], options: GraphOptions) -> tuple[Work,
     Raises
     ------
     DeclinedError
-        If no plan fits the memory, or functions cannot be applied to whole blocks.
+        If no plan fits the memory, functions cannot be applied to whole blocks, or two lock
+        objects may share one lock.
     """
     source = worked_source(matches[0].reading)
     targets = [_worked_target(match, source.dtype) for match in matches]
-    locks = tuple(match.lock for match in matches if match.lock)
-    if matches[0].reading.lock:
-        locks = (*locks, matches[0].reading.lock)
+    locks = distinct_locks([matches[0].reading.lock, *(match.lock for match in matches)])
     try:
         if len(targets) > 1:
             return (_plan_together(source, targets, locks, options),)
