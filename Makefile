@@ -10,6 +10,8 @@ OLDEST ?= .venv-oldest
 # Tests wait for the disk half of the time, so there are more of them than cores.
 PYTEST_ARGS ?= -n 4
 DEMO_ARGS ?=
+# The tests of Dask and xarray that are run: quick, or all.
+PART ?= quick
 # The kind of file that is fuzzed, and for how long.
 SUBJECT ?= zarr-3
 SECONDS ?= 60
@@ -23,7 +25,7 @@ BENCH_ARGS ?=
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo test lint types contracts tests slow fuzz bench-engine bench-graph bench-zarr bench-climate format docs lock env dev clean
+.PHONY: help demo test lint types contracts tests peer-suites slow fuzz bench-engine bench-graph bench-zarr bench-climate format docs lock env dev clean
 
 help: ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -31,7 +33,7 @@ help: ## Show the targets
 demo: env ## Install the tool and resplit an example array
 	@$(VENV)/bin/dask-io demo $(DEMO_ARGS)
 
-test: lint types contracts tests ## Run every check: lint, types, import contracts, tests
+test: lint types contracts tests peer-suites ## Run every check: lint, types, import contracts, tests
 
 lint: dev ## Check style and format
 	$(DEV)/bin/ruff check .
@@ -46,6 +48,9 @@ contracts: dev ## Check which module may import which
 tests: dev $(OLDEST)/linked ## Run the tests, those of graphs also on the oldest Dask
 	$(DEV)/bin/pytest $(PYTEST_ARGS)
 	$(OLDEST)/bin/pytest $(PYTEST_ARGS) tests/graph/test_shapes.py -k "by_threads or rechunk or p2p"
+
+peer-suites: dev ## Run the tests of Dask and xarray with and without Dask IO: PART=quick or all
+	$(DEV)/bin/python -m tests.peers --part $(PART)
 
 slow: dev ## Run the long versions of the tests
 	HYPOTHESIS_PROFILE=thorough $(DEV)/bin/pytest -m slow $(PYTEST_ARGS)
