@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.lib import format as npy_format
 
 from dask_io import api
 from dask_io.cli.group import one_line, show
@@ -159,7 +160,12 @@ def _make_source(example: _Example, folder: Path) -> None:
         folder.mkdir()
         for index in example.source.indices():
             name = "_".join(map(str, ("b", *index)))
-            np.save(folder / f"{name}.npy", _values(example.source.block(index)))
+            values = _values(example.source.block(index))
+            # Not `np.save`: NumPy turns an interrupt within its `tofile` into a TypeError.
+            with (folder / f"{name}.npy").open("xb") as file:
+                header = npy_format.header_data_from_array_1_0(values)
+                npy_format.write_array_header_1_0(file, header)
+                file.write(values.data)
 
 
 def _values(region: Region) -> NDArray[np.float64]:
