@@ -29,6 +29,8 @@ _REFUSALS = {
     "throttle": (503, "SlowDown"),
     "error": (500, "InternalError"),
     "deny": (403, "AccessDenied"),
+    "absent": (404, "NoSuchBucket"),
+    "odd": (404, "NoSuchThing"),
 }
 # It ends when the pipe to its stdin does: with the tests, however they end.
 _UNTIL_STDIN_ENDS = (
@@ -139,10 +141,10 @@ class Proxy:
     at
         Number of the request at which something goes wrong, from 1 on; 0 for none.
     fault
-        What does: ``throttle``, ``error`` and ``deny`` answer 503, 500 and 403, with all that is
-        secret; ``refuse`` says nothing and closes, ``lose`` does so when the request has been
-        carried out, ``cut`` after half of the answer; ``slow`` answers late, ``kill`` calls
-        `on_kill`.
+        What does: ``throttle``, ``error``, ``deny``, ``absent`` and ``odd`` answer 503, 500, 403
+        and 404, with all that is secret; ``refuse`` says nothing and closes, ``lose`` does so when
+        the request has been carried out, ``cut`` after half of the answer; ``slow`` answers late,
+        ``kill`` calls `on_kill`.
     n_times
         How many requests in a row it goes wrong for.
     """

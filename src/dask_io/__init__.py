@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from dask_io.api import (
         BlockArray,
+        Damage,
         GroupInfo,
         Info,
         Job,
         JointJob,
         Progress,
+        Repair,
         RunResult,
         SeriesJob,
         Verification,
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
         plan,
         plan_extract,
         plan_shape,
+        repair,
         resplit,
         resume,
         split,
@@ -38,6 +41,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "BlockArray",
+    "Damage",
     "Explanation",
     "GroupInfo",
     "Info",
@@ -45,6 +49,7 @@ __all__ = [
     "JointJob",
     "MismatchWarning",
     "Progress",
+    "Repair",
     "RunResult",
     "SeriesJob",
     "Verification",
@@ -61,6 +66,7 @@ __all__ = [
     "plan",
     "plan_extract",
     "plan_shape",
+    "repair",
     "resplit",
     "resume",
     "split",

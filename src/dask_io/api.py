@@ -37,6 +37,7 @@ from dask_io.planning import (
     Side,
 )
 from dask_io.prepare import Wanted, count_workers, make_plan, plan_one, plan_several
+from dask_io.repairing import Damage, Repair, RepairOptions, repair_all
 from dask_io.several import find_whole, name_one, verify_wholes
 from dask_io.stores.array import BlockArray
 from dask_io.stores.description import parse_dtype, parse_order
@@ -45,6 +46,7 @@ from dask_io.stores.making import names_one_file
 from dask_io.stores.naming import printable
 from dask_io.stores.opening import open_source
 from dask_io.stores.several import region_places
+from dask_io.stores.store import block_names_of
 from dask_io.stores.window import Window
 from dask_io.wholes import plan_resumes, plan_whole, verify_alone
 
@@ -68,11 +70,13 @@ if TYPE_CHECKING:
 __all__ = [
     "BlockArray",
     "Complete",
+    "Damage",
     "GroupInfo",
     "Info",
     "Job",
     "JointJob",
     "Progress",
+    "Repair",
     "RunResult",
     "SeriesJob",
     "Verification",
@@ -85,6 +89,7 @@ __all__ = [
     "plan_extract",
     "plan_resumes",
     "plan_shape",
+    "repair",
     "resplit",
     "resume",
     "split",
@@ -105,6 +110,10 @@ class Info:
     n_bytes: int
     n_bytes_on_disk: int
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    pattern: str | None = None
+    """The names of its block files."""
+    inferred: str | None = None
+    """What the numbers in these names mean, if the pattern was inferred from them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,6 +210,7 @@ def open_one_file(source: Place, storage_options: Mapping[str, Any] | None = Non
 def info(source: Place, *, storage_options: Mapping[str, Any] | None = None) -> Info:
     """Tell what a store says about itself."""
     store = _source(source, Options(storage_options=storage_options))
+    names = block_names_of(store)
     return Info(
         place=store.place,
         format=store.format,
@@ -211,6 +221,8 @@ def info(source: Place, *, storage_options: Mapping[str, Any] | None = None) -> 
         n_bytes=store.grid.size * store.dtype.itemsize,
         n_bytes_on_disk=store.n_bytes_on_disk,
         metadata=store.metadata,
+        pattern=None if names is None else names.pattern,
+        inferred=names.meaning if names is not None and names.inferred else None,
     )
 
 
@@ -485,7 +497,8 @@ def plan_extract(
     if not regions:
         raise UsageError("no region is given; name at least one, as in 0:100,:,5:")
     store = _source(source, options)
-    boxes = [parse_region(region, store.grid.shape) for region in regions]
+    given = [regions] if isinstance(regions, (str, Region)) else regions
+    boxes = [parse_region(region, store.grid.shape) for region in given]
     if len(boxes) == 1:
         options["region"] = boxes[0]
         return _plan_array(BlockArray(store), target, chunks=chunks, **options)
@@ -548,11 +561,62 @@ def resume(
     StorageError
         If another run is writing the target.
     UsageError
-        If the target has no journal.
+        If the target has no journal, or `consume` is given but the first run did not have it.
     """
     jobs = plan_resumes(target, **options)
     results = (job.run(verify=verify, on_progress=on_progress) for job in jobs)
     return reduce(RunResult.followed_by, results)
+
+
+def repair(
+    target: str | PathLike[str],
+    source: str | PathLike[str] | None = None,
+    *,
+    dry_run: bool = False,
+    memory: int | str | None = None,
+    workers: int | None = None,
+    max_rate: int | str | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    on_progress: Callable[[Progress], None] | None = None,
+) -> Repair:
+    """Write the damaged blocks of a target again, from its source.
+
+    Every block is read back. A block is damaged if it is missing, or does not match the checksum
+    that was taken when it was written. It is replaced only by a block that matches this checksum.
+    An unfinished target is completed first.
+
+    Parameters
+    ----------
+    target
+        A target that a run has written, or a folder with several targets.
+    source
+        Where the source is now, if it has been moved.
+    dry_run
+        Only find the damaged blocks; nothing is changed, and no source is needed.
+    memory, workers, max_rate, storage_options
+        As in `Options`.
+    on_progress
+        As in `resplit`.
+
+    Raises
+    ------
+    DataError
+        If the source has changed, was consumed, or no longer gives the same data.
+    StorageError
+        If the source is not found, or another run is writing the target.
+    UsageError
+        If the target has no journal.
+    """
+    options = RepairOptions(
+        None if source is None else fspath(source),
+        dry_run,
+        memory,
+        workers,
+        max_rate,
+        storage_options,
+        on_progress,
+    )
+    return repair_all(target, options)
 
 
 def verify(

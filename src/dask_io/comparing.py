@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from shlex import quote
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from xxhash import xxh3_64
 
@@ -25,7 +27,7 @@ from dask_io.stores.reopening import read_back
 from dask_io.stores.whole import MakesFiles
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     import numpy as np
 
@@ -132,6 +134,16 @@ def verify_sealed(
             raise StorageError(shown, "no such file or directory", "check the path")
         raise UsageError(_without_checksums(place))
     refuse_unfinished(place)
+    if is_absent(place):
+        raise DataError(printable(str(place)), ["is missing"], advise_repair(place))
+    with advising_repair(place):
+        return _verify_all(place, journal, memory, workers, pace)
+
+
+def _verify_all(
+    place: Location, journal: Location, memory: int, workers: int, pace: Pace | None
+) -> Verification:
+    """Compare everything that a journal describes."""
     found = Verification(0)
     several, copies = described_in(journal), copies_in(journal)
     if None not in several and not place.exists():
@@ -141,7 +153,7 @@ def verify_sealed(
         copies = {name: each for name, each in copies.items() if name == inside}
     if not several and not copies:
         raise UsageError(_without_checksums(place))
-    _check_copies(holder_of(place), journal, copies)
+    check_copies(holder_of(place), journal, copies)
     for array, described in several.items():
         written = read_back(described, at=place)
         written.tally.pace = pace
@@ -151,8 +163,29 @@ def verify_sealed(
     return found
 
 
-def _check_copies(file: Location, journal: Location, copies: Mapping[str, str]) -> None:
-    """Compare with their checksums what was copied as it is into a file."""
+def advise_repair(place: object) -> str:
+    """Return what to do about a damaged target."""
+    return f"repair it with: dask-io repair {printable(quote(str(place)))}"
+
+
+@contextmanager
+def advising_repair(place: Location) -> Iterator[None]:
+    """Add to a `DataError` what to do about missing or damaged data."""
+    try:
+        yield
+    except DataError as error:
+        advice = error.advice or advise_repair(place)
+        raise DataError(error.place, error.problems, advice) from error
+
+
+def check_copies(file: Location, journal: Location, copies: Mapping[str, str]) -> None:
+    """Compare data that was copied unchanged into a file with its checksums.
+
+    Raises
+    ------
+    DataError
+        If one differs.
+    """
     if not copies:
         return
     container = load_format(str(read_job(journal)[WHOLE_FILE].get("format")))
@@ -212,12 +245,29 @@ def _without_checksums(place: Location) -> str:
 def _verify_written(
     written: Readback, journal: Location, memory: int, workers: int, array: int | None
 ) -> Verification:
+    share = share_memory(written, memory, workers)
+    return verify_checksums(written, journal, **share._asdict(), array=array)
+
+
+class Share(NamedTuple):
+    """How checksums are compared: the number of threads, and the bytes of each."""
+
+    workers: int
+    slab: int
+
+
+def share_memory(written: Readback, memory: int, workers: int) -> Share:
+    """Share a budget among the threads that read a target back; one if it is too small for more.
+
+    Raises
+    ------
+    BudgetTooSmallError
+        If it is too small for one.
+    """
     slab = comparison_slab(memory, written.dtype.itemsize, workers)
-    if workers * slab > memory:
-        workers = 1
     if slab > memory:
         raise BudgetTooSmallError(slab, memory, "element")
-    return verify_checksums(written, journal, workers=workers, slab=slab, array=array)
+    return Share(workers if workers * slab <= memory else 1, slab)
 
 
 def compare_files(a: Location, b: Location) -> None:

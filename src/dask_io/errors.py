@@ -108,6 +108,11 @@ class StorageError(DaskIOError):
         super().__init__(path, reason, advice)
         self.path, self.reason, self.advice = path, reason, advice
 
+    @property
+    def is_absent(self) -> bool:
+        """Whether what was asked for does not exist."""
+        return self.reason == "no such file or directory"
+
     def __str__(self) -> str:
         return f"{self.path}: {self.reason}" + (f"; {self.advice}" if self.advice else "")
 
@@ -121,15 +126,23 @@ class InterruptedRunError(DaskIOError):
 
     exit_code = 4
 
-    def __init__(self, target: str, resumable: bool = True) -> None:  # noqa: FBT001, FBT002 - arguments are positional
-        super().__init__(target, resumable)
-        self.target, self.resumable = target, resumable
+    def __init__(self, target: str, resumable: bool = True, verb: str = "resume") -> None:  # noqa: FBT001, FBT002 - arguments are positional
+        super().__init__(target, resumable, verb)
+        self.target, self.resumable, self.verb = target, resumable, verb
 
     def __str__(self) -> str:
         if self.resumable:
-            return f"interrupted; go on with: dask-io resume {self.target}"
+            return f"interrupted; go on with: dask-io {self.verb} {self.target}"
         return f"interrupted before anything was written to {self.target}; run it again"
 
 
-class RoomWarning(UserWarning):
+class DaskIOWarning(UserWarning):
+    """Root of all warnings that Dask IO gives; on the command line each is one line."""
+
+
+class RoomWarning(DaskIOWarning):
     """A disk may turn out to be too small; it is not known beforehand."""
+
+
+class KeptWarning(DaskIOWarning):
+    """Source blocks are kept although the first run was to remove them."""

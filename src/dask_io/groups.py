@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from operator import itemgetter
 from shlex import quote
 from typing import TYPE_CHECKING, Any
@@ -12,16 +12,18 @@ from typing import TYPE_CHECKING, Any
 from xxhash import xxh3_64, xxh3_64_intdigest
 
 from dask_io.comparing import (
+    advising_repair,
     check_again,
     check_copied_files,
     digest_files,
     refuse_missing,
     verify_sealed,
 )
+from dask_io.engine.identity import take_identities
 from dask_io.engine.job import JobRecord
 from dask_io.engine.preflight import find_replaced
 from dask_io.engine.verify import Verification
-from dask_io.errors import BudgetTooSmallError, DataError, UsageError
+from dask_io.errors import BudgetTooSmallError, DataError, StorageError, UsageError
 from dask_io.jobs import Complete, Job, SeriesJob, check_room, resumable
 from dask_io.options import (
     Options,
@@ -43,22 +45,24 @@ from dask_io.several import (
 )
 from dask_io.stores.container import needs
 from dask_io.stores.files import Durability
-from dask_io.stores.journal import VERSION, is_sealed, read_job
+from dask_io.stores.journal import VERSION, is_sealed, read_field, read_job
 from dask_io.stores.location import locate
 from dask_io.stores.making import check_places
 from dask_io.stores.medium import medium_of
 from dask_io.stores.naming import printable
-from dask_io.stores.places import refuse_unfinished
+from dask_io.stores.places import is_absent, refuse_unfinished
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
     from os import PathLike
 
     from dask_io.engine.commit import Outlet
+    from dask_io.engine.identity import Identity
     from dask_io.geometry.chunks import Chunks
     from dask_io.options import ResumeOptions
     from dask_io.stores.location import Location
     from dask_io.stores.pace import Pace
+    from dask_io.stores.store import Source
     from dask_io.stores.whole import Whole
     from dask_io.stores.zarr.group import Group
     from dask_io.stores.zarr.grouptarget import GroupTarget
@@ -84,6 +88,7 @@ class GroupOutput:
     small: Small
     not_kept: tuple[str, ...]
     _record: GroupRecord | None = None
+    _identities: Mapping[Source, Identity] = field(default_factory=dict)
 
     @property
     def place(self) -> str:
@@ -107,10 +112,14 @@ class GroupOutput:
         # Before what is there is removed.
         replaced = find_replaced(self.place)
         check_room(jobs.values(), replaced)
+        self._identities = take_identities(job.source for job in jobs.values())
         self._record = GroupRecord(
             self.group,
             self.format,
-            {name: _record_of(job) for name, job in jobs.items()},
+            {
+                name: JobRecord.of(self._identities[job.source], job.named_target)
+                for name, job in jobs.items()
+            },
             {name: _digest(each) for name, each in self.small.items()},
             self.target.durability,
             _identity(self.group, self.format, self.copies),
@@ -127,13 +136,13 @@ class GroupOutput:
         assert self._record is not None, "it has been begun"
         return self._record
 
-    def open_outlet(self, name: str, job: Job) -> Outlet:
+    def open_outlet(self, name: str, job: Job) -> Outlet:  # noqa: ARG002 - the job has all of it
         """Begin to write one of the arrays."""
-        return job.open_outlet(self.record.arrays[name])
+        return job.open_outlet(self._identities[job.source])
 
     def finish(self) -> None:
         """Copy what is copied as it is, and make a group of all."""
-        _complete(self.group, self.target, [*self.record.arrays], self.small)
+        _complete(self.record, self.target, self.small)
 
     def give_up(self) -> None:
         """Let another run go on, or leave nothing."""
@@ -197,17 +206,17 @@ class GroupRecord:
 
         job = read_job(journal)
         try:
-            root = locate(source or job["group"]["source"], storage_options)
+            described = read_field(job, "group", dict)
+            root = locate(source or read_field(described, "source", str), storage_options)
             arrays = {
                 checked_path(name): JobRecord.from_json(each)
                 for name, each in job["arrays"].items()
             }
-            group = Group.from_json(root, job["group"])
-            kind = str(job["group"]["format"])
+            group, kind = Group.from_json(root, described), read_field(described, "format", str)
             copies = {checked_path(name): str(each) for name, each in job["copies"].items()}
-            durability, identity = Durability(job["durability"]), int(job["identity"])
+            durability, identity = Durability(job["durability"]), read_field(job, "identity", int)
             # Journals of older runs do not say what is not kept.
-            not_kept = tuple(map(str, job.get("not_kept", ())))
+            not_kept = tuple(map(str, read_field({"not_kept": [], **job}, "not_kept", list)))
             return cls(group, kind, arrays, copies, durability, identity, not_kept)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             place, problem = printable(str(journal)), f"is not about a group: {error}"
@@ -237,19 +246,29 @@ def _identity(group: Group, kind: str, copies: Iterable[str]) -> int:
     return xxh3_64_intdigest(repr(sorted(told, key=itemgetter(0))).encode())
 
 
-def _record_of(job: Job) -> JobRecord:
-    assert job.target is not None, "arrays of a group have targets"
-    return JobRecord.of(job.source, job.target)
+def _refuse_changed(record: GroupRecord, when: str) -> None:
+    """Refuse a source if files in it have changed that are copied unchanged."""
+    group = record.group
+    if _identity(group, record.format, record.copies) != record.identity:
+        changed = [f"files that are copied unchanged {when}"]
+        advice = "begin again: run the first command with --overwrite"
+        raise DataError(printable(group.place), changed, advice)
 
 
-def _complete(group: Group, target: GroupTarget, arrays: list[str], small: Small) -> None:
+def _complete(record: GroupRecord, target: GroupTarget, small: Small) -> None:
     """Copy what is copied as it is, and make a group of all."""
     for name, files in small.items():
-        if isinstance(files, Mapping):
-            target.write_array(name, files)
-        else:
-            target.copy_array(files, name)
-    target.finish(group, [*arrays, *small], _check_written)
+        _copy_small(target, name, files)
+    _refuse_changed(record, "changed while they were being read")
+    target.finish(record.group, [*record.arrays, *small], _check_written)
+
+
+def _copy_small(target: GroupTarget, name: str, files: Location | Mapping[str, bytes]) -> None:
+    """Copy an array unchanged: its files, or the content that they will have."""
+    if isinstance(files, Mapping):
+        target.write_array(name, files)
+    else:
+        target.copy_array(files, name)
 
 
 def _find_small(group: Group, file: Whole | None, names: Iterable[str]) -> Small:
@@ -388,10 +407,7 @@ def _plan_rest(place: Location, journal: Location, options: ResumeOptions) -> It
     moved, reach = options.get("source"), options.get("storage_options")
     record = GroupRecord.read(journal, moved, reach)
     group, is_group = record.group, record.format == _ZARR
-    if _identity(group, record.format, record.copies) != record.identity:
-        changed = ["files that are copied as they are have changed since the run began"]
-        advice = "begin again: run the first command with --overwrite"
-        raise DataError(printable(group.place), changed, advice)
+    _refuse_changed(record, "have changed since the run began")
     file = None if is_group else find_whole(str(group.root), each=True)
     small = _find_small(group, file, record.copies)
     target = GroupTarget(place, durability=record.durability)
@@ -404,17 +420,87 @@ def _plan_rest(place: Location, journal: Location, options: ResumeOptions) -> It
             job = plan_recorded(place / name, each, **chosen)
             if isinstance(job, Job):
                 yield replace(job, member=True)
-        _complete(group, target, [*record.arrays], small)
+        _complete(record, target, small)
     finally:
         target.abandon()
+
+
+def find_damaged_copies(place: Location, record: GroupRecord) -> list[str]:
+    """Return the arrays that were copied unchanged and are now missing or damaged."""
+    return [
+        name
+        for name, digest in record.copies.items()
+        if not (place / name).is_dir() or digest_files(place / name) != digest
+    ]
+
+
+def copy_again(place: Location, record: GroupRecord, names: Sequence[str]) -> None:
+    """Copy arrays of a complete group from its source again, file by file.
+
+    Raises
+    ------
+    DataError
+        If the source now has different data; nothing has been changed then.
+    StorageError
+        If the source is not found.
+    """
+    from dask_io.stores.zarr.grouptarget import GroupTarget  # noqa: PLC0415 - a second, if needed
+
+    group, medium = record.group, medium_of(place)
+    if is_absent(group.root):
+        raise StorageError(printable(group.place), "no such file or directory", "check the path")
+    file = None if record.format == _ZARR else find_whole(str(group.root), each=True)
+    small = _find_small(group, file, names)
+    for name, files in small.items():
+        is_there = isinstance(files, Mapping) or files.is_dir()
+        if not is_there or _digest(files) != record.copies[name]:
+            changed = [f"array {printable(name)} has changed since it was copied"]
+            raise DataError(printable(group.place), changed, "restore it as it was")
+    target = GroupTarget(place, durability=Durability.FSYNC)
+    target.resume()
+    try:
+        for name, files in small.items():
+            _copy_small(target, name, files)
+            kept = {*files} if isinstance(files, Mapping) else _names_in(files)
+            medium.remove(place / name / each for each in _names_in(place / name) - kept)
+    finally:
+        target.abandon()
+
+
+def find_damaged_groups(place: Location, record: GroupRecord) -> list[str]:
+    """Return the group and those in it whose metadata is missing or cannot be understood."""
+    from dask_io.stores.zarr.group import is_described  # noqa: PLC0415 - a second, if needed
+
+    groups = record.group.groups
+    return [path for path in groups if not is_described(place / path, groups[path])]
+
+
+def describe_again(place: Location, record: GroupRecord, paths: Sequence[str]) -> None:
+    """Write the metadata of groups again, once their arrays have theirs."""
+    from dask_io.stores.zarr.grouptarget import GroupTarget  # noqa: PLC0415 - a second, if needed
+
+    target = GroupTarget(place, durability=Durability.FSYNC)
+    target.resume()
+    try:
+        target.describe(record.group, [*record.arrays, *record.copies], paths)
+    finally:
+        target.abandon()
+
+
+def _names_in(root: Location) -> set[str]:
+    return {name for name, _ in medium_of(root).files(root)}
 
 
 def verify_group(place: Location, memory: int, workers: int, journal: Location) -> Verification:
     """Compare all arrays of a group with the checksums of their journals, and of its own."""
     refuse_unfinished(place)
     record = GroupRecord.read(journal)
-    check_copied_files(place, record.copies)
-    refuse_missing(place, record.arrays)
+    with advising_repair(place):
+        check_copied_files(place, record.copies)
+        refuse_missing(place, record.arrays)
+        for path in find_damaged_groups(place, record):
+            problem = "the metadata of the group is missing or cannot be understood"
+            raise DataError(printable(str(place / path)), [problem])
     found = Verification(0)
     for name in record.arrays:
         checked = verify_sealed(place / name, memory, workers)

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 from dask_io.comparing import check_again, check_copied_files
 from dask_io.engine.commit import Consumption, Outlet
 from dask_io.engine.copy import Copying
-from dask_io.engine.job import JobRecord
+from dask_io.engine.identity import Identity, take_identities
+from dask_io.engine.job import JobRecord, describe_together
 from dask_io.engine.preflight import Move, check_before_run, share_disk
 from dask_io.engine.run import RunResult, Sweep, run_plan, run_sweeps
 from dask_io.engine.series import SeriesProgress
@@ -20,10 +21,12 @@ from dask_io.engine.spill import run_spill
 from dask_io.errors import InterruptedRunError, StorageError, UsageError
 from dask_io.planning import CopyPlan, Series, SpillPlan
 from dask_io.report.svg import job_svg
+from dask_io.report.text import plan_text
 from dask_io.stores.kept import not_kept
-from dask_io.stores.location import locate, way_to
+from dask_io.stores.location import locate
 from dask_io.stores.naming import printable
 from dask_io.stores.pace import Pace
+from dask_io.stores.store import inferred_in
 from dask_io.stores.window import Window
 
 if TYPE_CHECKING:
@@ -62,6 +65,11 @@ class Job:
     storage_options: Mapping[str, Any] | None = field(default=None, repr=False)
     member: bool = False
 
+    @property
+    def inferred(self) -> str:
+        """What was inferred from the names of the source's files; empty if nothing was."""
+        return inferred_in(self.source)
+
     def run(
         self, *, verify: bool = False, on_progress: Callable[[Progress], None] | None = None
     ) -> RunResult:
@@ -79,7 +87,8 @@ class Job:
         Raises
         ------
         DataError
-            If blocks of the source turn out wrong, or verification finds a difference.
+            If blocks of the source are invalid or change during the run, or verification finds a
+            difference.
         StorageError
             If the disk is full, a file cannot be read or written, and the like.
         InterruptedRunError
@@ -87,7 +96,7 @@ class Job:
         """
         target = self.named_target
         outlet = self.open_outlet()
-        with resumable(lambda: _left_by([outlet]), target.place):
+        with resumable(lambda: _left_by([outlet], consume=self.consume), target.place):
             result = self.carry_out(outlet, on_progress)
         # The arrays of a group are verified together, once it is complete.
         if verify and not self.member:
@@ -113,18 +122,19 @@ class Job:
         lost = () if self.member else not_kept(self.source, target)
         return replace(result, not_kept=lost)
 
-    def open_outlet(self, record: JobRecord | None = None) -> Outlet:
+    def open_outlet(self, identity: Identity | None = None) -> Outlet:
         """Go on where another run ended or begin anew, after checking what can be beforehand.
 
-        `record` describes the job, if that has been done already.
+        `identity` is that of the source, if it has been taken already.
         """
         if self.outlet is not None:
             return self.outlet
         target = self.named_target
         check_room([self])
-        record = record or JobRecord.of(self.source, target, consume=self.consume)
-        consumption = Consumption(self.source, target) if self.consume else None
-        return Outlet(target, record.to_bytes(), consumption=consumption)
+        identity = identity or Identity(self.source)
+        record = JobRecord.of(identity, target, consume=self.consume)
+        consumption = Consumption(identity, target) if self.consume else None
+        return Outlet(target, record.to_bytes(), consumption=consumption, identity=identity)
 
     def visualize(self, path: str | PathLike[str] | None = None) -> str:
         """Draw the plan as SVG, into a file if a path is given, and return the drawing."""
@@ -138,7 +148,7 @@ class Job:
 
     def __str__(self) -> str:
         places = [self.source.place, *([self.target.place] if self.target else [])]
-        return f"{' to '.join(places)}\n{self.plan}"
+        return f"{' to '.join(places)}\n{plan_text(self.plan, inferred=self.inferred)}"
 
 
 def check_room(jobs: Collection[Job], replaced: Replaced | None = None) -> None:
@@ -183,6 +193,7 @@ class Complete:
     not_kept: tuple[str, ...] = ()
     plan: None = None
     device: None = None
+    inferred: str = ""
 
     def run(
         self,
@@ -223,6 +234,11 @@ class JointJob:
     max_rate: int | None = None
     storage_options: Mapping[str, Any] | None = field(default=None, repr=False)
 
+    @property
+    def inferred(self) -> str:
+        """What was inferred from the names of the source's files; empty if nothing was."""
+        return inferred_in(self.source)
+
     def run(
         self, *, verify: bool = False, on_progress: Callable[[Progress], None] | None = None
     ) -> RunResult:
@@ -238,13 +254,13 @@ class JointJob:
             come. An exception that it raises ends the run.
         """
         check_before_run(list(map(Move, self.windows, self.targets)), workers=self.workers)
-        first, *others = map(JobRecord.of, self.windows, self.targets)
-        place, *places = (locate(target.place) for target in self.targets)
-        ways = [way_to(other, place) for other in places]
-        first = replace(first, others=dict(zip(ways, others, strict=True)))
+        taken = take_identities(self.windows)
+        identities = [taken[window] for window in self.windows]
+        places = [locate(target.place, self.storage_options) for target in self.targets]
+        records = describe_together(identities, self.targets, places)
         outlets = [
-            Outlet(target, record.to_bytes())
-            for target, record in zip(self.targets, [first, *others], strict=True)
+            Outlet(target, record.to_bytes(), identity=identity)
+            for target, record, identity in zip(self.targets, records, identities, strict=True)
         ]
         set_pace(self.max_rate, [self.source, *self.targets])
         sweeps = [
@@ -252,10 +268,11 @@ class JointJob:
             for bundle, group in zip(self.plan.bundles, self.plan.groups, strict=True)
         ]
         with resumable(lambda: _left_by(outlets), self.targets[0].place):
-            result = run_sweeps(sweeps, workers=self.workers, on_progress=on_progress)
+            result = run_sweeps(
+                sweeps, workers=self.workers, on_progress=on_progress, leader=outlets[0]
+            )
         if verify:
             pace = self.source.tally.pace
-            places = [locate(target.place, self.storage_options) for target in self.targets]
             check_again(places, self.plan.budget, self.workers, pace=pace)
         lost = not_kept(self.source, self.targets[0])
         return replace(result, verified=True if verify else None, not_kept=lost)
@@ -263,7 +280,8 @@ class JointJob:
     def __str__(self) -> str:
         first, *others = (target.place for target in self.targets)
         last = f" ... {others[-1]}" if others else ""
-        return f"{self.source.place} to {first}{last}\n{self.plan}"
+        told = plan_text(self.plan, inferred=self.inferred)
+        return f"{self.source.place} to {first}{last}\n{told}"
 
 
 class Output(Protocol):
@@ -315,6 +333,7 @@ class SeriesJob:
     workers: int
     device: Device
     memory: int
+    inferred: str = ""
 
     @property
     def plan(self) -> Series:
@@ -348,7 +367,7 @@ class SeriesJob:
 
     def __str__(self) -> str:
         places = [self.place, *([self.output.place] if self.output else [])]
-        return f"{' to '.join(places)}\n{self.plan}"
+        return f"{' to '.join(places)}\n{plan_text(self.plan)}"
 
 
 def _carry_out(
@@ -383,16 +402,17 @@ def resumable(find_left: Callable[[], str], place: str) -> Iterator[None]:
         raise type(error)(error.path, error.reason, message) from error
 
 
-def _left_by(outlets: Sequence[Outlet]) -> str:
+def _left_by(outlets: Sequence[Outlet], *, consume: bool = False) -> str:
     """Return how to name what can be resumed: a target, or the folder of several; or nothing.
 
-    The first of several that lie apart knows where the others are.
+    If several targets are in different folders, the first one knows where the others are. With
+    `consume`, the option that continues to remove source blocks follows the name.
     """
     if not any(outlet.is_resumable for outlet in outlets):
         return ""
     places = [outlet.target.place for outlet in outlets]
     if len(places) == 1:
-        return quote(places[0])
+        return quote(places[0]) + (" --consume" if consume else "")
     parents = {str(locate(place).parent) for place in places}
     return quote(parents.pop() if len(parents) == 1 else places[0])
 

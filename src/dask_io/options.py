@@ -152,6 +152,8 @@ class ResumeOptions(TypedDict, total=False):
     max_rate: int | str | None
     source: str | None
     """Where the source is now, if it has been moved."""
+    consume: bool
+    """Continue to remove source blocks, if the first run was started to consume the source."""
     storage_options: Mapping[str, Any] | None
 
 

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import tempfile
+import warnings
 from dataclasses import astuple, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from dask_io.comparing import advising_repair
 from dask_io.engine.commit import Consumption, Outlet
-from dask_io.engine.job import JobRecord, is_of_several
+from dask_io.engine.job import JobRecord, find_members
 from dask_io.engine.measure import are_apart, find_device
 from dask_io.engine.preflight import free_space
 from dask_io.engine.problem import converted, make_problem, side_in_pieces, side_of
 from dask_io.engine.spill import remove_scratch
 from dask_io.engine.staging import coding_bytes, slab_for, staging_for
-from dask_io.errors import StorageError, UsageError
+from dask_io.errors import DataError, KeptWarning, StorageError, TargetExistsError, UsageError
 from dask_io.geometry.chunks import by_number, normalize_chunks
 from dask_io.geometry.shards import normalize_shards
-from dask_io.jobs import Complete, Job, JointJob
+from dask_io.jobs import Complete, Job, JointJob, check_room
 from dask_io.options import (
     Options,
     check_several,
@@ -50,7 +52,7 @@ from dask_io.stores.files import Durability
 from dask_io.stores.formats import load_format
 from dask_io.stores.journal import is_sealed, refuse_locked
 from dask_io.stores.ledger import Ledger
-from dask_io.stores.location import follow, is_url, locate
+from dask_io.stores.location import is_url, locate
 from dask_io.stores.making import check_places, make_target
 from dask_io.stores.naming import printable
 from dask_io.stores.places import is_absent, journal_at, targets_in
@@ -64,6 +66,7 @@ if TYPE_CHECKING:
 
     import numpy as np
 
+    from dask_io.engine.identity import Identity
     from dask_io.geometry.chunks import Chunks
     from dask_io.options import ResumeOptions
     from dask_io.planning import Device
@@ -323,7 +326,9 @@ def plan_recorded(
     """Plan how to complete a target of which a journal, its own or another's, says what it is."""
     journal = journal_at(place)
     if journal is None:
-        return _plan_begun_by_others(place, record, **options)
+        return _plan_not_begun(place, record, **options)
+    if JobRecord.read(journal).job_id != record.job_id:
+        raise _holds_something_else(place)
     return _plan_resume(place, journal, record, **options)
 
 
@@ -334,26 +339,16 @@ def make_complete(place: Location, options: ResumeOptions, n_blocks: int = 0) ->
 
 
 def _find_resumable(place: Location) -> dict[Location, JobRecord]:
-    """Return the targets that a path names, those too that were to be written beside them.
+    """Return the targets at a path, and all other targets of the jobs that wrote them.
 
     Raises
     ------
     StorageError
-        If there is nothing.
+        If nothing is there.
     UsageError
         If nothing there has a journal.
     """
-    found: dict[Location, JobRecord] = {}
-    for target in targets_in(place):
-        journal = journal_at(target)
-        if journal is not None and not is_of_several(journal):
-            found[target] = record = JobRecord.read(journal)
-            for way, other in record.others.items():
-                beside = follow(way, target)
-                # Where one was named, those in its folder are not meant; others no folder names.
-                if target != place or beside.parent != target.parent:
-                    journal = journal_at(beside)
-                    found.setdefault(beside, JobRecord.read(journal) if journal else other)
+    found = find_members(targets_in(place))
     if found:
         return found
     name = printable(str(place))
@@ -365,67 +360,119 @@ def _find_resumable(place: Location) -> dict[Location, JobRecord]:
     )
 
 
-def _open_again(
-    record: JobRecord, journal: Location | None, options: ResumeOptions
-) -> tuple[Source, dict[tuple[int, ...], int]]:
+def _open_again(record: JobRecord, journal: Location | None, options: ResumeOptions) -> Identity:
     """Open a source where it was, or where it has been moved to."""
     moved, reach = options.get("source"), options.get("storage_options")
     at = None if moved is None else locate(moved, reach)
     return record.open_source(journal, at=at, storage_options=reach)
 
 
-def _plan_begun_by_others(
-    place: Location, record: JobRecord, **options: Unpack[ResumeOptions]
-) -> Job:
-    """Plan a target that was to be written beside others, but had not come to that."""
-    source, _ = _open_again(record, None, options)
+def _plan_not_begun(place: Location, record: JobRecord, **options: Unpack[ResumeOptions]) -> Job:
+    """Plan a target that an interrupted job had not begun to write."""
+    refuse_late_consuming(place, options)
+    identity = _open_again(record, None, options)
     target = remake_target(record.target, at=place, durability=record.durability, reserve=True)
-    return _plan_rest(source, target, Ledger(target.grid), record.consume, options)
+    try:
+        target.check()
+    except TargetExistsError:
+        raise _holds_something_else(place) from None
+    planned = _plan_rest(identity.source, target, Ledger(target.grid), options)
+    check_room([planned])
+    return replace(planned, outlet=Outlet(target, record.to_bytes(), identity=identity))
+
+
+def _holds_something_else(place: Location) -> UsageError:
+    name = printable(str(place))
+    return UsageError(
+        f"{name} is a target of the interrupted run, but holds something else; move that away and "
+        "resume again, or run the first command again with --overwrite"
+    )
 
 
 def _plan_resume(
     place: Location, journal: Location, record: JobRecord, **options: Unpack[ResumeOptions]
 ) -> Job | Complete:
     """Plan how to complete one target, which is locked until the job has run."""
-    reserve = not record.consume
+    removes = options.get("consume", False)
     if is_sealed(journal):
         # Its blocks may have been removed since.
-        n_blocks = reopen_source(record.target, at=place).grid.n_blocks
+        with advising_repair(place):
+            n_blocks = reopen_source(record.target, at=place).grid.n_blocks
         return make_complete(place, options, n_blocks)
+    if not record.consume:
+        refuse_late_consuming(place, options)
     # Before the source is looked at, of which the other run may be removing blocks.
     refuse_locked(journal)
-    target = remake_target(record.target, at=place, durability=record.durability, reserve=reserve)
-    source, gone = _open_again(record, journal, options)
+    target = remake_target(
+        record.target, at=place, durability=record.durability, reserve=not removes
+    )
+    identity = _open_again(record, journal, options)
     ledger = target.resume()
     try:
         remove_scratch(target)
-        planned = _plan_rest(source, target, ledger, record.consume, options)
+        planned = _plan_rest(identity.source, target, ledger, options, record)
+        if record.consume and not removes:
+            _warn_of_kept_blocks(identity)
     except BaseException:
         target.abandon()
         raise
-    consumption = Consumption(source, target, gone) if record.consume else None
-    outlet = Outlet(target, ledger=ledger, consumption=consumption)
+    consumption = Consumption(identity, target, removes=removes) if record.consume else None
+    outlet = Outlet(target, ledger=ledger, consumption=consumption, identity=identity)
     return replace(planned, outlet=outlet)
+
+
+def refuse_late_consuming(place: Location, options: ResumeOptions) -> None:
+    """Refuse to consume a source if the first run was not started to consume it.
+
+    Raises
+    ------
+    UsageError
+        If `consume` is given.
+    """
+    if options.get("consume", False):
+        raise UsageError(
+            f"the run that began {printable(str(place))} was not given --consume, so its source is "
+            "kept; resume without --consume"
+        )
+
+
+def _warn_of_kept_blocks(identity: Identity) -> None:
+    """Warn that source blocks are kept that the first run would have removed."""
+    n_blocks = identity.source.grid.n_blocks
+    warnings.warn(
+        f"{printable(identity.source.place)}: the remaining blocks "
+        f"({n_blocks - len(identity.freed)} of {n_blocks}) are kept, because --consume was not "
+        "given; once the target is complete, remove them yourself to free the space",
+        KeptWarning,
+        stacklevel=2,
+    )
 
 
 def _plan_rest(
     source: Source,
     target: Target,
     ledger: Ledger,
-    consume: bool,  # noqa: FBT001 - as the journal says
     options: ResumeOptions,
+    record: JobRecord | None = None,
 ) -> Job:
-    if consume and options.get("strategy") == "spill":
+    """Plan the missing part of a target; source blocks may be gone if the record says so."""
+    is_consumed = record is not None and record.consume
+    if is_consumed and options.get("strategy") == "spill":
         raise UsageError(
             "spill reads the whole source, but blocks of it have been consumed; "
             "choose another strategy"
         )
+    if source.grid.shape != target.grid.shape:
+        found = f"of shape {source.grid.shape}, but the target has shape {target.grid.shape}"
+        problem = f"its journal describes a source {found}"
+        raise DataError(printable(target.place), [problem], "start again with --overwrite")
     laid = _lay(source, target)
     if ledger.parts:
         # What is there of a block in parts cannot be gone on with by copying.
         laid = laid._replace(to_copy=None)
-    scratch = 0 if consume else free_space(target)
-    job = _make_job(source, laid, options, consume=consume, lags=False, scratch=scratch)
+    scratch = 0 if is_consumed else free_space(target)
+    removes = options.get("consume", False)
+    job = _make_job(source, laid, options, consume=removes, lags=False, scratch=scratch)
     # What has been written before must be whole write cells.
     return replace(job, plan=job.plan.flushed_at(ledger.cuts))
 

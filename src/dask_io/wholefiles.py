@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, cast
 
 from dask_io.comparing import check_again
 from dask_io.engine.commit import Outlet
-from dask_io.engine.job import WHOLE_FILE
+from dask_io.engine.identity import Identity
+from dask_io.engine.job import WHOLE_FILE, refuse_changed
 from dask_io.engine.spill import remove_scratch
-from dask_io.errors import DataError, UsageError
+from dask_io.errors import DataError, StorageError, UsageError
 from dask_io.geometry.chunks import normalize_chunks
 from dask_io.jobs import Complete, Job, SeriesJob, check_room
 from dask_io.options import (
@@ -36,11 +37,12 @@ from dask_io.stores.container import Wanted
 from dask_io.stores.dtypes import cast_metadata
 from dask_io.stores.files import Durability
 from dask_io.stores.formats import load_format
-from dask_io.stores.journal import VERSION, is_sealed, read_job
+from dask_io.stores.journal import VERSION, is_sealed, read_field, read_job
+from dask_io.stores.location import locate
 from dask_io.stores.logs import NAME as JOURNAL
 from dask_io.stores.making import check_places
 from dask_io.stores.naming import printable
-from dask_io.stores.places import journal_at
+from dask_io.stores.places import is_absent, journal_at
 from dask_io.stores.whole import MakesFiles, Model
 
 if TYPE_CHECKING:
@@ -89,12 +91,14 @@ class FileOutput:
         else:
             self.target.create(job)
 
-    def open_outlet(self, name: str, job: Job) -> Outlet:  # noqa: ARG002 - the file has been begun
+    def open_outlet(self, name: str, job: Job) -> Outlet:
         """Begin to write one of the arrays."""
-        return Outlet(self.target.arrays[name])
+        return Outlet(self.target.arrays[name], identity=Identity(job.source))
 
     def finish(self) -> None:
-        """Give the file its name."""
+        """Give the file its name, if the source has not changed."""
+        changed = "changed while it was being read"
+        _refuse_changed(self.content, self.record, changed, place=self.record.source)
         self.target.finish()
 
     def give_up(self) -> None:
@@ -139,20 +143,27 @@ class FileRecord:
             If that is no such record.
         """
         try:
-            about = read_job(journal)[WHOLE_FILE]
-            chunks = {str(name): tuple(map(int, n)) for name, n in about["chunks"].items()}
+            about = read_field(read_job(journal), WHOLE_FILE, dict)
+            chunks = {name: tuple(map(int, n)) for name, n in about["chunks"].items()}
             return cls(
-                str(about["source"]),
-                int(about["identity"]),
+                read_field(about, "source", str),
+                read_field(about, "identity", int),
                 chunks,
-                None if about["codec"] is None else str(about["codec"]),
-                bool(about["write_empty"]),
+                None if about["codec"] is None else read_field(about, "codec", str),
+                read_field(about, "write_empty", bool),
                 Durability(about["durability"]),
-                str(about["format"]),
+                read_field(about, "format", str),
             )
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             place, problem = printable(str(journal)), f"is not about a file: {error}"
             raise DataError(place, [problem], "start again with --overwrite") from error
+
+
+def _refuse_changed(content: Content, record: FileRecord, problem: str, *, place: str) -> None:
+    """Refuse a source that has changed since the run began."""
+    if content.identity() != record.identity:
+        advice = "begin again: run the first command with --overwrite"
+        raise DataError(printable(place), [problem], advice)
 
 
 def plan_file(
@@ -261,15 +272,36 @@ def plan_file_resume(
     """Plan how to complete a file of which a journal says how it was to be made: all anew."""
     if is_sealed(journal):
         return make_complete(place, options)
+    planned = plan_file_again(journal, file_of(journal), options)
+    output = cast("FileOutput", planned.output)
+    return replace(planned, output=replace(output, is_resumed=True))
+
+
+def file_of(journal: Location) -> Path:
+    """Return the file that a journal describes."""
+    return Path(str(journal).removesuffix(JOURNAL))
+
+
+def plan_file_again(journal: Location, target: Path, options: ResumeOptions) -> SeriesJob:
+    """Plan how to make the file that a journal describes, there or elsewhere.
+
+    Raises
+    ------
+    DataError
+        If the source has changed.
+    StorageError
+        If the source is not found.
+    """
     record, moved = FileRecord.read(journal), options.get("source")
-    target = Path(str(journal).removesuffix(JOURNAL))
     source = find_whole(moved or record.source, options.get("storage_options"))
     container = load_format(record.format)
+    if source is None and is_absent(at := locate(moved or record.source)):
+        raise StorageError(printable(str(at)), "no such file or directory", "check the path")
     if source is None or not isinstance(container, MakesFiles):
         raise DataError(printable(str(journal)), ["is not about a file of several arrays"])
-    if source.content.identity() != record.identity:
-        advice = "begin again: run the first command with --overwrite"
-        raise DataError(printable(source.place), ["has changed since the run began"], advice)
+    refuse_changed(journal, source.place)
+    changed = "has changed since the run began"
+    _refuse_changed(source.content, record, changed, place=source.place)
     chosen = Options(
         codec=record.codec,
         write_empty=record.write_empty,
@@ -282,6 +314,4 @@ def plan_file_resume(
         max_rate=options.get("max_rate"),
     )
     chunks = {name: record.chunks.get(name) for name in source.dimensions}
-    planned = _plan(source, target, container, chunks, chosen)
-    output = cast("FileOutput", planned.output)
-    return replace(planned, output=replace(output, is_resumed=True))
+    return _plan(source, target, container, chunks, chosen)

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dask_io.comparing import verify_sealed
-from dask_io.engine.job import GROUP, is_of_several
+from dask_io.engine.job import GROUP, find_leaders, find_missing, is_of_several, refuse_lost
 from dask_io.engine.verify import Verification
-from dask_io.errors import UsageError
+from dask_io.errors import DataError, UsageError
 from dask_io.groups import plan_group, plan_group_resume, verify_group
 from dask_io.options import Options, check_options, check_resume_options, refuse_for_several
-from dask_io.prepare import Wanted, plan_array_resumes, plan_one
+from dask_io.prepare import Wanted, plan_array_resumes, plan_one, refuse_late_consuming
 from dask_io.several import (
     choose_chunks,
     choose_shards,
@@ -26,15 +26,15 @@ from dask_io.several import (
 )
 from dask_io.stores.container import INSIDE
 from dask_io.stores.formats import format_of, load_format
-from dask_io.stores.journal import read_job
+from dask_io.stores.journal import is_sealed, read_job
 from dask_io.stores.location import locate
 from dask_io.stores.naming import printable
-from dask_io.stores.places import journal_at, targets_in
+from dask_io.stores.places import journal_at, refuse_unfinished, targets_in
 from dask_io.stores.whole import MakesFiles
 from dask_io.wholefiles import plan_file, plan_file_resume
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from os import PathLike
     from typing import Unpack
 
@@ -156,6 +156,9 @@ def plan_resumes(
     journals = {place: journal for place in targets if (journal := journal_at(place)) is not None}
     wholes = {place: each for place, each in journals.items() if is_of_several(each)}
     for place, journal in wholes.items():
+        if not is_sealed(journal):
+            # Neither groups nor whole files can be consumed.
+            refuse_late_consuming(place, options)
         if GROUP in read_job(journal):
             yield from plan_group_resume(place, journal, options)
         else:
@@ -166,17 +169,39 @@ def plan_resumes(
 
 def verify_alone(place: Location, memory: int, workers: int) -> Verification:
     """Compare with the checksums of journals an array, or all in a group, a file or a folder."""
-    journal = journal_at(place)
-    if journal is not None and GROUP in read_job(journal):
-        return verify_group(place, memory, workers, journal)
-    is_group = journal is None and is_zarr_group(place)
-    targets = _arrays_in(place) if is_group else targets_in(place)
-    if targets in ([], [place]):
-        return verify_sealed(place, memory, workers)
+    is_group = journal_at(place) is None and is_zarr_group(place)
+    targets = (_arrays_in(place) if is_group else targets_in(place)) or [place]
+    _check_jobs(targets, place)
+    if targets == [place]:
+        return _verify_one(place, memory, workers)
     found = Verification(0)
     for target in targets:
-        found = found.followed_by(verify_alone(target, memory, workers), printable(str(target)))
+        found = found.followed_by(_verify_one(target, memory, workers), printable(str(target)))
     return found
+
+
+def _verify_one(target: Location, memory: int, workers: int) -> Verification:
+    journal = journal_at(target)
+    if journal is not None and GROUP in read_job(journal):
+        return verify_group(target, memory, workers, journal)
+    return verify_sealed(target, memory, workers)
+
+
+def _check_jobs(targets: Sequence[Location], place: Location) -> None:
+    """Refuse targets whose jobs are unfinished, or whose jobs have targets missing in a folder.
+
+    Raises
+    ------
+    DataError
+        If a job is unfinished, or a target is missing.
+    """
+    for leading in find_leaders(targets):
+        refuse_unfinished(leading)
+    missing = find_missing(targets, place)
+    refuse_lost(missing, place)
+    if missing:
+        name, problems = printable(str(place)), [f"{printable(n.name)} is missing" for n in missing]
+        raise DataError(name, problems, f"write it again with dask-io repair {name}")
 
 
 def _arrays_in(group: Location) -> list[Location]:

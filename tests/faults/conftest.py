@@ -16,6 +16,7 @@ from click.testing import CliRunner
 
 import dask_io
 from dask_io.cli import commands
+from tests.notices import without_notices
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -58,7 +59,7 @@ class Tool:
     def run(self, *arguments: object) -> str:
         """Run a command that succeeds, and return what it prints."""
         done = CliRunner().invoke(commands, list(map(str, arguments)))
-        assert (done.exit_code, done.stderr) == (0, ""), done.stderr
+        assert (done.exit_code, without_notices(done.stderr)) == (0, ""), done.stderr
         return done.stdout
 
     def fail(self, *arguments: object, code: int) -> str:
@@ -69,9 +70,10 @@ class Tool:
 
     def only_line(self, text: str) -> str:
         """Return the one line that says what went wrong."""
-        assert text.startswith("dask-io: ")
-        assert text.count("\n") == 1
-        return text.strip()
+        line = without_notices(text)
+        assert line.startswith("dask-io: ")
+        assert line.count("\n") == 1
+        return line.strip()
 
     def hold(self, *arguments: object, under: Sequence[str] = ()) -> subprocess.Popen[str]:
         """Start a run in a process of its own, and return when it waits midway.
@@ -92,9 +94,9 @@ class Tool:
         return run
 
     def release(self, run: subprocess.Popen[str]) -> str:
-        """Let a run go on that is held, and return what it says on stderr."""
+        """Let a run go on that is held, and return what it says on stderr after its notices."""
         (self.folder / "go").touch()
-        return run.communicate(timeout=60)[1]
+        return without_notices(run.communicate(timeout=60)[1])
 
     def kill(self, run: subprocess.Popen[str]) -> None:
         """Kill a run."""

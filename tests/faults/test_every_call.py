@@ -204,7 +204,7 @@ def complete(place: Path, case: Case, run: Callable[[], object]) -> None:
     if case.is_there and is_the_old_one(place):
         run()
     else:
-        dask_io.resume(place, **PLAIN)
+        dask_io.resume(place, consume=case.options.get("consume", False), **PLAIN)
 
 
 def check_complete(folder: Path, case: Case) -> None:
@@ -316,7 +316,7 @@ def test_a_second_fault_while_resuming(tmp_path: Path, case: Case) -> None:
         with suppress(Killed, StorageError), inject(Faults(at, errno.EIO)):
             run()
         with suppress(Killed, StorageError, UsageError), inject(Faults(5 + 7 * at % n_calls)):
-            dask_io.resume(place, **PLAIN)
+            dask_io.resume(place, consume=case.options.get("consume", False), **PLAIN)
         check_blocks(place, case)
         with inject(Faults()):
             complete(place, case, run)
@@ -336,28 +336,6 @@ def test_a_file_that_is_not_replaced_keeps_its_checksums(tmp_path: Path) -> None
             assert dask_io.verify(place)
             kept += 1
     assert kept
-
-
-def test_targets_that_are_written_together_are_resumed_together(tmp_path: Path) -> None:
-    """A run is killed at any call: the folder then is complete, or empty, or can be resumed."""
-    regions, rois = ["0:3", "1:5,0:2", "2:4"], tmp_path / "rois"
-    np.save(tmp_path / "whole.npy", ARRAY)
-
-    def extract(faults: Faults) -> None:
-        with suppress(Killed), inject(faults):
-            dask_io.extract(tmp_path / "whole.npy", rois, regions=regions, workers=1)
-
-    extract(counted := Faults())
-    for at in range(1, counted.n_calls, 4):
-        shutil.rmtree(rois, ignore_errors=True)
-        extract(Faults(at))
-        with inject(Faults()):
-            if any(path.suffix != ".part" for path in rois.glob("*")):
-                dask_io.resume(rois, **PLAIN)
-            else:
-                dask_io.extract(tmp_path / "whole.npy", rois, regions=regions, workers=1)
-        for number, part in enumerate([ARRAY[0:3], ARRAY[1:5, 0:2], ARRAY[2:4]]):
-            assert np.array_equal(np.load(rois / f"region_{number:03}.npy"), part)
 
 
 def test_an_unfinished_target_is_overwritten_at_any_call(tmp_path: Path) -> None:

@@ -142,7 +142,7 @@ def complete(bucket: ObjectPath, case: Case, run: Callable[[], object]) -> None:
     if not is_begun or (case.is_there and is_the_old_one(place)):
         run()
     else:
-        dask_io.resume(place, **PLAIN)
+        dask_io.resume(place, consume=case.options.get("consume", False), **PLAIN)
 
 
 def check_complete(bucket: ObjectPath, case: Case) -> None:

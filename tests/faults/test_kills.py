@@ -109,6 +109,7 @@ class Soak:
         call, places, options = begin, [self.source, self.target], dict(self.case.options)
         if self.journal.exists():
             call, places, options = dask_io.resume, [self.target], {"device": "ssd"}
+            options["consume"] = self.case.consume
             options["memory"] = self.chance.choice(["64KiB", "1MiB", "16MiB"])
             options["strategy"] = self.chance.choice(["auto", "naive", "naive"])
         options["workers"] = self.chance.choice([1, 2, 4])

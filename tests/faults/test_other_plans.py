@@ -108,7 +108,7 @@ def test_plans_may_change_from_run_to_run(
             options = {**attempt.options, "on_progress": stop_after(attempt.n_cells)}
             with suppress(InterruptedRunError, BudgetTooSmallError):
                 if out.exists():
-                    dask_io.resume(out, **options)
+                    dask_io.resume(out, consume=consume, **options)
                 else:
                     dask_io.resplit(folder / "in", out, **given_once, **options)
 

@@ -19,7 +19,7 @@ from zarr.storage import ObjectStore
 import dask_io
 from dask_io.errors import StorageError
 from dask_io.stores.journal import is_unfinished
-from dask_io.stores.objects import conditional, lease
+from dask_io.stores.objects import failures, lease
 from dask_io.stores.objects.connect import parse_url
 from dask_io.stores.zarr.documents import quiet
 from dask_io.testing.faults import Killed, RequestFaults, inject_into_requests
@@ -43,7 +43,7 @@ __all__ = ["proxy"]
 def _dead_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let runs that were killed be known to be, and nobody wait long."""
     monkeypatch.setattr(lease, "_has_ended", lambda _: True)
-    monkeypatch.setattr(conditional, "_FIRST_WAIT", 0.0)
+    monkeypatch.setattr(failures, "_FIRST_WAIT", 0.0)
 
 
 @pytest.fixture

@@ -55,5 +55,5 @@ def test_what_has_been_consumed_is_not_read_again(sample: Sample, tool: Tool) ->
     target = cut_short(sample, tool, "--consume")
     told = tool.fail("resume", target, "--strategy", "spill", code=2)
     assert "choose another strategy" in told
-    tool.run("resume", target)
+    tool.run("resume", target, "--consume")
     sample.check_complete(target)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import subprocess
 import sys
@@ -18,7 +19,7 @@ import pytest
 import dask_io
 from dask_io.engine import commit
 from dask_io.errors import StorageError
-from dask_io.stores.objects import conditional, connect
+from dask_io.stores.objects import connect, failures
 from dask_io.stores.objects.connect import parse_url
 from tests.server import ACCESS_KEY, SECRET_KEY, Proxy, Server, start_proxy
 
@@ -39,7 +40,7 @@ def proxy(server: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
         server.reach(monkeypatch, port)
         monkeypatch.setattr(commit, "MOST_CELLS", 1)
         monkeypatch.setitem(connect.RETRIES["backoff"], "init_backoff", timedelta(milliseconds=10))
-        monkeypatch.setattr(conditional, "_FIRST_WAIT", 0.01)
+        monkeypatch.setattr(failures, "_FIRST_WAIT", 0.01)
         yield made
 
 
@@ -118,7 +119,7 @@ def test_what_stays_wrong_ends_a_run_that_can_be_resumed(
     proxy: Proxy, bucket: str, monkeypatch: pytest.MonkeyPatch, fault: str, said: str
 ) -> None:
     """One line says what the server said, no more, and how to go on."""
-    monkeypatch.setitem(connect.RETRIES, "max_retries", 1)
+    monkeypatch.setattr(failures, "PATIENCE_SECONDS", 0.1)
     proxy.begin()
     resplit(bucket, f"{bucket}/out")
     proxy.begin(len(proxy.log) - 6, fault, n_times=10**6)
@@ -132,6 +133,60 @@ def test_what_stays_wrong_ends_a_run_that_can_be_resumed(
     result = dask_io.resume(f"{bucket}/again", verify=True)
     assert result.blocks_skipped
     assert np.array_equal(dask_io.open(f"{bucket}/again")[:, :], ARRAY)
+
+
+def of_kinds(log: list[str]) -> dict[str, int]:
+    """Return the number of the first request of each kind: a method, and what it is about."""
+    found: dict[str, int] = {}
+    for number, request in enumerate(log, 1):
+        method, _, rest = request.partition(" ")
+        path, _, query = rest.partition("?")
+        name = re.sub("[0-9]+", "N", "list" if "list-type" in query else path.rpartition("/")[2])
+        found.setdefault(f"{method} {name}", number)
+    return found
+
+
+def test_a_store_that_is_down_is_waited_for(
+    proxy: Proxy, bucket: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Many requests in a row find nobody, whatever they are about: reading, listing, putting."""
+    monkeypatch.setattr(failures, "_LONGEST_WAIT", 0.01)
+    proxy.begin()
+    resplit(bucket, f"{bucket}/out")
+    kinds = of_kinds(proxy.log)
+    assert {"GET list", "GET b_N_N.npy", "GET lock"} <= kinds.keys()
+    assert {"PUT lock", "PUT journal.N", "PUT dask-io.json", "PUT b_N_N.npy"} <= kinds.keys()
+    for kind, at in kinds.items():
+        target = f"{bucket}/out-{at}"
+        proxy.begin(at, "refuse", n_times=60)
+        resplit(bucket, target)
+        proxy.begin()
+        assert np.array_equal(dask_io.open(target)[:, :], ARRAY), kind
+        assert dask_io.verify(target)
+
+
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        ("absent", "there is no such bucket; check the URL"),
+        ("odd", "the store answered 404 Not Found NoSuchThing; check the URL and the endpoint"),
+    ],
+)
+def test_a_put_that_finds_no_place_is_one_line(
+    proxy: Proxy, bucket: str, fault: str, said: str
+) -> None:
+    """The put of a lock, a journal, a block or a manifest: nothing of the answer is quoted."""
+    proxy.begin()
+    resplit(bucket, f"{bucket}/out")
+    puts = {kind: at for kind, at in of_kinds(proxy.log).items() if kind.startswith("PUT")}
+    assert len(puts) == 4
+    for kind, at in puts.items():
+        proxy.begin(at, fault, n_times=1)
+        with pytest.raises(StorageError) as caught:
+            resplit(bucket, f"{bucket}/{fault}-{at}")
+        assert said in str(caught.value), kind
+        for word in ("\n", "Debug", "Error performing", SECRET_KEY):
+            assert word not in str(caught.value), kind
 
 
 def command(source: str, target: str, chunks: str = "2,4") -> list[str]:

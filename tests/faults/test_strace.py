@@ -78,7 +78,7 @@ def survive(sample: Sample, tool: Tool, call: str, fault: str, at: int) -> bool:
         assert (done.returncode, done.stdout) == (3, "")
         tool.only_line(done.stderr)
     is_begun = sample.out.exists() and any(sample.out.iterdir())
-    tool.run(*(["resume", sample.out] if is_begun else [*sample.resplit, "--consume"]))
+    tool.run(*(["resume", sample.out] if is_begun else sample.resplit), "--consume")
     sample.check_complete()
     assert not sample.blocks.exists(), "the source should be used up"
     return True

@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from tests.notices import without_notices
+
 VALUES = np.arange(10 * 12 * 8, dtype="<i2").reshape(10, 12, 8)
 
 PLAN_KEYS = {
@@ -39,7 +41,7 @@ def run(*arguments: object, code: int = 0) -> str:
     command = [sys.executable, "-m", "dask_io.cli", *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode == code, done.stderr
-    assert code or done.stderr == ""
+    assert code or without_notices(done.stderr) == ""
     return done.stdout
 
 
@@ -170,6 +172,34 @@ def test_quiet_prints_nothing(source: Path, tmp_path: Path) -> None:
     assert run("verify", source, tmp_path / "x", "--quiet") == ""
 
 
+def test_a_run_says_first_what_it_takes_for_granted(source: Path, tmp_path: Path) -> None:
+    """The pattern of the names, and how often blocks are touched; unless it is to be quiet."""
+    inferred = "b_{0}_{1}_{2}.npy (block numbers along axes 0, 1, 2)"
+    shown = run("plan", source, "--chunks", "5", "--memory", 16500)
+    assert f"names     {inferred}, inferred from the file names" in shown
+    assert json.loads(run("plan", source, "--chunks", "5", "--json"))["inferred"] == inferred
+
+    command = [sys.executable, "-m", "dask_io.cli", "resplit", str(source), "--chunks", "5"]
+    command += ["--memory", "16500"]
+    done, quiet = (
+        subprocess.run(
+            [*command, str(tmp_path / name), *options],
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=120,
+        )
+        for name, options in {"x": [], "y": ["--quiet"]}.items()
+    )
+
+    names, visits = done.stderr.splitlines()
+    assert names == f"dask-io: file names are taken as {inferred}"
+    assert visits.startswith("dask-io: each block is ")
+    assert "because the memory budget of 16.11 KiB is too small" in visits
+    assert f"visits    {visits.removeprefix('dask-io: ')}" in shown
+    assert quiet.stderr == ""
+
+
 def test_info_tells_what_a_source_holds(source: Path) -> None:
     """As text and as JSON."""
     assert "shape     10 x 12 x 8" in run("info", source)
@@ -187,6 +217,8 @@ def test_info_tells_what_a_source_holds(source: Path) -> None:
         "n_bytes_on_disk": sum(path.stat().st_size for path in files),
         "compression_ratio": None,
         "metadata": {},
+        "pattern": "b_{0}_{1}_{2}.npy",
+        "inferred": "block numbers along axes 0, 1, 2",
     }
 
 

@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.notices import without_notices
+
 VALUES = np.arange(12 * 10, dtype="<i4").reshape(12, 10)
 
 
@@ -21,9 +23,10 @@ def fail(*arguments: object, code: int) -> str:
     command = [sys.executable, "-m", "dask_io.cli", *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
     assert (done.returncode, done.stdout) == (code, ""), done.stderr
-    assert done.stderr.startswith("dask-io: ")
-    assert done.stderr.count("\n") == 1
-    return done.stderr.strip()
+    line = without_notices(done.stderr)
+    assert line.startswith("dask-io: ")
+    assert line.count("\n") == 1
+    return line.strip()
 
 
 def run(*arguments: object) -> None:
@@ -162,7 +165,7 @@ def fail_in_json(*arguments: str | Path, code: int) -> tuple[dict[str, Any], str
     )
     assert done.returncode == code
     found: dict[str, Any] = json.loads(done.stdout)
-    return found, done.stderr.rstrip("\n")
+    return found, without_notices(done.stderr).rstrip("\n")
 
 
 def test_other_shapes_are_other_data(source: Path, tmp_path: Path) -> None:
@@ -275,8 +278,9 @@ def test_an_interrupted_run_leaves_only_whole_blocks(tmp_path: Path, sent: signa
         # Far from done, as 50 times 43 blocks are to be written in 2 million pieces.
         wait_for(lambda: len(list(target.glob("b_*.npy"))) > 43, process)
         process.send_signal(sent)
-        told, line = process.communicate(timeout=60)
+        told, said = process.communicate(timeout=60)
 
+    line = without_notices(said)
     assert (process.returncode, told) == (4, "")
     assert line.startswith("dask-io: interrupted")
     assert line.count("\n") == 1

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 import dask_io
 from dask_io.cli import commands
 from dask_io.errors import StorageError
-from dask_io.stores.objects import connect, lease
+from dask_io.stores.objects import connect, failures, lease
 from dask_io.stores.objects.connect import parse_url
 from dask_io.stores.objects.lease import Lease
 from tests.clouds import azure, google
@@ -147,7 +147,7 @@ def test_a_store_that_cannot_be_reached_is_named(
 ) -> None:
     """After some attempts: nobody listens there any more."""
     monkeypatch.setitem(connect.RETRIES["backoff"], "init_backoff", timedelta(milliseconds=1))
-    monkeypatch.setitem(connect.RETRIES["backoff"], "max_backoff", timedelta(milliseconds=2))
+    monkeypatch.setattr(failures, "PATIENCE_SECONDS", 0.1)
     request.getfixturevalue("google" if url.startswith("gs") else "azure")
     key = '{"gcs_base_url": "http://127.0.0.1:1", "disable_oauth": true, "client_email": "", '
     key += '"private_key": "", "private_key_id": ""}'
@@ -172,4 +172,5 @@ def test_attempts_end_some_time() -> None:
     """Neither the number of attempts nor the time that they take is without bound."""
     assert connect.RETRIES["max_retries"] <= 10
     assert connect.RETRIES["retry_timeout"] <= timedelta(minutes=2)
+    assert failures.PATIENCE_SECONDS <= 120
     assert lease.LEASE_SECONDS <= 60

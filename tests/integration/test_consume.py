@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 import zarr
+from click.testing import CliRunner
+from xxhash import xxh3_64_hexdigest
 
 import dask_io
+from dask_io.cli import commands
 from dask_io.engine import commit, problem
-from dask_io.errors import DataError, InterruptedRunError, StorageError, UsageError
+from dask_io.errors import (
+    DataError,
+    InterruptedRunError,
+    KeptWarning,
+    StorageError,
+    UsageError,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -98,9 +107,9 @@ def test_what_is_lost_of_a_consumed_source_is_never_made_up(
 
     for _ in range(2):
         with pytest.raises(DataError, match="was consumed, and what it became is not there"):
-            dask_io.resume(target)
+            dask_io.resume(target, consume=True)
     kept.rename(lost)
-    dask_io.resume(target)
+    dask_io.resume(target, consume=True)
 
     assert np.array_equal(dask_io.open(target)[:, :], ARRAY)
 
@@ -119,8 +128,116 @@ def test_a_block_that_was_to_be_removed_but_is_still_there_is_read_again(
         with pytest.raises(StorageError, match="no power"):
             dask_io.resplit(source, target, chunks=(16, 15), consume=True)
     (target / "b_1_1.raw").unlink()
-    dask_io.resume(target)
+    dask_io.resume(target, consume=True)
     assert np.array_equal(dask_io.open(target)[:, :], ARRAY)
+
+
+def stop_midway(progress: Progress) -> None:
+    """Stop a run when half of it is written."""
+    if 2 * progress.n_bytes_written >= progress.n_bytes:
+        raise KeyboardInterrupt
+
+
+def cut_short(source: Path, target: Path, *, consume: bool) -> set[Path]:
+    """Stop a run midway, and return the files that are left of its source."""
+    with pytest.raises(InterruptedRunError, match="--consume" if consume else f"{target}$"):
+        dask_io.resplit(
+            source,
+            target,
+            chunks=(16, 15),
+            memory="64KiB" if target.suffix != ".zarr" else "1MiB",
+            workers=1,
+            consume=consume,
+            on_progress=stop_midway,
+        )
+    return {path for path in source.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("kind", ["raw", "zarr"])
+def test_resume_removes_nothing_unless_it_is_asked_to(
+    source: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """It copes with blocks that are gone, and keeps the others, which are no array any more."""
+    monkeypatch.setattr(commit, "MOST_CELLS", 1)
+    blocks, target = source, source.parent / "out"
+    if kind == "zarr":
+        blocks, target = source.parent / "in.zarr", source.parent / "out.zarr"
+        dask_io.resplit(source, blocks, chunks=(3, 10))
+    left = cut_short(blocks, target, consume=True)
+    n_blocks = sum(path.name.startswith("b_") or path.parent.parent.name == "c" for path in left)
+    assert 0 < n_blocks < 66
+
+    with pytest.warns(KeptWarning, match=rf"\({n_blocks} of 66\) are kept, because --cons"):
+        dask_io.resume(target, verify=True)
+
+    assert {path for path in blocks.rglob("*") if path.is_file()} == left
+    assert np.array_equal(dask_io.open(target)[:, :], ARRAY)
+    with pytest.raises(DataError, match=r"is missing|if the target is complete, use it"):
+        dask_io.open(blocks)
+    assert dask_io.resume(target, consume=True).blocks_written == 0
+    assert {path for path in blocks.rglob("*") if path.is_file()} == left
+
+
+def test_a_journal_alone_cannot_ask_for_deletion(
+    source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever changes its first line, with its checksum, removes nothing by that."""
+    monkeypatch.setattr(commit, "MOST_CELLS", 1)
+    target = source.parent / "out"
+    left = cut_short(source, target, consume=False)
+    journal = target / ".dask-io" / "journal"
+    first, _, rest = journal.read_bytes().partition(b"\n")
+    job = first.partition(b" ")[2].replace(b'"consume": false', b'"consume": true')
+    journal.write_bytes(b"%s %s\n%s" % (xxh3_64_hexdigest(job).encode(), job, rest))
+
+    with pytest.warns(KeptWarning, match=r"\(66 of 66\) are kept"):
+        dask_io.resume(target)
+
+    assert {path for path in source.rglob("*") if path.is_file()} == left
+    assert dask_io.verify(source, target)
+
+
+def test_the_command_says_in_one_line_what_is_kept(
+    source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On stderr, with exit code 0; nothing if it is to be quiet."""
+    monkeypatch.setattr(commit, "MOST_CELLS", 1)
+    for name, options in (("a", []), ("b", ["--quiet"])):
+        blocks, target = source.parent / f"in-{name}", source.parent / name
+        dask_io.resplit(source, blocks, chunks=(3, 10))
+        cut_short(blocks, target, consume=True)
+        done = CliRunner().invoke(commands, ["resume", str(target), *options])
+        assert done.exit_code == 0, done.output
+        said = f"dask-io: {blocks}: the remaining blocks ("
+        assert done.stderr.startswith(said) if name == "a" else not done.stderr
+        assert done.stderr.count("\n") == (name == "a")
+
+
+def test_a_source_is_not_consumed_if_the_first_run_was_not_to(
+    source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An array or a group: resuming with --consume is a mistake, and nothing is done."""
+    monkeypatch.setattr(commit, "MOST_CELLS", 1)
+    folder = source.parent
+    left = cut_short(source, folder / "out", consume=False)
+    group = zarr.create_group(folder / "group.zarr", zarr_format=3)
+    for name in "ab":
+        options: Any = {"dtype": "<i4", "dimension_names": ("x", "y")}
+        group.create_array(name, shape=(64, 30), chunks=(3, 10), **options)[...] = ARRAY
+    with pytest.raises(InterruptedRunError):
+        dask_io.resplit(
+            folder / "group.zarr",
+            folder / "out.zarr",
+            chunks={"x": 16, "y": 15},
+            on_progress=stop_midway,
+        )
+    for target in ("out", "out.zarr"):
+        done = CliRunner().invoke(commands, ["resume", str(folder / target), "--consume"])
+        assert done.exit_code == 2, done.output
+        assert f"the run that began {folder / target} was not given --consume" in done.stderr
+    assert {path for path in source.rglob("*") if path.is_file()} == left
+    dask_io.resume(folder / "out")
+    dask_io.resume(folder / "out.zarr")
 
 
 @pytest.mark.parametrize("target", ["copy.zarr", "copy.nc"])
@@ -156,9 +273,34 @@ def test_a_group_with_an_array_that_is_half_used_up_is_refused(
             on_progress=stop,
         )
 
-    with pytest.raises(DataError, match="removed by a run with --consume that did not end"):
+    with pytest.raises(DataError, match="removed by a run with --consume"):
         dask_io.resplit(group, tmp_path / target, chunks={"y": 15})
-    with pytest.raises(DataError, match="removed by a run with --consume that did not end"):
+    with pytest.raises(DataError, match="removed by a run with --consume"):
         dask_io.resplit(f"{group}::/b", f"{group}::/a", chunks=(16, 30), overwrite=True)
-    dask_io.resume(tmp_path / "out.zarr")
+    dask_io.resume(tmp_path / "out.zarr", consume=True)
     assert np.array_equal(dask_io.open(tmp_path / "out.zarr")[:, :], 1 + ARRAY)
+
+
+def test_what_is_left_of_slices_is_not_a_smaller_array(tmp_path: Path) -> None:
+    """Names alone would count from 1 once the first slice is gone; the folder describes itself."""
+    source = tmp_path / "slices"
+    source.mkdir()
+    for number in range(12):
+        np.save(source / f"s_{number:03}.npy", np.full((4, 6), number, "<i2"))
+
+    def stop(_: Progress) -> None:
+        if not (source / "s_000.npy").exists():
+            raise KeyboardInterrupt
+
+    options: dict[str, Any] = {"workers": 1, "device": "ssd", "strategy": "naive"}
+    with pytest.raises(InterruptedRunError):
+        dask_io.resplit(
+            source, tmp_path / "out", chunks=(1, 2, 2), consume=True, on_progress=stop, **options
+        )
+
+    assert list(source.glob("s_*.npy"))
+    with pytest.raises(DataError, match="is missing"):
+        dask_io.open(source)
+    dask_io.resume(tmp_path / "out", consume=True)
+    assert not source.exists()
+    assert np.array_equal(dask_io.open(tmp_path / "out")[:, 0, 0], range(12))

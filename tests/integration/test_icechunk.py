@@ -28,6 +28,7 @@ from dask_io.errors import (
     TargetExistsError,
     UsageError,
 )
+from dask_io.stores.icechunk.repository import repository_errors
 from dask_io.stores.reuse import new_staging
 
 if TYPE_CHECKING:
@@ -408,6 +409,41 @@ def _flipped(content: bytes, chance: random.Random) -> bytes:
     return (
         content[:place] + bytes([content[place] ^ 1 << chance.randrange(8)]) + content[place + 1 :]
     )
+
+
+@pytest.mark.parametrize("log", [None, "trace"])
+def test_the_log_of_icechunk_is_no_result(log: str | None, tmp_path: Path) -> None:
+    """What icechunk would load in advance is damaged, but stdout holds one JSON object."""
+    np.save(tmp_path / "start.npy", np.arange(24.0))
+    place = f"{tmp_path}/r.icechunk::/time"
+    dask_io.resplit(tmp_path / "start.npy", place, chunks=6, format="icechunk")
+    [manifest] = (tmp_path / "r.icechunk" / "manifests").iterdir()
+    manifest.write_bytes(bytes(manifest.stat().st_size))
+
+    done = subprocess.run(
+        [sys.executable, "-m", "dask_io.cli", "info", "--json", place],
+        env={**os.environ, **({"ICECHUNK_LOG": log} if log else {})},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+
+    assert done.returncode == 1
+    message = json.loads(done.stdout)["error"]["message"]
+    assert "missing or damaged; restore it from a copy" in message
+    assert done.stderr == f"dask-io: {message}\n"
+
+
+def test_panics_of_icechunk_are_errors_of_data() -> None:
+    """Damage that icechunk does not expect is named in one line, too."""
+
+    class RustPanic(Exception):  # noqa: N818 - as icechunk calls it
+        """What icechunk raises if a thread of it ends without an answer."""
+
+    expected = "r.icechunk: icechunk cannot read it; a file of the repository is missing or damaged"
+    with pytest.raises(DataError, match=expected), repository_errors("r.icechunk"):
+        raise RustPanic("called `Result::unwrap()` on an `Err` value")
 
 
 def test_chunks_of_an_absurd_size_are_refused(array: NDArray[Any], tmp_path: Path) -> None:

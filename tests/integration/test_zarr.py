@@ -201,7 +201,7 @@ def test_runs_are_resumed_and_use_up_their_source(
     if source != "npy":
         with pytest.raises(DataError, match=r"removed by a run with --consume.*dask-io resume"):
             dask_io.open(one)
-    done = dask_io.resume(two, verify=True)
+    done = dask_io.resume(two, verify=True, consume=True)
 
     assert done.verified
     assert done.blocks_skipped > 0
@@ -650,3 +650,25 @@ def test_filters_fit_the_type_that_elements_become(target: str, tmp_path: Path) 
     assert shuffle == {"id": "shuffle", "elementsize": 8}
     dask_io.merge(tmp_path / target, tmp_path / "c.npy")
     assert np.array_equal(np.load(tmp_path / "c.npy"), values)
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("strategy", ["sweep", "naive"])
+def test_an_array_that_grows_shows_its_fill_value(
+    order: str, strategy: Any, array: NDArray[Any], tmp_path: Path
+) -> None:
+    """Chunks that are written in one go or in parts are padded with it, at no cost in seeks."""
+    np.save(tmp_path / "start.npy", array)
+    asked: dict[str, Any] = {"order": order, "codec": "none", "fill_value": 7, "memory": "32kB"}
+    job = dask_io.plan(
+        tmp_path / "start.npy", tmp_path / "x.zarr", chunks=(8, 8, 8), strategy=strategy, **asked
+    )
+
+    assert job.run().seeks == job.plan.seeks
+
+    assert dask_io.verify(tmp_path / "x.zarr")
+    opened = zarr.open_array(tmp_path / "x.zarr", mode="r+")
+    opened.resize((24, 24, 24))
+    expected = np.full((24, 24, 24), 7, array.dtype)
+    expected[: array.shape[0], : array.shape[1], : array.shape[2]] = array
+    assert np.array_equal(opened[...], expected)

@@ -26,6 +26,7 @@ JSON = "dask_io.json"
 """Where a command notes that ``--json`` was given, until an object has been shown."""
 
 _USAGE, _ENVIRONMENT, _INTERRUPTED = 2, 3, 4
+_ICECHUNK_LOG = "ICECHUNK_LOG"
 
 
 class Verbs(click.Group):
@@ -46,7 +47,12 @@ class Verbs(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Parse the rest and run the command."""
-        with one_line_errors(ctx), one_line_warnings(), terminate_as_interrupt():
+        with (
+            one_line_errors(ctx),
+            one_line_warnings(),
+            results_alone(),
+            terminate_as_interrupt(),
+        ):
             return super().invoke(ctx)
 
 
@@ -78,18 +84,31 @@ def one_line_errors(ctx: click.Context | None = None) -> Iterator[None]:
 @contextmanager
 def one_line_warnings() -> Iterator[None]:
     """Let warnings of ours be a line like any other message."""
-    from dask_io.errors import RoomWarning  # noqa: PLC0415  # only click is loaded for --help
+    from dask_io.errors import DaskIOWarning  # noqa: PLC0415  # only click is loaded for --help
 
     def tell(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
-        if issubclass(category, RoomWarning):
+        if issubclass(category, DaskIOWarning):
             say(f"dask-io: {one_line(str(message))}")
         else:
             shown(message, category, *where, **more)
 
     with warnings.catch_warnings():
-        warnings.simplefilter("always", RoomWarning)
+        warnings.simplefilter("always", DaskIOWarning)
         shown, warnings.showwarning = warnings.showwarning, tell
         yield
+
+
+@contextmanager
+def results_alone() -> Iterator[None]:
+    """Keep icechunk from writing its log to stdout, which is for results."""
+    before = os.environ.get(_ICECHUNK_LOG)
+    os.environ[_ICECHUNK_LOG] = "off"
+    try:
+        yield
+    finally:
+        del os.environ[_ICECHUNK_LOG]
+        if before is not None:
+            os.environ[_ICECHUNK_LOG] = before
 
 
 def _clause(message: str) -> str:

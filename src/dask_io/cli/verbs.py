@@ -10,8 +10,8 @@ import click
 
 import dask_io
 from dask_io.cli import options
-from dask_io.cli.group import Verbs, one_line, show, show_json
-from dask_io.errors import RoomWarning
+from dask_io.cli.group import Verbs, one_line, say, show, show_json
+from dask_io.errors import DaskIOWarning
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -115,11 +115,16 @@ def plan(src: str | None, *, explain: bool, as_json: bool, **given: Any) -> None
       dask-io plan --shape 3500,3500,3500 --dtype float16 --from 350 --to 500 --memory 4GiB
     """
     made: AnyPlan | Series
-    made, device = _plan_with_data(src, given) if src is not None else _plan_without_data(given)
-    if explain:
-        _show_explanation(made, device, given, as_json=as_json)
+    inferred = ""
+    if src is None:
+        made, device = _plan_without_data(given)
     else:
-        _show_plan(made, device, as_json=as_json)
+        job = _plan_with_data(src, given)
+        made, device, inferred = job.plan, job.device, job.inferred
+    if explain:
+        _show_explanation(made, device, given, as_json=as_json, inferred=inferred)
+    else:
+        _show_plan(made, device, as_json=as_json, inferred=inferred)
 
 
 @commands.command()
@@ -216,6 +221,7 @@ def extract(src: str, dst: str, **given: Any) -> None:
 @options.workers
 @options.max_rate
 @click.option("--source", metavar="SRC", help="Where the source is now, if it has been moved.")
+@options.consume
 @options.verify
 @options.as_json
 @options.quiet
@@ -224,6 +230,7 @@ def resume(dst: str, **given: Any) -> None:
     r"""Complete DST after its run was cut short.
 
     What is durable is not done again. DST may also be a group, or a folder of several targets.
+    After a run with --consume, source blocks are removed only if --consume is given again.
 
     \b
     Example:
@@ -231,7 +238,18 @@ def resume(dst: str, **given: Any) -> None:
     """
     from dask_io import api  # noqa: PLC0415  # loaded on use
 
-    names = ("memory", "strategy", "objective", "device", "workers", "max_rate", "source")
+    names = (
+        "memory",
+        "strategy",
+        "objective",
+        "device",
+        "workers",
+        "max_rate",
+        "source",
+        "consume",
+    )
+    if given["quiet"]:
+        warnings.simplefilter("ignore", DaskIOWarning)
     told = [
         _run_job(job, label="resume", verify=given["verify"], quiet=given["quiet"])
         for job in api.plan_resumes(dst, **{name: given[name] for name in names})
@@ -262,6 +280,7 @@ def verify(src: str, dst: str | None, *, as_json: bool, quiet: bool, **given: An
       dask-io verify out/
     """
     from dask_io import api  # noqa: PLC0415  # loaded on use
+    from dask_io.comparing import advise_repair  # noqa: PLC0415  # loaded on use
     from dask_io.errors import DataError  # noqa: PLC0415  # loaded on use
     from dask_io.report import jsonable, text  # noqa: PLC0415  # loaded on use
 
@@ -273,7 +292,48 @@ def verify(src: str, dst: str | None, *, as_json: bool, quiet: bool, **given: An
         show(text.verification_text(found))
     if not found:
         other = "its checksums" if dst is None else src
-        raise DataError(dst or src, [f"differs from {other}: {text.verification_text(found)}"])
+        advice = advise_repair(src) if dst is None else ""
+        differs = f"differs from {other}: {text.verification_text(found)}"
+        raise DataError(dst or src, [differs], advice)
+
+
+@commands.command()
+@click.argument("dst")
+@click.argument("src", required=False)
+@options.memory
+@options.workers
+@options.max_rate
+@click.option("--dry-run", is_flag=True, help="Show what is damaged; change nothing.")
+@options.as_json
+@options.quiet
+@options.debug
+def repair(dst: str, src: str | None, *, as_json: bool, quiet: bool, **given: Any) -> None:
+    r"""Write damaged blocks of DST again, from its source.
+
+    Every block is compared with the checksum that was taken when it was written. What is missing or
+    differs is written again, and replaced only by what matches these checksums. SRC is where the
+    source is now, if it has been moved. An HDF5 or NetCDF file is written again as a whole. With
+    --dry-run the exit code is 1 if anything is damaged, as that of verify.
+
+    \b
+    Examples:
+      dask-io repair out/ --dry-run
+      dask-io repair out/
+    """
+    from dask_io import api  # noqa: PLC0415  # loaded on use
+    from dask_io.comparing import advise_repair  # noqa: PLC0415  # loaded on use
+    from dask_io.errors import DataError  # noqa: PLC0415  # loaded on use
+    from dask_io.report import jsonable, text  # noqa: PLC0415  # loaded on use
+    from dask_io.report.progress import ProgressLine  # noqa: PLC0415  # loaded on use
+
+    with ProgressLine(sys.stderr, label="repair", quiet=quiet) as progress:
+        found = api.repair(dst, src, on_progress=progress.update, **given)
+    if as_json:
+        show_json(jsonable.repair_to_json(found))
+    elif not quiet:
+        show(f"{one_line(dst)}: {text.repair_text(found)}")
+    if given["dry_run"] and found.damaged:
+        raise DataError(one_line(dst), ["is damaged"], advise_repair(dst))
 
 
 @commands.command()
@@ -295,7 +355,7 @@ def demo(**given: Any) -> None:
     run_demo(**given)
 
 
-def _plan_with_data(src: str, given: dict[str, Any]) -> tuple[AnyPlan | Series, Device]:
+def _plan_with_data(src: str, given: dict[str, Any]) -> Job | SeriesJob:
     from dask_io import api  # noqa: PLC0415  # loaded on use
 
     names = {"shape": "--shape", "from_": "--from", "to": "--to"}
@@ -307,8 +367,7 @@ def _plan_with_data(src: str, given: dict[str, Any]) -> tuple[AnyPlan | Series, 
     chunks = options.parse_chunks(given["chunks"])
     source = options.open_source(src, given)
     target = {"format": given["format_"], "codec": given["codec"]}
-    job = api.plan(source, chunks=chunks, **target, **_plan_options(given), **_conversion(given))
-    return job.plan, job.device
+    return api.plan(source, chunks=chunks, **target, **_plan_options(given), **_conversion(given))
 
 
 def _plan_without_data(given: dict[str, Any]) -> tuple[AnyPlan, Device]:
@@ -379,21 +438,33 @@ def _show_or_run(
 ) -> None:
     as_json, quiet = given["as_json"], given["quiet"]
     if given["dry_run"]:
-        _show_plan(job.plan, job.device, as_json=as_json)
+        _show_plan(job.plan, job.device, as_json=as_json, inferred=job.inferred)
     else:
         told = _run_job(job, label=label, verify=given["verify"], quiet=quiet)
         _show_results([told], dst, as_json=as_json, quiet=quiet)
 
 
 def _run_job(job: AnyJob, *, label: str, verify: bool, quiet: bool) -> tuple[AnyJob, RunResult]:
-    """Run a job, and return it with what came of it."""
+    """Print what was inferred for a job, run it, and return it with its result."""
     from dask_io.report.progress import ProgressLine  # noqa: PLC0415  # loaded on use
 
     then = "verifying" if verify else ""
     if quiet:
-        warnings.simplefilter("ignore", RoomWarning)
+        warnings.simplefilter("ignore", DaskIOWarning)
+    else:
+        _say_first(job)
     with ProgressLine(sys.stderr, label=label, then=then, quiet=quiet) as progress:
         return job, job.run(verify=verify, on_progress=progress.update)
+
+
+def _say_first(job: AnyJob) -> None:
+    """Print what was inferred from file names, and how often blocks are touched if not once."""
+    from dask_io.planning import explain_visits  # noqa: PLC0415  # loaded on use
+
+    if job.inferred:
+        say(f"dask-io: file names are taken as {one_line(job.inferred)}")
+    if job.plan is not None and (visits := explain_visits(job.plan)):
+        say(f"dask-io: {visits}")
 
 
 def _show_results(
@@ -403,12 +474,15 @@ def _show_results(
     from dask_io.report import jsonable, text  # noqa: PLC0415  # loaded on use
 
     if as_json:
-        found = [jsonable.run_to_json(job.plan, result, job.device) for job, result in told]
+        found = [
+            jsonable.run_to_json(job.plan, result, job.device, inferred=job.inferred)
+            for job, result in told
+        ]
         show_json(found[0] if len(found) == 1 else {"targets": found})
     elif not quiet:
         complete = "is complete"
         if all(job.plan is None for job, _ in told):
-            complete += "; there is nothing left to do"
+            complete += "; there is nothing left to do (dask-io verify looks for damage)"
         for job, result in told:
             what = complete
             if job.plan is not None:
@@ -428,18 +502,25 @@ def _name_of(job: AnyJob, dst: str) -> str:
     return job.target.place if isinstance(job, Job) and job.target is not None else dst
 
 
-def _show_plan(plan: AnyPlan | Sweeps | Series, device: Device, *, as_json: bool) -> None:
+def _show_plan(
+    plan: AnyPlan | Sweeps | Series, device: Device, *, as_json: bool, inferred: str
+) -> None:
     from dask_io.report.jsonable import any_plan_to_json  # noqa: PLC0415  # loaded on use
     from dask_io.report.text import plan_text  # noqa: PLC0415  # loaded on use
 
     if as_json:
-        show_json(any_plan_to_json(plan, device))
+        show_json({**any_plan_to_json(plan, device), "inferred": inferred or None})
     else:
-        show(plan_text(plan, device))
+        show(plan_text(plan, device, inferred=inferred))
 
 
 def _show_explanation(
-    plan: AnyPlan | Series, device: Device, given: dict[str, Any], *, as_json: bool
+    plan: AnyPlan | Series,
+    device: Device,
+    given: dict[str, Any],
+    *,
+    as_json: bool,
+    inferred: str,
 ) -> None:
     from dask_io.planning import Series, parse_objective  # noqa: PLC0415  # loaded on use
     from dask_io.report import jsonable, text  # noqa: PLC0415  # loaded on use
@@ -452,13 +533,14 @@ def _show_explanation(
     if isinstance(plan, Series):
         arrays = {name: explained(each) for name, each in plan.plans.items()}
         if as_json:
-            show_json(jsonable.explained_series_to_json(plan, arrays, device))
+            told = jsonable.explained_series_to_json(plan, arrays, device)
+            show_json({**told, "inferred": inferred or None})
         else:
             show(text.explained_series_text(plan, arrays, device))
     elif as_json:
-        show_json(jsonable.explained_to_json(explained(plan)))
+        show_json({**jsonable.explained_to_json(explained(plan)), "inferred": inferred or None})
     else:
-        show(text.explained_text(explained(plan)))
+        show(text.explained_text(explained(plan), inferred=inferred))
 
 
 for _command in commands.commands.values():

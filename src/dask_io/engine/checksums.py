@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING
@@ -9,16 +10,21 @@ from typing import TYPE_CHECKING
 from dask_io.engine.crew import Crew
 from dask_io.engine.memory import Buffers
 from dask_io.engine.verify import Verification
-from dask_io.errors import DataError
+from dask_io.errors import DaskIOError, DataError, StorageError
 from dask_io.stores.journal import read_lines
-from dask_io.stores.ledger import Ledger, cells_in
+from dask_io.stores.ledger import Ledger
 from dask_io.stores.naming import printable
 
 if TYPE_CHECKING:
-    from dask_io.geometry import Region
+    from collections.abc import Callable, Iterable, Iterator
+
+    from dask_io.geometry import Grid, Region
     from dask_io.stores.ledger import Written
     from dask_io.stores.location import Location
     from dask_io.stores.store import Readback
+
+# Errors of a read if a file is missing, or its sectors are bad.
+_DAMAGE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EIO})
 
 
 def verify_checksums(
@@ -38,27 +44,93 @@ def verify_checksums(
     DataError
         If the journal does not tell of the whole array.
     """
-    grid, wrong = written.grid, _Wrong()
-    try:
-        n_durable = Ledger(grid, read_lines(journal, array)).n_blocks
-    except ValueError as error:
-        raise DataError(printable(str(journal)), [str(error)]) from error
-    if n_durable < grid.n_blocks:
-        told = f"tells of {n_durable:,} of {grid.n_blocks:,} blocks"
-        raise DataError(printable(str(journal)), [told])
-    buffers = Buffers(workers * slab)
+    wrong = _Wrong()
 
     def check(cell: Written, staging: memoryview) -> None:
-        inside = cell.region.relative_to(grid.block(cell.index).start)
-        with written.reader(cell.index) as reader:
-            if reader.checksum(inside, staging) != cell.checksum:
-                wrong.add(cell.region)
+        if not _matches(written, cell, staging):
+            wrong.add(cell.region)
 
+    _check_each(cells_of(journal, written.grid, array), check, workers, slab)
+    first = wrong.first
+    return Verification(written.grid.size, 0 if first is None else None, first)
+
+
+def is_damage(error: DaskIOError) -> bool:
+    """Tell whether an error means missing or damaged data, not, for example, a lock."""
+    return is_wrong(error) or (
+        isinstance(error, StorageError) and getattr(error.__cause__, "errno", None) in _DAMAGE
+    )
+
+
+def is_wrong(error: DaskIOError) -> bool:
+    """Tell whether an error means that data was read but is wrong."""
+    return isinstance(error, DataError)
+
+
+def find_damaged(
+    written: Readback,
+    cells: Iterable[Written],
+    *,
+    workers: int,
+    slab: int,
+    counts: Callable[[DaskIOError], bool] = is_damage,
+) -> set[tuple[int, ...]]:
+    """Return every block that is missing, unreadable, or does not match its checksums.
+
+    Each thread needs `slab` bytes. `counts` says which errors are damage; others are raised.
+    """
+    damaged: set[tuple[int, ...]] = set()
+
+    def check(cell: Written, staging: memoryview) -> None:
+        try:
+            is_right = _matches(written, cell, staging)
+        except DaskIOError as error:
+            if not counts(error):
+                raise
+            is_right = False
+        if not is_right:
+            damaged.add(cell.index)
+
+    _check_each(cells, check, workers, slab)
+    return damaged
+
+
+def cells_of(journal: Location, grid: Grid, array: int | None = None) -> Iterator[Written]:
+    """Return the cells of a complete target, with the checksums that its journal holds.
+
+    Raises
+    ------
+    DataError
+        If the journal does not cover the whole array.
+    """
+    try:
+        ledger = Ledger(grid, read_lines(journal, array))
+    except ValueError as error:
+        raise DataError(printable(str(journal)), [str(error)]) from error
+    if ledger.n_blocks < grid.n_blocks:
+        problem = f"is damaged: it lists only {ledger.n_blocks:,} of {grid.n_blocks:,} blocks"
+        advice = "compare the target with its source (dask-io verify SRC DST), or write it again"
+        raise DataError(printable(str(journal)), [problem], advice)
+    return ledger.cells(read_lines(journal, array))
+
+
+def _matches(written: Readback, cell: Written, staging: memoryview) -> bool:
+    inside = cell.region.relative_to(written.grid.block(cell.index).start)
+    with written.reader(cell.index) as reader:
+        return reader.checksum(inside, staging) == cell.checksum
+
+
+def _check_each(
+    cells: Iterable[Written],
+    check: Callable[[Written, memoryview], None],
+    workers: int,
+    slab: int,
+) -> None:
+    buffers = Buffers(workers * slab)
     with Crew([buffers.lend(slab) for _ in range(workers)], on_stop=lambda: None) as crew:
-        for cell in cells_in(read_lines(journal, array), grid):
+        for cell in cells:
             crew.add(partial(check, cell))
         crew.finish()
-    return Verification(grid.size, 0 if wrong.first is None else None, wrong.first)
 
 
 class _Wrong:

@@ -7,15 +7,17 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from dask_io.errors import DataError, StorageError
-from dask_io.stores.ledger import dropped_line_of, freed_line_of, join
+from dask_io.stores.ledger import CHANGED_LINE, dropped_line_of, freed_line_of, join
 from dask_io.stores.naming import printable
+from dask_io.stores.store import Guessable, list_again
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from dask_io.engine.identity import Identity
     from dask_io.geometry import Region
     from dask_io.stores.ledger import Ledger, Written
-    from dask_io.stores.store import Source, Target
+    from dask_io.stores.store import Target
 
 # A batch has so many cells, or bytes: syncing names and journal costs little then, and little
 # has to be done again after a crash.
@@ -38,7 +40,9 @@ class Outlet:
     ledger
         What is durable already and need not be written.
     consumption
-        What removes source blocks, if they are to be removed.
+        Removes source blocks, if the run was started to consume the source.
+    identity
+        The state of the source when the run began, to detect changes at the end.
     """
 
     def __init__(
@@ -48,8 +52,12 @@ class Outlet:
         *,
         ledger: Ledger | None = None,
         consumption: Consumption | None = None,
+        identity: Identity | None = None,
     ) -> None:
         self.target, self.ledger = target, ledger
+        # Source blocks that this run removes are checked before they are removed.
+        removes = consumption is not None and consumption.removes
+        self.watched = None if removes else identity
         self.is_resumable = False
         self._job, self._consumption = job, consumption
         self._is_begun = self._is_broken = False
@@ -81,6 +89,9 @@ class Outlet:
             self._n_blocks += cell.is_last
             if len(self._waiting) < MOST_CELLS and self._n_bytes < MOST_BYTES:
                 return
+            # A single-file target gets its name with the last cells, so they wait for `finish`.
+            if self._n_blocks == self.target.grid.n_blocks:
+                return
         self._flush()
 
     def _flush(self) -> None:
@@ -97,6 +108,23 @@ class Outlet:
         except BaseException:
             self._is_broken = True
             raise
+
+    def find_change(self) -> DataError | None:
+        """Return an error if the source has changed since the run began.
+
+        The journal then records the change. Durable cells may hold old or new values, so no other
+        run may use them.
+        """
+        identity = self.watched
+        if identity is None:
+            return None
+        # If the source cannot be compared, nothing more becomes durable.
+        self._is_broken = True
+        changed = identity.find_changed()
+        if not changed:
+            self._is_broken = False
+            return None
+        return _changed_error(identity, changed, self.target, consumed=bool(identity.freed))
 
     def finish(self) -> None:
         """Complete the target: all of it has been written."""
@@ -122,28 +150,72 @@ class Outlet:
         self.is_resumable |= self.target.abandon(keep=keep)
 
 
+def check_sources(outlets: Sequence[Outlet]) -> None:
+    """Refuse sources that have changed since the run began, before any target is complete.
+
+    Raises
+    ------
+    DataError
+        If one has changed; the error lists the first changed blocks.
+    """
+    # All listings are dropped before the first lookup, so that one new listing serves all.
+    for outlet in outlets:
+        if outlet.watched is not None:
+            list_again(outlet.watched.source)
+    found = [error for outlet in outlets if (error := outlet.find_change()) is not None]
+    if found:
+        raise found[0]
+
+
+def _changed_error(
+    identity: Identity, changed: Sequence[int], target: Target, *, consumed: bool
+) -> DataError:
+    """Return an error that lists changed source blocks, given by their flat numbers.
+
+    The change is recorded in the target's journal, unless source blocks were `consumed`: only the
+    target still holds their data then.
+    """
+    if not consumed:
+        # If the journal cannot be written, the source still differs from what it says.
+        with suppress(StorageError, OSError):
+            target.note([CHANGED_LINE])
+    return identity.error(changed, consumed=consumed)
+
+
 class Consumption:
     """Removes blocks of a source, each as soon as everything that it feeds is durable.
 
-    `gone` are those that an earlier run has removed, or has noted that it will, each with the
-    fingerprint that it had.
+    Parameters
+    ----------
+    identity
+        The state of the source when the run began, and the blocks that an earlier run removed.
+    target
+        What is written.
+    removes
+        Whether blocks are removed. Otherwise the remaining blocks stay, and the only task is to
+        make sure that no data of the removed blocks is lost.
     """
 
-    def __init__(
-        self, source: Source, target: Target, gone: Mapping[tuple[int, ...], int] | None = None
-    ) -> None:
-        self._source, self._target, self._gone = source, target, gone or {}
+    def __init__(self, identity: Identity, target: Target, *, removes: bool = True) -> None:
+        self.removes = removes
+        self._identity, self._target = identity, target
+        self._source, self._gone = identity.source, identity.freed
+        self._any_freed = bool(self._gone)
+        # The sum of the fingerprints of all blocks that have been removed.
+        self._total = sum(self._gone.values())
         self._missing: dict[tuple[int, ...], int] = {}
         self._lock = Lock()
 
     def begin(self, ledger: Ledger | None) -> None:
-        """Remove what an earlier run did not come to remove.
+        """Prepare the source for the removal of blocks, and remove those that are due already.
 
         Raises
         ------
         DataError
             If blocks are gone, and what they became is too.
         """
+        if self.removes and isinstance(self._source, Guessable):
+            self._source.describe_in_place()
         if ledger is None:
             return
         free = self._count(ledger.regions())
@@ -156,7 +228,8 @@ class Consumption:
         # Only now is it certain that what was lost can be written anew.
         if ledger.lost:
             self._target.note(map(dropped_line_of, ledger.lost))
-        self._free(free)
+        if self.removes:
+            self._free(free)
 
     def _is_there(self, index: tuple[int, ...]) -> bool:
         """Tell whether a block was not removed after all: one that is not stored has a mark too."""
@@ -166,7 +239,8 @@ class Consumption:
 
     def count(self, regions: Iterable[Region]) -> None:
         """Count regions that are durable now, and remove the blocks that only those needed."""
-        self._free(self._count(regions))
+        if self.removes:
+            self._free(self._count(regions))
 
     def _count(self, regions: Iterable[Region]) -> list[tuple[int, ...]]:
         """Return the blocks that nothing needs any more."""
@@ -185,12 +259,31 @@ class Consumption:
         # Noted before it is done: what is not there must be known to be gone rightly.
         new = [index for index in indices if index not in self._gone]
         if new:
-            self._target.note(
-                freed_line_of(index, self._source.fingerprint(index)) for index in new
-            )
+            found = {index: self._source.fingerprint(index) for index in new}
+            self._refuse_changed(found)
+            self._target.note(freed_line_of(index, mark) for index, mark in found.items())
+            self._any_freed = True
+            with self._lock:
+                self._total += sum(found.values())
         for index in indices:
             self._source.discard(index)
 
+    def _refuse_changed(self, found: Mapping[tuple[int, ...], int]) -> None:
+        """Refuse to remove blocks that have changed since the run began."""
+        identity = self._identity
+        changed = [index for index, mark in found.items() if not identity.has(index, mark)]
+        if changed:
+            flat = sorted(map(self._source.grid.flat, changed))
+            raise _changed_error(identity, flat, self._target, consumed=self._any_freed)
+
     def finish(self) -> None:
-        """Remove what is left of a source without blocks."""
-        self._source.discard_rest()
+        """Remove what is left of a source without blocks.
+
+        Raises
+        ------
+        DataError
+            If blocks were not what they had been when the run began.
+        """
+        if self.removes:
+            self._identity.refuse_other(self._total, consumed=True)
+            self._source.discard_rest()

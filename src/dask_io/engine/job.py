@@ -3,29 +3,40 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+import secrets
+from dataclasses import dataclass, field, replace
+from itertools import compress
 from typing import TYPE_CHECKING, Any
 
+from dask_io.engine.identity import Identity
 from dask_io.engine.problem import converted
 from dask_io.errors import DataError
 from dask_io.geometry import Region
 from dask_io.stores.dtypes import dtype_from_json, dtype_to_json
 from dask_io.stores.files import Durability
-from dask_io.stores.journal import VERSION, read_job, read_lines
-from dask_io.stores.ledger import freed_in, join
+from dask_io.stores.journal import (
+    VERSION,
+    is_sealed,
+    read_field,
+    read_job,
+    read_lines,
+    refuse_locked,
+)
+from dask_io.stores.ledger import any_changed, freed_in, join
+from dask_io.stores.location import follow, way_to
 from dask_io.stores.naming import printable
+from dask_io.stores.places import journal_at
 from dask_io.stores.reopening import reopen_source
 from dask_io.stores.window import Window
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     import numpy as np
 
     from dask_io.stores.location import Location
-    from dask_io.stores.store import Source, Target
+    from dask_io.stores.store import Target
 
-_BITS = 2**64
 WHOLE_FILE, GROUP = "file", "group"
 """What the job of a file that is written as a whole has besides its arrays, or that of a group."""
 
@@ -42,17 +53,21 @@ class JobRecord:
     consume: bool
     converted: np.dtype[Any] | None = None
     """The type of the source's elements, if they become another one."""
+    job_id: str | None = None
+    """Identifies a job with several targets; every journal of the job holds it."""
+    leader: str | None = None
+    """Relative path of the job's leading target, unless this is the record of that target."""
     others: Mapping[str, JobRecord] = field(default_factory=dict)
-    """What is to be done besides, by the way to its target: in the journal that is there first."""
+    """The job's other targets by relative path; only the leading target's journal lists them."""
 
     @classmethod
-    def of(cls, source: Source, target: Target, *, consume: bool = False) -> JobRecord:
+    def of(cls, identity: Identity, target: Target, *, consume: bool = False) -> JobRecord:
         """Describe a run that is about to begin."""
+        source = identity.source
         region = source.region if isinstance(source, Window) else None
-        identity = sum(map(source.fingerprint, source.grid.indices())) % _BITS
         return cls(
             source.describe(),
-            identity,
+            identity.total,
             region,
             target.describe(),
             target.durability,
@@ -74,6 +89,8 @@ class JobRecord:
             "durability": self.durability,
             "consume": self.consume,
             "converted": self.converted and dtype_to_json(self.converted),
+            "job_id": self.job_id,
+            "leader": self.leader,
             "others": {way: other.to_json() for way, other in self.others.items()},
         }
 
@@ -96,16 +113,37 @@ class JobRecord:
     @classmethod
     def from_json(cls, job: Mapping[str, Any]) -> JobRecord:
         """Read back what `to_json` returned."""
-        source = dict(job["source"])
-        identity = int(source.pop("identity"), 16)
-        region = job["region"] and Region.parse(job["region"], tuple(source["shape"]))
+        source = dict(read_field(job, "source", dict))
+        identity = int(read_field(source, "identity", str), 16)
+        del source["identity"]
+        region = None
+        if job["region"] is not None:
+            shape = tuple(read_field(source, "shape", list))
+            region = Region.parse(read_field(job, "region", str), shape)
         others = {way: cls.from_json(other) for way, other in job["others"].items()}
-        if any(way.rpartition("/")[2] in {"", ".", ".."} for way in others):
+        # Journals of older versions have neither.
+        job_id, leader = (
+            None if job.get(name) is None else read_field(job, name, str)
+            for name in ("job_id", "leader")
+        )
+        if any(way.rpartition("/")[2] in {"", ".", ".."} for way in (*others, leader or "leader")):
             raise ValueError("another target has no good name")
-        durability, consume = Durability(job["durability"]), bool(job["consume"])
+        durability, consume = Durability(job["durability"]), read_field(job, "consume", bool)
         # Journals written before elements could be converted do not say so.
-        stored = job.get("converted") and dtype_from_json(job["converted"])
-        return cls(source, identity, region, job["target"], durability, consume, stored, others)
+        given = job.get("converted")
+        stored = None if given is None else dtype_from_json(given)
+        return cls(
+            source,
+            identity,
+            region,
+            read_field(job, "target", dict),
+            durability,
+            consume,
+            stored,
+            job_id,
+            leader,
+            others,
+        )
 
     def open_source(
         self,
@@ -113,10 +151,8 @@ class JobRecord:
         *,
         at: Location | None = None,
         storage_options: Mapping[str, Any] | None = None,
-    ) -> tuple[Source, dict[tuple[int, ...], int]]:
-        """Open the source again, and tell which of its blocks a journal says to be used up.
-
-        With each comes the fingerprint that it had.
+    ) -> Identity:
+        """Open the source again, without the blocks that were used up according to a journal.
 
         `at` is where it is now, if it has been moved; `storage_options` say how to reach it
         where it was.
@@ -126,6 +162,8 @@ class JobRecord:
         DataError
             If it is not what it was when the run began, or the journal tells nonsense of it.
         """
+        if journal is not None:
+            refuse_changed(journal, str(self.source.get("folder")))
         try:
             freed = freed_in(read_lines(journal) if journal else ())
         except ValueError as error:
@@ -138,15 +176,144 @@ class JobRecord:
         if unknown is not None:
             problem = f"there is no block {join(unknown)} in the source"
             raise DataError(printable(str(journal)), [problem])
-        left = (index for index in source.grid.indices() if index not in freed)
-        if (sum(freed.values()) + sum(map(source.fingerprint, left))) % _BITS != self.identity:
-            advice = (
-                "restore it as it was: the target holds what was consumed of it"
-                if freed
-                else "begin again: run the first command with --overwrite"
-            )
-            raise DataError(printable(source.place), ["has changed since the run began"], advice)
-        return source, freed
+        identity = Identity(source, freed)
+        identity.refuse_other(self.identity)
+        return identity
+
+
+def refuse_changed(journal: Location, source: str) -> None:
+    """Refuse to resume a run during which the source changed, even if it has been restored.
+
+    Raises
+    ------
+    DataError
+        If the journal says that it did.
+    """
+    if any_changed(read_lines(journal)):
+        problem = "changed while an earlier run was reading it, so that the target is a mixture"
+        advice = "begin again: run the first command with --overwrite"
+        raise DataError(printable(source), [problem], advice)
+
+
+def describe_together(
+    sources: Sequence[Identity], targets: Sequence[Target], places: Sequence[Location]
+) -> list[JobRecord]:
+    """Describe a job with several targets at these places; the first is the leading target.
+
+    The record of the leading target lists all others, and every other record says where the
+    leading target is. So the whole job is durable as soon as the leading target has its journal,
+    and can be found from each of its targets.
+    """
+    first, *rest = map(JobRecord.of, sources, targets)
+    job_id, at = secrets.token_hex(8), places[0]
+    others = {
+        way_to(place, at): replace(record, job_id=job_id, leader=way_to(at, place))
+        for place, record in zip(places[1:], rest, strict=True)
+    }
+    return [replace(first, job_id=job_id, others=others), *others.values()]
+
+
+def find_leaders(targets: Iterable[Location]) -> dict[Location, JobRecord]:
+    """Return the leading targets of the jobs that wrote these targets, with their records.
+
+    A job with one target is led by that target. A complete target whose leading target is gone
+    leads itself.
+
+    Raises
+    ------
+    DataError
+        If a target is incomplete and the record of its job is gone.
+    """
+    found: dict[Location, JobRecord] = {}
+    for target in targets:
+        journal = journal_at(target)
+        if journal is None or is_of_several(journal):
+            continue
+        record = JobRecord.read(journal)
+        place = target if record.leader is None else follow(record.leader, target)
+        leader = found.get(place) or _leading_record(place, record)
+        if leader is not None and leader.job_id == record.job_id:
+            found[place] = leader
+        elif is_sealed(journal):
+            found[target] = record
+        else:
+            problem = f"is part of a job that only the journal of {printable(str(place))} described"
+            advice = "that journal is gone: run the first command again with --overwrite"
+            raise DataError(printable(str(target)), [problem], advice)
+    return found
+
+
+def _leading_record(place: Location, record: JobRecord) -> JobRecord | None:
+    """Return the record of the leading target, None if it is gone."""
+    if record.leader is None:
+        return record
+    journal = journal_at(place)
+    return None if journal is None or is_of_several(journal) else JobRecord.read(journal)
+
+
+def find_members(targets: Iterable[Location]) -> dict[Location, JobRecord]:
+    """Return all targets of the jobs that wrote these targets, with their records.
+
+    The leading target of an unfinished job comes last: its sealed journal says that the whole
+    job is complete. Of a complete job, targets that have been removed since are left out.
+
+    Raises
+    ------
+    StorageError
+        If another run is still writing a job with several targets.
+    """
+    found: dict[Location, JobRecord] = {}
+    leaders = find_leaders(targets)
+    # Targets that a job was to replace may still exist and be complete: the job comes first.
+    for place in sorted(leaders, key=lambda each: not leaders[each].others):
+        if place in found:
+            continue
+        leader = leaders[place]
+        others = {follow(way, place): other for way, other in leader.others.items()}
+        journal = journal_at(place)
+        if journal is not None and is_sealed(journal):
+            left = {other: record for other, record in others.items() if journal_at(other)}
+            found.update({place: leader, **left})
+        else:
+            if others and journal is not None:
+                # The run that leads the job may not have begun the others yet.
+                refuse_locked(journal)
+            found.update({**others, place: leader})
+    return found
+
+
+def find_missing(targets: Iterable[Location], folder: Location) -> dict[Location, JobRecord | None]:
+    """Return the targets that a folder lacks of the complete jobs that wrote some targets.
+
+    Each comes with its record. A leading target has None: its record was lost with its journal.
+    """
+    found: dict[Location, JobRecord | None] = {}
+    for place, record in find_leaders(targets).items():
+        journal = journal_at(place)
+        if journal is None or not is_sealed(journal):
+            # Targets of an unfinished job may still be to come.
+            continue
+        members: dict[Location, JobRecord | None] = {
+            follow(way, place): other for way, other in record.others.items()
+        }
+        if record.leader is not None:
+            members[follow(record.leader, place)] = None
+        is_lost = (each.parent == folder and journal_at(each) is None for each in members)
+        found.update(compress(members.items(), is_lost))
+    return found
+
+
+def refuse_lost(missing: Mapping[Location, JobRecord | None], folder: Location) -> None:
+    """Refuse a folder that lacks leading targets, which nothing describes any more.
+
+    Raises
+    ------
+    DataError
+        If `find_missing` found any.
+    """
+    lost = [f"{printable(each.name)} is missing" for each in missing if missing[each] is None]
+    if lost:
+        raise DataError(printable(str(folder)), lost, "restore it, or write it again")
 
 
 def is_of_several(journal: Location) -> bool:

@@ -15,6 +15,7 @@ from math import prod
 from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from dask_io.engine.commit import check_sources
 from dask_io.engine.crew import Crew
 from dask_io.engine.machine import ResidentMeter
 from dask_io.engine.member import Filling, Member, Room
@@ -132,8 +133,12 @@ def run_sweeps(
     *,
     workers: int,
     on_progress: Callable[[Progress], None] | None = None,
+    leader: Outlet | None = None,
 ) -> RunResult:
     """Carry out bundles of one source, one after another, with at most `workers` threads.
+
+    If there are several outlets, one is the `leader`, whose journal lists all targets. It begins
+    first and finishes last, so that this journal knows every target that exists.
 
     After an error, or an interrupt, blocks that are there are whole, and what has been
     committed is there for another run to go on with.
@@ -145,23 +150,26 @@ def run_sweeps(
     written_before = [replace(target.tally.write) for target in targets]
     progress = _Counter(outlets, on_progress)
     held = 0
-    unfinished = list(outlets)
+    unfinished = sorted(outlets, key=lambda outlet: outlet is not leader)
     try:
         # Nothing is touched before all of them are known to be free.
-        for outlet in outlets:
+        for outlet in unfinished:
             outlet.check()
-        for outlet in outlets:
+        for outlet in unfinished:
             outlet.begin()
         for sweep in sweeps:
             held = max(held, sweep.carry_out(workers, progress.add))
-            for outlet in sweep.outlets:
-                outlet.finish()
-                unfinished.remove(outlet)
+        check_sources(outlets)
+        while unfinished:
+            unfinished[-1].finish()
+            unfinished.pop()
     except BaseException:
         # Of targets that are written together, all can be resumed or none.
-        keep = len(outlets) > 1 and any(outlet.has_blocks for outlet in outlets)
-        for outlet in unfinished:
+        any_done = len(unfinished) < len(outlets) or any(each.has_blocks for each in outlets)
+        keep = len(outlets) > 1 and any_done
+        for outlet in reversed(unfinished):
             outlet.abandon(keep=keep)
+            keep = keep or outlet.is_resumable
         raise
     read = _moved_since(read_before, source.tally.read)
     write = [

@@ -77,7 +77,9 @@ def remove_scratch(target: Target) -> None:
     # As `mkdtemp` names them, so that those of `out.v2` are not taken for those of `out`.
     any_token = "[a-z0-9_]" * 8
     for stale in folder.glob(f"{glob.escape(name)}{any_token}.scratch"):
-        shutil.rmtree(stale, ignore_errors=True)
+        # Opening a pipe would wait for a writer, and only a folder can be ours.
+        if stale.is_dir():
+            shutil.rmtree(stale, ignore_errors=True)
 
 
 def _beside(target: Target) -> tuple[Path, str]:

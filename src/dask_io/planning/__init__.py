@@ -31,6 +31,7 @@ from dask_io.planning.spill import AnyPlan, SpillPlan, plan_spill
 from dask_io.planning.sweep import memory_for_lower_bound, plan_sweep
 from dask_io.planning.through import read_through
 from dask_io.planning.together import Sweeps, plan_together
+from dask_io.planning.visits import explain_visits
 
 __all__ = [
     "DEVICES",
@@ -60,6 +61,7 @@ __all__ = [
     "Sweeps",
     "check_strategy",
     "describe_plan",
+    "explain_visits",
     "find_candidates",
     "memory_for_lower_bound",
     "naive_seeks",

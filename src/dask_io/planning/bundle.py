@@ -209,8 +209,17 @@ class Bundle:
     @property
     def openings(self) -> int:
         """Visits to blocks, of the source and of all targets."""
-        written = sum(member.write_openings for member in self.members)
-        return self._read.visits + written
+        return self.read_openings + self.write_openings
+
+    @property
+    def read_openings(self) -> int:
+        """Visits to source blocks, once for all members."""
+        return self._read.visits
+
+    @property
+    def write_openings(self) -> int:
+        """Visits to target blocks."""
+        return sum(member.write_openings for member in self.members)
 
     @property
     def n_bytes_read(self) -> int:

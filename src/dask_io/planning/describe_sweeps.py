@@ -141,6 +141,7 @@ def sweeps_to_json(sweeps: Sweeps, device: Device | None = None) -> dict[str, An
             "peak": sweeps.peak_bytes,
             "held": sweeps.held_bytes,
             "staging": sweeps.staging_bytes,
+            "for_lower_bound": sweeps.memory_for_lower_bound,
         },
         "sweeps": [
             {"targets": list(group), "members": told}

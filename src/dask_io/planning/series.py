@@ -108,6 +108,8 @@ def _row(name: str, plan: AnyPlan) -> tuple[str, ...]:
 
 def series_to_json(series: Series, device: Device | None = None) -> dict[str, Any]:
     """Return a series as the ``"plan"`` object of the command line: totals, and every plan."""
+    arrays = {name: plan_to_json(plan, device) for name, plan in series.plans.items()}
+    enough = max((plan["memory"]["for_lower_bound"] for plan in arrays.values()), default=0)
     return {
         "strategy": series.strategy,
         "steps": series.n_steps,
@@ -125,6 +127,10 @@ def series_to_json(series: Series, device: Device | None = None) -> dict[str, An
         },
         "seconds": device and predict_seconds(series, device),
         "device": device and device.name,
-        "memory": {"peak": series.peak_bytes, "held": series.held_bytes},
-        "arrays": {name: plan_to_json(plan, device) for name, plan in series.plans.items()},
+        "memory": {
+            "peak": series.peak_bytes,
+            "held": series.held_bytes,
+            "for_lower_bound": enough,
+        },
+        "arrays": arrays,
     }

@@ -16,6 +16,7 @@ from dask_io.planning.describe_sweeps import describe_sweeps
 from dask_io.planning.plan import Plan, Seeks
 from dask_io.planning.reads import Hold, ReadRun
 from dask_io.planning.shared import count_shared_reads
+from dask_io.planning.sweep import memory_for_lower_bound
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
     from dask_io.geometry import Region
     from dask_io.planning.problem import Problem
+    from dask_io.planning.shared import SharedReads
 
 # Steps of a sweep are walked to find what it holds, for many a sweep; more steps are not looked at.
 _MOST_STEPS = 2**16
@@ -70,21 +72,35 @@ class Sweeps:
         return Seeks(sum(seeks.read for seeks in found), sum(seeks.write for seeks in found))
 
     @cached_property
-    def _needed(self) -> tuple[int, int]:
-        """The fewest runs of the source, and the elements that are needed of it."""
+    def _needed(self) -> SharedReads:
+        """The cost of reading the needed part of the source once."""
         whole = Bundle.sharing(
             self.problems,
             self.bundles[0].order,
             _keep(_uncut(_box_of(self.problems).shape)),
             Hold.PIECES,
         )
-        reads = count_shared_reads(whole.source, whole.ends, whole.windows)
-        return reads.runs, reads.n_elements
+        return count_shared_reads(whole.source, whole.ends, whole.windows)
+
+    @property
+    def n_source_blocks(self) -> int:
+        """Source blocks that are needed, in whole or in part."""
+        return self._needed.visits
+
+    @cached_property
+    def memory_for_lower_bound(self) -> int:
+        """A budget at which one sweep touches every block once."""
+        if len(self.problems) == 1:
+            return memory_for_lower_bound(self.problems[0])
+        ends = next(_cuts(self.problems))
+        orders = _orders(_cut_axes(self.problems, ends), len(ends))
+        found = (Bundle.sharing(self.problems, each, _keep(ends), Hold.PIECES) for each in orders)
+        return self.problems[0].staging.budget_for(min(bundle.held_bytes for bundle in found))
 
     @property
     def lower_bound(self) -> int:
         """The fewest seeks possible: what is needed of every block touched once."""
-        return self._needed[0] + sum(fewest_runs(problem.target) for problem in self.problems)
+        return self._needed.runs + sum(fewest_runs(problem.target) for problem in self.problems)
 
     @property
     def naive_seeks(self) -> int:
@@ -106,7 +122,17 @@ class Sweeps:
     @property
     def openings(self) -> int:
         """Visits to blocks."""
-        return sum(bundle.openings for bundle in self.bundles)
+        return self.read_openings + self.write_openings
+
+    @property
+    def read_openings(self) -> int:
+        """Visits to source blocks."""
+        return sum(bundle.read_openings for bundle in self.bundles)
+
+    @property
+    def write_openings(self) -> int:
+        """Visits to target blocks."""
+        return sum(bundle.write_openings for bundle in self.bundles)
 
     @property
     def n_bytes_read(self) -> int:
@@ -123,7 +149,7 @@ class Sweeps:
         """Bytes that are read because a sweep before did not have room for them."""
         if len(self.bundles) == 1:
             return 0
-        return self.n_bytes_read - self._needed[1] * self.problems[0].source_itemsize
+        return self.n_bytes_read - self._needed.n_elements * self.problems[0].source_itemsize
 
     @property
     def n_bytes_written(self) -> int:
@@ -313,7 +339,7 @@ def _flushed_where_needed(problems: Sequence[Problem], ends: tuple[Axis, ...]) -
     """Return the cheapest way to flush these read cells along some axes so that memory suffices."""
     if _largest_cell(problems, ends) * problems[0].itemsize > problems[0].holdable:
         return None
-    several = [axis for axis in problems[0].source.layout.axes if ends[axis].n_blocks > 1]
+    several = _cut_axes(problems, ends)
     orders = list(_orders(several, len(ends)))
     candidates: list[tuple[int, int, Reads]] = []
     for flushed in _subsets([axis for axis in several if _may_flush(problems, ends, axis)]):
@@ -328,6 +354,11 @@ def _flushed_where_needed(problems: Sequence[Problem], ends: tuple[Axis, ...]) -
         if found is not None:
             return found
     return None
+
+
+def _cut_axes(problems: Sequence[Problem], ends: Sequence[Axis]) -> list[int]:
+    """Return the axes along which there are several read cells, slowest first."""
+    return [axis for axis in problems[0].source.layout.axes if ends[axis].n_blocks > 1]
 
 
 def _may_flush(problems: Sequence[Problem], ends: Sequence[Axis], axis: int) -> bool:

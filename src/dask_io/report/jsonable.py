@@ -18,7 +18,7 @@ from dask_io.planning import (
 from dask_io.stores.dtypes import dtype_to_json
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from dask_io.engine.run import RunResult
     from dask_io.engine.verify import Verification
@@ -66,6 +66,14 @@ class Described(Protocol):
     def metadata(self) -> Mapping[str, Any]:
         """What else it says."""
 
+    @property
+    def pattern(self) -> str | None:
+        """The names of its block files."""
+
+    @property
+    def inferred(self) -> str | None:
+        """What the numbers in these names mean, if the pattern was inferred from them."""
+
 
 class DescribedGroup(Protocol):
     """What a group says about itself, as `dask_io.info_group` returns it."""
@@ -95,6 +103,54 @@ class DescribedGroup(Protocol):
         """What it says besides."""
 
 
+class DamagedArray(Protocol):
+    """What is wrong with an array, as `dask_io.repair` finds it."""
+
+    @property
+    def place(self) -> str:
+        """Where it is."""
+
+    @property
+    def n_blocks(self) -> int:
+        """How many blocks it has."""
+
+    @property
+    def n_damaged(self) -> int:
+        """How many of them are damaged."""
+
+    @property
+    def blocks(self) -> tuple[tuple[int, ...], ...]:
+        """The first of the damaged ones."""
+
+    @property
+    def others(self) -> tuple[str, ...]:
+        """What else is damaged."""
+
+    @property
+    def needs_whole_file(self) -> bool:
+        """Whether all blocks must be written again."""
+
+
+class Repaired(Protocol):
+    """What `dask_io.repair` returns."""
+
+    @property
+    def damaged(self) -> Sequence[DamagedArray]:
+        """The arrays with damage."""
+
+    @property
+    def n_blocks(self) -> int:
+        """How many blocks were checked."""
+
+    @property
+    def n_damaged(self) -> int:
+        """How many of them were damaged."""
+
+    @property
+    def result(self) -> RunResult:
+        """The run that wrote them again."""
+
+
 def any_plan_to_json(
     plan: AnyPlan | Sweeps | Series, device: Device | None = None
 ) -> dict[str, Any]:
@@ -107,25 +163,54 @@ def any_plan_to_json(
 
 
 def run_to_json(
-    plan: AnyPlan | Sweeps | Series | None, result: RunResult, device: Device | None = None
+    plan: AnyPlan | Sweeps | Series | None,
+    result: RunResult,
+    device: Device | None = None,
+    *,
+    inferred: str = "",
 ) -> dict[str, Any]:
-    """Return a plan, with its time on a device if one is given, and what came of it.
+    """Return a plan, with its time on a device if one is given, and the result of its run.
 
-    Where there was nothing to do there is no plan.
+    There is no plan if there was nothing to do. The plan includes what was inferred from file
+    names, as that of a dry run does.
     """
+    planned = None
+    if plan is not None:
+        planned = {**any_plan_to_json(plan, device), "inferred": inferred or None}
+    return {"plan": planned, "result": _result_to_json(result)}
+
+
+def _result_to_json(result: RunResult) -> dict[str, Any]:
     return {
-        "plan": None if plan is None else any_plan_to_json(plan, device),
-        "result": {
-            "seconds": result.seconds,
-            "seeks": {"read": result.seeks.read, "write": result.seeks.write},
-            "bytes": {"read": result.n_bytes_read, "written": result.n_bytes_written},
-            "peak_memory": result.peak_memory,
-            "held": result.held,
-            "blocks_written": result.blocks_written,
-            "blocks_skipped": result.blocks_skipped,
-            "verified": result.verified,
-            "not_kept": list(result.not_kept),
-        },
+        "seconds": result.seconds,
+        "seeks": {"read": result.seeks.read, "write": result.seeks.write},
+        "bytes": {"read": result.n_bytes_read, "written": result.n_bytes_written},
+        "peak_memory": result.peak_memory,
+        "held": result.held,
+        "blocks_written": result.blocks_written,
+        "blocks_skipped": result.blocks_skipped,
+        "verified": result.verified,
+        "not_kept": list(result.not_kept),
+    }
+
+
+def repair_to_json(repair: Repaired) -> dict[str, Any]:
+    """Return the damage of each array, and the run that repaired it."""
+    return {
+        "plan": None,
+        "result": _result_to_json(repair.result),
+        "blocks": repair.n_blocks,
+        "blocks_damaged": repair.n_damaged,
+        "damaged": [
+            {
+                "place": each.place,
+                "blocks_damaged": each.n_damaged,
+                "blocks": [list(index) for index in each.blocks],
+                "others": list(each.others),
+                "needs_whole_file": each.needs_whole_file,
+            }
+            for each in repair.damaged
+        ],
     }
 
 
@@ -143,6 +228,8 @@ def info_to_json(info: Described) -> dict[str, Any]:
         "n_bytes_on_disk": info.n_bytes_on_disk,
         "compression_ratio": compression_ratio(info),
         "metadata": _plain(dict(info.metadata)),
+        "pattern": info.pattern,
+        "inferred": info.inferred,
     }
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from dask_io.planning import memory_for_lower_bound, predict_seconds
+from dask_io.planning import explain_visits, memory_for_lower_bound, predict_seconds
 from dask_io.planning.describe import table
-from dask_io.report.jsonable import compression_ratio
+from dask_io.report.jsonable import DamagedArray, Repaired, compression_ratio
 from dask_io.stores.naming import printable
 from dask_io.units import format_bytes
 
@@ -21,14 +21,24 @@ if TYPE_CHECKING:
 
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
 _NARROWEST, _LONGEST_LINE = 8, 72
+_MOST_NAMED = 20
 
 
-def plan_text(plan: AnyPlan | Sweeps | Series, device: Device | None = None) -> str:
-    """Write what a plan does and costs and, for a device, how long it is predicted to take."""
-    told = str(plan).rstrip()
-    if device is None:
-        return told
-    return f"{told}\n  {'time':<9} {_predicted(plan, device)} predicted on {device.name}"
+def plan_text(
+    plan: AnyPlan | Sweeps | Series, device: Device | None = None, *, inferred: str = ""
+) -> str:
+    """Write what a plan does and costs and, for a device, how long it is predicted to take.
+
+    Also write what was inferred from file names, and how often blocks are touched if not once.
+    """
+    lines = [str(plan).rstrip()]
+    if visits := explain_visits(plan):
+        lines.append(f"  {'visits':<9} {visits}")
+    if inferred:
+        lines.append(f"  {'names':<9} {printable(inferred)}, inferred from the file names")
+    if device is not None:
+        lines.append(f"  {'time':<9} {_predicted(plan, device)} predicted on {device.name}")
+    return "\n".join(lines)
 
 
 def explained_series_text(series: Series, arrays: Mapping[str, Explanation], device: Device) -> str:
@@ -37,7 +47,7 @@ def explained_series_text(series: Series, arrays: Mapping[str, Explanation], dev
     return "\n\n".join([plan_text(series, device), *told])
 
 
-def explained_text(explanation: Explanation) -> str:
+def explained_text(explanation: Explanation, *, inferred: str = "") -> str:
     """Write a plan, what every strategy would cost, which one was chosen, and why."""
     plan, device = explanation.plan, explanation.device
     rows: list[tuple[str, ...]] = [("strategy", "seeks", "openings", "memory", "steps", "time", "")]
@@ -57,7 +67,8 @@ def explained_text(explanation: Explanation) -> str:
     if plan.seeks.total > problem.lower_bound:
         needed = memory_for_lower_bound(problem)
         bound += f", with {format_bytes(needed)} (--memory {needed}) or more"
-    return f"{plan_text(plan, device)}\n\n{table(rows)}\n{bound}\n{explanation.reason}"
+    told = plan_text(plan, device, inferred=inferred)
+    return f"{told}\n\n{table(rows)}\n{bound}\n{explanation.reason}"
 
 
 def _predicted(plan: AnyPlan | Sweeps | Series, device: Device) -> str:
@@ -110,6 +121,7 @@ def info_text(info: Described) -> str:
         ("order", orders.get(info.order, f"axes {info.order}, slowest first")),
         ("size", f"{size} ({info.n_bytes:,} bytes)"),
         ("on disk", f"{on_disk} ({info.n_bytes_on_disk:,} bytes){_compressed(info)}"),
+        *_naming_rows(info),
         *_metadata_rows(info.metadata),
     ]
     width = max(_NARROWEST, *(len(name) for name, _ in rows))
@@ -137,6 +149,14 @@ def group_text(group: DescribedGroup) -> str:
 def _compressed(info: Described) -> str:
     ratio = compression_ratio(info)
     return "" if ratio is None else f", compressed {ratio:.2f} to 1"
+
+
+def _naming_rows(info: Described) -> Iterator[tuple[str, str]]:
+    """Yield the pattern of block files, and what was inferred from their names."""
+    if info.pattern is not None:
+        yield "pattern", printable(info.pattern)
+    if info.inferred is not None:
+        yield "inferred", f"{printable(info.inferred)}, from the file names"
 
 
 def _metadata_rows(metadata: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -174,6 +194,31 @@ def verification_text(found: Verification) -> str:
     if found.n_differing is None:
         return f"not what was written, first in region {where}"
     return f"{found.n_differing:,} of {elements} differ, first in region {where}"
+
+
+def repair_text(repair: Repaired) -> str:
+    """Write what was damaged, and what was or would be written again."""
+    if not repair.damaged:
+        blocks = f"{repair.n_blocks:,} block{'s' * (repair.n_blocks != 1)}"
+        return f"nothing to repair: {blocks} checked, none damaged"
+    result = repair.result
+    if result.verified:
+        size, time = format_bytes(result.n_bytes_written), format_seconds(result.seconds)
+        written = f"{result.blocks_written:,} block{'s' * (result.blocks_written != 1)}"
+        head = f"rewrote {written}, {size}, in {time}; these were damaged:"
+    else:
+        head = "these are damaged and would be rewritten:"
+    return "\n".join([head, *(f"  {_damage_text(each)}" for each in repair.damaged)])
+
+
+def _damage_text(damage: DamagedArray) -> str:
+    """Write what is damaged of one array, in a line."""
+    named = [",".join(map(str, index)) for index in damage.blocks[:_MOST_NAMED]]
+    rest = damage.n_damaged - len(named)
+    told = [f"block{'s' * (damage.n_damaged != 1)} {' '.join(named)}"] if named else []
+    told[:1] = [f"{told[0]} and {rest:,} more"] if rest else told
+    whole = " (the whole file is written again)" if damage.needs_whole_file else ""
+    return f"{damage.place}: {', '.join([*told, *damage.others])}{whole}"
 
 
 def format_seconds(seconds: float) -> str:

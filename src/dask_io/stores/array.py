@@ -10,6 +10,7 @@ import numpy as np
 from dask_io.geometry import Region
 from dask_io.stores.naming import printable
 from dask_io.stores.reuse import new_staging
+from dask_io.stores.store import inferred_in
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -50,7 +51,10 @@ class BlockArray:
     def __repr__(self) -> str:
         shape = " x ".join(map(str, self.shape)) or "one element"
         place = printable(self.source.place)
-        return f"<BlockArray {place}: {shape} of {self.dtype}, in blocks of {self.source.grid}>"
+        inferred = inferred_in(self.source)
+        names = f", file names inferred as {printable(inferred)}" if inferred else ""
+        blocks = f"in blocks of {self.source.grid}{names}"
+        return f"<BlockArray {place}: {shape} of {self.dtype}, {blocks}>"
 
     def __dask_tokenize__(self) -> tuple[object, ...]:
         """Return what tells the array from others, by its place and description."""

@@ -18,7 +18,7 @@ from dask_io.stores.journal import journal_of
 from dask_io.stores.listing import Checked, Expected, Problems, check_blocks, match_names
 from dask_io.stores.manifest import Manifest
 from dask_io.stores.medium import medium_of
-from dask_io.stores.naming import OneName, StackNames, printable
+from dask_io.stores.naming import BlockNames, OneName, StackNames, printable
 from dask_io.stores.store import Access, Extent
 
 if TYPE_CHECKING:
@@ -145,6 +145,11 @@ class BlockStore:
     def metadata(self) -> Mapping[str, Any]:
         """Block files say nothing else."""
         return MappingProxyType({})
+
+    @property
+    def block_names(self) -> BlockNames | None:
+        """The pattern of the files; None if there is only one file, or a stack of files."""
+        return self._blocks.names if isinstance(self._blocks.names, BlockNames) else None
 
     def describe(self) -> dict[str, Any]:
         """Return what it takes to open or make the blocks again."""
@@ -294,10 +299,22 @@ class BlockFiles(BlockStore):
             raise StorageError(printable(place), "no such file or directory", "check the path")
         return xxh3_64_intdigest(f"{name}\0{found.size}\0{found.mark}".encode())
 
+    def list_again(self) -> None:
+        """Drop the cached listing that is used to find objects."""
+        self._find = self._medium.finder(self._blocks.folder)
+
     def discard(self, index: tuple[int, ...]) -> None:
         """Remove a block's file, if it is still there."""
         path = self._path_of(index)
         self._medium.remove([path])
+
+    def describe_in_place(self) -> None:
+        """Write a manifest, unless there is one, nothing is left, or the array is one file."""
+        folder = self._blocks.folder
+        with storage_errors(folder):
+            is_needed = not self._blocks.is_one_file and folder.is_dir()
+            if is_needed and not (folder / manifest.NAME).exists():
+                self._blocks.manifest.write(folder)
 
     def discard_rest(self) -> None:
         """Remove manifest and journal, and the directory if nothing else is in it."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from dask_io.errors import DataError, StorageError, UsageError
 from dask_io.stores import manifest
 from dask_io.stores.addressable import AddressableWriter
-from dask_io.stores.blockfiles import BlockStore
+from dask_io.stores.blockfiles import BlockFiles, BlockStore
 from dask_io.stores.files import Durability
 from dask_io.stores.journal import is_unfinished
 from dask_io.stores.journalled import JournalledTarget
@@ -90,6 +90,20 @@ class BlockFilesTarget(BlockStore, JournalledTarget):
         )
         extent = Extent(name, len(header), shape)
         return AddressableWriter(file, extent, blocks.dtype, blocks.layout)
+
+    def look_back(self) -> BlockFiles:
+        """Open the written blocks; a file is checked when its block is visited."""
+        return BlockFiles(self._blocks, {}, absent=frozenset(self.grid.indices()))
+
+    def is_described(self) -> bool:
+        """Tell whether the manifest is valid; a single file needs no manifest."""
+        if self._blocks.is_one_file:
+            return True
+        try:
+            manifest.Manifest.read(self._folder)
+        except (DataError, StorageError):
+            return False
+        return True
 
     def _header_of(self, index: tuple[int, ...]) -> bytes:
         return self._header(self.grid.block(index).shape)

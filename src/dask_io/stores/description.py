@@ -14,6 +14,8 @@ from dask_io.stores.dtypes import check_dtype
 from dask_io.stores.naming import printable
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from numpy.typing import DTypeLike
 
     from dask_io.geometry import Grid
@@ -32,7 +34,12 @@ class Description:
     chunks: Chunks
     order: str | None
 
-    def needed_by(self, path: Location, format: Format) -> tuple[Grid, np.dtype[Any], Layout]:  # noqa: A002
+    def needed_by(
+        self,
+        path: Location,
+        format: Format,  # noqa: A002 - the word that users know
+        slice_axes: Collection[int] = (),
+    ) -> tuple[Grid, np.dtype[Any], Layout]:
         """Return grid, dtype and layout for files that do not describe themselves."""
         if self.shape is None or self.dtype is None:
             missing = " and ".join(
@@ -42,7 +49,8 @@ class Description:
                 f"{printable(str(path))} holds {format.name} data, which does not describe itself; "
                 f"give its {missing}"
             )
-        chunks = -1 if self.chunks is None else self.chunks
+        whole = tuple(1 if axis in slice_axes else -1 for axis in range(len(self.shape)))
+        chunks = whole if self.chunks is None else self.chunks
         grid = normalize_chunks(chunks, self.shape, self.dtype.itemsize)
         return grid, self.dtype, parse_order(self.order or "C", len(self.shape))
 

@@ -13,6 +13,7 @@ from dask_io.stores.files import NOT_A_FILE
 from dask_io.stores.listing import Problems, is_inside, locator, match_names
 from dask_io.stores.medium import peeking
 from dask_io.stores.naming import BlockNames, OneName, printable
+from dask_io.stores.slices import format_of_files
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -37,8 +38,9 @@ def open_by_headers(
     """
     place = str(folder / names.pattern if isinstance(names, OneName) else folder)
     matches = match_names(files, names)
-    search = _Search(folder, files, format, matches.by_numbers, Problems(place))
-    if not search.names:
+    chosen = format_of_files(names, format)
+    search = _Search(folder, files, chosen, matches.by_numbers, Problems(place))
+    if not search.counted:
         raise DataError(printable(place), [f"no file is called like {names.pattern}"])
     blocks, offsets = search.find(names)
     return BlockFiles(blocks, files, matches=matches, offsets=offsets, problems=search.problems)
@@ -57,7 +59,7 @@ class _Search:
 
     def find(self, names: BlockNames | OneName) -> tuple[Blocks, dict[tuple[int, ...], int]]:
         """Find the grid; return the blocks as it says, and where the data of some begins."""
-        values = [sorted(set(along)) for along in zip(*self.names, strict=True)]
+        values = [sorted(set(along)) for along in zip(*self.counted, strict=True)]
         corner = tuple(along[0] for along in values)
         first = self.header_near(corner)
         if first is None:
@@ -65,7 +67,8 @@ class _Search:
             raise DataError(printable(self.problems.place), ["none of the blocks is a file"])
         if len(first.shape) != len(values):
             found = f"blocks have {len(first.shape)} axes, but their names number {len(values)}"
-            raise DataError(printable(self.problems.place), [found], "name one field per axis")
+            advice = "give one field per axis; for slices along axis 0, write {0:slice}"
+            raise DataError(printable(self.problems.place), [found], advice)
         axes = []
         for axis, along in enumerate(values):
             lengths = [self.length_at(corner, axis, value) for value in along]
@@ -74,6 +77,11 @@ class _Search:
         layout = self.layout(corner, values)
         blocks = Blocks(self.folder, names, self.format, grid, first.dtype, layout)
         return blocks, self.offsets(blocks)
+
+    @property
+    def counted(self) -> list[tuple[int, ...]]:
+        """The blocks whose numbers are not below the first number of the pattern."""
+        return [numbers for numbers in self.names if min(numbers) >= 0]
 
     def header(self, numbers: tuple[int, ...]) -> Header | None:
         """Return the header of a block, None if it has no good one; why not is noted."""

@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from dask_io.stores import system
-from dask_io.stores.filelog import FileLogs, is_in_the_making
+from dask_io.stores.filelog import FileLogs, is_in_the_making, remove_folder
 from dask_io.stores.files import NOT_A_FILE, FileReader, Found, Tally, storage_errors
 from dask_io.stores.logs import NAME as JOURNAL
 from dask_io.stores.publishing import Publisher, sync, write_whole
@@ -117,6 +117,17 @@ class Disk:
         for path in paths:
             with storage_errors(path), suppress(FileNotFoundError, NotADirectoryError):
                 system.calls.unlink(path)
+
+    def move(self, source: Path, target: Path) -> None:
+        """Rename a file; create the new directory if it is missing."""
+        with storage_errors(target):
+            self.make_folders(target.parent, [], durable=True)
+            system.calls.rename(source, target)
+
+    def remove_tree(self, root: Path) -> None:
+        """Remove a directory and everything in it, if it exists."""
+        with storage_errors(root):
+            remove_folder(root)
 
     def make_folders(self, folder: Path, made: list[Path], *, durable: bool) -> None:
         """Make a directory and those around it; their names are durable, if they are to be."""

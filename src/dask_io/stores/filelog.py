@@ -12,20 +12,21 @@ import os
 import secrets
 from contextlib import contextmanager, suppress
 from threading import Lock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 from dask_io.errors import LockedError, StorageError
-from dask_io.stores import system
+from dask_io.stores import regular, system
 from dask_io.stores.files import storage_errors, write_fully
 from dask_io.stores.logs import LONGEST_LINE, NAME
 from dask_io.stores.naming import printable
-from dask_io.stores.publishing import sync, write_whole
+from dask_io.stores.publishing import Publisher, sync, write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
 _FILE, _LOCK = "journal", "lock"
+_LONGEST_HOLDER = 32
 
 
 class FileLog:
@@ -42,7 +43,7 @@ class FileLog:
         """Add lines."""
         path = self.folder / _FILE
         with self._appending, storage_errors(path):
-            fd = system.calls.open(path, os.O_WRONLY | os.O_CLOEXEC)
+            fd = regular.open_own(path, os.O_WRONLY)
             try:
                 write_fully(fd, self._size, memoryview(content))
                 if self._durable:
@@ -91,15 +92,15 @@ class FileLogs:
     def lines(self, folder: Path) -> Iterator[bytes]:
         """Yield all lines."""
         path = folder / _FILE
-        with storage_errors(path), path.open("rb") as file:
+        with storage_errors(path), _reading(path) as file:
             yield file.readline(LONGEST_LINE)
             yield from file
 
     def tail(self, folder: Path, n_bytes: int) -> bytes:
         """Return the last bytes."""
         path = folder / _FILE
-        with storage_errors(path), path.open("rb") as file:
-            file.seek(max(0, path.stat().st_size - n_bytes))
+        with storage_errors(path), _reading(path) as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - n_bytes))
             return file.read()
 
     def begin(self, folder: Path, content: bytes, *, durable: bool) -> FileLog:
@@ -126,6 +127,9 @@ class FileLogs:
         with storage_errors(folder):
             lock = _lock(folder)
             try:
+                # A run may have been killed while it replaced the journal.
+                with suppress(FileNotFoundError):
+                    system.calls.unlink(Publisher(folder).partial(_FILE))
                 log = FileLog(folder, lock, durable=durable)
                 # What was cut short must not spoil the next line.
                 log.append(b"\n")
@@ -180,10 +184,20 @@ def is_in_the_making(entry: os.DirEntry[str]) -> bool:
 
 
 def remove_folder(folder: Path) -> None:
-    """Remove a folder with the files in it, if it is there."""
+    """Remove a folder and everything in it, if it exists; links in it are not followed.
+
+    Raises
+    ------
+    StorageError
+        If it is a link itself. The folder that it points to stays.
+    """
+    regular.refuse_link(folder)
     with suppress(FileNotFoundError):
         for path in list(folder.iterdir()):
-            system.calls.unlink(path)
+            if path.is_dir() and not path.is_symlink():
+                remove_folder(path)
+            else:
+                system.calls.unlink(path)
         system.calls.rmdir(folder)
 
 
@@ -215,22 +229,29 @@ def _move(made: Path, folder: Path) -> None:
         raise
 
 
+def _reading(path: Path) -> BinaryIO:
+    """Open a journal; a user may have put it elsewhere and left a link."""
+    return os.fdopen(regular.open_to_read(path), "rb")
+
+
 def _lock(folder: Path) -> int:
     """Lock a journal, or say who has it."""
+    regular.refuse_link(folder)
     path = folder / _LOCK
-    fd = system.calls.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    fd = regular.open_own(path, os.O_RDWR | os.O_CREAT)
     try:
         system.calls.lock(fd)
         _check_still_there(fd, path)
         write_fully(fd, 0, memoryview(f"{os.getpid():<20}\n".encode()))
-    except BaseException as error:
+    except BlockingIOError:
+        holder = os.pread(fd, _LONGEST_HOLDER, 0).decode("ascii", errors="replace").strip()
         system.calls.close(fd)
-        if not isinstance(error, BlockingIOError):
-            raise
-        holder = path.read_text(encoding="ascii", errors="replace").strip()
         place = folder.parent if folder.name == NAME else folder
-        reason = f"another run is writing it (process {holder})"
+        reason = f"another run is writing it (process {printable(holder)})"
         raise LockedError(printable(str(place)), reason, "wait for it, or stop it") from None
+    except BaseException:
+        system.calls.close(fd)
+        raise
     return fd
 
 

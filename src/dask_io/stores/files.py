@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import errno
 import os
+from abc import ABC, abstractmethod
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from ctypes import addressof, c_char
@@ -27,7 +28,7 @@ import numpy as np
 from xxhash import xxh3_64
 
 from dask_io.errors import DataError, StorageError
-from dask_io.stores import system
+from dask_io.stores import regular, system
 from dask_io.stores.naming import printable
 
 if TYPE_CHECKING:
@@ -119,20 +120,26 @@ class storage_errors:  # noqa: N801 - used like a function
 
 
 def _storage_error(path: str, error: OSError) -> StorageError:
-    reason = error.strerror or str(error)
+    reason, advice = error.strerror or str(error), ""
     match error.errno:
         case errno.ENOSPC | errno.EDQUOT:
-            return StorageError(path, reason, "free some space, or choose another target")
+            advice = "free some space, or choose another target"
         case errno.EACCES | errno.EPERM | errno.EROFS:
-            return StorageError(path, reason, "check its permissions")
+            advice = "check its permissions"
         case errno.ENOENT:
-            return StorageError(path, "no such file or directory", "check the path")
+            reason, advice = "no such file or directory", "check the path"
         case errno.ENOTDIR:
-            return StorageError(path, "a folder in it is a file", "check the path")
+            reason, advice = "a folder in it is a file", "check the path"
+        case errno.EISDIR:
+            reason, advice = "is a directory, not a file", "move it away, or check the path"
+        case errno.ENXIO | errno.ESPIPE:
+            # System errors when a pipe or a socket is opened, or read at an offset.
+            reason, advice = f"is {regular.SPECIAL}, not a file", "check the path"
         case errno.EMFILE | errno.ENFILE:
-            return StorageError(path, reason, "raise the limit of open files (ulimit -n)")
+            advice = "raise the limit of open files (ulimit -n)"
         case _:
-            return StorageError(path, reason)
+            pass
+    return StorageError(path, reason, advice)
 
 
 class Visit:
@@ -168,11 +175,10 @@ class Visit:
         self._counts.visits, self._position = 0, offset
 
 
-class _FileVisit(Visit):
+class _FileVisit(Visit, ABC):
     """A file, opened when it is needed."""
 
     _path: Path | str
-    _flags: int
     _fd: int | None = None
     _is_direct = False
     _can_be_direct = bool(_O_DIRECT)
@@ -194,6 +200,10 @@ class _FileVisit(Visit):
         except OSError as error:
             raise _storage_error(printable(str(self._path)), error) from error
 
+    @abstractmethod
+    def _open_file(self, flags: int) -> int:
+        """Open the file, with these additional flags."""
+
     def _open(self, *, direct: bool) -> int:
         """Return the file, set to go past the page cache if it can, or through it."""
         direct = direct and self._can_be_direct
@@ -201,7 +211,7 @@ class _FileVisit(Visit):
             return self._fd
         try:
             if self._fd is None:
-                self._fd = system.calls.open(self._path, self._flags | direct * _O_DIRECT)
+                self._fd = self._open_file(direct * _O_DIRECT)
             else:
                 system.calls.set_flags(self._fd, direct * _O_DIRECT)
         except OSError as error:
@@ -221,12 +231,14 @@ class _FileVisit(Visit):
 class FileReader(_FileVisit):
     """One visit to a file that is read."""
 
-    _flags = os.O_RDONLY | os.O_CLOEXEC
-
     def __init__(self, path: Path | str, tally: Tally) -> None:
         super().__init__(tally, tally.read)
         self._path = path
         self._size: int | None = None
+
+    def _open_file(self, flags: int) -> int:
+        # Reading at an offset reveals a pipe; getting the size reveals anything but a file.
+        return system.calls.open(self._path, regular.TO_READ | flags)
 
     def expect(self, start: int, stop: int) -> None:
         """Be told what will be read, piece by piece: the system reads ahead by itself."""
@@ -237,10 +249,10 @@ class FileReader(_FileVisit):
         if self._size is not None:
             return self._size
         fd = self._open(direct=True) if self._fd is None else self._fd
-        try:
-            return os.fstat(fd).st_size
-        except OSError as error:
-            raise _storage_error(printable(str(self._path)), error) from error
+        with storage_errors(self._path):
+            found = os.fstat(fd)
+        regular.check_to_read(self._path, found)
+        return found.st_size
 
     def peek(self, n_bytes: int) -> bytes:
         """Return the file's first bytes, or all of it if it is shorter, without counting."""
@@ -325,13 +337,12 @@ class New(NamedTuple):
 
     @classmethod
     def make(cls, path: str, n_bytes: int) -> New:
-        """Make a file that will be so long, or empty one that is there."""
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+        """Create a file that will have this length, in place of an existing one."""
         if _O_DIRECT and n_bytes >= LARGE:
             # The filesystem may not do this; any other trouble shows at the plain opening.
             with suppress(OSError):
-                return New(system.calls.open(path, flags | _O_DIRECT, 0o666), is_direct=True)
-        return New(system.calls.open(path, flags, 0o666), is_direct=False)
+                return New(regular.make(path, _O_DIRECT), is_direct=True)
+        return New(regular.make(path), is_direct=False)
 
 
 class FileWriter(_FileVisit):
@@ -340,8 +351,6 @@ class FileWriter(_FileVisit):
     To a file that is `new`, a head is written too: together with the data that comes right behind
     it, or else in the end. `keep` takes the open file when the visit ends, if it is wanted.
     """
-
-    _flags = os.O_WRONLY | os.O_CLOEXEC
 
     def __init__(
         self,
@@ -371,6 +380,9 @@ class FileWriter(_FileVisit):
                     write_fully(self._open(direct=False), 0, self._head)
         finally:
             super().__exit__(kind, error, trace)
+
+    def _open_file(self, flags: int) -> int:
+        return regular.open_own(self._path, os.O_WRONLY | flags)
 
     def _close(self, fd: int) -> None:
         if self._keep is None or not self._keep(fd):

@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import time
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from xxhash import xxh3_64_hexdigest
 
@@ -32,6 +32,14 @@ if TYPE_CHECKING:
     from dask_io.stores.logs import Log
 
 VERSION = 1
+_T = TypeVar("_T")
+_WORDS: Mapping[type, str] = {
+    bool: "true or false",
+    dict: "an object",
+    int: "a number",
+    list: "a list",
+    str: "a string",
+}
 _JOB, _SEALED, _ABOUT = "job", "sealed", "about"
 # What is done under the lock of a group takes no longer; seconds.
 PATIENCE, _LOOK_SECONDS = 60.0, 0.2
@@ -82,10 +90,45 @@ def read_job(folder: Location) -> Mapping[str, Any]:
     place = printable(str(folder))
     if not isinstance(job, dict):
         raise DataError(place, ["does not say what is to be done"], "start again with --overwrite")
+    if "\\u0000" in text and _has_nul(job):
+        problem = "contains a NUL character, which no name or path can have"
+        raise DataError(place, [problem], "start again with --overwrite")
     if job.get("version") != VERSION:
         found = f"has version {job.get('version')!r:.40}, but this Dask IO knows {VERSION}"
         raise DataError(place, [found], "use the Dask IO that wrote it")
     return job
+
+
+def _has_nul(value: object) -> bool:
+    """Tell whether any string or key in a parsed JSON value contains a NUL character."""
+    if isinstance(value, dict):
+        return any(_has_nul(key) or _has_nul(each) for key, each in value.items())
+    if isinstance(value, list):
+        return any(map(_has_nul, value))
+    return isinstance(value, str) and "\0" in value
+
+
+def read_field(record: Mapping[str, Any], name: str, kind: type[_T]) -> _T:
+    """Return the value of a field of a record that was read from JSON.
+
+    Raises
+    ------
+    ValueError
+        If the field is missing, or its value has another type.
+
+    Examples
+    --------
+    >>> read_field({"consume": True}, "consume", bool)
+    True
+    >>> read_field({"consume": True}, "consume", int)
+    Traceback (most recent call last):
+    ValueError: consume is not a number
+    """
+    value = record.get(name)
+    # Not isinstance, because a bool is also an int.
+    if type(value) is not kind:
+        raise ValueError(f"{name} is not {_WORDS[kind]}")
+    return value
 
 
 def read_lines(folder: Location, array: int | None = None) -> Iterator[list[str]]:

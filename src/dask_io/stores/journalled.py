@@ -19,7 +19,7 @@ from dask_io.stores.journal import (
 )
 from dask_io.stores.ledger import Ledger, any_freed, dropped_line_of, line_of
 from dask_io.stores.location import is_taken
-from dask_io.stores.medium import medium_of
+from dask_io.stores.medium import medium_of, move_file
 from dask_io.stores.naming import printable
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from dask_io.stores.ledger import Written
     from dask_io.stores.location import Location
     from dask_io.stores.medium import Writer
+    from dask_io.stores.store import Repairable
 
 # Lines of the journal: how blocks are named; what is to be removed, and that it is gone; the one
 # file that will be replaced when the new one is whole.
@@ -391,6 +392,38 @@ class JournalledTarget(ABC):
             self._medium.logs.remove_stale(self._journal_place)
         self._journal.seal()
         self._forget_run()
+
+    @property
+    def is_replaced_whole(self) -> bool:
+        """Whether all blocks are in one file."""
+        return self._is_one_file
+
+    def is_described(self) -> bool:
+        """Tell whether the metadata files of the array are valid; a format may have none."""
+        return True
+
+    def describe_again(self) -> None:
+        """Write the metadata files of the array."""
+        with storage_errors(self._target):
+            self._complete()
+            self._medium.sync_names([self._folder])
+
+    def refuse_loss(self, path: Location) -> None:  # noqa: B027 - for the formats that hold more
+        """Refuse to replace a file that holds more; in most formats a file holds one array."""
+
+    def path_of(self, index: tuple[int, ...]) -> Location:
+        """Return the file of a block; it does not exist if the block was left out."""
+        return self._folder / self._file_of(index)[0]
+
+    def take_blocks(self, other: Repairable, indices: Iterable[tuple[int, ...]]) -> None:
+        """Replace these blocks by durable blocks of another target, each in one step."""
+        new_of = {self.path_of(index): other.path_of(index) for index in indices}
+        for old, new in new_of.items():
+            if is_taken(new):
+                move_file(new, old)
+            else:
+                self._medium.remove([old])
+        self._medium.sync_names({old.parent for old in new_of})
 
     def abandon(self, *, keep: bool = False) -> bool:
         """Remove what has not been committed; what has been stays, marked as unfinished.

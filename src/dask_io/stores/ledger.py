@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from dask_io.geometry import Grid
 
 _CELL, _DROPPED, _FREED = "cell", "dropped", "freed"
+CHANGED_LINE = "changed"
+"""What the journal says if the source changed while it was read."""
 NOTHING = xxh3_64_intdigest(b"")
 """Checksum of a cell for which nothing was written: it holds only the fill value."""
 _DURABLE, _STORED = 1, 2
@@ -59,6 +62,11 @@ def any_freed(lines: Iterable[Sequence[str]]) -> bool:
     return any(words[0] == _FREED for words in lines)
 
 
+def any_changed(lines: Iterable[Sequence[str]]) -> bool:
+    """Tell whether a journal says, of any of its arrays, that the source changed during a run."""
+    return any(words[-1] == CHANGED_LINE for words in lines)
+
+
 def freed_in(lines: Iterable[Sequence[str]]) -> dict[tuple[int, ...], int]:
     """Return the source blocks that a journal says to be removed, with their fingerprints."""
     found = (_behind(words, 2) for words in lines if words[0] == _FREED)
@@ -68,17 +76,6 @@ def freed_in(lines: Iterable[Sequence[str]]) -> dict[tuple[int, ...], int]:
 def join(index: Iterable[int]) -> str:
     """Write an index as a word of a line."""
     return ",".join(map(str, index))
-
-
-def cells_in(lines: Iterable[Sequence[str]], grid: Grid) -> Iterator[Written]:
-    """Yield all cells that a journal tells of; which are the last of a block is not told.
-
-    Raises
-    ------
-    ValueError
-        If they are not cells of this grid.
-    """
-    return (_parse_cell(words, grid) for words in lines if words[0] == _CELL)
 
 
 def _parse_cell(words: Sequence[str], grid: Grid) -> Written:
@@ -146,6 +143,8 @@ class Ledger:
         self.parts: dict[tuple[int, ...], Parts] = {}
         # Blocks that are not there any more, of which the journal has not been told yet.
         self.lost: list[tuple[int, ...]] = []
+        # How often each block was dropped: its cells that were noted before do not count.
+        self._n_drops: Counter[tuple[int, ...]] = Counter()
         # One byte a block: there may be millions.
         self._blocks = bytearray(grid.n_blocks)
         begun: dict[tuple[int, ...], set[Region]] = {}
@@ -156,6 +155,7 @@ class Ledger:
             elif words[0] == _DROPPED:
                 [numbers] = _behind(words, 1)
                 index = _parse_index(numbers, grid)
+                self._n_drops[index] += 1
                 self.drop(index)
                 begun.pop(index, None)
                 missing.pop(index, None)
@@ -203,6 +203,20 @@ class Ledger:
     def blocks(self) -> Iterator[tuple[int, ...]]:
         """Yield the blocks that are durable."""
         return (index for index in self.grid.indices() if self.has_block(index))
+
+    def cells(self, lines: Iterable[Sequence[str]]) -> Iterator[Written]:
+        """Yield the cells in these lines that count; `is_last` is not known.
+
+        Cells that were noted before their block was dropped are left out.
+        """
+        n_drops = self._n_drops.copy()
+        for words in lines:
+            if words[0] == _DROPPED:
+                n_drops[_parse_index(words[1], self.grid)] -= 1
+            elif words[0] == _CELL:
+                cell = _parse_cell(words, self.grid)
+                if not n_drops[cell.index]:
+                    yield cell
 
     def regions(self) -> Iterator[Region]:
         """Yield everything that is durable, as disjoint regions."""

@@ -167,7 +167,7 @@ def locator(axis: Axis, *, by_offset: bool) -> Callable[[int], int | None]:
 
     def locate(number: int) -> int | None:
         if not by_offset:
-            return number if number < axis.n_blocks else None
+            return number if 0 <= number < axis.n_blocks else None
         index = axis.index_at(number)
         return index if number < axis.length and axis.start_of(index) == number else None
 

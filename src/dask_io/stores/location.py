@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import unquote, urlsplit
 
 from dask_io.errors import UsageError
+from dask_io.stores.naming import printable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -49,8 +50,8 @@ def locate(
     Raises
     ------
     UsageError
-        If it is no place but an array, say; empty; a URL that is not understood, or one with a
-        password or a signature in it.
+        If it is not a path or URL but, for example, an array; if it is empty or contains a NUL
+        character; if it is an invalid URL, or one that contains a password or a signature.
     """
     if not isinstance(place, (str, os.PathLike)):
         return _known(place)
@@ -61,7 +62,12 @@ def locate(
         from dask_io.stores.objects.connect import parse_url  # noqa: PLC0415 - only if needed
 
         return parse_url(text, storage_options)
-    return Path(unquote(urlsplit(text).path) if _URL.match(text) else text)
+    path = unquote(urlsplit(text).path) if _URL.match(text) else text
+    if "\0" in path:
+        raise UsageError(
+            f"{printable(path)} contains a NUL character, which no path can have; check the path"
+        )
+    return Path(path)
 
 
 def _known(place: ObjectPath) -> ObjectPath:

@@ -26,6 +26,7 @@ from dask_io.stores.formats import (
 from dask_io.stores.location import is_taken, locate
 from dask_io.stores.naming import BlockNames, OneName, printable
 from dask_io.stores.places import has_field, pattern_of, refuse_inside, shown, split_target
+from dask_io.stores.slices import format_of_files, thick_slices
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -98,9 +99,10 @@ def make_target(
     refuse_inside(root, inside)
     names: BlockNames | OneName
     if has_field(str(place)) and not is_taken(place):
-        names, folder, chosen = pattern_of(place), place.parent, choose_format(place, format)
-        if names.n_axes != n_axes:
-            raise UsageError(f"{shown(place)} has {names.n_axes} fields for {n_axes} axes")
+        names, folder = pattern_of(place, n_axes), place.parent
+        if problem := thick_slices(names, grid):
+            raise UsageError(f"{shown(place)}: {problem}; use chunks of 1 along it")
+        chosen = format_of_files(names, choose_format(place, format))
     elif is_folder:
         chosen = of_blocks(load_format(format or _block_format(like) or "npy"))
         names, folder = BlockNames.default(n_axes, chosen.suffixes[0]), place

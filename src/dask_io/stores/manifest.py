@@ -11,6 +11,7 @@ from dask_io.geometry import Axis, Grid, Layout
 from dask_io.stores.dtypes import dtype_from_json, dtype_to_json
 from dask_io.stores.medium import read_whole, write_whole
 from dask_io.stores.naming import BlockNames, OneName, printable
+from dask_io.stores.slices import thick_slices
 
 if TYPE_CHECKING:
     import numpy as np
@@ -44,6 +45,8 @@ class Manifest:
         n_axes = len(self.grid.axes)
         if self.names.n_axes != n_axes:
             raise ValueError(f"pattern has {self.names.n_axes} fields, but shape {n_axes} axes")
+        if problem := thick_slices(self.names, self.grid):
+            raise ValueError(f"pattern and chunks differ: {problem}")
         if len(self.layout.axes) != n_axes:
             raise ValueError(f"order names {len(self.layout.axes)} axes, but shape has {n_axes}")
 
@@ -83,7 +86,7 @@ class Manifest:
             raise ValueError("offset is not 0")
         for key in ("format", naming):
             if not isinstance(value[key], str):
-                raise ValueError(f"{key} is not a text")  # noqa: TRY004 - as above
+                raise ValueError(f"{key} is not a string")  # noqa: TRY004 - as above
         grid = _grid(value["shape"], value["chunks"])
         names = _names(value[naming], len(grid.axes), is_file=naming == "file")
         dtype = dtype_from_json(value["dtype"])
@@ -137,7 +140,7 @@ def _names(text: str, n_axes: int, *, is_file: bool) -> BlockNames | OneName:
             raise ValueError("file is not the name of a file")
         return OneName(text, n_axes)
     try:
-        return BlockNames(text)
+        return BlockNames(text, n_axes)
     except ValueError as error:
         raise ValueError(f"pattern cannot be used: {error}") from error
 

@@ -193,6 +193,9 @@ class Medium(Protocol):
     def remove(self, paths: Iterable[Any]) -> None:
         """Remove files; what is not there is none."""
 
+    def remove_tree(self, root: Any) -> None:
+        """Remove a directory and everything in it, if it exists."""
+
     def make_folders(self, folder: Any, made: list[Any], *, durable: bool) -> None:
         """Make a directory and those around it that are not there, and add them to a list."""
 
@@ -254,3 +257,14 @@ def copy_file(source: Location, target: Location) -> None:
     with open_reader(source, Tally()) as file:
         n_bytes = file.size
     medium_of(target).write_pieces(target, n_bytes, partial(pieces_of, source))
+
+
+def move_file(source: Location, target: Location) -> None:
+    """Replace a file by another, durable one; a reader sees either the old or the new file.
+
+    Objects cannot be renamed: they are copied, and the original stays.
+    """
+    if isinstance(source, Path) and isinstance(target, Path):
+        DISK.move(source, target)
+    else:
+        copy_file(source, target)

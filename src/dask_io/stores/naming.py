@@ -1,21 +1,21 @@
-"""Names of block files: a pattern with one field per axis, and how to recognise one."""
+"""Names of block files: a pattern with one field per axis."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from itertools import starmap
+from itertools import groupby
 from string import Formatter
-from typing import TYPE_CHECKING, TypeAlias
-
-from dask_io.errors import DataError
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Sequence
 
-_FIELD = re.compile(r"(offset)?(?:(?<=offset):)?(?:0([1-9][0-9]?))?")
-_WIDEST = 100
-_NUMBERS = re.compile(r"([0-9]+)")
+_SPEC = re.compile(
+    r"(?:(offset|slice)(?::(?=.)|$))?"
+    r"(?:from([1-9][0-9]{0,8})(?::(?=.)|$))?"
+    r"(?:0([1-9][0-9]?))?"
+)
 
 
 def printable(text: str) -> str:
@@ -31,13 +31,56 @@ def printable(text: str) -> str:
     )
 
 
+class _Field(NamedTuple):
+    """The number of an axis in a pattern, and the text before it."""
+
+    literal: str
+    axis: int
+    kind: str
+    first: int
+    width: int
+
+    @classmethod
+    def parse(cls, literal: str, axis: str, spec: str) -> _Field:
+        match = _SPEC.fullmatch(spec)
+        if match is None or not re.fullmatch(r"0|[1-9][0-9]?", axis):
+            message = "each field must be like {0}, {0:03}, {0:from1}, {0:slice} or {0:offset}"
+            raise ValueError(message)
+        if match[1] == "offset" and match[2]:
+            raise ValueError("offsets always count from 0, so they cannot have a first number")
+        return cls(literal, int(axis), match[1] or "", int(match[2] or 0), int(match[3] or 0))
+
+    @property
+    def form(self) -> str:
+        """The template for `%`, which is faster than `format`, for this part of a name."""
+        return _escaped(self.literal) + (f"%0{self.width}d" if self.width else "%d")
+
+    @property
+    def meaning(self) -> str:
+        """What the number means."""
+        kind = "offsets" if self.kind == "offset" else f"{self.kind or 'block'} numbers"
+        return f"{kind} from {self.first}" if self.first else kind
+
+
 @dataclass(frozen=True, slots=True)
 class BlockNames:
     """A file name with a field per axis: ``b_{0}_{1}.npy``.
 
-    ``{0}`` is a block's number along axis 0, ``{0:03}`` the same with zeros in front,
-    ``{0:offset}`` and ``{0:offset:06}`` the position of its first element. Braces that mean
-    themselves are doubled. Names are read with any number of zeros in front of a number.
+    ``{0}`` is a block's number along axis 0, ``{0:03}`` the same padded with zeros, and
+    ``{0:from1}`` the same counted from 1. ``{0:offset}`` is the position of its first element.
+    ``{0:slice}`` numbers the slices along axis 0: each file holds one of them, as an array without
+    that axis. Axes that such a pattern leaves out are not cut. These can be combined, as in
+    ``{0:slice:from1:04}``. Literal braces are doubled. When names are read, numbers may have any
+    number of leading zeros.
+
+    Parameters
+    ----------
+    pattern
+        The file name with its fields.
+    n_axes
+        Number of axes of the array, if a pattern of slices leaves some out.
+    inferred
+        Whether the pattern was inferred, not given.
 
     Raises
     ------
@@ -46,49 +89,51 @@ class BlockNames:
 
     Examples
     --------
-    >>> names = BlockNames("b_{0:02}_{1}.npy")
-    >>> names.name_of((3, 14), (300, 1400)), names.parse("b_3_0014.npy")
-    ('b_03_14.npy', (3, 14))
+    >>> names = BlockNames("b_{0:02}_{1:from1}.npy")
+    >>> names.name_of((3, 14), (300, 1400)), names.parse("b_3_0015.npy")
+    ('b_03_15.npy', (3, 14))
+    >>> slices = BlockNames("slice_{0:slice:04}.npy", n_axes=3)
+    >>> slices.parse("slice_0007.npy"), slices.meaning
+    ((7, 0, 0), 'slice numbers along axis 0')
     """
 
     pattern: str
-    _parts: tuple[tuple[str, int, int], ...] = field(init=False, repr=False, compare=False)
+    n_axes: int = field(default=0, repr=False, compare=False)
+    inferred: bool = field(default=False, repr=False, compare=False)
+    by_offset: bool = field(init=False, repr=False, compare=False)
+    _fields: tuple[_Field, ...] = field(init=False, repr=False, compare=False)
     _form: str = field(init=False, repr=False, compare=False)
     _regex: re.Pattern[str] = field(init=False, repr=False, compare=False)
-    _order: tuple[int, ...] | None = field(init=False, repr=False, compare=False)
-    _axes: tuple[int, ...] = field(init=False, repr=False, compare=False)
-    by_offset: bool = field(init=False, repr=False, compare=False)
+    _is_plain: bool = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        parts, kinds = [], set()
+        fields, rest = [], ""
         for literal, axis, spec, conversion in Formatter().parse(self.pattern):
-            if axis is None:
-                parts.append((literal, -1, 0))
-                continue
-            match = _FIELD.fullmatch(spec or "")
-            if conversion or match is None or not re.fullmatch(r"0|[1-9][0-9]?", axis):
-                raise ValueError("its fields are not all like {0}, {0:03} or {0:offset}")
-            kinds.add(match[1])
-            parts.append((literal, int(axis), int(match[2] or 0)))
-        axes = [axis for _, axis, _ in parts if axis >= 0]
-        if not axes:
+            rest += literal
+            if axis is not None:
+                fields.append(_Field.parse(rest, axis, f"!{spec}" if conversion else spec or ""))
+                rest = ""
+        if not fields:
             raise ValueError("it has no field for an axis, such as {0}")
-        if sorted(axes) != list(range(len(axes))):
-            raise ValueError("its fields do not name every axis once, counted from 0")
-        if len(kinds) > 1:
+        axes, kinds = [each.axis for each in fields], {each.kind for each in fields}
+        if len(kinds) > 1 and "offset" in kinds:
             raise ValueError("it mixes block numbers and offsets")
-        between = [literal for literal, axis, _ in parts if axis >= 0][1:]
-        if any(not literal or literal.isdecimal() for literal in between):
+        if len(set(axes)) < len(axes) or ("slice" not in kinds and max(axes) >= len(axes)):
+            raise ValueError("its fields must have every axis exactly once, counted from 0")
+        if any(not each.literal or each.literal.isdecimal() for each in fields[1:]):
             raise ValueError("two of its fields have nothing but digits between them")
-        _check_file_name("".join(literal or "" for literal, _, _ in parts), parts[0])
-        object.__setattr__(self, "_parts", tuple(parts))
-        object.__setattr__(self, "_form", "".join(starmap(_form_of, parts)))
+        n_axes = self.n_axes or max(axes) + 1
+        if n_axes <= max(axes) or (n_axes > len(axes) and "slice" not in kinds):
+            raise ValueError(f"it has {len(axes)} fields for {n_axes} axes")
+        _check_file_name(rest, fields)
+        regex = "".join(re.escape(each.literal) + "([0-9]+)" for each in fields) + re.escape(rest)
+        is_plain = axes == list(range(n_axes)) and not any(each.first for each in fields)
+        object.__setattr__(self, "n_axes", n_axes)
         object.__setattr__(self, "by_offset", kinds == {"offset"})
-        object.__setattr__(self, "_regex", _regex_of(parts))
-        in_order = axes == sorted(axes)
-        order = None if in_order else tuple(axes.index(axis) for axis in range(len(axes)))
-        object.__setattr__(self, "_order", order)
-        object.__setattr__(self, "_axes", tuple(axes))
+        object.__setattr__(self, "_fields", tuple(fields))
+        object.__setattr__(self, "_form", "".join(each.form for each in fields) + _escaped(rest))
+        object.__setattr__(self, "_regex", re.compile(regex))
+        object.__setattr__(self, "_is_plain", is_plain)
 
     @classmethod
     def default(cls, n_axes: int, suffix: str) -> BlockNames:
@@ -102,141 +147,55 @@ class BlockNames:
         return cls("_".join(["b", *(f"{{{axis}}}" for axis in range(n_axes))]) + suffix)
 
     @property
-    def n_axes(self) -> int:
-        """Number of fields."""
-        return sum(axis >= 0 for _, axis, _ in self._parts)
+    def slice_axes(self) -> tuple[int, ...]:
+        """The axes that files do not have: each file holds one slice along them."""
+        return tuple(sorted(each.axis for each in self._fields if each.kind == "slice"))
+
+    @property
+    def meaning(self) -> str:
+        """What each number means, in the order of the name."""
+        told = []
+        for meaning, fields in groupby(self._fields, lambda each: each.meaning):
+            axes = [str(each.axis) for each in fields]
+            told.append(f"{meaning} along {'axes' if len(axes) > 1 else 'axis'} {', '.join(axes)}")
+        return "; ".join(told)
 
     def name_of(self, index: Sequence[int], starts: Sequence[int]) -> str:
         """Return the name of a block with this number and first element."""
         numbers = tuple(starts if self.by_offset else index)
-        if self._order is not None:
-            numbers = tuple(numbers[axis] for axis in self._axes)
+        if not self._is_plain:
+            numbers = tuple(numbers[each.axis] + each.first for each in self._fields)
         return self._form % numbers
 
     def parse(self, name: str) -> tuple[int, ...] | None:
-        """Return the numbers in a name, by axis, or None if the pattern does not match it."""
+        """Return the numbers in a name, by axis, or None if the pattern does not match it.
+
+        Blocks count from 0; numbers below the first number of an axis become negative.
+        """
         match = self._regex.fullmatch(name)
         if match is None:
             return None
         numbers = tuple(map(int, match.groups()))
-        return numbers if self._order is None else tuple(numbers[place] for place in self._order)
-
-    @classmethod
-    def guess(
-        cls, place: str, names: Collection[str], *, suffix: str, first_shape: Sequence[int]
-    ) -> BlockNames:
-        """Recognise the one pattern that all names show.
-
-        Numbers that run from 0 to n - 1 along every axis count blocks; numbers whose second
-        is the first block's length are offsets; other gaps are taken for missing blocks.
-
-        Parameters
-        ----------
-        place
-            The directory, for the message.
-        names
-            All names, each ending in `suffix`.
-        suffix
-            What is not searched for numbers.
-        first_shape
-            The shape of the block whose numbers are the smallest.
-
-        Raises
-        ------
-        DataError
-            If the names do not show one pattern with a number per axis.
-
-        Examples
-        --------
-        >>> names = ["v1_0_0.npy", "v1_0_4.npy", "v1_5_0.npy", "v1_5_4.npy"]
-        >>> BlockNames.guess(".", names, suffix=".npy", first_shape=(5, 4)).pattern
-        'v1_{0:offset}_{1:offset}.npy'
-        """
-        n_axes = len(first_shape)
-        stems = [name.removesuffix(suffix) for name in names]
-        # Literals and numbers take turns.
-        parts = [_NUMBERS.split(stem) for stem in stems]
-        literals = {tuple(each[::2]) for each in parts}
-        fields = ", ".join(f"{{{axis}}}" for axis in range(n_axes))
-        if len(literals) != 1:
-            found = f"{len(names)} file names show no one pattern"
-            raise DataError(printable(place), [found], _name_it(place, n_axes, suffix))
-        texts = [set(group) for group in zip(*(each[1::2] for each in parts), strict=True)]
-        chosen = _choose_axes([set(map(int, group)) for group in texts], n_axes)
-        if chosen is None:
-            found = f"the file names hold {len(texts)} numbers, which do not tell {fields} apart"
-            raise DataError(printable(place), [found], _name_it(place, n_axes, suffix))
-        values = [sorted(set(map(int, texts[group]))) for group in chosen]
-        by_offset = _are_offsets(values, first_shape)
-        pattern = ""
-        for group, literal in enumerate(literals.pop()):
-            pattern += literal.replace("{", "{{").replace("}", "}}")
-            if group in chosen:
-                width = _padded_width(texts[group])
-                spec = ":".join(["offset"] * by_offset + [f"0{width}"] * bool(width))
-                pattern += f"{{{chosen.index(group)}{spec and ':' + spec}}}"
-            elif group < len(texts):
-                pattern += min(texts[group])
-        try:
-            return cls(pattern + suffix)
-        except ValueError as error:
-            advice = _name_it(place, n_axes, suffix)
-            raise DataError(printable(place), [f"no pattern of names: {error}"], advice) from error
+        if self._is_plain:
+            return numbers
+        found = [0] * self.n_axes
+        for each, number in zip(self._fields, numbers, strict=True):
+            found[each.axis] = number - each.first
+        return tuple(found)
 
 
-def _check_file_name(literals: str, first: tuple[str, int, int]) -> None:
+def _check_file_name(rest: str, fields: Sequence[_Field]) -> None:
+    literals = "".join(each.literal for each in fields) + rest
     if "/" in literals or "\\" in literals or ".." in literals:
         raise ValueError("it is not a plain file name: it holds a path separator or '..'")
     if not literals.isprintable():
         raise ValueError("it holds control characters")
-    if first[0].startswith("."):
+    if fields[0].literal.startswith("."):
         raise ValueError("it starts with a dot, as only hidden files do")
 
 
-def _form_of(literal: str, axis: int, width: int) -> str:
-    """Return what `%` makes a part of a name of, given its number: it is faster than `format`."""
-    text = literal.replace("%", "%%")
-    return text if axis < 0 else f"{text}%0{width}d" if width else f"{text}%d"
-
-
-def _regex_of(parts: Sequence[tuple[str, int, int]]) -> re.Pattern[str]:
-    return re.compile(
-        "".join(
-            re.escape(literal) + ("([0-9]+)" if axis >= 0 else "") for literal, axis, _ in parts
-        )
-    )
-
-
-def _name_it(place: str, n_axes: int, suffix: str) -> str:
-    example = BlockNames.default(n_axes, suffix).pattern
-    return f"name the pattern, as in '{printable(place)}/{example}'"
-
-
-def _choose_axes(values: list[set[int]], n_axes: int) -> list[int] | None:
-    """Return which groups of digits are axes: all, those that vary, or with them those at 0."""
-    groups = range(len(values))
-    varying = [group for group in groups if len(values[group]) > 1]
-    with_zeros = [group for group in groups if len(values[group]) > 1 or values[group] == {0}]
-    for chosen in (list(groups), varying, with_zeros):
-        if len(chosen) == n_axes:
-            return chosen
-    return None
-
-
-def _are_offsets(values: list[list[int]], first_shape: Sequence[int]) -> bool:
-    if all(found == list(range(len(found))) for found in values):
-        return False
-    return all(
-        found[0] == 0 and (len(found) == 1 or found[1] == length)
-        for found, length in zip(values, first_shape, strict=True)
-    )
-
-
-def _padded_width(texts: Collection[str]) -> int:
-    """Return the width of numbers that are padded with zeros, else 0."""
-    widths = {len(text) for text in texts}
-    padded = any(len(text) > 1 and text.startswith("0") for text in texts)
-    return widths.pop() if padded and len(widths) == 1 and max(widths) < _WIDEST else 0
+def _escaped(literal: str) -> str:
+    return literal.replace("%", "%%")
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from dask_io.stores.formats import (
     load_format,
     of_blocks,
 )
+from dask_io.stores.guessing import guess_names
 from dask_io.stores.journal import find_journal, read_job
 from dask_io.stores.listing import look_at, scan
 from dask_io.stores.location import is_taken, locate, may_exist
@@ -35,6 +36,7 @@ from dask_io.stores.places import (
     split_inside,
 )
 from dask_io.stores.reopening import reopen_blocks
+from dask_io.stores.slices import format_of_files, thick_slices
 
 if TYPE_CHECKING:
     import os
@@ -112,7 +114,10 @@ def open_source(
         chosen = choose_format(place, format)
         if _describes(place.parent, names):
             return _open_manifest(place.parent, chosen.name, said)
-        return _open_blocks(place.parent, scan(place.parent), chosen, names, said)
+        files = scan(place.parent)
+        if names.slice_axes:
+            names = pattern_of(place, _count_axes(place.parent, files, chosen, names, said))
+        return _open_blocks(place.parent, files, chosen, names, said)
     if not place.exists():
         raise StorageError(shown(place), "no such file or directory", "check the path")
     return _open_file(place, choose_format(place, format), said)
@@ -143,6 +148,7 @@ def _open_manifest(folder: Location, format: str | None, said: Description) -> B
         chosen = of_blocks(load_format(found.format))
     except UsageError as error:
         raise DataError(shown(folder / manifest.NAME), [str(error)]) from error
+    chosen = format_of_files(found.names, chosen)
     blocks = Blocks(folder, found.names, chosen, found.grid, found.dtype, found.layout)
     source = BlockFiles(blocks, scan(folder), only_blocks=True)
     said.agree_with(source)
@@ -189,7 +195,13 @@ def _guess_names(
     else:
         grid, _, _ = said.needed_by(folder, chosen)
         first_shape = tuple(axis.length_at(0) if axis.length else 0 for axis in grid.axes)
-    return BlockNames.guess(str(folder), block_names, suffix=suffix, first_shape=first_shape)
+    return guess_names(
+        str(folder),
+        block_names,
+        suffix=suffix,
+        first_shape=first_shape,
+        is_of_file=bool(chosen.longest_header),
+    )
 
 
 def _first_shape(folder: Location, block_names: list[str], chosen: Format) -> tuple[int, ...]:
@@ -204,6 +216,20 @@ def _first_shape(folder: Location, block_names: list[str], chosen: Format) -> tu
     raise DataError(shown(folder), [reason])
 
 
+def _count_axes(
+    folder: Location,
+    files: Mapping[str, int],
+    chosen: Format,
+    names: BlockNames,
+    said: Description,
+) -> int:
+    """Return the number of axes of an array of slices, 0 if it is not known."""
+    if not chosen.longest_header:
+        return len(said.shape or ())
+    ours = [name for name, size in files.items() if size != NOT_A_FILE and names.parse(name)]
+    return len(_first_shape(folder, ours, chosen)) + len(names.slice_axes) if ours else 0
+
+
 def _open_blocks(
     folder: Location,
     files: Mapping[str, int],
@@ -215,12 +241,15 @@ def _open_blocks(
         source = open_by_headers(folder, files, chosen, names)
         said.agree_with(source)
         return source
-    grid, dtype, layout = said.needed_by(folder, chosen)
+    slice_axes = names.slice_axes if isinstance(names, BlockNames) else ()
+    grid, dtype, layout = said.needed_by(folder, chosen, slice_axes)
     if names.n_axes != len(grid.axes):
         raise UsageError(
             f"{printable(names.pattern)} has {names.n_axes} fields, but the shape given has "
             f"{len(grid.axes)} axes"
         )
+    if problem := thick_slices(names, grid):
+        raise UsageError(f"{printable(names.pattern)}: {problem}; use chunks of 1 along it")
     return BlockFiles(Blocks(folder, names, chosen, grid, dtype, layout), files)
 
 

@@ -7,6 +7,7 @@ else. So it is moved as one, padding included, and costs one seek as any run doe
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import islice, product
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -34,6 +35,9 @@ if TYPE_CHECKING:
     from dask_io.geometry import Grid, Layout
     from dask_io.stores.medium import Reader, Writer
     from dask_io.stores.store import Extent
+
+# Bytes of padding after the last element of a block that are written at once.
+_AT_ONCE = 2**16
 
 
 def is_padded(shape: tuple[int, ...], stored: tuple[int, ...], layout: Layout) -> bool:
@@ -182,6 +186,21 @@ def fill_with(fill: NDArray[Any], raw: NDArray[np.uint8]) -> None:
     """
     stored = plain(fill.dtype)
     raw.view(stored)[...] = fill.view(stored)
+
+
+def write_fill(file: Writer, offset: int, n_elements: int, fill: NDArray[Any]) -> None:
+    """Write the fill value repeatedly, starting at an offset."""
+    pattern = memoryview(_repeated(fill.tobytes()))
+    n_left = n_elements * fill.dtype.itemsize
+    while n_left:
+        n_bytes = min(n_left, len(pattern))
+        file.write(offset, pattern[:n_bytes])
+        offset, n_left = offset + n_bytes, n_left - n_bytes
+
+
+@lru_cache(maxsize=8)
+def _repeated(element: bytes) -> bytes:
+    return element * max(1, _AT_ONCE // len(element))
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,8 +34,8 @@ def has_field(text: str) -> bool:
     return _FIELD.search(text) is not None
 
 
-def pattern_of(path: Location) -> BlockNames:
-    """Return the names of block files that a pattern stands for.
+def pattern_of(path: Location, n_axes: int = 0) -> BlockNames:
+    """Return the names of block files for a pattern; `n_axes` is 0 if it is not known.
 
     Raises
     ------
@@ -45,7 +45,7 @@ def pattern_of(path: Location) -> BlockNames:
     if has_field(str(path.parent)) and not path.parent.is_dir():
         raise UsageError(f"{shown(path)} has fields outside the file name; put all of them there")
     try:
-        return BlockNames(path.name)
+        return BlockNames(path.name, n_axes)
     except ValueError as error:
         raise UsageError(f"{shown(path)} is no pattern of block files: {error}") from error
 

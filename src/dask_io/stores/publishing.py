@@ -11,7 +11,7 @@ from threading import Lock, Semaphore
 from typing import TYPE_CHECKING
 
 from dask_io.errors import StorageError
-from dask_io.stores import system
+from dask_io.stores import regular, system
 from dask_io.stores.files import Durability, FileWriter, New, Tally, storage_errors, write_fully
 from dask_io.stores.naming import printable
 
@@ -57,8 +57,9 @@ class Publisher:
         self._pending: set[str] = set()
         self._open: dict[str, int] = {}
         self._made: list[Path] = []
-        # Directories whose names are durable.
+        # Directories whose names are durable, and those that are known not to be links.
         self._known: set[str] = set()
+        self._own: set[str] = set()
         self._is_abandoned = False
         self._lock = Lock()
 
@@ -111,7 +112,7 @@ class Publisher:
                 if name in self._pending:
                     return FileWriter(path, tally)
                 if "/" in name:
-                    self._make_folder(Path(path).parent)
+                    self._make_folder(os.path.dirname(path))  # noqa: PTH120 - may be many
                 new = New.make(path, n_bytes or 0)
                 self._pending.add(name)
             # Others may write to the file already: nothing of theirs is touched.
@@ -143,19 +144,31 @@ class Publisher:
                 path: self._open.pop(name) for name, path in paths.items() if name in self._open
             }
 
-    def _make_folder(self, folder: Path) -> None:
-        """Make a directory in that of all files, with those between, if it is not there."""
-        if folder != self.folder and not folder.is_dir():
-            self._make_folder(folder.parent)
+    def _make_folder(self, folder: str) -> None:
+        """Create a directory below that of all files, with its parents, if it does not exist.
+
+        Raises
+        ------
+        StorageError
+            If it is a link, which could point elsewhere.
+        """
+        if folder in self._own or folder.rstrip("/") == self._place.rstrip("/"):
+            return
+        self._make_folder(os.path.dirname(folder))  # noqa: PTH120 - may be many
+        if not os.path.lexists(folder):
             with suppress(FileExistsError):
                 system.calls.mkdir(folder)
-                self._made.append(folder)
+                self._made.append(Path(folder))
+        regular.refuse_link(folder)
+        if len(self._own) > _MOST_KNOWN:
+            self._own.clear()
+        self._own.add(folder)
 
     def go_on(self, name: str, header: bytes) -> None:
         """Take over a file in the making that another run has begun."""
         path = self.partial(name)
         with storage_errors(path):
-            fd = system.calls.open(path, os.O_WRONLY | os.O_CLOEXEC)
+            fd = regular.open_own(path, os.O_WRONLY)
             try:
                 # The other one may have ended before it came to this.
                 write_fully(fd, 0, memoryview(header))
@@ -280,7 +293,7 @@ def allocate(fd: int, n_bytes: int, *, reserve: bool) -> None:
 
 def sync(path: Path) -> None:
     """Make the names in a directory durable."""
-    fd = system.calls.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    fd = system.calls.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         system.calls.fsync(fd)
     finally:
@@ -288,8 +301,8 @@ def sync(path: Path) -> None:
 
 
 def sync_data(path: Path | str) -> None:
-    """Make what a file holds durable; its times may be lost."""
-    fd = system.calls.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    """Make the content of a file of a run durable; its timestamps may be lost."""
+    fd = regular.open_own(path, os.O_RDONLY)
     try:
         system.calls.fdatasync(fd)
     finally:

@@ -15,6 +15,7 @@ from dask_io.stores.listing import look_at, scan
 from dask_io.stores.location import is_url, locate
 from dask_io.stores.naming import OneName, printable
 from dask_io.stores.places import has_field, holder_of, shown
+from dask_io.stores.slices import format_of_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -134,4 +135,5 @@ def _described(described: Mapping[str, Any], at: Location | None) -> Blocks:
         folder, names = at.parent, OneName(at.name, names.n_axes)
     elif at is not None and not at.is_dir() and has_field(at.name):
         folder = at.parent
+    chosen = format_of_files(names, chosen)
     return Blocks(folder, names, chosen, found.grid, found.dtype, found.layout)

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any
 from dask_io.errors import TargetExistsError, UsageError
 from dask_io.stores.container import Container
 from dask_io.stores.formats import format_of, load_format
+from dask_io.stores.journal import is_unfinished
 from dask_io.stores.location import is_taken, locate
 from dask_io.stores.logs import NAME as JOURNAL
 from dask_io.stores.medium import medium_of
 from dask_io.stores.naming import printable
+from dask_io.stores.places import journal_at, targets_in
 
 if TYPE_CHECKING:
     import os
@@ -55,7 +57,7 @@ def region_places(
             "name a directory"
         )
     if is_taken(place) and not overwrite and not (place.is_dir() and _is_empty(place)):
-        raise TargetExistsError(printable(str(place)))
+        raise TargetExistsError(printable(str(place)), unfinished=_any_unfinished(place))
     chosen = load_format(format)
     is_one_place = isinstance(chosen, Container) or (one_file and chosen.longest_header)
     suffix = chosen.suffixes[0] if is_one_place else ""
@@ -78,9 +80,22 @@ def _refuse_others(folder: Location, names: Sequence[str]) -> None:
 
 
 def _is_empty(folder: Location) -> bool:
-    """Tell whether a folder holds nothing but what a killed run left of journals in the making."""
-    names = medium_of(folder).names(folder)
-    return all(name.startswith(".") and name.endswith(".part") for name in names)
+    """Tell whether a folder is empty, apart from leftovers of a run that was killed at its start.
+
+    These are the journal of the first target under a temporary name, and an empty folder for it.
+    """
+    medium = medium_of(folder)
+    return all(
+        (name.startswith(".") and name.endswith(".part"))
+        or (is_folder and not medium.names(folder / name))
+        for name, is_folder in medium.names(folder).items()
+    )
+
+
+def _any_unfinished(folder: Location) -> bool:
+    """Tell whether a run that wrote into a folder was interrupted."""
+    journals = map(journal_at, targets_in(folder))
+    return any(journal is not None and is_unfinished(journal) for journal in journals)
 
 
 def check_apart(targets: Sequence[Target]) -> None:

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from dask_io.geometry import Grid, Layout, Region
     from dask_io.stores.files import Durability, Tally
     from dask_io.stores.ledger import Ledger, Written
+    from dask_io.stores.location import Location
+    from dask_io.stores.naming import BlockNames
 
 
 class Access(StrEnum):
@@ -119,6 +121,26 @@ class Gapped(Protocol):
 def absent_in(store: Store) -> int | None:
     """Return how many blocks of a store are not stored, None if some may not be."""
     return store.n_absent if isinstance(store, Gapped) else 0
+
+
+@runtime_checkable
+class Named(Protocol):
+    """A store whose blocks are files with numbers in their names, or a part of one."""
+
+    @property
+    def block_names(self) -> BlockNames | None:
+        """The pattern of the names; None if the blocks are not such files."""
+
+
+def block_names_of(store: Store) -> BlockNames | None:
+    """Return the pattern of a store's block files, if it has one."""
+    return store.block_names if isinstance(store, Named) else None
+
+
+def inferred_in(store: Store) -> str:
+    """Say what was inferred from the names of a store's files; empty if nothing was."""
+    names = block_names_of(store)
+    return f"{names.pattern} ({names.meaning})" if names is not None and names.inferred else ""
 
 
 class Footprint(NamedTuple):
@@ -236,6 +258,28 @@ class Source(Store, Protocol):
         """Remove what else belongs to the store, once all blocks have been discarded."""
 
 
+@runtime_checkable
+class Listed(Protocol):
+    """A source that may look up its blocks in a cached listing."""
+
+    def list_again(self) -> None:
+        """Drop the listing; a new one is made at the next lookup of a block."""
+
+
+def list_again(source: Source) -> None:
+    """Make a source list its blocks again, if it uses a cached listing."""
+    if isinstance(source, Listed):
+        source.list_again()
+
+
+@runtime_checkable
+class Guessable(Protocol):
+    """A source whose shape may be inferred from the blocks that are there."""
+
+    def describe_in_place(self) -> None:
+        """Write down what the source is, so that what is left of it is not taken for all of it."""
+
+
 class BlockWriter(Protocol):
     """One visit to a block of a target."""
 
@@ -333,3 +377,45 @@ class Target(Store, Protocol):
         Returns whether there is a rest, or `keep` says that another run will begin with nothing.
         Nothing happens unless `create` or `resume` succeeded.
         """
+
+
+@runtime_checkable
+class Repairable(Target, Protocol):
+    """A target whose damaged blocks can be replaced by the same blocks written elsewhere."""
+
+    @property
+    def is_replaced_whole(self) -> bool:
+        """Whether all blocks are replaced together, because they are in one file."""
+
+    def look_back(self) -> Readback:
+        """Open the written blocks; a visit to a missing or damaged block raises an error.
+
+        Raises
+        ------
+        DataError
+            If it is one file that cannot be read at all.
+        """
+
+    def is_described(self) -> bool:
+        """Tell whether the metadata files of the array exist and are valid."""
+
+    def describe_again(self) -> None:
+        """Write the metadata files of the array."""
+
+    def refuse_loss(self, path: Location) -> None:
+        """Refuse to replace a file that holds more than this target does.
+
+        Raises
+        ------
+        UsageError
+            If it does.
+        """
+
+    def take_blocks(self, other: Repairable, indices: Iterable[tuple[int, ...]]) -> None:
+        """Replace these blocks by durable blocks of another target, each in one step.
+
+        Blocks that the other target leaves out are removed.
+        """
+
+    def path_of(self, index: tuple[int, ...]) -> Location:
+        """Return the file of a block; it does not exist if the block was left out."""

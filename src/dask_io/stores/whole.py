@@ -171,6 +171,9 @@ class WholeTarget(Protocol):
     def check(self) -> None:
         """Refuse what `create` would refuse, but touch nothing."""
 
+    def refuse_loss(self, path: Location) -> None:
+        """Refuse to replace a file that holds more than this one will."""
+
     def create(self, job: bytes) -> None:
         """Make the place ready; a journal with the job is the first thing there."""
 

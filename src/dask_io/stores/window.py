@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from dask_io.errors import UsageError
-from dask_io.stores.store import Source, absent_in, expect
+from dask_io.stores.store import Source, absent_in, expect, list_again
 from dask_io.stores.within import Within
 
 if TYPE_CHECKING:
@@ -49,6 +49,10 @@ class Window(Within[Source]):
     def fingerprint(self, index: tuple[int, ...]) -> int:
         """Return a number that changes when a block of the whole source does."""
         return self.whole.fingerprint(self.stored(index))
+
+    def list_again(self) -> None:
+        """Make the whole source list its blocks again."""
+        list_again(self.whole)
 
     def discard(self, index: tuple[int, ...]) -> None:  # noqa: ARG002 - none can be
         """Refuse: what lies outside the region would be lost."""

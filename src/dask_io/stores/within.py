@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from dask_io.stores.store import Store
+from dask_io.stores.store import Store, block_names_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from dask_io.geometry import Grid, Layout, Region
     from dask_io.stores.files import Tally
+    from dask_io.stores.naming import BlockNames
     from dask_io.stores.store import Access
 
 AnyStore = TypeVar("AnyStore", bound=Store)
@@ -76,6 +77,11 @@ class Within(Generic[AnyStore]):
     def tally(self) -> Tally:
         """What has been moved so far."""
         return self.whole.tally
+
+    @property
+    def block_names(self) -> BlockNames | None:
+        """The pattern of the whole store's block files, if it has one."""
+        return block_names_of(self.whole)
 
     def describe(self) -> dict[str, Any]:
         """Return what it takes to have the whole store again."""

@@ -119,7 +119,18 @@ def test_help_shows_the_verbs_in_the_order_of_use() -> None:
     assert shown.exit_code == 0
     assert shown.stdout == runner.invoke(commands, ["--help"]).stdout
     listed = [line.split()[0] for line in shown.stdout.split("Commands:")[1].splitlines() if line]
-    verbs = ["info", "plan", "resplit", "split", "merge", "extract", "resume", "verify", "demo"]
+    verbs = [
+        "info",
+        "plan",
+        "resplit",
+        "split",
+        "merge",
+        "extract",
+        "resume",
+        "verify",
+        "repair",
+        "demo",
+    ]
     assert listed[: len(verbs)] == verbs
 
 

@@ -105,6 +105,8 @@ def test_a_store_in_json_tells_all_uneven_blocks() -> None:
         "n_bytes_on_disk": 12_528,
         "compression_ratio": None,
         "metadata": {},
+        "pattern": None,
+        "inferred": None,
     }
 
 

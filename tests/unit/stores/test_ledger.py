@@ -9,7 +9,7 @@ from xxhash import xxh3_64_hexdigest
 import dask_io
 from dask_io.errors import DataError, UsageError
 from dask_io.geometry import Grid
-from dask_io.stores.ledger import Ledger, cells_in
+from dask_io.stores.ledger import Ledger
 
 GRID = Grid.regular((6, 5), (3, 3))
 NO_BLOCKS = ["-1,0", "0,-1", "2,0", "0,2", "0", "0,0,0", "0,x", ""]
@@ -41,8 +41,14 @@ def test_a_block_that_is_not_in_the_grid_is_refused(numbers: str) -> None:
     for lines in ([cell], [["dropped", numbers]]):
         with pytest.raises(ValueError, match=r"there is no block|invalid literal"):
             Ledger(GRID, lines)
-    with pytest.raises(ValueError, match=r"there is no block|invalid literal"):
-        list(cells_in([cell], GRID))
+
+
+def test_cells_of_a_block_that_was_dropped_do_not_count() -> None:
+    """Only what was noted of it since then has to match the target."""
+    noted = ["cell 0,0 - 01", "cell 1,1 - 02", "dropped 0,0", "cell 0,0 - 03", "dropped 0,0"]
+    lines = [line.split() for line in [*noted, "cell 0,0 - 04"]]
+    found = Ledger(GRID, lines).cells(lines)
+    assert [(cell.index, cell.checksum) for cell in found] == [((1, 1), 2), ((0, 0), 4)]
 
 
 @pytest.mark.parametrize("line", [["dropped"], ["cell"], ["cell", "0,0"], ["dropped", "0,0", "-"]])

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import random
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_io.errors import DataError
 from dask_io.stores.naming import BlockNames, OneName, printable
 
 
@@ -22,6 +19,8 @@ from dask_io.stores.naming import BlockNames, OneName, printable
         ("{{x}}{0}é{1}", "{x}3é14"),
         ("b1{0}.{1}2", "b13.142"),
         ("5%d{1:02}%%{0}", "5%d14%%3"),
+        ("b_{0:from1}_{1:from10:04}.npy", "b_4_0024.npy"),
+        ("b_{1:from1}_{0:slice:from2:02}", "b_15_05"),
     ],
 )
 def test_names_are_written_and_read(pattern: str, name: str) -> None:
@@ -68,6 +67,14 @@ def test_other_names_do_not_match(name: str) -> None:
         "{0}{1}",
         "{0}7{1}",
         "{0}_{1:offset}",
+        "{0:slice}_{1:offset}",
+        "{0:offset:from1}",
+        "{0:from0}",
+        "{0:from1:}",
+        "{0:slice:}",
+        "{0:03:slice}",
+        "{0:from1slice}",
+        "{1:slice}_{1}",
         "../b_{0}",
         "/etc/{0}",
         "a/{0}",
@@ -88,7 +95,11 @@ def test_hostile_patterns_are_refused(pattern: str) -> None:
         BlockNames(pattern)
 
 
-@given(pattern=st.text(alphabet="{}01:ofset_./!", max_size=16) | st.text(max_size=8))
+@given(
+    pattern=st.text(alphabet="{}01:ofset_./!", max_size=16)
+    | st.from_regex(r"\{[01]:(slice|offset):?(from1)?:?(02)?\}_\{[01]\}", fullmatch=True)
+    | st.text(max_size=8)
+)
 def test_any_text_is_a_pattern_or_refused(pattern: str) -> None:
     """A pattern that is accepted names files of its directory, and reads its own names."""
     try:
@@ -102,60 +113,28 @@ def test_any_text_is_a_pattern_or_refused(pattern: str) -> None:
     assert names.parse(name) == numbers
 
 
-def guess(names: list[str], shape: tuple[int, ...], suffix: str = ".npy") -> str:
-    """The pattern that names show, in whatever order they come."""
-    shuffled = random.Random(0).sample(names, len(names))
-    return BlockNames.guess("dir", shuffled, suffix=suffix, first_shape=shape).pattern
+def test_slices_leave_axes_out() -> None:
+    """Axes that a pattern of slices does not name are not cut; others must be named."""
+    names = BlockNames("x{2:slice:from1:03}.npy", n_axes=4)
+    assert (names.slice_axes, names.n_axes) == ((2,), 4)
+    assert names.name_of((0, 0, 6, 0), (0, 0, 6, 0)) == "x007.npy"
+    assert names.parse("x007.npy") == (0, 0, 6, 0)
+    with pytest.raises(ValueError, match="1 fields for 2 axes"):
+        BlockNames("x{2:slice}.npy", n_axes=2)
+    with pytest.raises(ValueError, match="1 fields for 2 axes"):
+        BlockNames("x{0}.npy", n_axes=2)
 
 
-def test_block_numbers_are_recognised() -> None:
-    """Numbers from 0 to n - 1 along every axis count blocks."""
-    names = [f"b_{i}_{j}.npy" for i in range(12) for j in range(3)]
-    assert guess(names, (1, 1)) == "b_{0}_{1}.npy"
+def test_patterns_say_what_their_numbers_mean() -> None:
+    """Every number is explained in the order of the name."""
+    names = BlockNames("z{1:slice:04}_{0:from1}.npy")
+    assert names.meaning == "slice numbers along axis 1; block numbers from 1 along axis 0"
+    assert BlockNames("{1:offset}_{0:offset}").meaning == "offsets along axes 1, 0"
 
 
-def test_padding_is_recognised() -> None:
-    """Zeros in front are part of the pattern if all numbers are equally wide."""
-    assert guess([f"{i:03}.npy" for i in range(12)], (5,)) == "{0:03}.npy"
-    assert guess([f"{i:01}.npy" for i in range(12)], (5,)) == "{0}.npy"
-
-
-def test_offsets_are_recognised() -> None:
-    """Numbers whose second is the first block's length are offsets, on all axes."""
-    names = [f"x{i}y{j}.npy" for i in (0, 10, 15) for j in (0, 1, 2)]
-    assert guess(names, (10, 1)) == "x{0:offset}y{1:offset}.npy"
-
-
-def test_gaps_are_taken_for_missing_blocks() -> None:
-    """Numbers that are neither are block numbers, so that missing ones can be named."""
-    assert guess(["b_0.npy", "b_2.npy"], (10,)) == "b_{0}.npy"
-    assert guess(["b_1.npy", "b_2.npy"], (1,)) == "b_{0}.npy"
-
-
-def test_constant_numbers_are_no_axes() -> None:
-    """Digits that never change are part of the name, unless they are needed as axes."""
-    names = [f"sub07_2_{i}_{j}.npy" for i in range(2) for j in range(2)]
-    assert guess(names, (1, 1)) == "sub07_2_{0}_{1}.npy"
-    assert guess(["sub07_0_0.npy", "sub07_1_0.npy"], (1, 1)) == "sub07_{0}_{1}.npy"
-    assert guess(["7_0.npy"], (1, 1)) == "{0}_{1}.npy"
-    assert guess([f"{{x}}{i}.npy" for i in range(2)], (1,)) == "{{x}}{0}.npy"
-
-
-@pytest.mark.parametrize(
-    "names",
-    [
-        ["a_0.npy", "b_1.npy"],
-        ["a.npy"],
-        ["5_7_0.npy"],
-        ["1_1.npy", "2_2.npy"],
-        ["0_0_0.npy", "1_1_1.npy"],
-    ],
-)
-def test_names_without_one_pattern_are_refused(names: list[str]) -> None:
-    """The message says how to name the pattern."""
-    shape = (5, 5) if len(names[0]) > len("1_1.npy") else (5,)
-    with pytest.raises(DataError, match=r"name the pattern, as in 'dir/b_\{0\}"):
-        guess(names, shape)
+def test_numbers_before_the_first_are_negative() -> None:
+    """So a block 0 of a pattern that counts from 1 lies outside the grid."""
+    assert BlockNames("b_{0:from1}").parse("b_0") == (-1,)
 
 
 def test_one_name_has_one_block() -> None:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple
 import h5py  # type: ignore[import-untyped]
 
 from dask_io.errors import DaskIOError, DataError, StorageError, UsageError
+from dask_io.stores import regular
 from dask_io.stores.container import INSIDE
 from dask_io.stores.files import storage_errors
 from dask_io.stores.hdf5.scales import HIDDEN, is_bare
@@ -75,9 +76,7 @@ def reading(path: Path) -> Iterator[Any]:
         If HDF5 cannot make sense of it.
     """
     with storage_errors(path):
-        if path.is_dir():
-            raise StorageError(printable(str(path)), "is a directory, not a file")
-        os.close(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+        os.close(regular.open_to_read(path))
     with understanding(path), h5py.File(path, "r", locking="best-effort") as file:
         yield file
 
@@ -106,6 +105,24 @@ def writing(path: Path) -> Iterator[None]:
                 # Without all that HDF5 tells about it.
                 raise OSError(error.errno, os.strerror(error.errno)) from error
         raise StorageError(printable(str(path)), f"HDF5 cannot write: {brief(error)}") from error
+
+
+def open_own(path: Path, mode: str, **options: Any) -> Any:
+    """Open an unfinished file of a run for writing with HDF5, and make sure that it is that file.
+
+    Raises
+    ------
+    StorageError
+        If something else has its name.
+    """
+    before = regular.check_own(path)
+    file = h5py.File(path, mode, **options)
+    if not os.path.samestat(before, os.fstat(file.id.get_vfd_handle())):
+        file.close()
+        raise StorageError(
+            printable(str(path)), "was replaced while it was being opened", "run the command again"
+        )
+    return file
 
 
 @contextmanager

@@ -15,17 +15,16 @@ from functools import cached_property
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-import h5py  # type: ignore[import-untyped]
 from xxhash import xxh3_64_intdigest
 
-from dask_io.stores import system
+from dask_io.stores import regular, system
 from dask_io.stores.addressable import AddressableWriter
 from dask_io.stores.atomic import ChunkWriter, Padding
 from dask_io.stores.files import ALIGNMENT, FileWriter, Traffic, storage_errors
 from dask_io.stores.filled import holds_only
 from dask_io.stores.hdf5.create import touch
 from dask_io.stores.hdf5.dataset import understand
-from dask_io.stores.hdf5.file import unheard, writing
+from dask_io.stores.hdf5.file import open_own, unheard, writing
 from dask_io.stores.hdf5.places import find_places
 from dask_io.stores.hdf5.store import Hdf5Store
 from dask_io.stores.ledger import NOTHING
@@ -102,7 +101,7 @@ class FileInMaking:
             self._lay_out()
             with writing(self.path):
                 if self._file is None:
-                    self._file = h5py.File(self.path, "r+", locking="best-effort")
+                    self._file = open_own(self.path, "r+", locking="best-effort")
                 if self._dataset is None or inside != self._inside:
                     self._open(inside)
                 self._dataset.id.write_direct_chunk(corner, encoded, mask)
@@ -137,7 +136,7 @@ def _lay_out(path: Path, insides: Sequence[str]) -> dict[str, Places]:
     if not insides:
         return {}
     found = {}
-    with h5py.File(
+    with open_own(
         path,
         "r+",
         locking="best-effort",
@@ -158,7 +157,7 @@ def _lay_out(path: Path, insides: Sequence[str]) -> dict[str, Places]:
 def _reserve(path: Path) -> None:
     """Reserve the space of all blocks."""
     with storage_errors(path):
-        fd = system.calls.open(path, os.O_WRONLY | os.O_CLOEXEC)
+        fd = regular.open_own(path, os.O_WRONLY)
         try:
             allocate(fd, os.fstat(fd).st_size, reserve=True)
         finally:

@@ -7,20 +7,17 @@ from typing import TYPE_CHECKING
 from dask_io.errors import DataError, UsageError
 from dask_io.stores.hdf5.dataset import contents_of
 from dask_io.stores.hdf5.file import apart_for_long, reading
-from dask_io.stores.journal import is_unfinished
 from dask_io.stores.naming import printable
 
 if TYPE_CHECKING:
     from collections.abc import Collection
     from pathlib import Path
 
-    from dask_io.stores.location import Location
-
 _MOST_NAMED = 20
 
 
 def refuse_more(
-    path: Path, known: Collection[str], replaced: Collection[str], journal: Location
+    path: Path, known: Collection[str], replaced: Collection[str], *, may_be_broken: bool
 ) -> None:
     """Refuse to replace a file that holds more than what is known to come.
 
@@ -32,8 +29,8 @@ def refuse_more(
         What the new one will hold, as `contents_of` names it.
     replaced
         Datasets that are replaced with all that they say about themselves.
-    journal
-        Where a run that has not ended would have its journal.
+    may_be_broken
+        Whether an unreadable file may be replaced: a run did not finish it, or it is damaged.
 
     Raises
     ------
@@ -44,8 +41,7 @@ def refuse_more(
     try:
         found = contents_at(path)
     except DataError as error:
-        if is_unfinished(journal):
-            # A run of ours has left it so.
+        if may_be_broken:
             return
         raise UsageError(
             f"{shown} is not overwritten, as nobody can say what would be lost: "

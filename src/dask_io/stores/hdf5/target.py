@@ -9,20 +9,24 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from dask_io.errors import DaskIOError
+from dask_io.stores.container import on_disk
 from dask_io.stores.files import Tally
 from dask_io.stores.hdf5.create import DEFAULT_NAME, make_template
 from dask_io.stores.hdf5.dataset import contents_of, understand
 from dask_io.stores.hdf5.file import apart, in_memory, object_names
 from dask_io.stores.hdf5.making import FileInMaking, WrittenDataset, is_by_offset
 from dask_io.stores.hdf5.overwrite import refuse_more
-from dask_io.stores.hdf5.source import look_into, read_description
+from dask_io.stores.hdf5.source import look_into, read_description, reopen_written
+from dask_io.stores.journal import is_unfinished
 from dask_io.stores.onefile import OneFileTarget
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from dask_io.stores.container import Wanted
+    from dask_io.stores.encoded import AsStored
     from dask_io.stores.files import Durability
+    from dask_io.stores.hdf5.source import Hdf5Source
     from dask_io.stores.location import Location
 
 
@@ -158,6 +162,23 @@ class Hdf5Target(WrittenDataset, OneFileTarget):
         """What the dataset will say, and which others come along with it."""
         return MappingProxyType({**super().metadata, "coordinates": self._beside})
 
+    def look_back(self) -> Hdf5Source | AsStored:
+        """Open the written dataset.
+
+        Raises
+        ------
+        DataError
+            If HDF5 no longer finds the dataset.
+        """
+        return reopen_written(self.describe(), self.path)
+
+    def refuse_loss(self, path: Location) -> None:
+        """Refuse to replace a file with more than the dataset; a broken file may be replaced."""
+        with in_memory(self._template) as file:
+            known = contents_of(file)
+        if path.is_file():
+            refuse_more(on_disk(path, self.format), known, [self.inside], may_be_broken=True)
+
     def describe(self) -> dict[str, Any]:
         """Return what it takes to make the dataset again."""
         template = b64encode(self._template).decode()
@@ -193,4 +214,5 @@ class Hdf5Target(WrittenDataset, OneFileTarget):
         with in_memory(self._template) as file:
             known = contents_of(file)
         # What the dataset says about itself is replaced with it.
-        refuse_more(self.path, known, [self.inside], self._journal_place)
+        may_be_broken = is_unfinished(self._journal_place)
+        refuse_more(self.path, known, [self.inside], may_be_broken=may_be_broken)

@@ -24,7 +24,7 @@ from dask_io.stores.hdf5.attributes import (
 )
 from dask_io.stores.hdf5.create import LONGEST_SCALE, make_dataset
 from dask_io.stores.hdf5.dataset import refuse_others, understand
-from dask_io.stores.hdf5.file import apart_for_long, brief, reading, writing
+from dask_io.stores.hdf5.file import apart_for_long, brief, open_own, reading, writing
 from dask_io.stores.hdf5.filters import LOSSLESS, type_of
 from dask_io.stores.hdf5.overwrite import contents_at
 from dask_io.stores.hdf5.places import find_places
@@ -307,7 +307,7 @@ class Hdf5Model:
         """Make a file with all that is in this one, but without the values of some datasets."""
         with reading(self.path) as source:
             in_order = bool(source["/"].id.get_create_plist().get_link_creation_order())
-            with writing(path), h5py.File(path, "w", track_order=in_order) as target:
+            with writing(path), open_own(path, "w", track_order=in_order) as target:
                 copy = _Copy(source, target, wanted, in_order=in_order)
                 copy.run(path)
             has_more = {

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple
 
 from dask_io.errors import UsageError
 from dask_io.geometry import Grid
+from dask_io.stores.container import on_disk
 from dask_io.stores.files import Tally
 from dask_io.stores.hdf5.create import check_codec, make_dataset, refuse
 from dask_io.stores.hdf5.dataset import understand
@@ -16,7 +17,7 @@ from dask_io.stores.hdf5.file import apart_for_long, brief, in_memory
 from dask_io.stores.hdf5.filters import type_of
 from dask_io.stores.hdf5.making import FileInMaking, WrittenDataset, is_by_offset
 from dask_io.stores.hdf5.overwrite import refuse_more
-from dask_io.stores.journal import about
+from dask_io.stores.journal import about, is_unfinished
 from dask_io.stores.ledger import Ledger, line_of
 from dask_io.stores.naming import printable
 from dask_io.stores.onefile import OneFileTarget
@@ -176,9 +177,17 @@ class WholeHdf5(OneFileTarget):
     def _find_old(self) -> list[Location]:
         found = super()._find_old()
         if self._overwrite and self._path.is_file():
-            known = self._model.contents()
-            refuse_more(self._path, known, known, self._journal_place)
+            self._refuse_more(self._path, may_be_broken=is_unfinished(self._journal_place))
         return found
+
+    def refuse_loss(self, path: Location) -> None:
+        """Refuse to replace a file that holds more; a broken file may be replaced."""
+        if path.is_file():
+            self._refuse_more(on_disk(path, self._format), may_be_broken=True)
+
+    def _refuse_more(self, path: Path, *, may_be_broken: bool) -> None:
+        known = self._model.contents()
+        refuse_more(path, known, known, may_be_broken=may_be_broken)
 
     def _open_again(self) -> bool:
         return False

@@ -17,10 +17,12 @@ from zarr.core.sync import sync
 
 from dask_io.errors import DataError, StorageError, UsageError
 from dask_io.stores.container import INSIDE
+from dask_io.stores.disk import below
 from dask_io.stores.files import storage_errors
 from dask_io.stores.icechunk.bucket import storage_in
 from dask_io.stores.location import is_url
 from dask_io.stores.naming import printable
+from dask_io.stores.regular import SPECIAL
 from dask_io.stores.zarr.documents import LONGEST, V3
 
 if TYPE_CHECKING:
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
 MAIN = "main"
 _MOST_NAMED = 20
 _MARK = "@"
+_DAMAGED = "a file of the repository is missing or damaged; restore it from a copy"
 _SYSTEM_ERROR = re.compile(r"\(os error ([0-9]+)\)")
 
 
@@ -114,9 +117,14 @@ def repository_errors(place: str) -> Iterator[None]:
         number = int(found[1]) if found else errno.ENOENT
         if number == errno.ENOENT:
             # A file that others speak of is missing, or one is none of icechunk's.
-            raise DataError(printable(place), [said]) from error
+            raise DataError(printable(place), [said], _DAMAGED) from error
         with storage_errors(place):
             raise OSError(number, os.strerror(number)) from error
+    except Exception as error:
+        # No module exports this class, so it is recognised by its name.
+        if type(error).__name__ != "RustPanic":
+            raise
+        raise DataError(printable(place), ["icechunk cannot read it"], _DAMAGED) from error
 
 
 def _in_brief(error: Exception) -> str:
@@ -129,7 +137,7 @@ def _in_brief(error: Exception) -> str:
 @contextmanager
 def quiet() -> Iterator[None]:
     """Keep to ourselves what icechunk remarks; errors are raised all the same."""
-    icechunk.set_logs_filter("error")
+    icechunk.set_logs_filter("off")
     try:
         yield
     finally:
@@ -150,9 +158,13 @@ def open_repository(path: Location) -> icechunk.Repository:
     if not path.is_dir():
         raise StorageError(printable(str(path)), "no such directory", "check the path")
     if isinstance(path, Path):
-        _refuse_links(path)
-    # Chunks in the manifest would be held in memory until the commit.
-    config = icechunk.RepositoryConfig(inline_chunk_threshold_bytes=0)
+        _refuse_others(path)
+    # Chunks in the manifest would be held in memory until the commit. Manifests that icechunk loads
+    # in advance, in a thread of its own, are reported on stdout if they are damaged.
+    in_advance = icechunk.ManifestPreloadConfig(max_total_refs=0)
+    config = icechunk.RepositoryConfig(
+        inline_chunk_threshold_bytes=0, manifest=icechunk.ManifestConfig(preload=in_advance)
+    )
     with repository_errors(str(path)):
         return icechunk.Repository.open(_storage(path), config=config)
 
@@ -171,13 +183,16 @@ def _storage(path: Location) -> icechunk.Storage:
         return icechunk.local_filesystem_storage(str(path.absolute()))
 
 
-def _refuse_links(path: Path) -> None:
+def _refuse_others(path: Path) -> None:
+    """Refuse links, which icechunk would follow, and pipes, which it would wait for."""
     with storage_errors(path):
-        for folder, folders, names in os.walk(path):
-            for name in (*folders, *names):
-                if os.path.islink(found := os.path.join(folder, name)):  # noqa: PTH114, PTH118 - may be many
-                    problem = "is a link, and nothing outside the repository is read"
-                    raise DataError(printable(found), [problem])
+        for entry in below(path):
+            if entry.is_symlink():
+                problem = "is a link, but nothing outside the repository is read"
+                raise DataError(printable(entry.path), [problem])
+            if not entry.is_file() and not entry.is_dir():
+                problem = f"is {SPECIAL}, not a file of the repository"
+                raise DataError(printable(entry.path), [problem])
 
 
 def find_snapshot(repository: icechunk.Repository, path: Location, version: str) -> str:

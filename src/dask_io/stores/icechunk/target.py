@@ -310,6 +310,8 @@ class IcechunkTarget(ZarrStore, JournalledTarget):
         path = self._path
         if not is_unfinished(self._journal_place) or [_MADE] not in self._lines():
             return False
+        if path.exists() and not path.is_dir():
+            return False
         held = {name: _count(path / name) for name in os.listdir(path)} if path.is_dir() else {}  # noqa: PTH208 - names alone
         others = set(path.parent.glob(f"{glob.escape(path.name)}*{JOURNAL}")) - {
             self._journal_place

@@ -6,12 +6,11 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import h5py  # type: ignore[import-untyped]
 import numpy as np
 
 from dask_io.errors import UsageError
 from dask_io.stores.hdf5.create import make_dataset
-from dask_io.stores.hdf5.file import writing
+from dask_io.stores.hdf5.file import open_own, writing
 from dask_io.stores.naming import printable
 from dask_io.stores.netcdf.conventions import (
     as_stored,
@@ -67,7 +66,7 @@ class Outline:
 
     def build(self, path: Path, wanted: Mapping[str, Wanted], read: Callable[[str], Any]) -> None:
         """Make a file, with the values of variables that are not wanted otherwise."""
-        with writing(path), h5py.File(path, "w", track_order=True) as file:
+        with writing(path), open_own(path, "w", track_order=True) as file:
             describe_file(file, self.attributes[""])
             for group, said in self.attributes.items():
                 if group:

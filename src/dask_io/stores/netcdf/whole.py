@@ -8,14 +8,12 @@ from math import prod
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-import h5py  # type: ignore[import-untyped]
-
 from dask_io.errors import DataError
 from dask_io.geometry import Grid
 from dask_io.stores.conventions import FILL_VALUE, TRUTH, gap_of
 from dask_io.stores.files import storage_errors
 from dask_io.stores.hdf5 import whole as hdf5
-from dask_io.stores.hdf5.file import writing
+from dask_io.stores.hdf5.file import open_own, writing
 from dask_io.stores.hdf5.scales import HIDDEN
 from dask_io.stores.hdf5.source import Hdf5Source
 from dask_io.stores.kept import says_other_gap
@@ -68,7 +66,7 @@ class Netcdf4Model(hdf5.Hdf5Model):
     def build(self, path: Path, wanted: Mapping[str, Wanted]) -> tuple[str, ...]:
         """Make a file with all that is in this one, but without the values of some variables."""
         not_kept = super().build(path, wanted)
-        with writing(path), h5py.File(path, "r+") as file:
+        with writing(path), open_own(path, "r+") as file:
             sign(file)
         return not_kept
 

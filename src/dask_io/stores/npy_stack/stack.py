@@ -64,6 +64,9 @@ class StackSource(BlockFiles):
         """Return what it takes to open the stack again."""
         return _describe(self._blocks)
 
+    def describe_in_place(self) -> None:
+        """The stack describes itself in its `info`."""
+
     def discard_rest(self) -> None:
         """Remove what describes the stack, and the directory if nothing else is in it."""
         folder = self._blocks.folder
@@ -79,6 +82,14 @@ class StackTarget(BlockFilesTarget):
     def describe(self) -> dict[str, Any]:
         """Return what it takes to make the stack again."""
         return _describe(self._blocks)
+
+    def is_described(self) -> bool:
+        """Tell whether the `info` file, which Dask reads first, is valid."""
+        try:
+            read_info(self._folder)
+        except (DataError, StorageError):
+            return False
+        return True
 
     def _patterns(self) -> list[Names]:
         """Return what files of a stack are called, if there is one or is to be one."""

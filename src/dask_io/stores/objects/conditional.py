@@ -5,7 +5,6 @@ And how what they put is looked at, and removed.
 
 from __future__ import annotations
 
-import time
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, cast
@@ -13,7 +12,12 @@ from typing import TYPE_CHECKING, cast
 from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
 
 from dask_io.stores.objects import requests
-from dask_io.stores.objects.failures import ask_again, to_storage_error
+from dask_io.stores.objects.failures import (
+    Patience,
+    answer_in,
+    ask_again,
+    to_storage_error,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -22,8 +26,6 @@ if TYPE_CHECKING:
 
     from dask_io.stores.objects.path import ObjectPath
 
-# obstore does not repeat what might have been done; here that shows.
-_MOST_TIMES, _FIRST_WAIT = 4, 0.2
 # As many as one request removes.
 _MOST_REMOVED = 1000
 
@@ -45,20 +47,21 @@ def put_if(path: ObjectPath, content: bytes, mode: PutMode) -> UpdateVersion:
     ConflictError
         If there is something else.
     """
-    n_failed = 0
+    patience = Patience(path)
     while True:
         try:
             return _version(requests.calls.put(path.store, path.key, content, mode=mode))
-        except (AlreadyExistsError, PreconditionError):
+        except FileNotFoundError as error:
+            raise to_storage_error(path, error) from None
+        except (AlreadyExistsError, PreconditionError) as error:
+            if "NoSuchBucket" in answer_in(error):
+                raise to_storage_error(path, error) from None
             found = look(path)
             if found is None or found[0] != content:
                 raise ConflictError from None
             return found[1]
         except BaseError as error:
-            n_failed += 1
-            if n_failed == _MOST_TIMES:
-                raise to_storage_error(path, error) from None
-            time.sleep(_FIRST_WAIT * 2**n_failed)
+            patience.wait_or_raise(error)
 
 
 def _version(told: PutResult | ObjectMeta) -> UpdateVersion:

@@ -62,13 +62,13 @@ _CLIENT = frozenset(
 )
 # A request may take long if much is moved; what may not is that nothing comes.
 _TIMEOUTS = {"connect_timeout": "10s", "read_timeout": "30s", "timeout": "15min"}
-# Throttling and errors of the server pass, mostly; a run that ends can be resumed.
+# For very short failures; `failures` waits out longer ones, and can be interrupted.
 RETRIES: dict[str, Any] = {
-    "max_retries": 8,
-    "retry_timeout": timedelta(minutes=2),
+    "max_retries": 2,
+    "retry_timeout": timedelta(seconds=30),
     "backoff": {
         "init_backoff": timedelta(milliseconds=100),
-        "max_backoff": timedelta(seconds=10),
+        "max_backoff": timedelta(seconds=1),
         "base": 2,
     },
 }
@@ -86,6 +86,11 @@ class Connection:
     def can_list(self) -> bool:
         """Whether it says what it holds, and takes more; a plain web server does not."""
         return self.scheme not in {"http", "https"}
+
+    @property
+    def repeats_itself(self) -> bool:
+        """Whether the user has configured how obstore repeats failed requests."""
+        return "retry_config" in self.options
 
     @property
     def is_memory(self) -> bool:

@@ -7,10 +7,10 @@ So nothing of that is passed on but what is known to be harmless.
 from __future__ import annotations
 
 import errno
+import logging
 import os
 import re
 import time
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
 from obstore.exceptions import (
@@ -25,38 +25,35 @@ from dask_io.errors import StorageError
 from dask_io.stores.naming import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from dask_io.stores.objects.path import ObjectPath
 
 _STATUS = re.compile(r"status code: ([1-5][0-9]{2} [A-Z][A-Za-z -]{1,40})")
 _CODE = re.compile(r"<Code>([A-Za-z]{1,60})</Code>")
-# What obstore says when it has asked again and again, or when there is no use in that; and when
-# only the answer broke off.
+# Texts in the errors of obstore: the request failed, or only its answer broke off.
 _OF_REQUEST, _OF_BODY = "Error performing", "response body error"
-# Answers that break off are asked for again.
-_MOST_TIMES, _FIRST_WAIT = 6, 0.1
+# No answer at all; and reasons for which another attempt cannot help.
+_NOT_SENT, _LASTING = "error sending request", ("BadScheme", "parsing Path", "ertificate")
+_REFUSALS = (InvalidPathError, NotSupportedError, PermissionDeniedError, UnauthenticatedError)
+# Status codes of a store that is busy, or temporarily down.
+_PASSING = ("408", "429", "5")
+# How long to wait out failures that are known to be temporary, and unknown failures.
+PATIENCE_SECONDS, _MOMENT_SECONDS = 120.0, 3.0
+_FIRST_WAIT, _LONGEST_WAIT = 0.1, 10.0
 _T = TypeVar("_T")
+_logger = logging.getLogger(__name__)
 
 
-@contextmanager
-def object_errors(path: ObjectPath) -> Iterator[None]:
-    """Turn what requests raise into our errors; what is not there is a `FileNotFoundError`."""
-    try:
-        yield
-    except FileNotFoundError as error:
-        if error.errno is None:
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT)) from None
-        raise
-    except BaseError as error:
-        raise to_storage_error(path, error) from None
+def answer_in(error: BaseError | FileNotFoundError) -> str:
+    """Return the status and the error code in the answer of a store; empty without an answer."""
+    found = [pattern.search(str(error)) for pattern in (_STATUS, _CODE)]
+    return " ".join(each[1].strip() for each in found if each)
 
 
-def to_storage_error(path: ObjectPath, error: BaseError) -> StorageError:
+def to_storage_error(path: ObjectPath, error: BaseError | FileNotFoundError) -> StorageError:
     """Say what went wrong with a request, and what to do."""
-    text = str(error)
-    found = [pattern.search(text) for pattern in (_STATUS, _CODE)]
-    said = " ".join(each[1].strip() for each in found if each)
+    text, said = str(error), answer_in(error)
     is_denied = isinstance(error, (PermissionDeniedError, UnauthenticatedError))
     later = "try again later"
     # The first that applies.
@@ -83,6 +80,7 @@ def to_storage_error(path: ObjectPath, error: BaseError) -> StorageError:
             f"allow it with {path.connection.allows_http}=true, or allow_http in storage_options",
         ),
         ("NoSuchBucket" in said, "there is no such bucket", "check the URL"),
+        (said.startswith("404"), f"the store answered {said}", "check the URL and the endpoint"),
         ("EntityTooLarge" in said, f"the store answered {said}", "use smaller chunks"),
         (said, f"the store answered {said}", later),
         ("TimedOut" in text or "timed out" in text, "the store did not answer in time", later),
@@ -97,26 +95,68 @@ def to_storage_error(path: ObjectPath, error: BaseError) -> StorageError:
     return StorageError(printable(str(path)), reason, advice)
 
 
-def ask_again(path: ObjectPath, ask: Callable[[], _T]) -> _T:
-    """Make a request, again if its answer breaks off; all else obstore has repeated itself.
+def ask_again(path: ObjectPath, ask: Callable[[], _T], *, is_put: bool = False) -> _T:
+    """Make a request, and repeat it while its failures may be temporary.
 
-    What is not there is a `FileNotFoundError`.
+    A missing object is a `FileNotFoundError`. If a put gets this answer, the bucket is missing,
+    which is a `StorageError`.
     """
-    n_failed = 0
+    patience = Patience(path)
     while True:
         try:
             return ask()
-        except FileNotFoundError:
+        except FileNotFoundError as error:
+            if is_put:
+                raise to_storage_error(path, error) from None
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT)) from None
         except BaseError as error:
-            n_failed += 1
-            wait_or_raise(path, error, n_failed)
+            patience.wait_or_raise(error)
 
 
-def wait_or_raise(path: ObjectPath, error: BaseError, n_failed: int) -> None:
-    """Wait, ever longer, after an answer that broke off; raise what has been repeated enough."""
-    text = str(error)
-    broke_off = _OF_REQUEST not in text or _OF_BODY in text
-    if n_failed >= _MOST_TIMES or not broke_off:
-        raise to_storage_error(path, error) from None
-    time.sleep(_FIRST_WAIT * 2 ** (n_failed - 1))
+class Patience:
+    """How long a request is repeated: for two minutes after its first failure.
+
+    obstore also repeats requests, but cannot be interrupted while it does, so it does so only for
+    a moment. If the user has given a `retry_config` for obstore, that applies instead.
+    """
+
+    def __init__(self, path: ObjectPath) -> None:
+        self._path, self._wait = path, _FIRST_WAIT
+        self._since: float | None = None
+        self._is_reported = False
+
+    def wait_or_raise(self, error: BaseError) -> None:
+        """Wait, longer each time; raise if the failure is permanent or has lasted too long.
+
+        Raises
+        ------
+        StorageError
+            If another request is of no use.
+        """
+        now = time.monotonic()
+        if self._since is None:
+            self._since = now
+        if now + self._wait - self._since > self._seconds_for(error):
+            raise to_storage_error(self._path, error) from None
+        if now - self._since > _MOMENT_SECONDS and not self._is_reported:
+            self._is_reported = True
+            _logger.warning(
+                "dask-io: %s: %s; trying again for up to %.0f seconds",
+                printable(str(self._path)),
+                to_storage_error(self._path, error).reason,
+                PATIENCE_SECONDS,
+            )
+        time.sleep(self._wait)
+        self._wait = min(2 * self._wait, _LONGEST_WAIT)
+
+    def _seconds_for(self, error: BaseError) -> float:
+        """Return for how long a failure is waited out."""
+        text, said = str(error), answer_in(error)
+        if isinstance(error, _REFUSALS) or any(word in text for word in _LASTING):
+            return 0
+        if _OF_BODY in text:
+            return PATIENCE_SECONDS
+        if _OF_REQUEST not in text:
+            return min(_MOMENT_SECONDS, PATIENCE_SECONDS)
+        is_passing = said.startswith(_PASSING) if said else _NOT_SENT in text
+        return PATIENCE_SECONDS if is_passing and not self._path.connection.repeats_itself else 0

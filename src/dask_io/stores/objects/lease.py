@@ -1,10 +1,11 @@
 """A lock in an object store that a dead process does not hold for ever.
 
 It is an object that is made, changed and let go of only by conditional puts: of two that try, one
-succeeds. Whoever holds it renews it every quarter of `LEASE_SECONDS`, and does nothing more when it
-could not do so for all of them. Whoever finds it held takes it over only if the process that
-holds it has ended on this very machine, or after having watched it for `LEASE_SECONDS` without a
-renewal. So no two clocks are compared. Time that a machine has slept through counts.
+succeeds. The holder renews it every quarter of `LEASE_SECONDS`. If it could not do so for
+`LEASE_SECONDS`, it does nothing more until it has renewed the lock. Another process takes the lock
+over only if the holder was a process on the same machine and has ended, or after it has watched the
+lock for `LEASE_SECONDS` without a renewal. So no two clocks are compared. Time during which a
+machine sleeps counts.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from threading import Event, Lock, Thread
+from threading import Event, RLock, Thread
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary, ref
 
@@ -70,7 +71,7 @@ class Lease:
         self._version: UpdateVersion = {}
         self._renewed, self._n_renewed = 0.0, 0
         self._is_lost = False
-        self._renewing, self._ended = Lock(), Event()
+        self._renewing, self._ended = RLock(), Event()
 
     @classmethod
     def take(cls, path: ObjectPath) -> Lease:
@@ -153,15 +154,33 @@ class Lease:
         StorageError
             If so.
         """
-        if self._is_lost or _seconds() - self._renewed > LEASE_SECONDS:
+        if self.is_stale:
+            self._renew_late()
+        if self._is_lost or self.is_stale:
             raise StorageError(
                 printable(str(_target_of(self._path))),
                 "its lock could not be renewed, so that another run may have taken over",
                 "see whether one has",
             )
 
+    @property
+    def is_stale(self) -> bool:
+        """Whether the last renewal is so long ago that another process may take the lock."""
+        return _seconds() - self._renewed > LEASE_SECONDS
+
+    def _renew_late(self) -> None:
+        """Renew the lock after the store was down, if no other process has taken it."""
+        with self._renewing, suppress(StorageError):
+            # A renewal counts from the time of its request: if the request takes long, renew again.
+            for _ in range(2):
+                if self.is_stale:
+                    self.renew()
+
     def release(self) -> None:
-        """Let another process have the lock; nothing happens if one has."""
+        """Release the lock; do nothing if another process has taken it or may have taken it."""
+        if self.is_stale:
+            self._end()
+            return
         with self._renewing:
             if self._ended.is_set():
                 return

@@ -105,11 +105,12 @@ class ObjectLog:
         self._lease.check()
 
     def is_held(self) -> bool:
-        """Ask the store by renewing the lock."""
+        """Check with the store by renewing the lock, unless renewing has failed for too long."""
         with suppress(StorageError):
-            self._lease.renew()
-            self._lease.check()
-            return True
+            if not self._lease.is_stale:
+                self._lease.renew()
+                self._lease.check()
+                return True
         return False
 
     def close(self) -> None:

@@ -16,7 +16,7 @@ from dask_io.stores.logs import NAME as JOURNAL
 from dask_io.stores.naming import printable
 from dask_io.stores.objects import requests
 from dask_io.stores.objects.conditional import ConflictError, look, put_if, remove_all
-from dask_io.stores.objects.failures import ask_again, object_errors, wait_or_raise
+from dask_io.stores.objects.failures import Patience, ask_again
 from dask_io.stores.objects.log import ObjectLogs
 from dask_io.stores.objects.transport import (
     AT_ONCE,
@@ -110,8 +110,7 @@ class Objects:
     def find(self, path: ObjectPath) -> Found | None:
         """Return size and version of an object, None if there is none."""
         try:
-            with object_errors(path):
-                return _found(requests.calls.head(path.store, path.key))
+            return _found(ask_again(path, partial(requests.calls.head, path.store, path.key)))
         except FileNotFoundError:
             return None
 
@@ -187,6 +186,11 @@ class Objects:
         """Remove objects; what is not there is none."""
         remove_all(paths)
 
+    def remove_tree(self, root: ObjectPath) -> None:
+        """Remove all objects below this prefix, including journals."""
+        names = (each["path"][len(root.key) :].strip("/") for each in _listed(root))
+        self.remove([root / name for name in names if name])
+
     def make_folders(self, folder: ObjectPath, made: list[ObjectPath], *, durable: bool) -> None:
         """There are no directories."""
 
@@ -209,7 +213,7 @@ class Objects:
 
 def _listed(path: ObjectPath) -> Iterator[ObjectMeta]:
     """Yield all objects whose names go on from here; a listing that breaks off is gone on with."""
-    last, n_failed = None, 0
+    last, patience = None, Patience(path)
     while True:
         try:
             with storage_errors(path):
@@ -218,8 +222,7 @@ def _listed(path: ObjectPath) -> Iterator[ObjectMeta]:
                         yield each
                         last = each["path"]
         except BaseError as error:
-            n_failed += 1
-            wait_or_raise(path, error, n_failed)
+            patience.wait_or_raise(error)
         else:
             return
 

@@ -20,7 +20,7 @@ from dask_io.errors import DataError, StorageError
 from dask_io.stores.files import Visit, storage_errors
 from dask_io.stores.naming import printable
 from dask_io.stores.objects import requests
-from dask_io.stores.objects.failures import ask_again, object_errors, wait_or_raise
+from dask_io.stores.objects.failures import Patience, ask_again
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -94,8 +94,9 @@ class ObjectReader(Visit):
     def size(self) -> int:
         """Bytes in the object."""
         if self._size is None:
-            with storage_errors(self._path), object_errors(self._path):
-                self._size = requests.calls.head(self._path.store, self._path.key)["size"]
+            ask = partial(requests.calls.head, self._path.store, self._path.key)
+            with storage_errors(self._path):
+                self._size = ask_again(self._path, ask)["size"]
         return self._size
 
     def peek(self, n_bytes: int) -> bytes:
@@ -149,7 +150,7 @@ class ObjectReader(Visit):
 
     def _fill(self, offset: int, buffer: memoryview) -> int:
         """Read until the buffer is full or the object ends; return how much there is."""
-        n_done = n_failed = 0
+        n_done, patience = 0, Patience(self._path)
         while n_done < len(buffer):
             position = offset + n_done
             try:
@@ -157,8 +158,8 @@ class ObjectReader(Visit):
                     self._answer = self._ask(position, offset + len(buffer))
                 n_read = self._answer.read_into(buffer[n_done:])
             except BaseError as error:
-                self._answer, n_failed = None, n_failed + 1
-                wait_or_raise(self._path, error, n_failed)
+                self._answer = None
+                patience.wait_or_raise(error)
                 continue
             if n_read == 0:
                 break
@@ -275,7 +276,8 @@ def put_whole(path: ObjectPath, content: bytes | memoryview) -> None:
     put = partial(requests.calls.put, path.store, path.key, content, chunk_size=PART)
     with storage_errors(path):
         is_large = len(content) > LARGE
-        ask_again(path, partial(put, use_multipart=is_large, max_concurrency=PARTS_AT_ONCE))
+        put = partial(put, use_multipart=is_large, max_concurrency=PARTS_AT_ONCE)
+        ask_again(path, put, is_put=True)
 
 
 def put_in_parts(path: ObjectPath, pieces: Callable[[], Iterator[bytes]]) -> None:
@@ -287,7 +289,7 @@ def put_in_parts(path: ObjectPath, pieces: Callable[[], Iterator[bytes]]) -> Non
         )
 
     with storage_errors(path):
-        ask_again(path, put)
+        ask_again(path, put, is_put=True)
 
 
 class ObjectPublisher:

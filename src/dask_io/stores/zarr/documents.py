@@ -122,6 +122,8 @@ def load(documents: Mapping[str, bytes]) -> Any:
         If it does not, or they do not make sense; the message completes "the file ...".
     """
     name = V3 if V3 in documents else V2
+    if name not in documents:
+        raise ValueError("has no array metadata")
     _check_shapes(parse(documents[name]), is_v3=name == V3)
     content: dict[str, AnyBuffer] = {key: Buffer.from_bytes(documents[key]) for key in documents}
     store = MemoryStore(content)

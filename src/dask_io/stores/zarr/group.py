@@ -7,6 +7,7 @@ written.
 from __future__ import annotations
 
 import json
+import stat
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,13 +15,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import zarr
 from zarr.buffer.cpu import Buffer
-from zarr.storage import MemoryStore
+from zarr.storage import LocalStore, MemoryStore
 
 from dask_io.errors import DataError
 from dask_io.stores.files import storage_errors
+from dask_io.stores.journal import read_field
 from dask_io.stores.logs import NAME as JOURNAL
-from dask_io.stores.medium import medium_of
+from dask_io.stores.medium import medium_of, write_whole
 from dask_io.stores.naming import printable
+from dask_io.stores.regular import SPECIAL, check_to_read
 from dask_io.stores.zarr.documents import (
     CONSOLIDATED,
     V2,
@@ -38,6 +41,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from zarr.abc.buffer import Buffer as AnyBuffer
+    from zarr.abc.buffer import BufferPrototype
+    from zarr.abc.store import ByteRequest
 
     from dask_io.stores.location import Location
 
@@ -95,8 +100,15 @@ class Group:
             checked_path(path): {_document(name): text.encode() for name, text in documents.items()}
             for path, documents in described["groups"].items()
         }
-        paths = (tuple(map(checked_path, described[key])) for key in ("consolidated", "files"))
-        return cls(root, groups, {}, *paths)
+        if _ROOT not in groups or not all(map(is_group, groups.values())):
+            raise ValueError("not every group is described")
+        consolidated, files = (
+            tuple(map(checked_path, read_field(described, key, list)))
+            for key in ("consolidated", "files")
+        )
+        if not groups.keys() >= set(consolidated):
+            raise ValueError("consolidated lists something that is not a group")
+        return cls(root, groups, {}, consolidated, files)
 
 
 def checked_path(path: str) -> str:
@@ -125,6 +137,14 @@ def is_group_at(root: Location) -> bool:
     return False
 
 
+def is_described(root: Location, like: Mapping[str, bytes]) -> bool:
+    """Tell whether a group has the same documents as another one, and they can be understood."""
+    with suppress(ValueError, DataError):
+        found = read_documents(root)
+        return found.keys() >= like.keys() and is_group(found) and attributes_of(found) is not None
+    return False
+
+
 class _Node(NamedTuple):
     """A group or an array in a directory: its path, its documents, what else lies beside them."""
 
@@ -146,7 +166,7 @@ def _nodes(root: Location, path: str = _ROOT) -> Iterator[_Node]:
     others = {}
     if _holds_others(documents):
         for name, is_folder in sorted(medium_of(folder).names(folder).items()):
-            refuse_link(folder / name)
+            refuse_special(folder / name)
             if name == JOURNAL or name in DOCUMENTS:
                 continue
             inner = list(_nodes(root, join(path, name))) if is_folder else []
@@ -208,15 +228,27 @@ def _files_in(folder: Location, others: Mapping[str, bool]) -> Iterator[str]:
             yield name
             continue
         for file, _ in medium_of(folder).files(folder / name):
-            refuse_link(folder / name / file)
+            refuse_special(folder / name / file)
             yield join(name, file)
 
 
-def refuse_link(path: Location) -> None:
-    """Refuse a link: nothing of a group is left out unsaid, and nothing outside of it is read."""
-    if isinstance(path, Path) and path.is_symlink():
-        shown = printable(str(path))
-        raise DataError(shown, ["is a link, which is not followed"], "put in what it means")
+def refuse_special(path: Location) -> None:
+    """Refuse a link: nothing in a group is left out silently, and nothing outside it is read.
+
+    Also refuse a pipe, a socket and a device: they have no content to copy.
+    """
+    if not isinstance(path, Path):
+        return
+    shown = printable(str(path))
+    # A temporary file of another run may be gone by now.
+    with suppress(FileNotFoundError):
+        mode = path.lstat().st_mode
+        if stat.S_ISLNK(mode):
+            raise DataError(
+                shown, ["is a link, which is not followed"], "replace it by what it points to"
+            )
+        if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+            raise DataError(shown, [f"is {SPECIAL}, not a file"], "remove it")
 
 
 def join(path: str, name: str) -> str:
@@ -256,12 +288,32 @@ def _without_consolidated(text: bytes) -> bytes:
     return json.dumps(document).encode()
 
 
+class _Files(LocalStore):
+    """The files of a group for zarr-python, read and written like all other files."""
+
+    async def get(
+        self,
+        key: str,
+        prototype: BufferPrototype | None = None,
+        byte_range: ByteRequest | None = None,
+    ) -> AnyBuffer | None:
+        """Read a file, if it exists and is a regular file."""
+        path = self.root / key
+        if path.exists():
+            check_to_read(path, path.stat())
+        return await super().get(key, prototype, byte_range)
+
+    async def set(self, key: str, value: AnyBuffer) -> None:
+        """Write a file; it appears when it is complete and durable."""
+        write_whole(self.root / key, value.to_bytes())
+
+
 def consolidate(root: Location) -> None:
     """Gather the metadata of a group's members in the group's own anew."""
     if isinstance(root, Path):
         # There may be links, which zarr-python follows.
         with quiet(), storage_errors(root):
-            zarr.consolidate_metadata(str(root))
+            zarr.consolidate_metadata(_Files(root))
         return
     name = V3 if V3 in read_documents(root) else CONSOLIDATED
     medium_of(root).update(root / name, lambda: _gather_in(root))

@@ -22,9 +22,9 @@ from dask_io.stores.logs import NAME as JOURNAL
 from dask_io.stores.medium import copy_file, medium_of
 from dask_io.stores.naming import printable
 from dask_io.stores.zarr.documents import V2, V2_GROUP, V3, is_consolidated, read_documents
-from dask_io.stores.zarr.group import gather, refuse_link
+from dask_io.stores.zarr.group import gather, refuse_special
 from dask_io.stores.zarr.hierarchy import Hierarchy, find_left, find_parts
-from dask_io.stores.zarr.place import METADATA
+from dask_io.stores.zarr.place import METADATA, Place
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -182,12 +182,16 @@ class GroupTarget:
         ------
         StorageError
             If another run is writing it.
+        UsageError
+            If links lead out of it.
         """
         self._journal = Journal.resume(self._journal_place, durable=self._is_durable)
         self.is_resumable = True
         try:
             with storage_errors(self.root):
-                _, held = self._words()
+                holds, held = self._words()
+                for name in sorted(holds.groups | holds.arrays):
+                    Place(self.root, name).refuse_way_out()
                 if held != Hierarchy():
                     self._clear(find_left(self.root, held))
         except BaseException:
@@ -201,7 +205,7 @@ class GroupTarget:
         """
         files = [file for file, _ in medium_of(source).files(source)]
         for file in files:
-            refuse_link(source / file)
+            refuse_special(source / file)
         for file in sorted(files, key=_metadata_last):
             self._copy(source / file, self.root / name / file)
 
@@ -235,20 +239,24 @@ class GroupTarget:
         """
         for name in like.files:
             self._copy(like.root / name, self.root / name)
-        made = self._documents(like, arrays)
-        for path in sorted(made, key=_innermost_first):
-            folder = self.root / path
-            self._make_folder(folder)
-            # What makes a group of a directory comes last.
-            for name in sorted(made[path], key=lambda name: name in {V3, V2_GROUP}):
-                self._check_held()
-                self._medium.write_whole(folder / name, made[path][name])
+        self.describe(like, arrays, like.groups)
         check(self.root, like)
         with storage_errors(self.root):
             self._medium.logs.remove_stale(self._journal_place)
         assert self._journal is not None, "it is held"
         self._journal.seal()
         self._journal = None
+
+    def describe(self, like: Group, arrays: Iterable[str], paths: Iterable[str]) -> None:
+        """Write the metadata of some of the groups, as another one has it, the outermost last."""
+        made = self._documents(like, arrays)
+        for path in sorted(paths, key=_innermost_first):
+            folder = self.root / path
+            self._make_folder(folder)
+            # What makes a group of a directory comes last.
+            for name in sorted(made[path], key=lambda name: name in {V3, V2_GROUP}):
+                self._check_held()
+                self._medium.write_whole(folder / name, made[path][name])
 
     def _documents(self, like: Group, arrays: Iterable[str]) -> dict[str, dict[str, bytes]]:
         """Return the documents of all groups; those that gather metadata have that of now."""

@@ -97,6 +97,16 @@ class Place:
             if is_unfinished(folder / JOURNAL):
                 refuse_locked(folder / JOURNAL)
                 _refuse_unfinished(folder)
+        self.refuse_way_out()
+
+    def refuse_way_out(self) -> None:
+        """Refuse a place outside the container that is reached through links.
+
+        Raises
+        ------
+        UsageError
+            If links lead out of the container.
+        """
         if not leads_into(self.root, self.path.resolve()):
             raise UsageError(
                 f"{printable(str(self.root))} leads out of {printable(str(self.path))}"
@@ -189,8 +199,11 @@ class Place:
             If a run has begun to remove them.
         """
         if (self.root / _CONSUMED).is_file():
-            gone = "chunks of it have been removed by a run with --consume that did not end"
-            advice = "complete that with dask-io resume and its target"
+            gone = "some of its chunks have been removed by a run with --consume"
+            advice = (
+                "complete that run with dask-io resume and its target; if the target is complete, "
+                "use it, and remove the rest of this array yourself"
+            )
             raise DataError(printable(str(self.root)), [gone], advice)
 
     def clear(self, chunks: Iterable[Location]) -> None:

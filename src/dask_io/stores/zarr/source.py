@@ -115,7 +115,11 @@ def reopen_zarr(
 
 def reopen_written(described: Mapping[str, Any], at: Location | None) -> ZarrSource | AsStored:
     """Open an array that was a target, to compare what is in its files with what was written."""
-    source = reopen_zarr(described, at, frozenset())
+    return as_written(reopen_zarr(described, at, frozenset()))
+
+
+def as_written(source: ZarrSource) -> ZarrSource | AsStored:
+    """Return a former target as a source with the blocks in which it was written."""
     is_whole = source.array.index is not None or source.site.medium.writes_whole
     if not is_whole:
         return source
@@ -320,6 +324,10 @@ class ZarrSource(ZarrStore):
             return xxh3_64_intdigest(f"{index}\0is not stored".encode())
         last = name.rpartition("/")[2]
         return xxh3_64_intdigest(f"{index}\0{last}\0{found.size}\0{found.mark}".encode())
+
+    def list_again(self) -> None:
+        """Drop the cached listing that is used to find objects."""
+        self._find_file = self._medium.finder(self.root)
 
     def discard(self, index: tuple[int, ...]) -> None:
         """Remove a chunk's file, if it is there and holds no chunk that is still needed."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dask_io.errors import UsageError
+from dask_io.errors import DataError, StorageError, UsageError
 from dask_io.stores.addressable import AddressableWriter, view_as_bytes
 from dask_io.stores.atomic import ChunkWriter, Padding, WholeWriter
 from dask_io.stores.cores import on_core
@@ -21,11 +21,14 @@ from dask_io.stores.filled import holds_only
 from dask_io.stores.journalled import JournalledTarget
 from dask_io.stores.ledger import NOTHING
 from dask_io.stores.naming import printable
-from dask_io.stores.padded import PaddedWriter, is_padded, scratch_bytes
+from dask_io.stores.padded import PaddedWriter, is_padded, scratch_bytes, write_fill
 from dask_io.stores.reuse import cut, gathered, lasting, room_for
 from dask_io.stores.store import Access, Extent, Footprint
 from dask_io.stores.zarr.create import describe_new
+from dask_io.stores.zarr.documents import read_documents
+from dask_io.stores.zarr.metadata import understand
 from dask_io.stores.zarr.shards import pack
+from dask_io.stores.zarr.source import ZarrSource, as_written
 from dask_io.stores.zarr.store import ZarrStore, read_description
 
 if TYPE_CHECKING:
@@ -35,6 +38,7 @@ if TYPE_CHECKING:
 
     from dask_io.geometry import Grid, Region
     from dask_io.stores.container import Wanted
+    from dask_io.stores.encoded import AsStored
     from dask_io.stores.files import Durability
     from dask_io.stores.ledger import Ledger
     from dask_io.stores.location import Location
@@ -231,11 +235,24 @@ class ZarrTarget(ZarrStore, JournalledTarget):
 
     def resume(self) -> Ledger:
         """Go on where another run ended."""
+        self.site.refuse_way_out()
         ledger = super().resume()
         for index in ledger.parts:
             if ledger.is_stored(index):
                 self._contents.keep(self._file_of(index)[0])
         return ledger
+
+    def look_back(self) -> ZarrSource | AsStored:
+        """Open the written array, even if its metadata has changed."""
+        return as_written(ZarrSource(self.site, self.documents, strict=False))
+
+    def is_described(self) -> bool:
+        """Tell whether the array's metadata is valid."""
+        try:
+            documents = read_documents(self.root)
+            return bool(documents) and understand(documents) is not None
+        except (ValueError, DataError, StorageError):
+            return False
 
     @contextmanager
     def writer(self, index: tuple[int, ...]) -> Iterator[BlockWriter]:
@@ -255,7 +272,7 @@ class ZarrTarget(ZarrStore, JournalledTarget):
                 writer = PaddedWriter(shape, extent, array.dtype, array.layout, file, array.fill)
             else:
                 writer = AddressableWriter(file, extent, array.dtype, array.layout)
-            yield _WatchedWriter(writer, name, self)
+            yield _WatchedWriter(writer, name, self, shape)
 
     def encode(self, raw: NDArray[np.uint8]) -> NDArray[np.uint8] | None:
         """Encode the bytes of a chunk; None if it is to be left out."""
@@ -384,12 +401,16 @@ class _WatchedWriter:
     writer: AddressableWriter | PaddedWriter
     name: str
     target: ZarrTarget
+    shape: tuple[int, ...]
     _is_filled: bool = True
+    _checksum: int | None = None
 
     @property
     def checksum(self) -> int:
         """Checksum of what this visit has written; that of nothing if it is the fill value."""
-        return NOTHING if self._is_filled else self.writer.checksum
+        if self._is_filled:
+            return NOTHING
+        return self.writer.checksum if self._checksum is None else self._checksum
 
     def go_on_at(self, region: Region) -> None:
         """Count as part of the visit that has written what lies before a region."""
@@ -399,6 +420,7 @@ class _WatchedWriter:
         """Write a region."""
         self._note(array)
         self.writer.write_from(region, array, staging)
+        self._pad(region)
 
     def write_filled(
         self, region: Region, staging: memoryview, fill: Callable[[Region, NDArray[Any]], None]
@@ -410,6 +432,20 @@ class _WatchedWriter:
             self._note(values)
 
         self.writer.write_filled(region, staging, watched)
+        self._pad(region)
+
+    def _pad(self, region: Region) -> None:
+        """Write the fill value after the last element, in case the array is enlarged later.
+
+        A new file holds zeros there. The checksum covers the elements only.
+        """
+        array = self.target.array
+        is_short = self.shape != array.chunks and region.stop == self.shape
+        if is_short and any(array.fill_bytes):
+            self._checksum = self.writer.checksum
+            end = array.layout.end_of(region, array.chunks)
+            offset, n_behind = end * array.dtype.itemsize, prod(array.chunks) - end
+            write_fill(self.writer.file, offset, n_behind, array.fill)
 
     def _note(self, array: NDArray[Any]) -> None:
         # Once there is something else, there is no need to look any more.

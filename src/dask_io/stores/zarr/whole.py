@@ -38,7 +38,7 @@ from dask_io.stores.zarr.group import (
     DOCUMENTS,
     Group,
     read_group,
-    refuse_link,
+    refuse_special,
 )
 from dask_io.stores.zarr.ome import level_axes
 from dask_io.stores.zarr.place import Place
@@ -92,7 +92,7 @@ class GroupContent:
         place, documents = self.group.root / name, self.group.arrays[name]
         content, n_bytes = {}, prod(shape_of(documents)) * _BYTES_OF_TEXT
         for file, found in medium_of(place).files(place):
-            refuse_link(place / file)
+            refuse_special(place / file)
             n_bytes += found.size
             if n_bytes > _MOST_BYTES:
                 break

@@ -78,7 +78,7 @@ def test_a_run_is_resumed_and_uses_up_its_source(tmp_path: Path) -> None:
         )
     with pytest.raises(DataError, match="unfinished"):
         dask_io.open(tmp_path / "b.npystack")
-    dask_io.resume(tmp_path / "b.npystack", verify=True)
+    dask_io.resume(tmp_path / "b.npystack", verify=True, consume=True)
 
     assert not (tmp_path / "a").exists()
     assert np.array_equal(da.from_npy_stack(str(tmp_path / "b.npystack")).compute(), ARRAY)

@@ -12,6 +12,7 @@ from uuid import uuid4
 
 import obstore
 import pytest
+from obstore.exceptions import GenericError
 
 from dask_io.errors import LockedError, StorageError
 from dask_io.stores.objects import lease, requests
@@ -213,16 +214,57 @@ def test_a_lock_that_was_taken_over_is_lost(lock: ObjectPath) -> None:
     assert read(lock)["machine"] == "elsewhere"
 
 
-def test_a_lock_that_cannot_be_renewed_is_given_up(lock: ObjectPath, clock: list[float]) -> None:
+class Down(requests.Requests):
+    """A store that takes nothing."""
+
+    @staticmethod
+    def put(*_: Any, **__: Any) -> Any:
+        """Fail."""
+        raise GenericError("Error performing PUT: status code: 400 Bad Request")
+
+
+def test_a_lock_that_cannot_be_renewed_is_given_up(
+    lock: ObjectPath, clock: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """By the holder's own clock, before anyone may take it over."""
     held = Lease.take(lock)
     clock[0] += lease.LEASE_SECONDS / 2
     held.check()
     held.renew()
     clock[0] += lease.LEASE_SECONDS
+    monkeypatch.setattr(requests, "calls", Down())
     held.check()
     clock[0] += 0.1
     with pytest.raises(StorageError, match="could not be renewed"):
+        held.check()
+    before = read(lock)
+    held.release()
+    assert read(lock) == before, "nobody waits for a store that is down"
+
+
+def test_a_lock_is_renewed_late_if_nobody_has_taken_it(
+    lock: ObjectPath, clock: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A store that was down for longer than a lease lasts is no reason to give up."""
+    held = Lease.take(lock)
+    first = read(lock)["renewed"]
+    clock[0] += 1.5 * lease.LEASE_SECONDS
+    set_clock(monkeypatch, clock, lambda: None)
+    put, waits = requests.calls.put, [1.5 * lease.LEASE_SECONDS, 0.0]
+
+    class Slow(requests.Requests):
+        @staticmethod
+        def put(*arguments: Any, **options: Any) -> Any:
+            clock[0] += waits.pop(0)
+            return put(*arguments, **options)
+
+    monkeypatch.setattr(requests, "calls", Slow())
+    held.check()
+    assert read(lock)["renewed"] == first + 2, "the first one counted from when it was asked for"
+    of_another_machine(lock)
+    clock[0] += 1.5 * lease.LEASE_SECONDS
+    waits.append(0.0)
+    with pytest.raises(StorageError, match="another run may have taken over"):
         held.check()
 
 
@@ -241,6 +283,7 @@ def test_time_that_was_slept_through_counts(
     held = Lease.take(lock)
     held.check()
     awake[0] += lease.LEASE_SECONDS + 0.1
+    monkeypatch.setattr(requests, "calls", Down())
     with pytest.raises(StorageError, match="could not be renewed"):
         held.check()
 

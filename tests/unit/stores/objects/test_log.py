@@ -17,7 +17,7 @@ from dask_io.errors import DataError, StorageError
 from dask_io.geometry import Grid, Layout, Region
 from dask_io.stores import make_target, open_source
 from dask_io.stores.ledger import Written
-from dask_io.stores.objects import conditional, lease, requests
+from dask_io.stores.objects import conditional, failures, lease, requests
 from dask_io.stores.objects import log as journals
 from dask_io.stores.objects.conditional import ConflictError, put_if
 from dask_io.stores.objects.connect import parse_url
@@ -247,7 +247,7 @@ def test_a_put_whose_answer_is_lost_is_known_again(
     folder: ObjectPath, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is repeated, refused, and found to be one's own."""
-    monkeypatch.setattr(conditional, "_FIRST_WAIT", 0.0)
+    monkeypatch.setattr(failures, "_FIRST_WAIT", 0.0)
     faults = RequestFaults(2, GenericError("the answer is lost"))
     with inject_into_requests(faults):
         version = put_if(folder / "a", b"mine", "create")

@@ -168,7 +168,8 @@ def test_answers_that_break_off_are_asked_for_again(
         assert file.read(7, len(buffer), buffer) == CONTENT[7 : 7 + len(buffer)]
     assert store.asked == [7, 1007, 2007, 3007, 4007, 5007]
     assert tally.read.seeks == 1
-    monkeypatch.setattr(requests, "calls", BreaksOff(1000, 10**6))
+    monkeypatch.setattr(failures, "PATIENCE_SECONDS", 0.01)
+    monkeypatch.setattr(requests, "calls", BreaksOff(1, 10**6))
     with pytest.raises(StorageError, match="a request failed"), ObjectReader(path, Tally()) as file:
         file.read(0, len(buffer), buffer)
 
@@ -248,3 +249,22 @@ def test_a_target_of_objects_is_never_cut(tmp_path: Path) -> None:
     assert cut.plan.problem.target.grid.n_blocks == 1
     with pytest.raises(dask_io.errors.BudgetTooSmallError):
         dask_io.plan(tmp_path / "x.npy", "memory://never/y.npy", chunks=-1, memory="1MiB")
+
+
+def test_waiting_for_a_store_is_reported_once(
+    path: ObjectPath, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One line says that requests are repeated, as soon as the wait is longer than a moment."""
+    for name in ("_MOMENT_SECONDS", "_FIRST_WAIT"):
+        monkeypatch.setattr(failures, name, 0.001)
+    answers = [GenericError("Error performing GET: error sending request")] * 5
+
+    def ask() -> str:
+        if answers:
+            raise answers.pop()
+        return "done"
+
+    assert failures.ask_again(path, ask) == "done"
+    [line] = caplog.messages
+    assert line.startswith(f"dask-io: {path}: ")
+    assert line.endswith("; trying again for up to 120 seconds")

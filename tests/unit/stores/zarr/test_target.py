@@ -7,6 +7,7 @@ import os
 import pickle
 from dataclasses import replace
 from pathlib import Path
+from shutil import copy
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -219,6 +220,52 @@ def test_arrays_in_groups_that_are_not_there(version: int, tmp_path: Path) -> No
         assert zarr.open_array(tmp_path / "g.zarr", path="day/1", mode="r").shape == (4, 6)
     with pytest.raises(UsageError, match="is an array, so it can hold no other"):
         target_at(tmp_path / "g.zarr::/day/1/2").create()
+
+
+_RECORD = np.dtype([("a", "<i2"), ("b", ">f4")])
+_FILLS: list[tuple[np.dtype[Any], Any]] = [
+    *((np.dtype(kind), fill) for kind in ("<f8", ">f4") for fill in (np.nan, 7, -0.0, 0)),
+    (np.dtype(">i2"), 7),
+    (np.dtype("<M8[s]"), np.datetime64("NaT")),
+    (_RECORD, np.array((7, np.nan), _RECORD)[()]),
+]
+
+
+@given(drawn=wanted(), kind=st.sampled_from(_FILLS), is_encoded=st.booleans())
+def test_far_ends_are_padded_as_zarr_python_pads_them(
+    drawn: tuple[NDArray[Any], dict[str, Any]],
+    kind: tuple[np.dtype[Any], Any],
+    is_encoded: bool,  # noqa: FBT001
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    """Files are the same byte by byte, and an array that grows shows its fill value."""
+    (array, description), (dtype, fill) = drawn, kind
+    array = np.arange(array.size).reshape(array.shape).astype("<i2").astype(dtype)
+    folder, wishes = tmp_path_factory.mktemp("x"), description["wishes"]
+    wishes = replace(wishes, write_empty=True, codec="zstd:1" if is_encoded else "none")
+    if dtype.names is not None:
+        wishes = replace(wishes, format_version=2, shards=None)
+        description["layout"] = Layout.c(array.ndim)
+    metadata = {"fill_value": fill}
+    description |= {"dtype": dtype, "wishes": wishes, "metadata": metadata}
+
+    write(target_at(folder / "ours.zarr", **description), array)
+
+    (folder / "theirs.zarr").mkdir()
+    for name in names(folder / "ours.zarr") & {".zarray", ".zattrs", "zarr.json"}:
+        copy(folder / "ours.zarr" / name, folder / "theirs.zarr" / name)
+    with quiet(), zarr.config.set({"array.write_empty_chunks": True}):
+        zarr.open_array(folder / "theirs.zarr", mode="r+")[...] = array
+        if wishes.shards is None and not is_encoded:
+            for name in names(folder / "ours.zarr"):
+                ours, theirs = (folder / f"{each}.zarr" / name for each in ("ours", "theirs"))
+                assert ours.read_bytes() == theirs.read_bytes(), name
+        grown = []
+        for each in ("ours", "theirs"):
+            opened: Any = zarr.open_array(folder / f"{each}.zarr", mode="r+")
+            opened.resize(tuple(np.add(array.shape, 5).tolist()))
+            grown.append(opened[...].tobytes())
+    assert grown[0] == grown[1]
 
 
 @pytest.mark.parametrize("codec", ["none", "zstd:1"])

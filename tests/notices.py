@@ -1,0 +1,15 @@
+"""What a run says on stderr before it begins, which is no error."""
+
+NOTICES = (
+    "dask-io: file names are taken as ",
+    "dask-io: each block is ",
+    "dask-io: data passes through scratch files ",
+)
+
+
+def without_notices(stderr: str) -> str:
+    """Return the rest of what a command said, after the notices at its beginning."""
+    lines = stderr.splitlines(keepends=True)
+    while lines and lines[0].startswith(NOTICES):
+        del lines[0]
+    return "".join(lines)

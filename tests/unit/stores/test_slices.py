@@ -1,0 +1,133 @@
+"""Volumes in 2-D slices, blocks counted from 1, and what their names do not say."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+import dask_io
+from dask_io.errors import DataError, UsageError
+from dask_io.stores import open_source
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+VOLUME = np.arange(6 * 8 * 20, dtype="<i2").reshape(6, 8, 20)
+
+
+def save_slices(folder: Path, name: str, numbers: range, **options: Any) -> Path:
+    """Save every slice along axis 0 in a file of its own."""
+    folder.mkdir()
+    for number, each in zip(numbers, VOLUME, strict=True):
+        np.save(folder / name.format(number), np.asarray(each, **options))
+    return folder
+
+
+def save_blocks(folder: Path, name: str, first: int = 0) -> Path:
+    """Save eight blocks under a name with the fields i, j and k for axes 0, 1 and 2."""
+    folder.mkdir()
+    for i, j, k in product(range(2), repeat=3):
+        part = VOLUME[3 * i : 3 * i + 3, 4 * j : 4 * j + 4, 10 * k : 10 * k + 10]
+        np.save(folder / name.format(i=i + first, j=j + first, k=k + first), part)
+    return folder
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("numbers", [range(6), range(1, 7)])
+def test_a_folder_of_slices_is_a_volume(order: str, numbers: range, tmp_path: Path) -> None:
+    """Its first axis is the slice number, it can be moved, and it is shown as inferred."""
+    folder = save_slices(tmp_path / "s", "slice_{:04}.npy", numbers, order=order)
+    array, info = dask_io.open(folder), dask_io.info(folder)
+    first = ":from1" if numbers[0] else ""
+    pattern = f"slice_{{0:slice{first}:04}}.npy"
+    np.testing.assert_array_equal(array, VOLUME)
+    assert (info.pattern, info.order) == (pattern, order)
+    assert f"inferred as {pattern} (slice numbers" in repr(array)
+    assert f"{pattern} (slice numbers" in str(dask_io.plan(folder, chunks=(6, 4, 4)))
+    dask_io.resplit(folder, tmp_path / "out", chunks=(4, 3, 20))
+    np.testing.assert_array_equal(dask_io.open(tmp_path / "out"), VOLUME)
+
+
+def test_raw_slices_are_a_volume(tmp_path: Path) -> None:
+    """The shape is enough: a slice along axis 0 is a block."""
+    for number, each in enumerate(VOLUME):
+        each.tofile(tmp_path / f"s{number}.raw")
+    for place in (tmp_path, tmp_path / "s{0:slice}.raw"):
+        array = dask_io.open(place, shape=VOLUME.shape, dtype=VOLUME.dtype)
+        np.testing.assert_array_equal(array, VOLUME)
+    with pytest.raises(UsageError, match="one slice along axis 0, but chunks are longer than 1"):
+        open_source(tmp_path, shape=VOLUME.shape, dtype=VOLUME.dtype, chunks=(2, 8, 20))
+
+
+def test_a_missing_slice_is_named(tmp_path: Path) -> None:
+    """A gap is not closed, and a slice of another shape does not pass."""
+    folder = save_slices(tmp_path / "s", "slice_{:04}.npy", range(1, 7))
+    (folder / "slice_0003.npy").unlink()
+    np.save(folder / "slice_0005.npy", VOLUME[0, :-1])
+    with pytest.raises(DataError) as caught:
+        open_source(folder)
+    assert "slice_0003.npy is missing" in str(caught.value)
+    assert "slice_0005.npy has shape 1 x 7 x 20, expected 1 x 8 x 20" in str(caught.value)
+
+
+def test_a_block_before_the_first_is_extra(tmp_path: Path) -> None:
+    """A file 0 of a pattern that counts from 1 is not left out without a word."""
+    folder = save_slices(tmp_path / "s", "slice_{}.npy", range(6))
+    with pytest.raises(DataError, match=r"slice_0\.npy is extra"):
+        open_source(folder / "slice_{0:slice:from1}.npy")
+
+
+def test_slices_along_another_axis_are_named_by_a_pattern(tmp_path: Path) -> None:
+    """The axis that files lack may be any, and tiles of slices have a number for each axis."""
+    for number in range(20):
+        np.save(tmp_path / f"x{number}.npy", VOLUME[:, :, number])
+    np.testing.assert_array_equal(dask_io.open(tmp_path / "x{2:slice}.npy"), VOLUME)
+    for number, half in product(range(6), range(2)):
+        np.save(tmp_path / f"t{number}_{half + 1}_1.npy", VOLUME[number, 4 * half : 4 * half + 4])
+    tiles = dask_io.open(tmp_path / "t{0:slice}_{1:from1}_{2:from1}.npy")
+    np.testing.assert_array_equal(tiles, VOLUME)
+    with pytest.raises(UsageError, match="1 fields for 3 axes"):
+        open_source(tmp_path / "x{3:slice}.npy")
+
+
+def test_slices_can_be_written(tmp_path: Path) -> None:
+    """Each becomes a 2-D file that others can read, and the manifest says so."""
+    np.save(tmp_path / "volume.npy", VOLUME)
+    target = tmp_path / "out" / "z{0:slice:from1:02}.npy"
+    with pytest.raises(UsageError, match="chunks are longer than 1 there; use chunks of 1"):
+        dask_io.resplit(tmp_path / "volume.npy", target, chunks=(2, -1, -1))
+    dask_io.resplit(tmp_path / "volume.npy", target, chunks=(1, -1, -1), verify=True)
+    np.testing.assert_array_equal(np.load(tmp_path / "out" / "z06.npy"), VOLUME[5])
+    np.testing.assert_array_equal(dask_io.open(tmp_path / "out"), VOLUME)
+    assert dask_io.info(tmp_path / "out").inferred is None
+    assert dask_io.verify(tmp_path / "out")
+
+
+def test_blocks_counted_from_1_are_moved_and_resumed(tmp_path: Path) -> None:
+    """They open by themselves, and their journal finds them again by their pattern."""
+    folder = save_blocks(tmp_path / "b", "b_{i}_{j:02}_{k}.npy", first=1)
+    source = open_source(folder)
+    assert dask_io.info(folder).pattern == "b_{0:from1}_{1:from1:02}_{2:from1}.npy"
+    np.testing.assert_array_equal(dask_io.open(folder), VOLUME)
+    from_journal = dask_io.open(folder / source.describe()["pattern"])
+    np.testing.assert_array_equal(from_journal, VOLUME)
+
+
+def test_letters_against_the_order_are_refused(tmp_path: Path) -> None:
+    """Names in the order x, y, z are not taken as axes 0, 1, 2; a pattern is always believed."""
+    folder = save_blocks(tmp_path / "b", "x{k}_y{j}_z{i}.npy")
+    with pytest.raises(DataError, match=r"x, y, z, but arrays usually have .* z, y, x"):
+        open_source(folder)
+    np.testing.assert_array_equal(dask_io.open(folder / "x{2}_y{1}_z{0}.npy"), VOLUME)
+    assert dask_io.open(folder / "x{0}_y{1}_z{2}.npy").shape == (6, 8, 20)
+
+
+def test_letters_in_the_usual_order_are_accepted(tmp_path: Path) -> None:
+    """Names in the order z, y, x agree with axes 0, 1, 2."""
+    folder = save_blocks(tmp_path / "b", "z{i}_y{j}_x{k}.npy")
+    np.testing.assert_array_equal(dask_io.open(folder), VOLUME)
+    assert dask_io.info(folder).inferred == "block numbers along axes 0, 1, 2"
+    assert dask_io.info(folder / "z{0}_y{1}_x{2}.npy").inferred is None
