@@ -31,8 +31,8 @@ from benchmarks.engine.measuring import (
     run_contestant,
 )
 from dask_io.errors import DaskIOError
-from dask_io.stores.zarr.place import Place
-from dask_io.stores.zarr.source import ZarrSource, open_zarr
+from dask_io.formats.zarr.place import Place
+from dask_io.formats.zarr.source import ZarrSource, open_zarr
 from dask_io.units import format_bytes, parse_bytes
 
 if TYPE_CHECKING:

@@ -13,16 +13,20 @@ from functools import reduce
 from os import fspath
 from typing import TYPE_CHECKING, Any, cast
 
-from dask_io.comparing import plan_comparison
 from dask_io.engine.measure import find_device
 from dask_io.engine.problem import make_problem
 from dask_io.engine.run import Progress, RunResult
 from dask_io.engine.verify import Verification
-from dask_io.errors import DataError, UsageError
+from dask_io.errors import DataError, UsageError, printable
+from dask_io.formats.creating import names_one_file
+from dask_io.formats.opening import open_source
+from dask_io.formats.several_targets import region_places
 from dask_io.geometry import Grid, Layout, Region
 from dask_io.geometry.chunks import normalize_chunks
-from dask_io.jobs import Complete, Job, JointJob, SeriesJob
-from dask_io.options import (
+from dask_io.jobs.all_arrays import plan_resumes, plan_whole, verify_alone
+from dask_io.jobs.compare import plan_comparison
+from dask_io.jobs.job import Complete, Job, JointJob, SeriesJob
+from dask_io.jobs.options import (
     Options,
     check_options,
     for_one_array,
@@ -31,24 +35,19 @@ from dask_io.options import (
     parse_region,
     parse_workers,
 )
+from dask_io.jobs.prepare import Wanted, count_workers, make_plan, plan_one, plan_several
+from dask_io.jobs.repair import Damage, Repair, RepairOptions, repair_all
+from dask_io.jobs.several_arrays import find_whole, name_one, verify_wholes
 from dask_io.planning import (
     AnyPlan,
     Device,
     Side,
 )
-from dask_io.prepare import Wanted, count_workers, make_plan, plan_one, plan_several
-from dask_io.repairing import Damage, Repair, RepairOptions, repair_all
-from dask_io.several import find_whole, name_one, verify_wholes
-from dask_io.stores.array import BlockArray
-from dask_io.stores.description import parse_dtype, parse_order
-from dask_io.stores.location import locate
-from dask_io.stores.making import names_one_file
-from dask_io.stores.naming import printable
-from dask_io.stores.opening import open_source
-from dask_io.stores.several import region_places
+from dask_io.storage.location import locate
+from dask_io.stores.array_like import BlockArray
 from dask_io.stores.store import block_names_of
-from dask_io.stores.window import Window
-from dask_io.wholes import plan_resumes, plan_whole, verify_alone
+from dask_io.stores.user_description import parse_dtype, parse_order
+from dask_io.stores.views import SourceView
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -59,9 +58,9 @@ if TYPE_CHECKING:
     from dask.delayed import Delayed
     from numpy.typing import DTypeLike
 
-    from dask_io.comparing import Comparison
     from dask_io.geometry.chunks import Chunks
-    from dask_io.options import ResumeOptions
+    from dask_io.jobs.compare import Comparison
+    from dask_io.jobs.options import ResumeOptions
     from dask_io.stores.store import Source
 
     Place = str | PathLike[str] | BlockArray
@@ -293,7 +292,7 @@ def _plan_array(
     if options.get("check", False):
         store.check()
     if (region := options.get("region")) is not None:
-        store = Window(store, parse_region(region, store.grid.shape))
+        store = SourceView(store, parse_region(region, store.grid.shape))
     return plan_one(store, Wanted(target, chunks, *orders_of(options, 1)), **options)
 
 
@@ -512,7 +511,7 @@ def plan_extract(
     )
     orders = orders_of(options, len(boxes))
     wanted = [Wanted(*each) for each in zip(names, [chunks] * len(boxes), orders, strict=True)]
-    return plan_several(store, [Window(store, box) for box in boxes], wanted, **options)
+    return plan_several(store, [SourceView(store, box) for box in boxes], wanted, **options)
 
 
 def _plan_layouts(
@@ -530,7 +529,7 @@ def _plan_layouts(
     store = _source(source, options)
     window = store
     if (region := options.get("region")) is not None:
-        window = Window(store, parse_region(region, store.grid.shape))
+        window = SourceView(store, parse_region(region, store.grid.shape))
     orders = orders_of(options, len(targets))
     wanted = [Wanted(*each) for each in zip(targets, chunks, orders, strict=True)]
     return plan_several(store, [window] * len(wanted), wanted, **options)

@@ -26,6 +26,19 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
+def printable(text: str) -> str:
+    r"""Write a name so that it cannot move a terminal's cursor.
+
+    Examples
+    --------
+    >>> print(printable("b_\x1b[2J.npy"))
+    b_\x1b[2J.npy
+    """
+    return "".join(
+        sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in text
+    )
+
+
 class DaskIOError(Exception):
     """Root of all errors that Dask IO raises on purpose."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from dask_io.stores import make_target, open_source
+from dask_io.formats import make_target, open_source
 from dask_io.stores.container import Wishes
 from dask_io.testing.conformance import DTYPES, Case, StoreConformance
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import icechunk
 
-from dask_io.stores import make_target, open_source
+from dask_io.formats import make_target, open_source
 from dask_io.stores.container import Wishes
 from dask_io.testing.conformance import DTYPES, Case, StoreConformance
 

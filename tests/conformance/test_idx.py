@@ -15,8 +15,8 @@ import pytest
 
 import dask_io
 from dask_io.errors import DataError, UsageError
-from dask_io.stores import make_target, open_source
-from dask_io.stores.formats import ENTRY_POINTS
+from dask_io.formats import make_target, open_source
+from dask_io.formats.registry import ENTRY_POINTS
 from dask_io.testing.conformance import Case, StoreConformance
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def registered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, module.__name__, module)
     exec(compile(EXAMPLE, "CONTRIBUTING.md", "exec"), module.__dict__)  # noqa: S102 - our own text
     entries = {"idx": f"{module.__name__}:FORMAT"}
-    monkeypatch.setattr("dask_io.stores.formats._others", lambda: entries)
+    monkeypatch.setattr("dask_io.formats.registry._others", lambda: entries)
 
 
 class TestIdx(StoreConformance):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dask_io.formats import make_target, open_source
 from dask_io.geometry import Grid
-from dask_io.stores import make_target, open_source
 from dask_io.testing.conformance import Case, StoreConformance
 
 if TYPE_CHECKING:

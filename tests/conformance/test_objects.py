@@ -8,9 +8,9 @@ from uuid import uuid4
 import obstore
 import pytest
 
-from dask_io.stores import make_target, open_source
+from dask_io.formats import make_target, open_source
+from dask_io.storage.location import locate
 from dask_io.stores.container import Wishes
-from dask_io.stores.location import locate
 from dask_io.testing.conformance import DTYPES, Case, StoreConformance
 
 if TYPE_CHECKING:

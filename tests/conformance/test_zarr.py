@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
 
-from dask_io.stores import make_target, open_source
+from dask_io.formats import make_target, open_source
+from dask_io.formats.zarr.target import ZarrTarget
 from dask_io.stores.container import Wishes
-from dask_io.stores.zarr.target import ZarrTarget
 from dask_io.testing.conformance import DTYPES, Case, StoreConformance
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ class TestZarr3InPieces(TestZarr3):
     @pytest.fixture(autouse=True)
     def small_pieces(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Have even small chunks take several pieces."""
-        monkeypatch.setattr("dask_io.stores.zarr.target._PIECE", 24)
+        monkeypatch.setattr("dask_io.formats.zarr.target._PIECE", 24)
         monkeypatch.setattr(ZarrTarget, "in_pieces", True)
 
 

@@ -16,7 +16,7 @@ import zarr
 import dask_io
 from dask_io.engine import commit, identity
 from dask_io.errors import DataError, InterruptedRunError
-from dask_io.stores.objects.connect import parse_url
+from dask_io.storage.objects.connect import parse_url
 from dask_io.testing.faults import RequestFaults, inject_into_requests
 
 if TYPE_CHECKING:

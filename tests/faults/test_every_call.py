@@ -24,7 +24,7 @@ from numcodecs import Zstd  # type: ignore[import-untyped]
 import dask_io
 from dask_io.engine import commit
 from dask_io.errors import DaskIOError, StorageError, UsageError
-from dask_io.stores.zarr.target import ZarrTarget
+from dask_io.formats.zarr.target import ZarrTarget
 from dask_io.testing.faults import Faults, Killed, Loss, Synced, inject
 
 if TYPE_CHECKING:
@@ -289,7 +289,7 @@ def test_a_fault_at_every_call_of_chunks_in_pieces(
     record_property: Callable[[str, object], None],
 ) -> None:
     """Chunks that are encoded and written piece by piece."""
-    monkeypatch.setattr("dask_io.stores.zarr.target._PIECE", 4)
+    monkeypatch.setattr("dask_io.formats.zarr.target._PIECE", 4)
     # Whatever is planned, and nothing else can be done.
     monkeypatch.setattr(ZarrTarget, "in_pieces", property(lambda _: True, lambda *_: None))
     monkeypatch.setattr(ZarrTarget, "encode", None)

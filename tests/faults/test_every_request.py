@@ -21,14 +21,14 @@ from obstore.exceptions import GenericError
 import dask_io
 from dask_io.engine import commit
 from dask_io.errors import DaskIOError, StorageError
-from dask_io.stores.objects import lease
-from dask_io.stores.objects.connect import parse_url
+from dask_io.journal import lease
+from dask_io.storage.objects.connect import parse_url
 from dask_io.testing.faults import Killed, RequestFaults, inject_into_requests
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from dask_io.stores.objects.path import ObjectPath
+    from dask_io.storage.objects.path import ObjectPath
 
 ARRAY = np.arange(5 * 4, dtype="<i2").reshape(5, 4)
 # One block of the target holds nothing else.

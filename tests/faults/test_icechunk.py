@@ -18,7 +18,7 @@ import zarr
 import dask_io
 from dask_io.engine import commit
 from dask_io.errors import DaskIOError, DataError, InterruptedRunError, LockedError
-from dask_io.stores.journal import Journal, is_sealed, is_unfinished
+from dask_io.journal.journal import Journal, is_sealed, is_unfinished
 from dask_io.testing.faults import Faults, Killed, inject
 
 if TYPE_CHECKING:

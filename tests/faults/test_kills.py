@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import dask_io
-from dask_io.stores.journal import is_sealed
+from dask_io.journal.journal import is_sealed
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -18,10 +18,11 @@ from zarr.storage import ObjectStore
 
 import dask_io
 from dask_io.errors import StorageError
-from dask_io.stores.journal import is_unfinished
-from dask_io.stores.objects import failures, lease
-from dask_io.stores.objects.connect import parse_url
-from dask_io.stores.zarr.documents import quiet
+from dask_io.formats.zarr.documents import quiet
+from dask_io.journal import lease
+from dask_io.journal.journal import is_unfinished
+from dask_io.storage.objects import failures
+from dask_io.storage.objects.connect import parse_url
 from dask_io.testing.faults import Killed, RequestFaults, inject_into_requests
 from tests.faults.test_groups import PLAIN, content, make, make_old
 from tests.faults.test_server import FAULTS, command, proxy
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from dask_io.stores.objects.path import ObjectPath
+    from dask_io.storage.objects.path import ObjectPath
     from tests.server import Proxy, Server
 
 __all__ = ["proxy"]

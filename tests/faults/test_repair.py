@@ -20,7 +20,7 @@ import pytest
 
 import dask_io
 from dask_io.errors import StorageError
-from dask_io.prepare import plan_to
+from dask_io.jobs.prepare import plan_to
 from dask_io.testing.faults import Faults, Killed, Loss, Synced, inject
 from tests.faults.test_every_call import every_fault
 
@@ -58,7 +58,7 @@ CASES = [
 def quick_plans(monkeypatch: pytest.MonkeyPatch) -> None:
     """Plan as fast as possible: it is done hundreds of times."""
     plain = partial(plan_to, strategy="naive", device="ssd")
-    monkeypatch.setattr("dask_io.repairing.plan_to", plain)
+    monkeypatch.setattr("dask_io.jobs.repair.plan_to", plain)
 
 
 def make(folder: Path, case: Case) -> tuple[Callable[[], dask_io.Repair], dict[str, bytes]]:

@@ -19,8 +19,8 @@ import pytest
 import dask_io
 from dask_io.engine import commit
 from dask_io.errors import StorageError
-from dask_io.stores.objects import connect, failures
-from dask_io.stores.objects.connect import parse_url
+from dask_io.storage.objects import connect, failures
+from dask_io.storage.objects.connect import parse_url
 from tests.server import ACCESS_KEY, SECRET_KEY, Proxy, Server, start_proxy
 
 if TYPE_CHECKING:

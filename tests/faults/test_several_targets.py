@@ -29,8 +29,8 @@ from dask_io.errors import (
     TargetExistsError,
     UsageError,
 )
-from dask_io.stores.medium import medium_of
-from dask_io.stores.places import journal_at, targets_in
+from dask_io.formats.places import journal_at, targets_in
+from dask_io.journal.logs import logs_of
 from dask_io.testing.faults import Faults, Killed, Loss, Synced, inject
 
 if TYPE_CHECKING:
@@ -298,7 +298,7 @@ def test_a_repair_takes_no_targets_away_from_a_running_job(folder: Path) -> None
     (leader,) = begun(folder, CASES[0])
     journal = journal_at(leader)
     assert journal is not None
-    with medium_of(journal).logs.holding(journal), pytest.raises(LockedError):
+    with logs_of(journal).holding(journal), pytest.raises(LockedError):
         dask_io.repair(folder / "t")
     assert begun(folder, CASES[0]) == [leader]
     dask_io.repair(folder / "t")

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from dask_io.geometry import Grid
-from dask_io.stores.journal import read_lines
-from dask_io.stores.ledger import Ledger
+from dask_io.journal.journal import read_lines
+from dask_io.journal.ledger import Ledger
 
 if TYPE_CHECKING:
     from tests.faults.conftest import Sample, Tool

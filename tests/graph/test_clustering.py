@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dask_io
+from dask_io.formats.opening import open_source
 from dask_io.geometry import Axis, Grid
 from dask_io.graph.clustering import Cluster
 from dask_io.planning import stretch
-from dask_io.stores.opening import open_source
 from tests.graph.shapes import SHAPE, da, dask, source, values
 
 

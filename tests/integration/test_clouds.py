@@ -12,9 +12,10 @@ from click.testing import CliRunner
 import dask_io
 from dask_io.cli import commands
 from dask_io.errors import StorageError
-from dask_io.stores.objects import connect, failures, lease
-from dask_io.stores.objects.connect import parse_url
-from dask_io.stores.objects.lease import Lease
+from dask_io.journal import lease
+from dask_io.journal.lease import Lease
+from dask_io.storage.objects import connect, failures
+from dask_io.storage.objects.connect import parse_url
 from tests.clouds import azure, google
 from tests.integration.test_remote_groups import save_small
 

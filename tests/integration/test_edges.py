@@ -505,7 +505,7 @@ def test_a_job_runs_again_after_a_failure(quick_path: Path, strategy: str) -> No
 FAILING = """
 import sys, threading
 import dask_io
-from dask_io.stores.blockfiles import BlockFiles
+from dask_io.stores.block_files import BlockFiles
 
 read = BlockFiles.reader
 

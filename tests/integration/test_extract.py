@@ -350,7 +350,7 @@ def test_gaps_are_read_through_unless_a_strategy_is_named(
 
 KILLED_AT_THE_SECOND = """
 import os, sys, dask_io
-from dask_io.stores.journalled import JournalledTarget
+from dask_io.journal.journalled_target import JournalledTarget
 
 create, created = JournalledTarget.create, []
 

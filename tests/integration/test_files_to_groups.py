@@ -30,7 +30,7 @@ from dask_io.errors import (
     TargetExistsError,
     UsageError,
 )
-from dask_io.stores.zarr.documents import quiet
+from dask_io.formats.zarr.documents import quiet
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -17,8 +17,8 @@ from click.testing import CliRunner
 import dask_io
 from dask_io.cli import commands
 from dask_io.errors import DataError, InterruptedRunError, TargetExistsError, UsageError
-from dask_io.stores.pace import Pace
-from dask_io.stores.zarr.documents import quiet
+from dask_io.formats.zarr.documents import quiet
+from dask_io.storage.pace import Pace
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -28,8 +28,8 @@ from dask_io.errors import (
     TargetExistsError,
     UsageError,
 )
-from dask_io.stores.icechunk.repository import repository_errors
-from dask_io.stores.reuse import new_staging
+from dask_io.formats.icechunk.repository import repository_errors
+from dask_io.stores.staging import new_staging
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -21,7 +21,7 @@ from zarr.storage import ObjectStore
 import dask_io
 from dask_io.cli import commands
 from dask_io.errors import DataError, StorageError, UsageError
-from dask_io.stores.objects.connect import parse_url
+from dask_io.storage.objects.connect import parse_url
 from tests.server import ACCESS_KEY, SECRET_KEY, Server
 
 if TYPE_CHECKING:
@@ -206,7 +206,7 @@ def test_a_run_that_was_taken_over_stops(
 
     def take_over(_: object) -> None:
         if not others:
-            monkeypatch.setattr("dask_io.stores.objects.lease._has_ended", lambda _: True)
+            monkeypatch.setattr("dask_io.journal.lease._has_ended", lambda _: True)
             others.append(dask_io.resume(place, verify=True))
 
     with pytest.raises(StorageError, match="another run"):
@@ -227,8 +227,8 @@ def test_large_objects_are_put_in_parts(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Some at once; they appear as one."""
-    monkeypatch.setattr("dask_io.stores.objects.transport.LARGE", 2**20)
-    monkeypatch.setattr("dask_io.stores.objects.transport.PART", 5 * 2**20)
+    monkeypatch.setattr("dask_io.storage.objects.transport.LARGE", 2**20)
+    monkeypatch.setattr("dask_io.storage.objects.transport.PART", 5 * 2**20)
     array = np.arange(3 * 2**20, dtype="<i4").reshape(3, 1024, 1024)
     np.save(tmp_path / "large.npy", array)
     place = f"s3://{server.bucket}/{uuid4()}/large.npy"

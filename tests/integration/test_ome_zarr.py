@@ -14,12 +14,12 @@ from ome_zarr_models import open_ome_zarr
 import dask_io
 from dask_io.cli import commands
 from dask_io.errors import DataError, InterruptedRunError, UsageError
-from dask_io.stores.zarr.documents import quiet
+from dask_io.formats.zarr.documents import quiet
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from dask_io.stores.zarr.group import Group
+    from dask_io.formats.zarr.group import Group
 
 AXES = [
     {"name": "c", "type": "channel"},
@@ -207,7 +207,7 @@ def test_what_is_written_is_looked_at_before_it_counts(
     def refuse(group: Group) -> None:
         raise DataError(group.place, ["is no valid OME-Zarr"])
 
-    monkeypatch.setattr("dask_io.stores.zarr.ome.check_images", refuse)
+    monkeypatch.setattr("dask_io.formats.zarr.ome.check_images", refuse)
     with pytest.raises(DataError, match="no valid OME-Zarr"):
         job.run()
     monkeypatch.undo()

@@ -19,13 +19,13 @@ from zarr.storage import ObjectStore
 import dask_io
 from dask_io.cli import commands
 from dask_io.errors import DataError, InterruptedRunError, LockedError, StorageError, UsageError
-from dask_io.stores import journal
-from dask_io.stores.journal import alone
-from dask_io.stores.location import locate
-from dask_io.stores.medium import write_whole
-from dask_io.stores.objects.connect import parse_url
-from dask_io.stores.zarr.documents import quiet
-from dask_io.stores.zarr.group import consolidate, read_group
+from dask_io.formats.zarr.documents import quiet
+from dask_io.formats.zarr.group import consolidate, read_group
+from dask_io.journal import journal
+from dask_io.journal.journal import alone
+from dask_io.storage.files import write_whole
+from dask_io.storage.location import locate
+from dask_io.storage.objects.connect import parse_url
 from tests.integration.test_groups import CHUNKS, load, save, stop_at
 from tests.integration.test_ome_zarr import attributes, make
 from tests.server import ACCESS_KEY, SECRET_KEY, Server
@@ -33,7 +33,7 @@ from tests.server import ACCESS_KEY, SECRET_KEY, Server
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from dask_io.stores.location import Location
+    from dask_io.storage.location import Location
 
 
 @pytest.fixture
@@ -329,7 +329,7 @@ def test_metadata_that_another_changed_is_gathered_anew(
         zarr.create_group(ObjectStore(place.store), path=place.key, zarr_format=3)
         zarr.consolidate_metadata(ObjectStore(place.store), path=place.key)
     dask_io.resplit(tmp_path / "x.npy", f"{place}::/a", chunks=2)
-    from dask_io.stores.zarr import group as module  # noqa: PLC0415
+    from dask_io.formats.zarr import group as module  # noqa: PLC0415
 
     others, gathering = ["b"], module._gather_in  # noqa: SLF001
 

@@ -19,8 +19,8 @@ from click.testing import CliRunner
 import dask_io
 from dask_io.cli import commands
 from dask_io.errors import DataError, InterruptedRunError, StorageError, UsageError
-from dask_io.stores.objects.connect import parse_url
-from dask_io.stores.zarr.documents import quiet
+from dask_io.formats.zarr.documents import quiet
+from dask_io.storage.objects.connect import parse_url
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

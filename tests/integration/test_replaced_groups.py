@@ -26,11 +26,11 @@ from dask_io.errors import (
     TargetExistsError,
     UsageError,
 )
-from dask_io.stores.disk import Disk
-from dask_io.stores.filelog import FileLogs
-from dask_io.stores.journal import Journal
-from dask_io.stores.objects.connect import parse_url
-from dask_io.stores.zarr.documents import quiet
+from dask_io.formats.zarr.documents import quiet
+from dask_io.journal.journal import Journal
+from dask_io.journal.local_log import FileLogs
+from dask_io.storage.local.disk import Disk
+from dask_io.storage.objects.connect import parse_url
 from tests.faults.test_groups import files_in
 from tests.integration.test_groups import CHUNKS, dataset, load, stop_at
 from tests.integration.test_ome_zarr import make
@@ -361,7 +361,7 @@ def test_room_is_looked_for_before_anything_goes(
     def refuse(*_: object, **__: object) -> None:
         raise dask_io.errors.StorageError(str(target), "no space left")
 
-    monkeypatch.setattr("dask_io.jobs.check_before_run", refuse)
+    monkeypatch.setattr("dask_io.jobs.job.check_before_run", refuse)
     with pytest.raises(dask_io.errors.StorageError, match="no space left"):
         job.run()
     assert snapshot(target) == before

@@ -20,6 +20,8 @@ from dask_io.engine.commit import Outlet
 from dask_io.engine.run import RunResult, Sweep, run_sweeps
 from dask_io.engine.staging import staging_for
 from dask_io.errors import BudgetTooSmallError
+from dask_io.formats.creating import make_target
+from dask_io.formats.opening import open_source
 from dask_io.planning import (
     Bundle,
     Hold,
@@ -33,10 +35,8 @@ from dask_io.planning import (
     plan_together,
 )
 from dask_io.planning.bundle import box_around, window_of
-from dask_io.stores import system
-from dask_io.stores.making import make_target
-from dask_io.stores.opening import open_source
-from dask_io.stores.window import Window
+from dask_io.storage.local import system
+from dask_io.stores.views import SourceView
 from dask_io.testing import Walked, walk, walk_bundle
 from dask_io.testing.strategies import bundles, plans, shared_problems
 
@@ -110,7 +110,7 @@ def run(sweeps: Sweeps, workers: int) -> RunResult:
             for number, problem in enumerate(problems)
         ]
         parts = [
-            Sweep(bundle, Window(source, bundle.box), tuple(Outlet(targets[n]) for n in group))
+            Sweep(bundle, SourceView(source, bundle.box), tuple(Outlet(targets[n]) for n in group))
             for bundle, group in zip(sweeps.bundles, sweeps.groups, strict=True)
         ]
         with opened_files() as opened:

@@ -20,6 +20,8 @@ from dask_io.engine.commit import Outlet
 from dask_io.engine.run import RunResult, run_plan
 from dask_io.engine.staging import staging_for
 from dask_io.errors import BudgetTooSmallError
+from dask_io.formats.creating import make_target
+from dask_io.formats.opening import open_source
 from dask_io.planning import (
     Hold,
     Plan,
@@ -32,9 +34,7 @@ from dask_io.planning import (
     plan_naive,
     plan_to_json,
 )
-from dask_io.stores.files import ALIGNMENT
-from dask_io.stores.making import make_target
-from dask_io.stores.opening import open_source
+from dask_io.storage.medium import ALIGNMENT
 from dask_io.testing import Walked, walk
 from dask_io.testing.strategies import plans, problems
 
@@ -277,7 +277,7 @@ def test_long_runs_cost_what_short_ones_do(plan: Plan, workers: int) -> None:
     problem = replace(problem, staging=Staging(2**20, 2**22))
     plan = replace(plan, problem=problem.within(plan.problem.budget * 2500 + 2**22))
     with (
-        patch("dask_io.stores.files.LARGE", 2 * ALIGNMENT),
+        patch("dask_io.storage.local.transport.LARGE", 2 * ALIGNMENT),
         patch("dask_io.stores.addressable.LARGE", 2 * ALIGNMENT),
         patch("dask_io.engine.memory._ALIGNED", 2 * ALIGNMENT),
         patch("dask_io.engine.run._LONG_RUN", 4 * ALIGNMENT),

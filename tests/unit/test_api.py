@@ -18,7 +18,7 @@ from dask_io.engine.staging import slab_for
 from dask_io.errors import BudgetTooSmallError, DataError, StorageError, UsageError
 from dask_io.geometry import Region
 from dask_io.planning import Staging
-from dask_io.stores.pace import Pace
+from dask_io.storage.pace import Pace
 
 ARRAY = np.random.default_rng(0).random((10, 7)).astype("<f4")
 
@@ -165,15 +165,15 @@ def test_an_open_array_says_what_it_is(one_file: Path) -> None:
 
 def test_defaults(one_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Half of the memory, the source's order and format, and a few threads."""
-    monkeypatch.setattr("dask_io.options.available_memory", lambda: 2_000_000)
-    monkeypatch.setattr("dask_io.options.usable_cores", lambda: 64)
+    monkeypatch.setattr("dask_io.jobs.options.available_memory", lambda: 2_000_000)
+    monkeypatch.setattr("dask_io.jobs.options.usable_cores", lambda: 64)
     job = dask_io.plan(one_file, one_file.parent / "target", chunks=4)
 
     assert job.target is not None
     assert (job.target.format, job.target.layout.name) == ("npy", "C")
     assert job.plan.problem.budget == 1_000_000
     assert job.workers == 12
-    monkeypatch.setattr("dask_io.options.usable_cores", lambda: 1)
+    monkeypatch.setattr("dask_io.jobs.options.usable_cores", lambda: 1)
     assert dask_io.plan(one_file, chunks=4).workers == 5
 
 
@@ -182,7 +182,7 @@ def test_long_blocks_have_more_threads(
     chunk: int, n_threads: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They wait for the disk, where short ones would wait for each other."""
-    monkeypatch.setattr("dask_io.options.usable_cores", lambda: 2)
+    monkeypatch.setattr("dask_io.jobs.options.usable_cores", lambda: 2)
     np.lib.format.open_memmap(tmp_path / "a.npy", "w+", dtype="f8", shape=(8 * chunk,))
     assert dask_io.plan(tmp_path / "a.npy", chunks=chunk).workers == n_threads
     plan = dask_io.plan_shape((8 * chunk,), "f8", chunk, chunk)
@@ -194,7 +194,7 @@ def test_threads_that_code_are_as_many_as_cores(
     one_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As are those of a run that consumes its source: what they have written lies beside it."""
-    monkeypatch.setattr("dask_io.options.usable_cores", lambda: 64)
+    monkeypatch.setattr("dask_io.jobs.options.usable_cores", lambda: 64)
     folder = one_file.parent
     dask_io.split(one_file, folder / "blocks", chunks=4)
     coded: dict[str, Any] = {"format": "zarr", "codec": "zstd:3"}
@@ -216,8 +216,8 @@ def test_much_is_written_behind_if_places_lie_apart(
         asked.append(apart)
         return Staging()
 
-    monkeypatch.setattr("dask_io.prepare.are_apart", lambda *_: apart)
-    monkeypatch.setattr("dask_io.prepare.staging_for", staging)
+    monkeypatch.setattr("dask_io.jobs.prepare.are_apart", lambda *_: apart)
+    monkeypatch.setattr("dask_io.jobs.prepare.staging_for", staging)
     monkeypatch.setattr("dask_io.engine.problem.staging_for", staging)
     dask_io.plan(one_file, folder / "x", chunks=4)
     dask_io.plan_extract(one_file, folder / "x", regions=["0:4", "2:6"])

@@ -10,7 +10,7 @@ import pytest
 from dask_io import config
 from dask_io.errors import UsageError
 from dask_io.graph.options import graph_options
-from dask_io.options import parse_workers
+from dask_io.jobs.options import parse_workers
 
 
 def refuse(*_: object) -> NoReturn:
@@ -47,7 +47,7 @@ def test_threads_suit_the_machine(
     cores: int, to_move: int, to_move_long: int, to_code: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Those that wait for a disk are a few more than cores, those that code as many."""
-    monkeypatch.setattr("dask_io.options.usable_cores", lambda: cores)
+    monkeypatch.setattr("dask_io.jobs.options.usable_cores", lambda: cores)
     assert parse_workers(None, codes=False) == to_move
     assert parse_workers(None, codes=False, long=True) == to_move_long
     assert parse_workers(None, codes=True) == parse_workers(None, codes=True, long=True) == to_code

@@ -20,7 +20,7 @@ from dask_io.geometry import Grid, Region
 from dask_io.planning.describe import table
 from dask_io.report import text
 from dask_io.report.progress import ProgressLine
-from dask_io.stores.files import storage_errors
+from dask_io.storage.os_errors import storage_errors
 from dask_io.units import format_bytes, parse_bytes
 
 if TYPE_CHECKING:

@@ -129,7 +129,7 @@ def _end(message: str, code: int, ctx: click.Context | None = None) -> NoReturn:
 
 def one_line(text: str) -> str:
     """Write line breaks and control characters, which file names may hold, as escapes."""
-    from dask_io.stores.naming import printable  # noqa: PLC0415  # only click is loaded for --help
+    from dask_io.errors import printable  # noqa: PLC0415  # only click is loaded for --help
 
     return printable(text)
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from dask_io.geometry.chunks import Chunks
     from dask_io.geometry.shards import Shards
-    from dask_io.stores.array import BlockArray
+    from dask_io.stores.array_like import BlockArray
 
 Command = TypeVar("Command", bound="Callable[..., Any]")
 
@@ -221,7 +221,7 @@ def read_regions(path: str) -> list[str]:
     from pathlib import Path  # noqa: PLC0415  # only when it is used
 
     from dask_io.errors import UsageError  # noqa: PLC0415  # only when it is used
-    from dask_io.stores.files import storage_errors  # noqa: PLC0415  # only when it is used
+    from dask_io.storage.os_errors import storage_errors  # noqa: PLC0415  # only when it is used
 
     try:
         with storage_errors(path):

@@ -280,8 +280,8 @@ def verify(src: str, dst: str | None, *, as_json: bool, quiet: bool, **given: An
       dask-io verify out/
     """
     from dask_io import api  # noqa: PLC0415  # loaded on use
-    from dask_io.comparing import advise_repair  # noqa: PLC0415  # loaded on use
     from dask_io.errors import DataError  # noqa: PLC0415  # loaded on use
+    from dask_io.jobs.compare import advise_repair  # noqa: PLC0415  # loaded on use
     from dask_io.report import jsonable, text  # noqa: PLC0415  # loaded on use
 
     chosen = {name: given[name] for name in ("memory", "workers")}
@@ -321,8 +321,8 @@ def repair(dst: str, src: str | None, *, as_json: bool, quiet: bool, **given: An
       dask-io repair out/
     """
     from dask_io import api  # noqa: PLC0415  # loaded on use
-    from dask_io.comparing import advise_repair  # noqa: PLC0415  # loaded on use
     from dask_io.errors import DataError  # noqa: PLC0415  # loaded on use
+    from dask_io.jobs.compare import advise_repair  # noqa: PLC0415  # loaded on use
     from dask_io.report import jsonable, text  # noqa: PLC0415  # loaded on use
     from dask_io.report.progress import ProgressLine  # noqa: PLC0415  # loaded on use
 
@@ -493,7 +493,7 @@ def _show_results(
 
 def _name_of(job: AnyJob, dst: str) -> str:
     """Return which one of the targets in DST a job is for."""
-    from dask_io.jobs import Complete, Job, SeriesJob  # noqa: PLC0415  # loaded on use
+    from dask_io.jobs.job import Complete, Job, SeriesJob  # noqa: PLC0415  # loaded on use
 
     if isinstance(job, Complete):
         return str(job.place)

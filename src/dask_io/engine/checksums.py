@@ -10,17 +10,16 @@ from typing import TYPE_CHECKING
 from dask_io.engine.crew import Crew
 from dask_io.engine.memory import Buffers
 from dask_io.engine.verify import Verification
-from dask_io.errors import DaskIOError, DataError, StorageError
-from dask_io.stores.journal import read_lines
-from dask_io.stores.ledger import Ledger
-from dask_io.stores.naming import printable
+from dask_io.errors import DaskIOError, DataError, StorageError, printable
+from dask_io.journal.journal import read_lines
+from dask_io.journal.ledger import Ledger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from dask_io.geometry import Grid, Region
-    from dask_io.stores.ledger import Written
-    from dask_io.stores.location import Location
+    from dask_io.journal.ledger import Written
+    from dask_io.storage.location import Location
     from dask_io.stores.store import Readback
 
 # Errors of a read if a file is missing, or its sectors are bad.

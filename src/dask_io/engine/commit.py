@@ -6,9 +6,8 @@ from contextlib import suppress
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from dask_io.errors import DataError, StorageError
-from dask_io.stores.ledger import CHANGED_LINE, dropped_line_of, freed_line_of, join
-from dask_io.stores.naming import printable
+from dask_io.errors import DataError, StorageError, printable
+from dask_io.journal.ledger import CHANGED_LINE, dropped_line_of, freed_line_of, join
 from dask_io.stores.store import Guessable, list_again
 
 if TYPE_CHECKING:
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
 
     from dask_io.engine.identity import Identity
     from dask_io.geometry import Region
-    from dask_io.stores.ledger import Ledger, Written
+    from dask_io.journal.ledger import Ledger, Written
     from dask_io.stores.store import Target
 
 # A batch has so many cells, or bytes: syncing names and journal costs little then, and little

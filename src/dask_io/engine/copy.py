@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from dask_io.engine.crew import Crew
 from dask_io.engine.memory import Buffers
 from dask_io.engine.staging import copying_slabs
+from dask_io.journal.ledger import NOTHING, Written
+from dask_io.storage.medium import ALIGNMENT
 from dask_io.stores.encoded import EncodedSource, EncodedTarget
-from dask_io.stores.files import ALIGNMENT
-from dask_io.stores.ledger import NOTHING, Written
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

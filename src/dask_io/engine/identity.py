@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dask_io.errors import DataError, StorageError
-from dask_io.stores.ledger import join
-from dask_io.stores.naming import printable
+from dask_io.errors import DataError, StorageError, printable
+from dask_io.journal.ledger import join
 from dask_io.stores.store import Indivisible
-from dask_io.stores.window import Window
+from dask_io.stores.views import SourceView
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -106,14 +105,14 @@ class Identity:
     @property
     def _can_name(self) -> bool:
         """Whether it is known which blocks changed, and they are not all in one file."""
-        whole = self.source.whole if isinstance(self.source, Window) else self.source
+        whole = self.source.whole if isinstance(self.source, SourceView) else self.source
         is_one_file = isinstance(whole, Indivisible) and whole.is_indivisible
         return self._kept is not None and not is_one_file and whole.grid.n_blocks > 1
 
     def _stored(self, flat: int) -> tuple[int, ...]:
         """Return the index of a block in the whole source."""
         index, source = self.index_of(flat), self.source
-        return source.stored(index) if isinstance(source, Window) else index
+        return source.stored(index) if isinstance(source, SourceView) else index
 
     def refuse_other(self, total: int, *, consumed: bool | None = None) -> None:
         """Refuse a source whose fingerprints had, or have, another sum.

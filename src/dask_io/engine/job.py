@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from dask_io.engine.identity import Identity
 from dask_io.engine.problem import converted
-from dask_io.errors import DataError
+from dask_io.errors import DataError, printable
+from dask_io.formats.places import journal_at
+from dask_io.formats.reopening import reopen_source
 from dask_io.geometry import Region
-from dask_io.stores.dtypes import dtype_from_json, dtype_to_json
-from dask_io.stores.files import Durability
-from dask_io.stores.journal import (
+from dask_io.journal.journal import (
     VERSION,
     is_sealed,
     read_field,
@@ -22,19 +22,18 @@ from dask_io.stores.journal import (
     read_lines,
     refuse_locked,
 )
-from dask_io.stores.ledger import any_changed, freed_in, join
-from dask_io.stores.location import follow, way_to
-from dask_io.stores.naming import printable
-from dask_io.stores.places import journal_at
-from dask_io.stores.reopening import reopen_source
-from dask_io.stores.window import Window
+from dask_io.journal.ledger import any_changed, freed_in, join
+from dask_io.storage.location import follow, way_to
+from dask_io.storage.medium import Durability
+from dask_io.stores.dtypes import dtype_from_json, dtype_to_json
+from dask_io.stores.views import SourceView
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     import numpy as np
 
-    from dask_io.stores.location import Location
+    from dask_io.storage.location import Location
     from dask_io.stores.store import Target
 
 WHOLE_FILE, GROUP = "file", "group"
@@ -64,7 +63,7 @@ class JobRecord:
     def of(cls, identity: Identity, target: Target, *, consume: bool = False) -> JobRecord:
         """Describe a run that is about to begin."""
         source = identity.source
-        region = source.region if isinstance(source, Window) else None
+        region = source.region if isinstance(source, SourceView) else None
         return cls(
             source.describe(),
             identity.total,
@@ -171,7 +170,7 @@ class JobRecord:
         whole = reopen_source(
             self.source, at=at, absent=frozenset(freed), storage_options=storage_options
         )
-        source = whole if self.region is None else Window(whole, self.region)
+        source = whole if self.region is None else SourceView(whole, self.region)
         unknown = next((index for index in freed if index not in source.grid), None)
         if unknown is not None:
             problem = f"there is no block {join(unknown)} in the source"

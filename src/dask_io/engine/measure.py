@@ -11,11 +11,11 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, NamedTuple
 
-from dask_io.errors import UsageError
+from dask_io.errors import UsageError, printable
 from dask_io.planning.device import DEVICES, HDD, NFS, NVME, S3, SSD, Device
-from dask_io.stores.files import storage_errors, write_fully
-from dask_io.stores.location import is_url
-from dask_io.stores.naming import printable
+from dask_io.storage.local.transport import write_fully
+from dask_io.storage.location import is_url
+from dask_io.storage.os_errors import storage_errors
 
 if TYPE_CHECKING:
     from collections.abc import Callable

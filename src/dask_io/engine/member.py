@@ -12,9 +12,9 @@ import numpy as np
 
 from dask_io.engine.copying import copy
 from dask_io.geometry import Region
+from dask_io.journal.ledger import Written
 from dask_io.planning import Hold
-from dask_io.stores.files import ALIGNMENT
-from dask_io.stores.ledger import Written
+from dask_io.storage.medium import ALIGNMENT
 from dask_io.stores.padded import plain
 from dask_io.stores.store import go_on
 

@@ -9,7 +9,8 @@ from threading import Condition, Lock
 
 import numpy as np
 
-from dask_io.stores.files import ALIGNMENT, address_of
+from dask_io.storage.local.transport import address_of
+from dask_io.storage.medium import ALIGNMENT
 
 _PAGE = mmap.PAGESIZE
 # Buffers end at multiples of this and begin there too, unless they may be written past the page

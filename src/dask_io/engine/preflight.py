@@ -11,11 +11,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from dask_io.errors import RoomWarning, StorageError
-from dask_io.stores.disk import below
-from dask_io.stores.files import ALIGNMENT, storage_errors
-from dask_io.stores.location import is_url
-from dask_io.stores.naming import printable
+from dask_io.errors import RoomWarning, StorageError, printable
+from dask_io.storage.local.disk import below
+from dask_io.storage.location import is_url
+from dask_io.storage.medium import ALIGNMENT
+from dask_io.storage.os_errors import storage_errors
 from dask_io.stores.store import Indivisible, absent_in, footprint_of
 from dask_io.units import format_bytes
 

@@ -5,16 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from dask_io.codecs.cores import usable_cores
+from dask_io.codecs.speed import seconds_to_decode, seconds_to_encode, slowdown_in_pieces
 from dask_io.engine.commit import MOST_BYTES, MOST_CELLS
 from dask_io.engine.staging import coding_bytes, slab_for, staging_for, staging_to_copy
-from dask_io.errors import UsageError
+from dask_io.errors import UsageError, printable
 from dask_io.planning import Coding, Lag, Problem, Side
-from dask_io.stores.cores import usable_cores
 from dask_io.stores.encoded import taken_in_pieces
-from dask_io.stores.naming import printable
-from dask_io.stores.speed import seconds_to_decode, seconds_to_encode, slowdown_in_pieces
 from dask_io.stores.store import Access, Indivisible, absent_in
-from dask_io.stores.window import Window
+from dask_io.stores.views import SourceView
 
 if TYPE_CHECKING:
     import numpy as np
@@ -40,7 +39,7 @@ def side_of(store: Store) -> Side:
             "moved; use larger ones, or check what the source says of its shape"
         )
     whole, region = store, None
-    if isinstance(store, Window):
+    if isinstance(store, SourceView):
         whole, region = store.whole, store.region
     atomic = store.access is Access.ATOMIC
     indivisible = isinstance(whole, Indivisible) and whole.is_indivisible

@@ -23,8 +23,9 @@ from dask_io.engine.memory import Account, Buffers, keep_what_is_freed
 from dask_io.engine.staging import share_staging
 from dask_io.geometry.union import disjoint_boxes
 from dask_io.planning import Bundle, Seeks
+from dask_io.storage.medium import ALIGNMENT
+from dask_io.storage.tally import Traffic
 from dask_io.stores.addressable import staged
-from dask_io.stores.files import ALIGNMENT, Traffic
 from dask_io.stores.padded import plain
 from dask_io.stores.store import Access, expect
 

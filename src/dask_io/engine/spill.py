@@ -15,10 +15,11 @@ from xxhash import xxh3_64_hexdigest
 from dask_io.engine.commit import Outlet
 from dask_io.engine.measure import existing_folder
 from dask_io.engine.run import Progress, run_plan
-from dask_io.stores.files import Durability, storage_errors
-from dask_io.stores.location import is_url
-from dask_io.stores.making import make_target
-from dask_io.stores.opening import open_source
+from dask_io.formats.creating import make_target
+from dask_io.formats.opening import open_source
+from dask_io.storage.location import is_url
+from dask_io.storage.medium import Durability
+from dask_io.storage.os_errors import storage_errors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

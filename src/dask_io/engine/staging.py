@@ -5,10 +5,10 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from dask_io.codecs.cores import usable_cores
 from dask_io.planning import Staging
-from dask_io.stores.cores import usable_cores
-from dask_io.stores.files import ALIGNMENT
-from dask_io.stores.reuse import SLAB, room_for
+from dask_io.storage.medium import ALIGNMENT
+from dask_io.stores.staging import SLAB, room_for
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence

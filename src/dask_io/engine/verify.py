@@ -14,9 +14,10 @@ from dask_io.engine.commit import Outlet
 from dask_io.engine.memory import Buffers
 from dask_io.engine.run import run_plan
 from dask_io.geometry import Region
+from dask_io.journal.ledger import Ledger
+from dask_io.storage.medium import Durability
+from dask_io.storage.tally import Tally
 from dask_io.stores.addressable import staged, view_as_array
-from dask_io.stores.files import Durability, Tally
-from dask_io.stores.ledger import Ledger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dask_io.geometry import Grid, Layout
+    from dask_io.journal.ledger import Written
     from dask_io.planning import Plan
-    from dask_io.stores.ledger import Written
     from dask_io.stores.store import Access, BlockReader, BlockWriter, Source
 
 

@@ -22,10 +22,10 @@ from dask_io.graph.match import DeclinedError
 from dask_io.graph.matchers.hlg import find_array
 from dask_io.graph.matchers.layers import grid_of
 from dask_io.graph.work import worked_source
-from dask_io.options import check_options, orders_of
-from dask_io.prepare import Wanted, plan_one
-from dask_io.stores.array import BlockArray
-from dask_io.stores.files import Tally
+from dask_io.jobs.options import check_options, orders_of
+from dask_io.jobs.prepare import Wanted, plan_one
+from dask_io.storage.tally import Tally
+from dask_io.stores.array_like import BlockArray
 from dask_io.stores.store import Access
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from dask_io.api import Place, Progress, RunResult
     from dask_io.geometry import Grid, Region
     from dask_io.geometry.chunks import Chunks
-    from dask_io.options import Options
+    from dask_io.jobs.options import Options
     from dask_io.stores.store import BlockReader, Source
 
 

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dask_io.geometry import Grid, Layout, Region
+from dask_io.journal.ledger import NOTHING, Written
+from dask_io.storage.medium import ALIGNMENT
 from dask_io.stores.addressable import checksum_of, view_as_array
-from dask_io.stores.array import BlockArray
+from dask_io.stores.array_like import BlockArray
 from dask_io.stores.dtypes import cast_metadata
-from dask_io.stores.files import ALIGNMENT
-from dask_io.stores.ledger import NOTHING, Written
 from dask_io.stores.store import Access
 
 if TYPE_CHECKING:
@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dask_io.graph.functions import BlockFunction, Trial
-    from dask_io.stores.files import Durability, Tally
-    from dask_io.stores.ledger import Ledger
+    from dask_io.journal.ledger import Ledger
+    from dask_io.storage.medium import Durability
+    from dask_io.storage.tally import Tally
     from dask_io.stores.store import BlockReader, BlockWriter, Source, Target
 
 

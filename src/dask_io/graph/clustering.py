@@ -18,7 +18,7 @@ from dask_io.graph.locks import distinct_locks, holding
 from dask_io.graph.match import DeclinedError
 from dask_io.graph.work import worked_source
 from dask_io.planning import read_cost, stretch
-from dask_io.stores.reuse import new_staging
+from dask_io.stores.staging import new_staging
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

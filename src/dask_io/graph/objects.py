@@ -13,11 +13,11 @@ import numpy as np
 from dask_io.errors import DaskIOError
 from dask_io.geometry import Axis, Grid
 from dask_io.graph.match import DeclinedError
-from dask_io.stores.array import BlockArray
+from dask_io.stores.array_like import BlockArray
 
 if TYPE_CHECKING:
+    from dask_io.formats.zarr.source import ZarrSource
     from dask_io.stores.store import Source, Target
-    from dask_io.stores.zarr.source import ZarrSource
 
 # How xarray wraps an array that it reads from Zarr, if nothing is to be decoded or indexed.
 _XARRAY = (
@@ -110,7 +110,7 @@ def _is(thing: Any, library: str, name: str) -> bool:
 
 def _open_zarr(array: Any) -> ZarrSource:
     """Open the array again by its path, and see that it is the same one."""
-    from dask_io.stores.zarr.source import open_zarr  # noqa: PLC0415 - Zarr is here if arrays are
+    from dask_io.formats.zarr.source import open_zarr  # noqa: PLC0415 - Zarr is here if arrays are
 
     try:
         source = open_zarr(_folder_of(array), array.path, strict=False)
@@ -123,7 +123,7 @@ def _open_zarr(array: Any) -> ZarrSource:
 
 
 def _fill_zarr(array: Any) -> Target:
-    from dask_io.stores.zarr.inplace import ZarrInPlace  # noqa: PLC0415 - as above
+    from dask_io.formats.zarr.inplace import ZarrInPlace  # noqa: PLC0415 - as above
 
     if array.read_only:
         raise DeclinedError("it stores to an array that is open for reading only")
@@ -134,7 +134,7 @@ def _fill_zarr(array: Any) -> Target:
 
 def _open_hdf5(dataset: Any) -> Source:
     """Open the dataset again by its path; what is in memory only would not be seen."""
-    from dask_io.stores.hdf5.source import open_hdf5  # noqa: PLC0415 - HDF5 is here if datasets are
+    from dask_io.formats.hdf5.source import open_hdf5  # noqa: PLC0415 - HDF5 is here if datasets are
 
     if dataset.file.mode != "r":
         raise DeclinedError("it reads an HDF5 file that is open for writing")
@@ -158,7 +158,7 @@ def _is_open_at(file: Any, path: Path) -> bool:
 
 
 def _fill_hdf5(dataset: Any, chunks: Grid, corner: tuple[int, ...]) -> Target:
-    from dask_io.stores.hdf5.inplace import Hdf5InPlace  # noqa: PLC0415 - as above
+    from dask_io.formats.hdf5.inplace import Hdf5InPlace  # noqa: PLC0415 - as above
 
     if dataset.file.mode == "r":
         raise DeclinedError("it stores to a file that is open for reading only")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from dask_io.config import configured
 from dask_io.errors import UsageError
-from dask_io.options import Options, check_options, parse_memory, parse_workers
+from dask_io.jobs.options import Options, check_options, parse_memory, parse_workers
 
 if TYPE_CHECKING:
     from typing import Unpack

@@ -15,11 +15,10 @@ from dask_io.graph.locks import distinct_locks, holding
 from dask_io.graph.match import DeclinedError
 from dask_io.graph.objects import converts_as_numpy
 from dask_io.graph.parts import cut_into_parts
+from dask_io.jobs.prepare import make_plan, with_gaps
 from dask_io.planning import Plan, Problem, Staging, Sweeps, plan_sweep, plan_together
-from dask_io.prepare import make_plan, with_gaps
 from dask_io.stores.dtypes import check_cast
-from dask_io.stores.part import Part
-from dask_io.stores.window import Window
+from dask_io.stores.views import SourceView, TargetView
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -66,7 +65,7 @@ class Work:
                 run_plan(self.plan, self.source, outlets[0], workers=self.workers)
                 return
             sweeps = [
-                Sweep(bundle, Window(self.source, bundle.box), tuple(outlets[n] for n in group))
+                Sweep(bundle, SourceView(self.source, bundle.box), tuple(outlets[n] for n in group))
                 for bundle, group in zip(self.plan.bundles, self.plan.groups, strict=True)
             ]
             run_sweeps(sweeps, workers=self.workers)
@@ -95,7 +94,7 @@ def plan_matches(matches: Sequence[Match], options: GraphOptions) -> tuple[Work,
         if len(regions) == 1:
             return (_plan_alone(source, targets[0], locks, options),)
         return tuple(
-            _plan_alone(Window(source, region), Part(targets[0], region), locks, options)
+            _plan_alone(SourceView(source, region), TargetView(targets[0], region), locks, options)
             for region in regions
         )
     except DaskIOError as error:

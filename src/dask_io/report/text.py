@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from dask_io.errors import printable
 from dask_io.planning import explain_visits, memory_for_lower_bound, predict_seconds
 from dask_io.planning.describe import table
 from dask_io.report.jsonable import DamagedArray, Repaired, compression_ratio
-from dask_io.stores.naming import printable
 from dask_io.units import format_bytes
 
 if TYPE_CHECKING:

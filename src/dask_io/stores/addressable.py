@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from xxhash import xxh3_64
 
-from dask_io.stores.files import ALIGNMENT, LARGE
-from dask_io.stores.reuse import SLAB
+from dask_io.storage.local.transport import LARGE
+from dask_io.storage.medium import ALIGNMENT
+from dask_io.stores.staging import SLAB
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
     from dask_io.geometry import Layout, Region
     from dask_io.geometry.layout import Stored
-    from dask_io.stores.medium import Reader, Writer
+    from dask_io.storage.medium import Reader, Writer
     from dask_io.stores.store import Extent
 
 

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from dask_io.errors import DataError
+from dask_io.errors import DataError, printable
 from dask_io.geometry import Region
+from dask_io.storage.files import checksum_of_file
+from dask_io.storage.medium import ALIGNMENT
 from dask_io.stores.addressable import view_as_array, view_as_bytes
-from dask_io.stores.files import ALIGNMENT, checksum_of_file
-from dask_io.stores.naming import printable
 from dask_io.stores.padded import fill_with, plain
-from dask_io.stores.reuse import cut, room_for
+from dask_io.stores.staging import cut, room_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dask_io.geometry import Layout
-    from dask_io.stores.location import Location
-    from dask_io.stores.medium import Reader
+    from dask_io.storage.location import Location
+    from dask_io.storage.medium import Reader
     from dask_io.stores.store import Extent, Store
 
 

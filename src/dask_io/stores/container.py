@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
     from dask_io.geometry import Grid, Layout
-    from dask_io.stores.files import Durability
-    from dask_io.stores.format import Format
-    from dask_io.stores.location import Location
+    from dask_io.storage.location import Location
+    from dask_io.storage.medium import Durability
+    from dask_io.stores.block_format import Format
     from dask_io.stores.store import Readback, Source, Target
 
 INSIDE = "::"

@@ -6,21 +6,21 @@ from dataclasses import dataclass, field
 from operator import call
 from typing import TYPE_CHECKING
 
-from dask_io.errors import DataError
+from dask_io.errors import DataError, printable
 from dask_io.geometry import Axis, Grid
-from dask_io.stores.blockfiles import BlockFiles, Blocks, order_of
-from dask_io.stores.files import NOT_A_FILE
+from dask_io.storage.files import peeking
+from dask_io.storage.medium import NOT_A_FILE
+from dask_io.stores.block_files import BlockFiles, Blocks, order_of
+from dask_io.stores.block_names import BlockNames, OneName
 from dask_io.stores.listing import Problems, is_inside, locator, match_names
-from dask_io.stores.medium import peeking
-from dask_io.stores.naming import BlockNames, OneName, printable
 from dask_io.stores.slices import format_of_files
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from dask_io.geometry import Layout
-    from dask_io.stores.format import Format, Header
-    from dask_io.stores.location import Location
+    from dask_io.storage.location import Location
+    from dask_io.stores.block_format import Format, Header
 
 
 def open_by_headers(

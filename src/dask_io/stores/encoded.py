@@ -6,8 +6,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
-from dask_io.stores.files import checksum_of_file
-from dask_io.stores.ledger import NOTHING
+from dask_io.journal.ledger import NOTHING
+from dask_io.storage.files import checksum_of_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     import numpy as np
 
     from dask_io.geometry import Grid, Region
-    from dask_io.stores.files import Tally
-    from dask_io.stores.medium import Reader
+    from dask_io.storage.medium import Reader
+    from dask_io.storage.tally import Tally
     from dask_io.stores.store import Checkable
 
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from xxhash import xxh3_64
 
+from dask_io.journal.ledger import NOTHING
 from dask_io.stores.addressable import slabs_to_check, view_as_array, view_as_bytes
-from dask_io.stores.ledger import NOTHING
 from dask_io.stores.padded import fill_with
 from dask_io.stores.store import expect
 

@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-import errno
-import os
 from dataclasses import dataclass, field
 from functools import cache
 from math import prod
 from operator import call
 from typing import TYPE_CHECKING, TypeGuard
 
-from dask_io.errors import DataError
-from dask_io.stores.files import NOT_A_FILE, storage_errors
-from dask_io.stores.medium import medium_of
-from dask_io.stores.naming import printable
+from dask_io.errors import DataError, printable
+from dask_io.storage.files import medium_of
+from dask_io.storage.medium import NOT_A_FILE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
     from collections.abc import Set as AbstractSet
 
     from dask_io.geometry import Axis, Grid
-    from dask_io.stores.location import Location
-    from dask_io.stores.naming import Names
+    from dask_io.storage.location import Location
+    from dask_io.stores.block_names import Names
 
 # More than this are hardly read; and a hostile description may speak of any number of blocks.
 _MOST_SHOWN = 1000
@@ -65,15 +62,6 @@ def scan(folder: Location) -> dict[str, int]:
     What is no regular file gets `NOT_A_FILE`.
     """
     return medium_of(folder).sizes(folder)
-
-
-def look_at(path: Location) -> dict[str, int]:
-    """Return the size of one file as a listing of its own."""
-    with storage_errors(path):
-        found = medium_of(path).find(path)
-        if found is None:
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
-        return {path.name: found.size}
 
 
 @dataclass(slots=True)

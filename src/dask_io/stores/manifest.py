@@ -6,17 +6,17 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from dask_io.errors import DataError
+from dask_io.errors import DataError, printable
 from dask_io.geometry import Axis, Grid, Layout
+from dask_io.storage.files import read_whole, write_whole
+from dask_io.stores.block_names import BlockNames, OneName
 from dask_io.stores.dtypes import dtype_from_json, dtype_to_json
-from dask_io.stores.medium import read_whole, write_whole
-from dask_io.stores.naming import BlockNames, OneName, printable
 from dask_io.stores.slices import thick_slices
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from dask_io.stores.location import Location
+    from dask_io.storage.location import Location
 
 NAME = "dask-io.json"
 VERSION = 1

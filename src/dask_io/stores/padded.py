@@ -16,6 +16,8 @@ import numpy as np
 from xxhash import xxh3_64
 
 from dask_io.geometry import Region
+from dask_io.storage.local.transport import LARGE
+from dask_io.storage.medium import ALIGNMENT
 from dask_io.stores.addressable import (
     Stream,
     at_once,
@@ -24,8 +26,7 @@ from dask_io.stores.addressable import (
     view_as_array,
     view_as_bytes,
 )
-from dask_io.stores.files import ALIGNMENT, LARGE
-from dask_io.stores.reuse import SLAB, cut, room_for
+from dask_io.stores.staging import SLAB, cut, room_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dask_io.geometry import Grid, Layout
-    from dask_io.stores.medium import Reader, Writer
+    from dask_io.storage.medium import Reader, Writer
     from dask_io.stores.store import Extent
 
 # Bytes of padding after the last element of a block that are written at once.

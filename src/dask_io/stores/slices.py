@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dask_io.geometry import Layout
-from dask_io.stores.format import Header
-from dask_io.stores.naming import BlockNames
+from dask_io.stores.block_format import Header
+from dask_io.stores.block_names import BlockNames
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     import numpy as np
 
     from dask_io.geometry import Grid
-    from dask_io.stores.format import Format
-    from dask_io.stores.naming import Names
+    from dask_io.stores.block_format import Format
+    from dask_io.stores.block_names import Names
 
 
 def format_of_files(names: Names, format: Format) -> Format:  # noqa: A002 - the word that users know

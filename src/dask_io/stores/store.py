@@ -22,10 +22,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dask_io.geometry import Grid, Layout, Region
-    from dask_io.stores.files import Durability, Tally
-    from dask_io.stores.ledger import Ledger, Written
-    from dask_io.stores.location import Location
-    from dask_io.stores.naming import BlockNames
+    from dask_io.journal.ledger import Ledger, Written
+    from dask_io.storage.location import Location
+    from dask_io.storage.medium import Durability
+    from dask_io.storage.tally import Tally
+    from dask_io.stores.block_names import BlockNames
 
 
 class Access(StrEnum):

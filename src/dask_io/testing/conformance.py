@@ -27,13 +27,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from dask_io.errors import DaskIOError, StorageError, TargetExistsError
+from dask_io.formats.reopening import read_back
 from dask_io.geometry import Axis, Grid, Layout, Region
+from dask_io.journal.ledger import Ledger, Written
+from dask_io.storage.location import locate
+from dask_io.storage.medium import ALIGNMENT
 from dask_io.stores.addressable import view_as_array
-from dask_io.stores.files import ALIGNMENT
-from dask_io.stores.ledger import Ledger, Written
-from dask_io.stores.location import locate
-from dask_io.stores.reopening import read_back
-from dask_io.stores.reuse import new_staging
+from dask_io.stores.staging import new_staging
 from dask_io.stores.store import Access, go_on
 
 if TYPE_CHECKING:

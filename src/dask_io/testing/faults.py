@@ -18,7 +18,7 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dask_io.stores import system
+from dask_io.storage.local import system
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -182,7 +182,7 @@ class RequestFaults:
 @contextmanager
 def inject_into_requests(faults: RequestFaults) -> Iterator[None]:
     """Put faults between the transport for objects and the store."""
-    from dask_io.stores.objects import requests  # noqa: PLC0415 - not all have what it takes
+    from dask_io.storage.objects import requests  # noqa: PLC0415 - not all have what it takes
 
     before, standin = requests.calls, requests.Requests()
     for name in REQUESTS:

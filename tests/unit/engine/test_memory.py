@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dask_io.engine.memory import Account, Buffers
-from dask_io.stores.files import ALIGNMENT, address_of
+from dask_io.storage.local.transport import address_of
+from dask_io.storage.medium import ALIGNMENT
 
 LARGE = 2**20
 

@@ -20,10 +20,10 @@ from dask_io.engine.preflight import (
     check_space,
 )
 from dask_io.errors import RoomWarning, StorageError
+from dask_io.formats import open_source
+from dask_io.formats.creating import make_target
 from dask_io.geometry import Grid, Layout
-from dask_io.stores import open_source
 from dask_io.stores.container import Wishes
-from dask_io.stores.making import make_target
 from dask_io.stores.store import Source
 
 Disk = Callable[..., None]

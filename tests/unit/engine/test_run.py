@@ -9,7 +9,7 @@ import pytest
 import dask_io
 from dask_io.engine.memory import Buffers
 from dask_io.planning import Hold, Plan
-from dask_io.stores.blockfiles import BlockFiles
+from dask_io.stores.block_files import BlockFiles
 from dask_io.stores.store import Access
 
 

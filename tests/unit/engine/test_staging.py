@@ -5,6 +5,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dask_io.codecs.cores import usable_cores
 from dask_io.engine.staging import (
     coding_bytes,
     copying_slabs,
@@ -15,8 +16,7 @@ from dask_io.engine.staging import (
 )
 from dask_io.geometry import Region
 from dask_io.planning import Problem
-from dask_io.stores.cores import usable_cores
-from dask_io.stores.reuse import SLAB
+from dask_io.stores.staging import SLAB
 
 
 @given(

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from dask_io.geometry import Layout, Region
 from dask_io.stores.atomic import ChunkWriter, Padding
 from dask_io.stores.filled import FilledReader
-from dask_io.stores.reuse import room_for
+from dask_io.stores.staging import room_for
 from dask_io.testing.strategies import dtypes, layouts
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from dask_io.errors import DataError, StorageError
 from dask_io.geometry import Axis, Grid, Layout
+from dask_io.stores.block_names import BlockNames
 from dask_io.stores.manifest import NAME, Manifest
-from dask_io.stores.naming import BlockNames
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,7 +13,9 @@ from xxhash import xxh3_64_intdigest
 
 from dask_io.engine.staging import comparison_slab
 from dask_io.geometry import Layout, Region
-from dask_io.stores.files import ALIGNMENT, FileReader, FileWriter, Tally
+from dask_io.storage.local.transport import FileReader, FileWriter
+from dask_io.storage.medium import ALIGNMENT
+from dask_io.storage.tally import Tally
 from dask_io.stores.padded import PaddedReader, PaddedWriter, is_padded, scratch_bytes, stretches
 from dask_io.stores.store import Extent
 

@@ -10,7 +10,7 @@ import pytest
 
 import dask_io
 from dask_io.errors import DataError, UsageError
-from dask_io.stores import open_source
+from dask_io.formats import open_source
 
 if TYPE_CHECKING:
     from pathlib import Path

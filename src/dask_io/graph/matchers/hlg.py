@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from dask.core import flatten
 
 from dask_io.errors import DaskIOError
+from dask_io.formats.creating import check_places
 from dask_io.geometry import Region
 from dask_io.graph.functions import BlockFunction
 from dask_io.graph.match import DeclinedError, Match, Reading
@@ -25,8 +26,7 @@ from dask_io.graph.matchers.layers import (
 )
 from dask_io.graph.matchers.rechunks import find_rechunks, is_rechunk, makes_views, rechunk
 from dask_io.graph.objects import is_in_c_order, source_of, target_of
-from dask_io.stores.making import check_places
-from dask_io.stores.part import Part
+from dask_io.stores.views import TargetView
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -244,7 +244,7 @@ def _find_target(store: Store) -> Target:
     if region.shape == shape:
         return target
     try:
-        return Part(target, region)
+        return TargetView(target, region)
     except DaskIOError as error:
         raise DeclinedError(str(error)) from error
 

@@ -1,0 +1,7 @@
+"""The formats there are, and the way from a place to an array in one of them."""
+
+from dask_io.formats.creating import check_places, make_target
+from dask_io.formats.opening import open_source
+from dask_io.formats.registry import format_names
+
+__all__ = ["check_places", "format_names", "make_target", "open_source"]

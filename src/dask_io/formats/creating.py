@@ -1,0 +1,224 @@
+"""From a place and wishes to a target."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Protocol
+
+from dask_io.errors import SamePlaceError, UsageError, printable
+from dask_io.formats.places import has_field, pattern_of, refuse_inside, shown, split_target
+from dask_io.formats.registry import (
+    choose_format,
+    find_container,
+    format_of,
+    has_blocks,
+    is_format,
+    load_format,
+    of_blocks,
+)
+from dask_io.storage.location import is_taken, locate
+from dask_io.storage.medium import Durability
+from dask_io.storage.os_errors import storage_errors
+from dask_io.stores.block_files import Blocks
+from dask_io.stores.block_files_target import BlockFilesTarget
+from dask_io.stores.block_names import BlockNames, OneName
+from dask_io.stores.container import Container, OneFile, Wanted, Wishes
+from dask_io.stores.dtypes import check_dtype
+from dask_io.stores.slices import format_of_files, thick_slices
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    import numpy as np
+
+    from dask_io.geometry import Grid, Layout
+    from dask_io.storage.location import Location
+    from dask_io.stores.store import Target
+
+_NO_WISHES = Wishes()
+_NO_METADATA: Mapping[str, Any] = MappingProxyType({})
+
+
+def make_target(
+    path: str | os.PathLike[str] | Location,
+    *,
+    grid: Grid,
+    dtype: np.dtype[Any],
+    layout: Layout,
+    format: str | None = None,  # noqa: A002 - the word that users know
+    like: str | None = None,
+    overwrite: bool = False,
+    durability: Durability = Durability.FSYNC,
+    reserve: bool = True,
+    wishes: Wishes = _NO_WISHES,
+    metadata: Mapping[str, Any] = _NO_METADATA,
+    storage_options: Mapping[str, Any] | None = None,
+) -> Target:
+    """Describe a target; nothing is touched until its `create`.
+
+    Parameters
+    ----------
+    path
+        One file, if its suffix names a format; a pattern of block files; an array in a
+        container; else a directory.
+    grid, dtype, layout
+        What it will hold.
+    format
+        Name of the format; by default the suffix says it, else `like`.
+    like
+        The source's format, which a directory of blocks takes over if it can.
+    overwrite
+        Whether what is there may be replaced.
+    durability
+        What blocks outlast once they are committed.
+    reserve
+        Whether a block's space is reserved when it is begun.
+    wishes
+        What is asked for besides.
+    metadata
+        What the source says about the array, which the target keeps as far as it can.
+    storage_options
+        How to reach an object store; see `locate`.
+
+    Raises
+    ------
+    UsageError
+        If the format cannot hold that.
+    """
+    place, n_axes = locate(path, storage_options), len(grid.axes)
+    root, inside = split_target(place, format)
+    is_folder = not inside and _is_directory(path, place, format)
+    container = _target_container(root, inside, format, is_folder=is_folder)
+    if container is not None:
+        wanted = Wanted(grid, dtype, layout, wishes, metadata)
+        return container.make(
+            root, inside, wanted, overwrite=overwrite, durability=durability, reserve=reserve
+        )
+    refuse_inside(root, inside)
+    names: BlockNames | OneName
+    if has_field(str(place)) and not is_taken(place):
+        names, folder = pattern_of(place, n_axes), place.parent
+        if problem := thick_slices(names, grid):
+            raise UsageError(f"{shown(place)}: {problem}; use chunks of 1 along it")
+        chosen = format_of_files(names, choose_format(place, format))
+    elif is_folder:
+        chosen = of_blocks(load_format(format or _block_format(like) or "npy"))
+        names, folder = BlockNames.default(n_axes, chosen.suffixes[0]), place
+    else:
+        chosen = choose_format(place, format)
+        names, folder = OneName(place.name, n_axes), place.parent
+        if grid.n_blocks > 1:
+            raise UsageError(
+                f"{shown(place)} is one file, but the chunks make {grid.n_blocks} blocks; "
+                "name a directory, or use chunks of -1"
+            )
+    wishes.refuse(chosen.name)
+    problem = check_dtype(dtype)
+    if problem:
+        raise UsageError(f"a target cannot hold {problem}")
+    try:
+        chosen.make_header(tuple(axis.longest for axis in grid.axes), dtype, layout)
+    except ValueError as error:
+        raise UsageError(f"format {chosen.name} {error}") from error
+    blocks = Blocks(folder, names, chosen, grid, dtype, layout)
+    return BlockFilesTarget(blocks, overwrite=overwrite, durability=durability, reserve=reserve)
+
+
+def _target_container(
+    path: Location,
+    inside: str,
+    format: str | None,  # noqa: A002 - the word that users know
+    *,
+    is_folder: bool,
+) -> Container | None:
+    """Return the container that a target is, by a format's name, its suffix, or what is there."""
+    found = load_format(format) if format is not None else format_of(path.name)
+    if found is None and inside:
+        return find_container(path, None)
+    if not isinstance(found, Container):
+        return None
+    is_pattern = has_field(str(path)) and not is_taken(path)
+    if (is_pattern or is_folder) and isinstance(found, OneFile) and found.blocks is not None:
+        return None
+    if is_pattern:
+        raise UsageError(f"{shown(path)} is a pattern, but {found.name} has no files of blocks")
+    return found
+
+
+def _block_format(name: str | None) -> str | None:
+    """Return a name if it is that of a format of block files."""
+    is_one = name is not None and is_format(name) and has_blocks(load_format(name))
+    return name if is_one else None
+
+
+def names_one_file(
+    path: str | os.PathLike[str],
+    format: str | None,  # noqa: A002 - the word that users know
+    storage_options: Mapping[str, Any] | None = None,
+) -> bool:
+    """Tell whether a target of this name is one place, not a directory or a pattern of blocks."""
+    place = locate(path, storage_options)
+    if split_target(place, format)[1]:
+        return True
+    is_pattern = has_field(str(place)) and not is_taken(place)
+    return not is_pattern and not _is_directory(path, place, format)
+
+
+def _is_directory(
+    path: str | os.PathLike[str] | Location,
+    place: Location,
+    format: str | None,  # noqa: A002 - the word that users know
+) -> bool:
+    if str(path).endswith("/") or not place.suffix or place.is_dir():
+        return True
+    return format is not None and format_of(place.name) is None
+
+
+class Placed(Protocol):
+    """Something that is somewhere."""
+
+    @property
+    def place(self) -> str:
+        """The path or address, as messages name it."""
+
+
+def check_places(source: Placed, target: Placed) -> None:
+    """Refuse a target that is the source, or in it, or around it; links are followed.
+
+    Those in the source too: what they lead to may be what the target replaces.
+
+    Raises
+    ------
+    SamePlaceError
+        If so.
+    """
+    a, b = locate(source.place).resolve(), locate(target.place).resolve()
+    if _lies_in(a, b) or _lies_in(b, a):
+        raise SamePlaceError(printable(source.place), printable(target.place))
+    if isinstance(a, Path) and isinstance(b, Path) and a.is_dir() and b.exists():
+        with storage_errors(a):
+            for link in _links_in(a):
+                if _lies_in(link.resolve(), b):
+                    raise SamePlaceError(printable(str(link)), printable(target.place))
+
+
+def _links_in(folder: str | Path) -> Iterator[Path]:
+    """Yield the links in a directory and below; they are not followed."""
+    # What may not be looked at is not read either.
+    with suppress(PermissionError), os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.is_symlink():
+                yield Path(entry.path)
+            elif entry.is_dir():
+                yield from _links_in(entry.path)
+
+
+def _lies_in(inner: Location, outer: Location) -> bool:
+    if inner == outer or outer in inner.parents:
+        return True
+    if not (isinstance(inner, Path) and isinstance(outer, Path) and outer.exists()):
+        return False
+    return any(path.exists() and path.samefile(outer) for path in (inner, *inner.parents))

@@ -1,0 +1,269 @@
+"""What a dataset says, in the words of stores."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from math import prod
+from typing import TYPE_CHECKING, Any, cast
+
+import h5py  # type: ignore[import-untyped]
+import numpy as np
+from xxhash import xxh3_64_hexdigest
+
+from dask_io.formats.hdf5.attributes import (
+    INTERNAL,
+    attributes_of,
+    beyond_json,
+    groups_around,
+    names_of_attributes,
+    plain_attributes,
+)
+from dask_io.formats.hdf5.filters import describe_filters, filters_of, make_codec, type_of
+from dask_io.formats.hdf5.scales import is_bare, names_of, scales_along
+from dask_io.formats.hdf5.types import address_of, dtype_of, names_of_values
+from dask_io.geometry import Grid, Layout
+from dask_io.stores.dtypes import check_dtype, dtype_to_json
+from dask_io.stores.padded import any_padded
+from dask_io.stores.store import Access
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from dask_io.formats.hdf5.filters import Codec, Filter
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """A dataset: what it holds, how it is cut, and how its chunks are stored.
+
+    Without `chunks` its elements lie one after another. `scales` lie along its axes. Of attributes
+    that JSON cannot hold as they are, `beyond_json`, and of those of its file and the groups that
+    it is in, only the names are known. Values may have names, and so may the type itself.
+    """
+
+    shape: tuple[int, ...]
+    maxshape: tuple[int | None, ...]
+    chunks: tuple[int, ...] | None
+    dtype: np.dtype[Any]
+    fill_bytes: bytes
+    """Value of what is not stored; no array, of which pickles may change the byte order."""
+    has_fill: bool
+    filters: tuple[Filter, ...]
+    attributes: Mapping[str, Any]
+    dimension_names: tuple[str | None, ...] | None
+    scales: tuple[str, ...] = ()
+    types_of_attributes: Mapping[str, str] = field(default_factory=dict)
+    beyond_json: tuple[str, ...] = ()
+    attributes_of_file: tuple[str, ...] = ()
+    attributes_of_groups: tuple[str, ...] = ()
+    names_of_values: tuple[str, ...] = ()
+    has_named_type: bool = False
+    user_block: tuple[str, ...] = ()
+
+    @property
+    def fill(self) -> NDArray[Any]:
+        """The value of what is not stored."""
+        return np.frombuffer(self.fill_bytes, self.dtype).reshape(())
+
+    @cached_property
+    def grid(self) -> Grid:
+        """The chunks, or all of it as one block."""
+        return Grid.regular(self.shape, self.chunks or [max(1, n) for n in self.shape])
+
+    @property
+    def layout(self) -> Layout:
+        """HDF5 knows only one order."""
+        return Layout.c(len(self.shape))
+
+    @property
+    def stored(self) -> tuple[int, ...]:
+        """The shape that every block is stored in."""
+        return self.chunks or self.shape
+
+    @property
+    def block_bytes(self) -> int:
+        """Bytes of a block's elements, as large as it is stored."""
+        return prod(self.stored) * self.dtype.itemsize
+
+    @property
+    def is_resizable(self) -> bool:
+        """Whether it may become larger."""
+        return self.maxshape != self.shape
+
+    @cached_property
+    def codec(self) -> Codec:
+        """How chunks are encoded."""
+        fill = self.fill_bytes if self.has_fill else None
+        return make_codec(self.filters, self.dtype, self.stored, fill)
+
+    @property
+    def access(self) -> Access:
+        """Whether a part of a block can be read alone."""
+        return Access.ATOMIC if self.filters else Access.ADDRESSABLE
+
+    @property
+    def has_padding(self) -> bool:
+        """Whether some chunk has padding between its elements."""
+        return any_padded(self.grid, self.stored, self.layout)
+
+    @property
+    def stored_as(self) -> str:
+        """What differs in a dataset that holds its values in another way."""
+        told = (self.shape, self.chunks, dtype_to_json(self.dtype), self.filters)
+        return xxh3_64_hexdigest(repr((*told, self.fill_bytes)).encode())
+
+    def described(self) -> dict[str, Any]:
+        """Return what a store says about it besides grid, dtype and layout."""
+        return {
+            "chunks": self.chunks,
+            "maxshape": self.maxshape if self.is_resizable else None,
+            "codecs": describe_filters(self.filters, self.dtype),
+            "fill_value": self.fill[()] if self.has_fill else None,
+            "dimension_names": self.dimension_names,
+            "attributes": dict(self.attributes),
+            "coordinates": self.scales,
+            "types_of_attributes": self.types_of_attributes,
+            "beyond_json": self.beyond_json,
+            "attributes_of_file": self.attributes_of_file,
+            "attributes_of_groups": self.attributes_of_groups,
+            "names_of_values": self.names_of_values,
+            "has_named_type": self.has_named_type,
+            "user_block": self.user_block,
+        }
+
+
+def contents_of(file: Any) -> set[str]:
+    """Return the names of all that a file holds, attributes behind an ``@``.
+
+    Links that lead elsewhere count, but for what they lead to; scales without values do not, nor do
+    types that datasets have.
+    """
+    names = {f"@{attribute}" for attribute in file.attrs if attribute not in INTERNAL}
+    types: dict[str, Any] = {}
+    used: list[Any] = []
+    addresses: set[int] = set()
+
+    def note(name: str, link: Any) -> None:
+        found = file[name] if isinstance(link, h5py.HardLink) else None
+        if isinstance(found, h5py.Dataset) and is_bare(found):
+            return
+        if isinstance(found, h5py.Datatype):
+            types[name] = found.id
+        if isinstance(found, h5py.Dataset):
+            kind = found.id.get_type()
+            if kind.committed():
+                addresses.add(address_of(kind))
+            elif names_of_values(dtype_of(found)):
+                used.append(kind)
+        names.add(name)
+        if found is not None:
+            names.update(f"{name}@{each}" for each in found.attrs if each not in INTERNAL)
+
+    file.visititems_links(note)
+    return names.difference(
+        name
+        for name, kind in types.items()
+        if address_of(kind) in addresses or any(map(kind.equal, used))
+    )
+
+
+def understand(dataset: Any, numbered: Mapping[int, str] | None = None) -> Dataset:
+    """Make sense of a dataset; paths of dimensions by their numbers may be known.
+
+    Raises
+    ------
+    ValueError
+        If it is none that is supported; the message completes "the file ...".
+    """
+    refuse_others(dataset)
+    if dataset.shape is None or not dataset.shape:
+        raise ValueError("has a dataset without axes, which is not supported")
+    dtype = _dtype_of(dataset)
+    plist = dataset.id.get_create_plist()
+    fill, has_fill = _fill_of(plist, dtype)
+    return Dataset(
+        shape=dataset.shape,
+        maxshape=dataset.maxshape,
+        chunks=dataset.chunks,
+        dtype=dtype,
+        fill_bytes=fill,
+        has_fill=has_fill,
+        filters=filters_of(plist),
+        attributes=plain_attributes(dataset),
+        dimension_names=names_of(dataset, numbered),
+        scales=scales_along(dataset),
+        types_of_attributes={each.name: each.type_name for each in attributes_of(dataset)},
+        beyond_json=tuple(beyond_json(dataset)),
+        attributes_of_file=tuple(names_of_attributes(dataset.file)),
+        attributes_of_groups=tuple(
+            f"{path}@{name}"
+            for path, group in groups_around(dataset).items()
+            for name in names_of_attributes(group)
+        ),
+        names_of_values=tuple(names_of_values(dataset.dtype)),
+        has_named_type=dataset.id.get_type().committed(),
+        user_block=("user_block",) if dataset.file.userblock_size else (),
+    )
+
+
+def refuse_others(dataset: Any) -> None:
+    """Refuse a dataset whose values are in other files.
+
+    Raises
+    ------
+    ValueError
+        If it is one.
+    """
+    if dataset.external:
+        raise ValueError("has a dataset whose values are in other files, which are not read")
+    if dataset.is_virtual:
+        raise ValueError("has a virtual dataset: its values may be in other files, not read here")
+
+
+def _dtype_of(dataset: Any) -> np.dtype[Any]:
+    try:
+        dtype = _without_notes(dataset.dtype)
+        problem = check_dtype(dtype)
+    except (TypeError, KeyError) as error:
+        raise ValueError("holds elements of a type that NumPy does not have") from error
+    if problem:
+        raise ValueError(f"holds {problem}")
+    stored = dataset.id.get_type()
+    is_text = isinstance(stored, h5py.h5t.TypeStringID) and stored.get_size() == dtype.itemsize
+    is_zero_padded = is_text and stored.get_strpad() != h5py.h5t.STR_SPACEPAD
+    is_opaque = isinstance(stored, h5py.h5t.TypeOpaqueID) and stored.get_size() == dtype.itemsize
+    # Of a single byte there is no order.
+    is_integer = isinstance(stored, h5py.h5t.TypeIntegerID)
+    is_byte = is_integer and (stored.get_size(), stored.get_precision()) == (1, 8)
+    if not (is_zero_padded or is_opaque or is_byte or type_of(dataset.dtype) == stored):
+        raise ValueError(f"holds elements that are stored as no {dtype} is in memory")
+    return dtype
+
+
+def _without_notes(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """Return a type without what h5py notes on it, such as the names of an enumeration."""
+    if dtype.fields is not None:
+        names = dtype.names or ()
+        fields = [dtype.fields[name] for name in names]
+        formats = [_without_notes(field[0]) for field in fields]
+        offsets = [field[1] for field in fields]
+        described: dict[str, Any] = {"names": names, "formats": formats, "offsets": offsets}
+        described["itemsize"] = dtype.itemsize
+        made: np.dtype[Any] = np.dtype(cast("Any", described))
+        return made
+    if dtype.subdtype is not None:
+        base, shape = dtype.subdtype
+        return np.dtype((_without_notes(base), shape))
+    return dtype if dtype.hasobject else np.dtype(dtype.str)
+
+
+def _fill_of(plist: Any, dtype: np.dtype[Any]) -> tuple[bytes, bool]:
+    """Return the bytes of what is not stored, and whether the dataset says them."""
+    if plist.fill_value_defined() != h5py.h5d.FILL_VALUE_USER_DEFINED:
+        return bytes(dtype.itemsize), False
+    said = np.zeros((), h5py.opaque_dtype(dtype) if dtype.kind in "mM" else dtype)
+    plist.get_fill_value(said)
+    return said.tobytes(), True

@@ -1,0 +1,401 @@
+"""The filters of chunks: as HDF5 names them, as users write them, and what runs them.
+
+Most are run outside of HDF5, by the codecs of `dask_io.codecs.chain`, in as many threads as there
+are. The others only HDF5 itself can run, which does one thing at a time; what it decodes may come
+from anyone, so that this is done in a process that may crash.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+from enum import IntEnum
+from math import prod
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
+
+import h5py  # type: ignore[import-untyped]
+import numpy as np
+
+from dask_io.codecs.chain import Chain, longest_encoded
+from dask_io.codecs.spelling import parse_codec
+from dask_io.formats.hdf5.file import in_memory
+from dask_io.formats.isolation import WORKER, Limits
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from dask_io.codecs.chain import Config
+
+    Bytes: TypeAlias = NDArray[np.uint8]
+
+
+class Code(IntEnum):
+    """The filters that are known, by the numbers that HDF5 gives them; names are numcodecs'."""
+
+    ZLIB = 1
+    SHUFFLE = 2
+    FLETCHER32 = 3
+    SZIP = 4
+    NBIT = 5
+    SCALEOFFSET = 6
+    BZ2 = 307
+    LZF = 32000
+    BLOSC = 32001
+    LZ4 = 32004
+    BITSHUFFLE = 32008
+    ZFP = 32013
+    ZSTD = 32015
+    BLOSC2 = 32026
+
+
+# What holds where a filter does not say it.
+_LEVELS = {Code.ZLIB: 6, Code.BZ2: 9, Code.ZSTD: 3}
+_BLOSC_USUAL = (5, 1, 0)
+_BLOSC_NAMES = ("blosclz", "lz4", "lz4hc", "snappy", "zlib", "zstd")
+# Numbers up to this are given to filters of HDF5 itself.
+_LAST_OWN = 255
+# A chunk for which such a filter does no good may go without it.
+_OPTIONAL = 1
+
+
+class Filter(NamedTuple):
+    """A filter by its number, with its parameters."""
+
+    code: int
+    flags: int
+    values: tuple[int, ...]
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+        known = self.code in Code.__members__.values()
+        return Code(self.code).name.lower() if known else f"filter {self.code}"
+
+
+def filters_of(plist: Any) -> tuple[Filter, ...]:
+    """Return the filters of a dataset, in the order in which they encode.
+
+    Raises
+    ------
+    ValueError
+        If one of them cannot be run here.
+    """
+    found = [plist.get_filter(number) for number in range(plist.get_nfilters())]
+    for code, _, _, name in found:
+        if not is_available(code):
+            said = f" ({name.decode(errors='replace')})" if name else ""
+            raise ValueError(f"has filter {code}{said}, which is not supported")
+    return tuple(Filter(code, flags, values) for code, flags, values, _ in found)
+
+
+def is_available(code: int) -> bool:
+    """Tell whether HDF5 can run a filter, with hdf5plugin if it is no filter of its own."""
+    if code > _LAST_OWN and code != Code.LZF:
+        with suppress(ImportError):
+            _prefer_hdf5plugin()
+    return bool(h5py.h5z.filter_avail(code))
+
+
+def _prefer_hdf5plugin() -> None:
+    """Have its filters in place of plugins that the environment names, as other libraries do."""
+    import hdf5plugin  # noqa: PLC0415 - slow, if needed
+
+    registered = hdf5plugin.get_config().registered_filters
+    foreign = [name for name, place in registered.items() if place == "unknown"]
+    # One that a dataset is open with cannot be replaced, and need not be.
+    with suppress(RuntimeError):
+        hdf5plugin.register(tuple(foreign))
+
+
+def describe_filters(filters: Sequence[Filter], dtype: np.dtype[Any]) -> list[Config]:
+    """Return filters as numcodecs writes them, by name only where it has no such codec."""
+    return [_config_of(each, dtype) or {"id": each.name} for each in filters]
+
+
+def _config_of(one: Filter, dtype: np.dtype[Any]) -> Config | None:
+    """Return a filter as numcodecs writes it, None if it has no such codec."""
+    first = one.values[0] if one.values else None
+    match one.code:
+        case Code.SHUFFLE:
+            return {"id": "shuffle", "elementsize": first or dtype.itemsize}
+        case Code.FLETCHER32:
+            return {"id": "fletcher32"}
+        case Code.ZLIB | Code.BZ2 | Code.ZSTD:
+            return {"id": one.name, "level": _LEVELS[Code(one.code)] if first is None else first}
+        case Code.BLOSC:
+            given = one.values[4:7]
+            level, shuffle, number = (*given, *_BLOSC_USUAL[len(given) :])
+            if number < len(_BLOSC_NAMES):
+                cname = _BLOSC_NAMES[number]
+                return {"id": "blosc", "cname": cname, "clevel": level, "shuffle": shuffle}
+        case _:
+            pass
+    return None
+
+
+def parse_filters(text: str, dtype: np.dtype[Any]) -> list[Filter]:
+    """Read filters as users write them.
+
+    Raises
+    ------
+    ValueError
+        If there is none of this name.
+
+    Examples
+    --------
+    >>> [one.name for one in parse_filters("shuffle+gzip:4+fletcher32", np.dtype("f4"))]
+    ['shuffle', 'zlib', 'fletcher32']
+    """
+    if text == "none":
+        return []
+    own = {"shuffle": Code.SHUFFLE, "fletcher32": Code.FLETCHER32, "lzf": Code.LZF}
+    configs: list[Config] = []
+    found: list[Filter] = []
+    for part in text.split("+"):
+        if part in own:
+            found.append(Filter(own[part], _OPTIONAL * (own[part] != Code.FLETCHER32), ()))
+        elif part.partition(":")[0] not in _CHOSEN:
+            raise ValueError(f"{part} {_NO_FILTER}")
+        else:
+            configs = [config for config in parse_codec(part) if config]
+            found += filters_for(configs, dtype)
+    return found
+
+
+_CHOSEN = frozenset({"none", "gzip", "zlib", "zstd", "blosc", "bz2"})
+_NO_FILTER = (
+    "is none of HDF5's filters; choose gzip:4, zstd:3, blosc:lz4:5:shuffle, bz2:9 or lzf, each "
+    "with shuffle+ before or +fletcher32 behind it, or none"
+)
+
+
+def filters_for(configs: Sequence[Config], dtype: np.dtype[Any]) -> list[Filter]:
+    """Return codecs of numcodecs as filters.
+
+    Raises
+    ------
+    ValueError
+        If HDF5 has no such filter; the message begins with the codec's name.
+    """
+    return [_filter_for(config, dtype) for config in configs]
+
+
+def _filter_for(config: Config, dtype: np.dtype[Any]) -> Filter:
+    match config["id"]:
+        case "zlib" | "gzip":
+            return Filter(Code.ZLIB, _OPTIONAL, (int(config.get("level", 1)),))
+        case "shuffle" if config.get("elementsize", 4) == dtype.itemsize:
+            return Filter(Code.SHUFFLE, _OPTIONAL, ())
+        case "fletcher32":
+            return Filter(Code.FLETCHER32, 0, ())
+        case "bz2":
+            return Filter(Code.BZ2, _OPTIONAL, (int(config.get("level", 1)),))
+        case "zstd":
+            return Filter(Code.ZSTD, _OPTIONAL, (int(config.get("level", 3)) or 3,))
+        case "blosc" if config.get("cname", "lz4") in _BLOSC_NAMES:
+            shuffle = int(config.get("shuffle", 1))
+            # On -1 Blosc decides: bits for single bytes, bytes for larger elements.
+            shuffle = shuffle if shuffle >= 0 else 1 + (dtype.itemsize == 1)
+            code = _BLOSC_NAMES.index(config.get("cname", "lz4"))
+            level = int(config.get("clevel", 5))
+            return Filter(Code.BLOSC, _OPTIONAL, (0, 0, 0, 0, level, shuffle, code))
+        case name:
+            raise ValueError(f"{name} {_NO_FILTER}")
+
+
+# What gives back the very bits that it was given: it can be kept.
+LOSSLESS = frozenset(Code).difference({Code.NBIT, Code.SCALEOFFSET, Code.ZFP})
+
+
+def to_keep(one: Filter) -> Filter:
+    """Return a filter without what HDF5 worked out for the chunks of another dataset."""
+    if one.code in {Code.LZF, Code.SHUFFLE, Code.FLETCHER32}:
+        return one._replace(values=())
+    if one.code == Code.BITSHUFFLE:
+        return one._replace(values=one.values[3:])
+    return one._replace(values=one.values[:2]) if one.code == Code.SZIP else one
+
+
+class Codec(Protocol):
+    """What encodes and decodes the chunks of a dataset.
+
+    A mask has a bit for every filter that a chunk goes without.
+    """
+
+    @property
+    def longest(self) -> int:
+        """The most bytes that a chunk takes."""
+
+    @property
+    def decoding_bytes(self) -> int:
+        """The most bytes that decoding holds besides the encoded and the decoded chunk."""
+
+    @property
+    def encoding_bytes(self) -> int:
+        """The most bytes that encoding holds besides the decoded chunk, the encoded included."""
+
+    def encode(self, data: Bytes) -> tuple[int, Bytes]:
+        """Encode a chunk, and return its mask too."""
+
+    def decode(self, data: Bytes, out: Bytes, mask: int) -> None:
+        """Decode a chunk into all of `out`.
+
+        Raises
+        ------
+        ValueError
+            If that is not what it decodes to; the message completes "the file ...".
+        """
+
+
+def make_codec(
+    filters: Sequence[Filter], dtype: np.dtype[Any], chunks: tuple[int, ...], fill: bytes | None
+) -> Codec:
+    """Return what runs filters: outside of HDF5 if that is possible.
+
+    `fill` is the value of what is not stored, if there is one: some filters have a sign for it.
+    """
+    configs = [_config_of(one, dtype) for one in filters]
+    known = [config for config in configs if config is not None]
+    if len(known) == len(filters):
+        try:
+            return _Outside(tuple(known), dtype, prod(chunks) * dtype.itemsize)
+        except ValueError:
+            # They go together in an order that only HDF5 knows.
+            pass
+    return _WithinHdf5(tuple(filters), dtype, chunks, fill)
+
+
+class _Outside:
+    """Filters that are run without HDF5, in any number of threads at once."""
+
+    def __init__(self, configs: tuple[Config, ...], dtype: np.dtype[Any], n_bytes: int) -> None:
+        self._configs, self._dtype, self._n_bytes = configs, dtype, n_bytes
+        self._all = self._without(0)
+
+    def _without(self, mask: int) -> Chain:
+        left = [config for number, config in enumerate(self._configs) if not mask >> number & 1]
+        return Chain(left, self._dtype, self._n_bytes)
+
+    @property
+    def longest(self) -> int:
+        return self._all.longest
+
+    @property
+    def decoding_bytes(self) -> int:
+        return self._all.decoding_bytes
+
+    @property
+    def encoding_bytes(self) -> int:
+        return self._all.encoding_bytes
+
+    def encode(self, data: Bytes) -> tuple[int, Bytes]:
+        return 0, self._all.encode(data)
+
+    def decode(self, data: Bytes, out: Bytes, mask: int) -> None:
+        (self._without(mask) if mask else self._all).decode(data, out)
+
+
+@dataclass(frozen=True)
+class _WithinHdf5:
+    """Filters that only HDF5 can run, one chunk at a time, in a file in memory.
+
+    They decode in a process of its own: a chunk that is broken can have them crash.
+    """
+
+    _filters: tuple[Filter, ...]
+    _dtype: np.dtype[Any]
+    _chunks: tuple[int, ...]
+    _fill: bytes | None
+
+    @property
+    def _n_bytes(self) -> int:
+        return prod(self._chunks) * self._dtype.itemsize
+
+    @property
+    def longest(self) -> int:
+        return longest_encoded(self._n_bytes)
+
+    @property
+    def decoding_bytes(self) -> int:
+        # On either side of the way to the other process and back there are two copies of each.
+        return 4 * self.longest + 4 * self._n_bytes
+
+    @property
+    def encoding_bytes(self) -> int:
+        return 2 * self.longest + 2 * self._n_bytes
+
+    def encode(self, data: Bytes) -> tuple[int, Bytes]:
+        with in_memory() as file:
+            dataset, corner = self._make_chunk(file), (0,) * len(self._chunks)
+            kind = dataset.get_type()
+            dataset.write(h5py.h5s.ALL, h5py.h5s.ALL, data, kind)
+            dataset.flush()
+            mask, encoded = dataset.read_direct_chunk(corner)
+            return mask, np.frombuffer(encoded, np.uint8)
+
+    def decode(self, data: Bytes, out: Bytes, mask: int) -> None:
+        self._check_size(data, mask)
+        limits = Limits.for_file(self._n_bytes)
+        try:
+            decoded = WORKER.call(limits, self.decode_here, data.tobytes(), mask)
+        except (OSError, RuntimeError, ValueError) as error:
+            raise ValueError(f"cannot be decoded: {error}") from error
+        out[:] = np.frombuffer(decoded, np.uint8)
+
+    def decode_here(self, data: bytes, mask: int) -> bytes:
+        """Have HDF5 decode a chunk in this process."""
+        for one in self._filters:
+            if not is_available(one.code):
+                raise ValueError(f"needs {one.name}, which is not available")
+        out = np.empty(self._n_bytes, np.uint8)
+        with in_memory() as file:
+            # HDF5 does not heed the mask of a chunk that it has just been given.
+            dataset, corner = self._make_chunk(file, mask), (0,) * len(self._chunks)
+            dataset.write_direct_chunk(corner, data)
+            dataset.read(h5py.h5s.ALL, h5py.h5s.ALL, out, dataset.get_type())
+        return out.tobytes()
+
+    def _make_chunk(self, file: Any, mask: int = 0) -> Any:
+        plist = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+        plist.set_chunk(self._chunks)
+        if self._fill is not None:
+            set_fill(plist, np.frombuffer(self._fill, self._dtype).reshape(()))
+        for number, one in enumerate(self._filters):
+            if not mask >> number & 1:
+                plist.set_filter(*to_keep(one))
+        space = h5py.h5s.create_simple(self._chunks)
+        return h5py.h5d.create(file.id, b"chunk", type_of(self._dtype), space, plist)
+
+    def _check_size(self, data: Bytes, mask: int) -> None:
+        """Refuse a chunk that says that it is not of its size, before HDF5 believes it."""
+        last = self._filters[-1]
+        says = last.code == Code.LZ4 or (last.code == Code.BITSHUFFLE and any(last.values[4:5]))
+        if says and not mask >> (len(self._filters) - 1) & 1:
+            found = int.from_bytes(data[:8].tobytes(), "big")
+            if found != self._n_bytes:
+                raise ValueError(f"says that it decodes to {found} bytes, not {self._n_bytes}")
+
+
+def set_fill(plist: Any, fill: NDArray[Any]) -> None:
+    """Say the value of what is not stored, in the ways in which h5py understands it."""
+    if fill.dtype.kind in "mM":
+        fill = fill.view(h5py.opaque_dtype(fill.dtype))
+    elif fill.dtype.kind == "S":
+        # It takes any text for a pointer to one.
+        fill = np.array(fill[()], h5py.string_dtype("ascii"))
+    plist.set_fill_value(fill)
+
+
+def type_of(dtype: np.dtype[Any]) -> Any:
+    """Return a type of elements as HDF5 names it.
+
+    Raises
+    ------
+    TypeError
+        If it has none that is the same bit by bit.
+    """
+    if dtype.kind in "mM":
+        dtype = h5py.opaque_dtype(dtype)
+    return h5py.h5t.py_create(dtype, logical=True)

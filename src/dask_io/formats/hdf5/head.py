@@ -1,0 +1,121 @@
+"""What a file of one block begins with, as HDF5 reads and makes it."""
+
+from __future__ import annotations
+
+import io
+from math import prod
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import h5py  # type: ignore[import-untyped]
+
+from dask_io.errors import DaskIOError
+from dask_io.formats.hdf5.create import DEFAULT_NAME, in_one_go, touch
+from dask_io.formats.hdf5.dataset import understand
+from dask_io.formats.hdf5.file import find_dataset, understanding
+from dask_io.formats.hdf5.filters import type_of
+from dask_io.formats.isolation import WORKER, Limits
+from dask_io.stores.block_files import order_of
+from dask_io.stores.block_format import Header
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from dask_io.geometry import Layout
+
+# HDF5 is told that files are so long: whether they are is found out by their sizes.
+_ENDLESS = 2**62
+
+
+def read_head(head: bytes) -> Header:
+    """Say what a file holds that begins so.
+
+    Raises
+    ------
+    ValueError
+        If that is not one block; the message completes "the file ...".
+    """
+    return WORKER.call(Limits.for_file(len(head)), _read_head, head)
+
+
+def _read_head(head: bytes) -> Header:
+    block = Path("block")
+    try:
+        with understanding(block), h5py.File(_Head(head, _ENDLESS), "r") as file:
+            dataset = find_dataset(file, block, "")
+            array, offset = understand(dataset), dataset.id.get_offset()
+    except DaskIOError as error:
+        reason = str(error).removeprefix("block: ")
+        raise ValueError(f"is no HDF5 file of one block: {reason}") from error
+    if offset is None and not array.grid.n_blocks:
+        offset = len(head)
+    if array.chunks is not None or offset is None or offset > len(head):
+        raise ValueError("is no HDF5 file of one block: its elements are not in one piece")
+    return Header(array.shape, array.dtype, array.layout, offset)
+
+
+def make_head(shape: tuple[int, ...], dtype: np.dtype[Any], layout: Layout, longest: int) -> bytes:
+    """Return what a file begins with that holds a block.
+
+    Raises
+    ------
+    ValueError
+        If HDF5 cannot hold it; the message completes "the format ...".
+    """
+    if order_of(layout, shape) != sorted(order_of(layout, shape)):
+        raise ValueError(f"stores elements in C order, not {layout.name}; give --order C")
+    head = _Head(bytes(longest))
+    try:
+        with h5py.File(head, "w") as file:
+            space, name = h5py.h5s.create_simple(shape), DEFAULT_NAME.encode()
+            made = h5py.h5d.create(file.id, name, type_of(dtype), space, in_one_go())
+            file.flush()
+            if prod(shape):
+                touch(h5py.Dataset(made))
+                file.flush()
+            offset = made.get_offset()
+    except (TypeError, RuntimeError, OSError) as error:
+        raise ValueError(f"cannot hold elements of {dtype}: {error}") from error
+    begin = head.size if offset is None else int(offset)
+    assert head.size == begin + prod(shape) * dtype.itemsize, "something lies behind the elements"
+    return head.content[:begin]
+
+
+class _Head(io.RawIOBase):
+    """A file of which only the first bytes are there; what is written behind them is forgotten."""
+
+    def __init__(self, head: bytes, size: int = 0) -> None:
+        self._bytes, self.size, self._position = bytearray(head), size, 0
+
+    @property
+    def content(self) -> bytes:
+        """The first bytes."""
+        return bytes(self._bytes)
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self.size}[whence]
+        self._position = start + offset
+        return self._position
+
+    def tell(self) -> int:
+        return self._position
+
+    def truncate(self, size: int | None = None) -> int:
+        self.size = self._position if size is None else size
+        return self.size
+
+    def readinto(self, buffer: Any) -> int:
+        view = memoryview(buffer).cast("B")
+        found = self._bytes[self._position : self._position + len(view)]
+        view[: len(found)] = found
+        view[len(found) :] = bytes(len(view) - len(found))
+        self._position += len(view)
+        return len(view)
+
+    def write(self, buffer: Any) -> int:
+        view = memoryview(buffer).cast("B")
+        kept = view[: max(0, len(self._bytes) - self._position)]
+        self._bytes[self._position : self._position + len(kept)] = kept
+        self._position += len(view)
+        self.size = max(self.size, self._position)
+        return len(view)

@@ -1,0 +1,155 @@
+"""Writing into an HDF5 dataset that is open, as Dask's `store` does."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dask_io.errors import UsageError
+from dask_io.formats.hdf5.file import writing
+from dask_io.geometry import Layout
+from dask_io.journal.ledger import NOTHING
+from dask_io.storage.medium import Durability
+from dask_io.storage.tally import Tally, Traffic
+from dask_io.stores.atomic import WholeWriter
+from dask_io.stores.staging import room_for
+from dask_io.stores.store import Access
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Mapping
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from dask_io.geometry import Grid, Region
+    from dask_io.journal.ledger import Ledger, Written
+    from dask_io.stores.store import BlockWriter
+
+
+@dataclass(frozen=True)
+class Hdf5InPlace:
+    """A dataset that is open for writing and is filled, block by block, through HDF5 itself.
+
+    Only the process that has opened it can write it. HDF5 writes one block at a time, and blocks
+    are as safe as HDF5 makes them: there is no journal, and none is written aside. The place is the
+    path of the file, which is known even after it has been closed.
+    """
+
+    dataset: Any
+    grid: Grid
+    place: str
+
+    @property
+    def format(self) -> str:
+        """Name of the format."""
+        return "hdf5"
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of the elements."""
+        found: np.dtype[Any] = self.dataset.dtype
+        return found
+
+    @property
+    def layout(self) -> Layout:
+        """HDF5 knows C order only."""
+        return Layout.c(len(self.grid.axes))
+
+    @property
+    def access(self) -> Access:
+        """A block is written whole."""
+        return Access.ATOMIC
+
+    @property
+    def reused_bytes(self) -> int:
+        """What a visit uses of staging: for the block put together."""
+        return room_for(prod(self.grid.longest) * self.dtype.itemsize)
+
+    @property
+    def codec_bytes(self) -> int:
+        """What a visit holds besides: what HDF5 makes of a chunk."""
+        n_chunk = prod(self.dataset.chunks) if self.dataset.chunks else 0
+        return 2 * n_chunk * self.dtype.itemsize
+
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        """What it says besides is there already."""
+        return {}
+
+    @cached_property
+    def tally(self) -> Tally:
+        """What has been moved so far, as it is in memory."""
+        return Tally()
+
+    @property
+    def durability(self) -> Durability:
+        """HDF5 promises nothing."""
+        return Durability.NONE
+
+    def describe(self) -> dict[str, Any]:
+        """Return where it is."""
+        shape = list(self.grid.shape)
+        return {"format": self.format, "shape": shape, "inside": self.dataset.name}
+
+    def check(self) -> None:
+        """Refuse nothing: the dataset is meant to be there."""
+
+    def create(self, job: bytes = b"{}") -> None:
+        """Do nothing: the dataset is there."""
+
+    def resume(self) -> Ledger:
+        """Refuse: nothing says what has been written.
+
+        Raises
+        ------
+        UsageError
+            Always.
+        """
+        raise UsageError(f"{self.place} is filled without a journal, so no run can be resumed")
+
+    @contextmanager
+    def writer(self, index: tuple[int, ...]) -> Iterator[BlockWriter]:
+        """Visit a block."""
+        yield _BlockWriter(self, self.grid.block(index))
+
+    def put(self, block: Region, values: NDArray[Any]) -> None:
+        """Write a block."""
+        with writing(Path(self.place)):
+            self.dataset[block.slices] = values
+        self.tally.add(self.tally.write, Traffic(seeks=1, visits=1, n_bytes=values.nbytes))
+
+    def commit(self, cells: Collection[Written]) -> None:
+        """Do nothing: HDF5 writes when it sees fit."""
+
+    def note(self, lines: Iterable[str]) -> None:
+        """Note nothing: there is no journal."""
+
+    def finish(self) -> None:
+        """Leave the dataset as it is now."""
+
+    def abandon(self, *, keep: bool = False) -> bool:  # noqa: ARG002 - there is no journal
+        """Leave the dataset as it is now; the run can only be done again."""
+        return False
+
+
+@dataclass(slots=True)
+class _BlockWriter(WholeWriter):
+    """One visit to a block, which is written whole."""
+
+    target: Hdf5InPlace
+    block: Region
+    checksum: int = NOTHING
+
+    def write_from(
+        self,
+        region: Region,
+        array: NDArray[Any],
+        staging: memoryview,  # noqa: ARG002 - HDF5 has memory of its own
+    ) -> None:
+        """Write the block."""
+        assert region.shape == self.block.shape, "a part of a block would be rewritten"
+        self.target.put(self.block, array.view(self.target.dtype))

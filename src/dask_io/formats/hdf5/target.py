@@ -1,0 +1,218 @@
+"""Writing a dataset, in a file of its own."""
+
+from __future__ import annotations
+
+from base64 import b64decode, b64encode
+from functools import partial
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from dask_io.errors import DaskIOError
+from dask_io.formats.hdf5.create import DEFAULT_NAME, make_template
+from dask_io.formats.hdf5.dataset import contents_of, understand
+from dask_io.formats.hdf5.file import apart, in_memory, object_names
+from dask_io.formats.hdf5.making import FileInMaking, WrittenDataset, is_by_offset
+from dask_io.formats.hdf5.overwrite import refuse_more
+from dask_io.formats.hdf5.source import look_into, read_description, reopen_written
+from dask_io.journal.journal import is_unfinished
+from dask_io.journal.one_file_target import OneFileTarget
+from dask_io.storage.tally import Tally
+from dask_io.stores.container import on_disk
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from dask_io.formats.hdf5.source import Hdf5Source
+    from dask_io.storage.location import Location
+    from dask_io.storage.medium import Durability
+    from dask_io.stores.container import Wanted
+    from dask_io.stores.encoded import AsStored
+
+
+def make_hdf5(
+    path: Path,
+    inside: str,
+    wanted: Wanted,
+    *,
+    overwrite: bool,
+    durability: Durability,
+    reserve: bool,
+    kind: type[Hdf5Target],
+    make: Callable[[Any, Wanted, str], None] | None,
+) -> Hdf5Target:
+    """Describe a dataset in a file of its own, as a kind of target; nothing is touched.
+
+    `make` makes it in a file with all that belongs to it in another format that is HDF5 inside.
+
+    Raises
+    ------
+    UsageError
+        If HDF5 cannot hold it, or cannot honour a wish.
+    """
+    # What comes from a format that is HDF5 inside names itself, as far as it is HDF5.
+    original = wanted.metadata.get("hdf5") or wanted.metadata.get("netcdf")
+    named = inside or (original.inside if original else DEFAULT_NAME)
+    return kind(
+        path,
+        named,
+        make_template(wanted, named, make=make),
+        write_empty=wanted.wishes.write_empty,
+        overwrite=overwrite,
+        durability=durability,
+        reserve=reserve,
+    )
+
+
+def remake_hdf5(
+    described: Mapping[str, Any],
+    at: Path,
+    *,
+    durability: Durability,
+    reserve: bool,
+    kind: type[Hdf5Target],
+) -> Hdf5Target:
+    """Describe a target again that was described before.
+
+    Raises
+    ------
+    ValueError
+        If that is no description.
+    """
+    path, inside = read_description(described, at)
+    template = described.get("template")
+    if not isinstance(template, str):
+        raise ValueError("is not that of an HDF5 dataset")  # noqa: TRY004 - wrong data
+    try:
+        return kind(
+            path,
+            inside,
+            b64decode(template, validate=True),
+            write_empty=described.get("write_empty") is True,
+            overwrite=False,
+            durability=durability,
+            reserve=reserve,
+        )
+    except (KeyError, OSError, RuntimeError) as error:
+        raise ValueError(f"is not that of an HDF5 dataset: {error}") from error
+
+
+class Hdf5Target(WrittenDataset, OneFileTarget):
+    """A dataset that is written, in a file of its own; any number of blocks at once.
+
+    Without filters, and if it stays as large as it is, a run that was cut short is gone on with.
+    Otherwise the file counts only as a whole.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        inside: str,
+        template: bytes,
+        *,
+        write_empty: bool,
+        overwrite: bool,
+        durability: Durability,
+        reserve: bool,
+    ) -> None:
+        with in_memory(template) as file:
+            array = understand(file[inside])
+            self._beside = tuple(object_names(file))
+        WrittenDataset.__init__(self, path, inside, array, write_empty=write_empty)
+        self._template, self._reserve = template, reserve
+        OneFileTarget.__init__(
+            self, path, is_one_file=True, overwrite=overwrite, durability=durability
+        )
+
+    def _forget_run(self) -> None:
+        super()._forget_run()
+        self.making = FileInMaking(
+            Path(self._publisher.partial(self._name)),
+            self._begin,
+            [] if self.is_indivisible else [self.inside],
+            reserve=self._reserve,
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # What belongs to a run does not travel to other processes.
+        remake = partial(
+            type(self),
+            write_empty=self._write_empty,
+            overwrite=self._overwrite,
+            durability=self.durability,
+            reserve=self._reserve,
+        )
+        return remake, (self.path, self.inside, self._template)
+
+    def _begin(self) -> None:
+        template = self._template
+        size = len(template)
+        with self._publisher.writer(
+            self._name, Tally(), header=template, n_bytes=size, reserve=False
+        ):
+            pass
+
+    @property
+    def is_indivisible(self) -> bool:
+        """HDF5 has no file in the making that could be gone on with."""
+        return not is_by_offset(self.array)
+
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        """What the dataset will say, and which others come along with it."""
+        return MappingProxyType({**super().metadata, "coordinates": self._beside})
+
+    def look_back(self) -> Hdf5Source | AsStored:
+        """Open the written dataset.
+
+        Raises
+        ------
+        DataError
+            If HDF5 no longer finds the dataset.
+        """
+        return reopen_written(self.describe(), self.path)
+
+    def refuse_loss(self, path: Location) -> None:
+        """Refuse to replace a file with more than the dataset; a broken file may be replaced."""
+        with in_memory(self._template) as file:
+            known = contents_of(file)
+        if path.is_file():
+            refuse_more(on_disk(path, self.format), known, [self.inside], may_be_broken=True)
+
+    def describe(self) -> dict[str, Any]:
+        """Return what it takes to make the dataset again."""
+        template = b64encode(self._template).decode()
+        return {**super().describe(), "template": template, "write_empty": self._write_empty}
+
+    def _close_file(self) -> None:
+        self.making.complete()
+
+    def _open_again(self) -> bool:
+        path = self.making.path
+        try:
+            _, array, places = apart(path, look_into, path, self.inside)
+        except DaskIOError:
+            return False
+        if array.stored_as != self.array.stored_as:
+            return False
+        self.making.go_on({self.inside: places})
+        return True
+
+    def abandon(self, *, keep: bool = False) -> bool:
+        """Have HDF5 let go of the file, and remove it unless it can be gone on with."""
+        self.making.abandon()
+        return super().abandon(keep=keep)
+
+    def _find_old(self) -> list[Location]:
+        found = super()._find_old()
+        if self._overwrite and self.path.is_file():
+            self._refuse_neighbours()
+        return found
+
+    def _refuse_neighbours(self) -> None:
+        """Refuse to replace a file that holds more than the dataset and what comes with it."""
+        with in_memory(self._template) as file:
+            known = contents_of(file)
+        # What the dataset says about itself is replaced with it.
+        may_be_broken = is_unfinished(self._journal_place)
+        refuse_more(self.path, known, [self.inside], may_be_broken=may_be_broken)

@@ -1,0 +1,257 @@
+"""Writing all arrays of a file, one after another, into one that gets its name at the end."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple
+
+from dask_io.errors import UsageError, printable
+from dask_io.formats.hdf5.create import check_codec, make_dataset, refuse
+from dask_io.formats.hdf5.dataset import understand
+from dask_io.formats.hdf5.file import apart_for_long, brief, in_memory
+from dask_io.formats.hdf5.filters import type_of
+from dask_io.formats.hdf5.making import FileInMaking, WrittenDataset, is_by_offset
+from dask_io.formats.hdf5.overwrite import refuse_more
+from dask_io.geometry import Grid
+from dask_io.journal.journal import about, is_unfinished
+from dask_io.journal.ledger import Ledger, line_of
+from dask_io.journal.one_file_target import OneFileTarget
+from dask_io.storage.tally import Tally
+from dask_io.stores.container import on_disk
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Mapping
+
+    from dask_io.formats.hdf5.dataset import Dataset
+    from dask_io.hierarchy.whole import Model
+    from dask_io.journal.ledger import Written
+    from dask_io.storage.location import Location
+    from dask_io.storage.medium import Durability
+    from dask_io.stores.container import Wanted
+
+R = TypeVar("R")
+Ts = TypeVarTuple("Ts")
+
+
+def make_all(
+    path: Path,
+    model: Model,
+    wanted: Mapping[str, Wanted],
+    *,
+    format: str,  # noqa: A002 - the word that users know
+    overwrite: bool,
+    durability: Durability,
+) -> WholeHdf5:
+    """Describe a file like another one; nothing is touched.
+
+    Raises
+    ------
+    UsageError
+        If HDF5 cannot hold an array, or cannot honour a wish.
+    """
+    plain = {name: replace(each, metadata=dict(each.metadata)) for name, each in wanted.items()}
+    arrays = _apart(model, _describe, plain)
+    return WholeHdf5(
+        path, model, plain, arrays, format=format, overwrite=overwrite, durability=durability
+    )
+
+
+def _apart(model: Model, function: Callable[[*Ts], R], *args: *Ts) -> R:
+    """Have a function work where HDF5 may crash, if it looks into a file of others."""
+    return function(*args) if model.file is None else apart_for_long(model.file, function, *args)
+
+
+def _describe(wanted: Mapping[str, Wanted]) -> dict[str, Dataset]:
+    """Return the datasets that arrays would become, whatever their types are called."""
+    arrays = {}
+    with in_memory() as file:
+        for name, each in wanted.items():
+            # Asked for all of them: it is not this one that is to be blamed.
+            check_codec(each)
+            try:
+                refuse(each)
+                kind = type_of(each.dtype)
+                made = make_dataset(file, each, name, in_order=False, kind=kind)
+                arrays[name] = replace(understand(made))
+            except UsageError as error:
+                raise UsageError(f"array {printable(name)}: {error}") from error
+            except (OSError, RuntimeError, TypeError, ValueError) as error:
+                reason = f"HDF5 cannot hold array {printable(name)}: {brief(error)}"
+                raise UsageError(reason) from error
+    return arrays
+
+
+class WholeHdf5(OneFileTarget):
+    """A file that is written with all its arrays; it counts only as a whole."""
+
+    def __init__(
+        self,
+        path: Path,
+        model: Model,
+        wanted: Mapping[str, Wanted],
+        arrays: Mapping[str, Dataset],
+        *,
+        format: str,  # noqa: A002 - the word that users know
+        overwrite: bool,
+        durability: Durability,
+    ) -> None:
+        self._path, self._model, self._wanted, self._format = path, model, wanted, format
+        self.arrays = {
+            name: Member(
+                self,
+                number,
+                name,
+                array,
+                format=format,
+                write_empty=wanted[name].wishes.write_empty,
+            )
+            for number, (name, array) in enumerate(arrays.items())
+        }
+        self.not_kept: tuple[str, ...] = ()
+        super().__init__(path, is_one_file=True, overwrite=overwrite, durability=durability)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # What belongs to a run does not travel to other processes.
+        remake = partial(
+            type(self),
+            format=self._format,
+            overwrite=self._overwrite,
+            durability=self.durability,
+        )
+        arrays = {name: replace(each.array) for name, each in self.arrays.items()}
+        return remake, (self._path, self._model, self._wanted, arrays)
+
+    @property
+    def place(self) -> str:
+        """The file."""
+        return str(self._path)
+
+    @property
+    def grid(self) -> Grid:
+        """The file has no blocks but those of its arrays."""
+        return Grid.regular((0,), (1,))
+
+    @property
+    def is_indivisible(self) -> bool:
+        """Nothing of it can be gone on with."""
+        return True
+
+    def _forget_run(self) -> None:
+        super()._forget_run()
+        by_offset = [name for name, each in self.arrays.items() if is_by_offset(each.array)]
+        path = Path(self._publisher.partial(self._name))
+        self._making = FileInMaking(path, self._begin, by_offset, reserve=True)
+        for each in self.arrays.values():
+            each.making = self._making
+
+    def _begin(self) -> None:
+        with self._publisher.writer(self._name, Tally(), n_bytes=0):
+            pass
+        model, path = self._model, self._making.path
+        self.not_kept = _apart(model, model.build, path, self._wanted)
+
+    def begin_again(self, job: bytes) -> None:
+        """Take over from a run that was cut short: nothing of the file is gone on with.
+
+        Raises
+        ------
+        StorageError
+            If another run is writing it.
+        """
+        self.resume()
+        assert self._journal is not None, "it has just been resumed"
+        try:
+            self._journal.begin_again(job, [])
+        except BaseException:
+            self.abandon()
+            raise
+
+    def append(self, number: int, lines: Iterable[str]) -> None:
+        """Add lines about one of the arrays to the journal."""
+        assert self._journal is not None, "nothing has been created"
+        self._journal.append(about(number, lines))
+
+    def _find_old(self) -> list[Location]:
+        found = super()._find_old()
+        if self._overwrite and self._path.is_file():
+            self._refuse_more(self._path, may_be_broken=is_unfinished(self._journal_place))
+        return found
+
+    def refuse_loss(self, path: Location) -> None:
+        """Refuse to replace a file that holds more; a broken file may be replaced."""
+        if path.is_file():
+            self._refuse_more(on_disk(path, self._format), may_be_broken=True)
+
+    def _refuse_more(self, path: Path, *, may_be_broken: bool) -> None:
+        known = self._model.contents()
+        refuse_more(path, known, known, may_be_broken=may_be_broken)
+
+    def _open_again(self) -> bool:
+        return False
+
+    def _close_file(self) -> None:
+        self._making.complete()
+
+    def abandon(self, *, keep: bool = False) -> bool:
+        """Have HDF5 let go of the file, and remove it."""
+        self._making.abandon()
+        return super().abandon(keep=keep)
+
+
+class Member(WrittenDataset):
+    """One array of a file that is written as a whole: only the file is begun and finished."""
+
+    is_indivisible = True
+
+    def __init__(
+        self,
+        file: WholeHdf5,
+        number: int,
+        inside: str,
+        array: Dataset,
+        *,
+        format: str,  # noqa: A002 - the word that users know
+        write_empty: bool,
+    ) -> None:
+        super().__init__(Path(file.place), inside, array, write_empty=write_empty)
+        self._file, self._number, self.format = file, number, format
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Where the file is, its arrays are.
+        return _member_of, (self._file, self.inside)
+
+    @property
+    def durability(self) -> Durability:
+        """What the file outlasts once it is complete."""
+        return self._file.durability
+
+    def check(self) -> None:
+        """The file has been looked at."""
+
+    def create(self, job: bytes = b"{}") -> None:
+        """The file has been begun."""
+
+    def resume(self) -> Ledger:
+        """Nothing of a file that was cut short can be gone on with."""
+        return Ledger(self.grid)
+
+    def commit(self, cells: Collection[Written]) -> None:
+        """Note what has been written; it is durable when the file is complete."""
+        self.note(line_of(cell, self.grid) for cell in cells)
+
+    def note(self, lines: Iterable[str]) -> None:
+        """Add lines to the file's journal."""
+        self._file.append(self._number, lines)
+
+    def finish(self) -> None:
+        """There may be other arrays to come."""
+
+    def abandon(self, *, keep: bool = False) -> bool:  # noqa: ARG002 - of the file nothing is kept
+        """Leave it to the file."""
+        return False
+
+
+def _member_of(file: WholeHdf5, inside: str) -> Member:
+    return file.arrays[inside]

@@ -1,0 +1,540 @@
+"""Writing an array: a run is one commit."""
+
+from __future__ import annotations
+
+import fcntl
+import glob
+import json
+import os
+import secrets
+import shutil
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cached_property
+from math import prod
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import icechunk
+import numpy as np
+from xxhash import xxh3_64_intdigest
+
+from dask_io.errors import StorageError, UsageError, printable
+from dask_io.formats.icechunk import FORMAT
+from dask_io.formats.icechunk.repository import (
+    MAIN,
+    Address,
+    Tree,
+    groups_around,
+    make_repository,
+    on_disk,
+    open_repository,
+    place_of,
+    quiet,
+    repository_errors,
+)
+from dask_io.formats.zarr.create import describe_new
+from dask_io.formats.zarr.documents import V3, is_group, make_group_documents
+from dask_io.formats.zarr.place import Place
+from dask_io.formats.zarr.shards import pack
+from dask_io.formats.zarr.store import ZarrStore, read_description
+from dask_io.journal.journal import is_unfinished
+from dask_io.journal.journalled_target import JournalledTarget
+from dask_io.journal.ledger import NOTHING, line_of
+from dask_io.storage.local import system
+from dask_io.storage.local.publishing import sync, sync_data
+from dask_io.storage.medium import Durability
+from dask_io.storage.os_errors import storage_errors
+from dask_io.storage.own_names import JOURNAL
+from dask_io.storage.tally import Traffic
+from dask_io.stores.atomic import ChunkWriter, Padding, WholeWriter
+from dask_io.stores.container import beside
+from dask_io.stores.filled import holds_only
+from dask_io.stores.staging import lasting, room_for
+from dask_io.stores.store import Access, Footprint
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Mapping
+
+    from numpy.typing import NDArray
+
+    from dask_io.geometry import Grid, Region
+    from dask_io.journal.ledger import Ledger, Written
+    from dask_io.storage.location import Location
+    from dask_io.stores.container import Wanted
+    from dask_io.stores.store import BlockWriter
+
+_ZARR_VERSION = 3
+# Lines of the journal: the repository is this run's own; what its commit will be known by.
+_MADE, _COMMIT = "made", "commit"
+# What icechunk puts into the directory of a repository.
+_OWN_NAMES = frozenset(
+    {
+        "attributes",
+        "chunks",
+        "config.yaml",
+        "manifests",
+        "overwritten",
+        "refs",
+        "repo",
+        "snapshots",
+        "transactions",
+    }
+)
+_TOKEN = "dask_io"  # noqa: S105 - the name of an entry, no secret
+# What is written is held as one piece, by Python, and by icechunk.
+_N_COPIES = 3
+
+
+def make_icechunk(
+    path: Location, inside: str, wanted: Wanted, *, overwrite: bool, durability: Durability
+) -> IcechunkTarget:
+    """Describe an array in a repository; nothing is touched.
+
+    Raises
+    ------
+    UsageError
+        If icechunk cannot hold it, or cannot honour a wish.
+    """
+    if wanted.wishes.format_version not in {None, _ZARR_VERSION}:
+        raise UsageError(f"icechunk holds arrays of Zarr {_ZARR_VERSION} only")
+    wishes = replace(wanted.wishes, format_version=_ZARR_VERSION)
+    # It has its own way to name chunks.
+    kept = {key: each for key, each in wanted.metadata.items() if key != "chunk_key_encoding"}
+    documents = describe_new(replace(wanted, wishes=wishes, metadata=kept))
+    _refuse_unheld(json.loads(documents[V3]).get("attributes", {}))
+    return IcechunkTarget(
+        Place(path, inside),
+        documents,
+        write_empty=wishes.write_empty,
+        overwrite=overwrite,
+        durability=durability,
+    )
+
+
+def _refuse_unheld(attributes: Mapping[str, Any]) -> None:
+    """Refuse what icechunk, which is strict about JSON, has no place for."""
+    for name, value in attributes.items():
+        try:
+            json.dumps(value, allow_nan=False)
+        except ValueError:
+            raise UsageError(
+                f"attribute {printable(name)} of the source holds infinity or NaN, which icechunk "
+                "cannot; choose another format, or change it"
+            ) from None
+
+
+def remake_icechunk(
+    described: Mapping[str, Any], at: Location, *, durability: Durability
+) -> IcechunkTarget:
+    """Describe a target again that was described before.
+
+    Raises
+    ------
+    ValueError
+        If that is no description.
+    """
+    site, documents = read_description(described, at)
+    return IcechunkTarget(
+        site,
+        documents,
+        write_empty=described.get("write_empty") is True,
+        # Nothing of an unfinished run can be seen, so what is there is what it was to replace.
+        overwrite=True,
+        durability=durability,
+    )
+
+
+class IcechunkTarget(ZarrStore, JournalledTarget):
+    """An array that is written in one commit; any number of chunks may be written at once.
+
+    Chunks go to the repository as they come, but nobody sees them before the commit. Its journal
+    lies beside the repository and holds their checksums. A run that was cut short has left
+    nothing that another could go on with, unless it had come to its commit.
+    """
+
+    def __init__(
+        self,
+        site: Place,
+        documents: Mapping[str, bytes],
+        *,
+        write_empty: bool,
+        overwrite: bool,
+        durability: Durability,
+    ) -> None:
+        ZarrStore.__init__(self, site, documents)
+        self.address, self._path = Address.parse(site.inside), on_disk(site.path)
+        self._write_empty = write_empty
+        path = beside(self._path, site.inside)
+        JournalledTarget.__init__(
+            self, path, is_one_file=True, overwrite=overwrite, durability=durability
+        )
+
+    def _forget_run(self) -> None:
+        super()._forget_run()
+        self._tree: Tree | None = None
+        self._has_made = self._is_committed = False
+
+    @property
+    def place(self) -> str:
+        """The repository, and the array in it."""
+        return place_of(self.site)
+
+    @property
+    def format(self) -> str:
+        """Name of the format."""
+        return FORMAT.name
+
+    @property
+    def grid(self) -> Grid:
+        """What is written at once: the shards, or else the chunks."""
+        return self.array.write_grid
+
+    @property
+    def access(self) -> Access:
+        """Chunks and shards are written whole."""
+        return Access.ATOMIC
+
+    @property
+    def is_indivisible(self) -> bool:
+        """Nothing is there before the commit, and then all of it."""
+        return True
+
+    @property
+    def footprint(self) -> Footprint:
+        """What it takes: a file for each chunk, or shard."""
+        return Footprint(self.grid.n_blocks, leaves_out=not self._write_empty)
+
+    @property
+    def reused_bytes(self) -> int:
+        """What a visit uses of staging: for what is put together, and padded."""
+        array = self.array
+        of_shard = prod(array.shards) * array.dtype.itemsize if array.shards else 0
+        return room_for(of_shard, self.padding.n_bytes)
+
+    @cached_property
+    def padding(self) -> Padding:
+        """How chunks are stored, those in a shard too."""
+        array = self.array
+        return Padding(array.chunks, array.dtype, array.layout, array.fill_bytes)
+
+    @property
+    def codec_bytes(self) -> int:
+        """What a visit holds at most besides what it is given."""
+        array = self.array
+        encoded, encoding = array.chain.longest, array.chain.encoding_bytes
+        if array.index:
+            encoded *= prod(array.index.counts)
+            encoding += array.index.chain.n_bytes + array.index.chain.encoding_bytes
+        return encoding + _N_COPIES * encoded
+
+    def describe(self) -> dict[str, Any]:
+        """Return what it takes to make the array again."""
+        return {**super().describe(), "write_empty": self._write_empty}
+
+    def create(self, job: bytes = b"{}") -> None:
+        """Begin a session, in a repository that is made if there is none.
+
+        Raises
+        ------
+        TargetExistsError
+            If the array exists and is not to be overwritten.
+        UsageError
+            If it is to be but is no array, or what is there is no repository.
+        """
+        if self._journal is not None:
+            return
+        is_left_over = self._is_left_over()
+        super().create(job)
+        self._begin(is_left_over=is_left_over)
+
+    def resume(self) -> Ledger:
+        """Begin anew, unless all that was missing is to seal the journal."""
+        ledger = super().resume()
+        # The journal stays, whatever becomes of this run.
+        self._any_committed = True
+        if not self._is_committed:
+            self._begin(is_left_over=self._is_left_over())
+        return ledger
+
+    def _begin(self, *, is_left_over: bool) -> None:
+        """Begin what will be one commit, in a repository that is made if there is none."""
+        path = self._path
+        try:
+            with storage_errors(path):
+                if is_left_over and path.exists():
+                    shutil.rmtree(path)
+                self._note_token()
+                if not FORMAT.recognises(path):
+                    self._note_made()
+                    make_repository(path)
+            self._begin_session(open_repository(path))
+        except BaseException:
+            self.abandon()
+            raise
+
+    def _note_token(self) -> None:
+        """Note what the commit will be known by."""
+        assert self._journal is not None, "nothing has been created"
+        self._token = secrets.token_hex(8)
+        self._journal.append([f"{_COMMIT} {self._token}"])
+        # By the filesystem's own clock: whatever this run writes is no older.
+        self._began = on_disk(self._journal_place).stat().st_mtime_ns
+
+    def _note_made(self) -> None:
+        assert self._journal is not None, "nothing has been created"
+        self._has_made = True
+        self._journal.append([_MADE])
+
+    def _begin_session(self, repository: icechunk.Repository) -> None:
+        """Put what describes the array into a session, in place of what was there."""
+        path, array = self._path, self.address.array
+        with repository_errors(str(path)):
+            tree = Tree(repository.writable_session(self.address.branch), path)
+        if tree.documents(array):
+            tree.remove(array)
+        self._make_groups(tree)
+        tree.write(self.address.key(V3), self.documents[V3])
+        self._tree = tree
+
+    def _make_groups(self, tree: Tree) -> None:
+        """Make the groups around the array that are not there."""
+        for group in groups_around(self.address.array):
+            if not tree.documents(group):
+                tree.write(Address("", group).key(V3), make_group_documents(_ZARR_VERSION)[V3])
+
+    def _is_left_over(self, *, with_chunks: bool = False) -> bool:
+        """Tell whether all that is there is a repository that a run of ours has made, unfinished.
+
+        Nobody has committed to it, or is about to. Unless it may be `with_chunks`, it holds none.
+        """
+        path = self._path
+        if not is_unfinished(self._journal_place) or [_MADE] not in self._lines():
+            return False
+        if path.exists() and not path.is_dir():
+            return False
+        held = {name: _count(path / name) for name in os.listdir(path)} if path.is_dir() else {}  # noqa: PTH208 - names alone
+        others = set(path.parent.glob(f"{glob.escape(path.name)}*{JOURNAL}")) - {
+            self._journal_place
+        }
+        return (
+            not others
+            and held.keys() <= _OWN_NAMES
+            # A commit leaves one of each.
+            and held.get("snapshots", 0) <= 1
+            and not held.get("transactions")
+            and (with_chunks or not held.get("chunks"))
+        )
+
+    @contextmanager
+    def writer(self, index: tuple[int, ...]) -> Iterator[BlockWriter]:
+        """Visit a chunk or a shard."""
+        key = self.address.key(self.array.keys.name_of(index))
+        kind = _ShardWriter if self.array.index else _ChunkWriter
+        yield kind(self, key, self.grid.block(index).shape, self.padding)
+
+    def encode(self, raw: NDArray[np.uint8]) -> NDArray[np.uint8] | None:
+        """Encode the bytes of a chunk; None if it is to be left out."""
+        is_kept = self._write_empty or not holds_only(raw, self.array.fill)
+        return self.array.chain.encode(raw) if is_kept else None
+
+    def store(self, key: str, encoded: NDArray[np.uint8]) -> int:
+        """Give a chunk or a shard to icechunk, and return its checksum."""
+        assert self._tree is not None, "no session has begun"
+        if self.tally.pace is not None:
+            self.tally.pace.wait_for(encoded.nbytes)
+        self._tree.write(key, encoded)
+        self.tally.add(self.tally.write, Traffic(seeks=1, visits=1, n_bytes=encoded.nbytes))
+        return xxh3_64_intdigest(encoded.data)
+
+    def commit(self, cells: Collection[Written]) -> None:
+        """Note the checksums of chunks that have been written."""
+        assert self._journal is not None, "nothing has been created"
+        self._journal.append(line_of(cell, self.grid) for cell in cells)
+
+    def note(self, lines: Iterable[str]) -> None:  # noqa: ARG002 - as of all
+        """Refuse: what would be removed is not durable before the end."""
+        raise UsageError(
+            "icechunk makes everything durable at once, at the end, so that nothing can be "
+            "consumed before; leave --consume out"
+        )
+
+    def abandon(self, *, keep: bool = False) -> bool:
+        """Forget the session, and remove a repository that was made for it."""
+        path, is_unused = self._path, self._journal is not None and self._has_made
+        if (
+            is_unused
+            and not keep
+            and not self._any_committed
+            and self._is_left_over(with_chunks=True)
+        ):
+            shutil.rmtree(path, ignore_errors=True)
+        self._tree = None
+        return super().abandon(keep=keep)
+
+    def _file_of(self, index: tuple[int, ...]) -> tuple[str, int | None]:
+        return self.array.keys.name_of(index), None
+
+    def _is_there(self, index: tuple[int, ...], files: Mapping[str, int]) -> bool:  # noqa: ARG002 - all or none
+        return self._is_committed
+
+    def _find_files(self) -> dict[str, int]:
+        """Look for the commit instead: without it there is nothing."""
+        tokens = set(self._words_of(_COMMIT))
+        self._is_committed = FORMAT.recognises(self._path) and self._has_commit(tokens)
+        return {}
+
+    def _has_commit(self, tokens: Collection[str]) -> bool:
+        repository = open_repository(self._path)
+        with repository_errors(str(self._path)):
+            history = repository.ancestry(branch=self.address.branch)
+            return any(snapshot.metadata.get(_TOKEN) in tokens for snapshot in history)
+
+    def _find_old(self) -> list[Location]:
+        """Refuse what is no array to replace; it is replaced by the commit, not before."""
+        path, shown = self._path, printable(self.place)
+        if is_unfinished(self._journal_place) and not self._overwrite:
+            self._refuse()
+        if not os.path.lexists(path) or self._is_left_over() or _is_empty(path):
+            if self.address.branch != MAIN:
+                raise UsageError(f"{shown} names a branch of a repository that is not there")
+            return []
+        if not FORMAT.recognises(path):
+            raise UsageError(
+                f"{printable(str(path))} is no icechunk repository; choose another target"
+            )
+        tree = self._look_at_branch()
+        for group in groups_around(self.address.array):
+            if (found := tree.documents(group)) and not is_group(found):
+                around = printable(place_of(Place(path, group)))
+                raise UsageError(f"{around} is an array, so it can hold no other")
+        documents = tree.documents(self.address.array)
+        if documents and is_group(documents):
+            raise UsageError(f"{shown} is a group, not an array to overwrite")
+        if documents and not self._overwrite:
+            self._refuse()
+        return []
+
+    def _look_at_branch(self) -> Tree:
+        path, branch = self._path, self.address.branch
+        repository = open_repository(path)
+        with repository_errors(str(path)):
+            branches = repository.list_branches()
+            if branch not in branches:
+                listed = ", ".join(map(printable, sorted(branches)[:20]))
+                raise UsageError(
+                    f"{printable(str(path))} has no branch {printable(branch)} to commit to; "
+                    f"it has {listed}"
+                )
+            return Tree(repository.readonly_session(branch), path)
+
+    def _complete(self) -> None:
+        """Commit, unless a run that was cut short afterwards has done so."""
+        if self._is_committed:
+            return
+        assert self._tree is not None, "no session has begun"
+        path = self._path
+        is_durable = self.durability is Durability.FSYNC
+        if is_durable:
+            _sync_newer(path, self._began, chunks=True)
+        lengths = " x ".join(map(str, self.grid.shape))
+        message = f"Write {self.address.array or 'the array'}: {lengths} of {self.dtype}"
+        with _alone(path):
+            self._commit(self._tree, message)
+            # Whatever happens now, only the journal is left to be sealed.
+            self._is_committed = self._any_committed = True
+        if is_durable:
+            _sync_newer(path, self._began, chunks=False)
+
+    def _commit(self, tree: Tree, message: str) -> None:
+        """Commit on top of what others have committed meanwhile, if that is something else."""
+        try:
+            with repository_errors(str(self._path)), quiet():
+                tree.session.rebase(icechunk.ConflictDetector())
+                # Someone may have removed them.
+                self._make_groups(tree)
+                tree.session.commit(
+                    message,
+                    metadata={_TOKEN: self._token},
+                    rebase_with=icechunk.ConflictDetector(),
+                )
+        except (icechunk.ConflictError, icechunk.RebaseFailedError) as error:
+            raise StorageError(
+                printable(self.place),
+                "someone else has committed a change of it meanwhile",
+                "look at the history, and run it again",
+            ) from error
+
+
+def _is_empty(path: Path) -> bool:
+    if not path.is_dir():
+        return False
+    with os.scandir(path) as entries:
+        return not any(entries)
+
+
+@contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    """Have commits of ours wait for each other: on a local disk icechunk does not see to it."""
+    with storage_errors(path):
+        fd = system.calls.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX)
+            yield
+        finally:
+            system.calls.close(fd)
+
+
+def _sync_newer(path: Path, since: int, *, chunks: bool) -> None:
+    """Make durable what has been written to the repository since a time: chunks, or the rest."""
+    with storage_errors(path):
+        for folder, folders, names in os.walk(path):
+            if folder == str(path):
+                folders[:] = [name for name in folders if (name == "chunks") == chunks]
+            for name in names:
+                found = Path(folder, name)
+                if found.stat().st_mtime_ns >= since:
+                    sync_data(found)
+            sync(Path(folder))
+
+
+@dataclass(slots=True)
+class _ChunkWriter(ChunkWriter):
+    """One visit to a chunk."""
+
+    target: IcechunkTarget
+    key: str
+    shape: tuple[int, ...]
+    padding: Padding
+    checksum: int = NOTHING
+
+    def write_raw(self, raw: NDArray[np.uint8], staging: memoryview) -> None:  # noqa: ARG002 - icechunk has its own
+        """Encode it, and give it to icechunk."""
+        encoded = self.target.encode(raw)
+        if encoded is not None:
+            self.checksum = self.target.store(self.key, encoded)
+
+
+@dataclass(slots=True)
+class _ShardWriter(WholeWriter):
+    """One visit to a shard, whose chunks are encoded one by one."""
+
+    target: IcechunkTarget
+    key: str
+    shape: tuple[int, ...]
+    padding: Padding
+    checksum: int = NOTHING
+
+    def write_from(self, region: Region, array: NDArray[Any], staging: memoryview) -> None:
+        """Encode all of it, and give it to icechunk."""
+        assert region.shape == self.shape, "a part of a shard would be read, changed and rewritten"
+        target, padding = self.target, self.padding
+        packed = pack(array, target.array, lambda chunk: target.encode(padding.pad(chunk, staging)))
+        pieces = [lasting(piece, staging) for piece in packed]
+        if pieces:
+            self.checksum = target.store(self.key, np.concatenate(pieces))
+
+
+def _count(path: Path) -> int:
+    """Return how many things a directory holds; a file is one."""
+    return len(os.listdir(path)) if path.is_dir() else 1  # noqa: PTH208 - to count

@@ -1,0 +1,113 @@
+"""NetCDF: a variable in a file, of version 4, which is HDF5 inside, or for reading 3.
+
+The library of NetCDF is not needed: h5py reads and makes the metadata of version 4, and the header
+of version 3 says where values are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from dask_io.formats.hdf5 import Hdf5Format
+from dask_io.storage.files import peeking
+from dask_io.storage.os_errors import storage_errors
+from dask_io.stores.container import needs, on_disk
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from collections.abc import Set as AbstractSet
+
+    from dask_io.formats.netcdf.source import Netcdf4Source
+    from dask_io.formats.netcdf.target import NetcdfTarget
+    from dask_io.hierarchy.whole import Whole
+    from dask_io.storage.location import Location
+    from dask_io.stores.block_format import Format
+    from dask_io.stores.container import Wanted
+    from dask_io.stores.store import Source
+
+_CLASSIC = b"CDF"
+
+
+@dataclass(frozen=True)
+class NetcdfFormat(Hdf5Format):
+    """Files that hold variables along named dimensions, one of which is an array.
+
+    Targets are always of version 4.
+    """
+
+    name: str = "netcdf"
+    suffixes: tuple[str, ...] = (".nc", ".nc4")
+    blocks: Format | None = None
+
+    def recognises(self, path: Location) -> bool:
+        """Look for how version 3 begins; version 4 begins as any HDF5 file."""
+        return path.is_file() and _is_classic(path)
+
+    def source_kind(self) -> type[Netcdf4Source]:
+        """Return what sources of version 4 are."""
+        with needs(self.name, "h5py"):
+            from dask_io.formats.netcdf.source import (  # noqa: PLC0415 - slow, if needed
+                Netcdf4Source,
+            )
+        return Netcdf4Source
+
+    def target_kind(self) -> type[NetcdfTarget]:
+        """Return what targets are."""
+        with needs(self.name, "h5py"):
+            from dask_io.formats.netcdf.target import NetcdfTarget  # noqa: PLC0415 - as above
+        return NetcdfTarget
+
+    def making(self) -> Callable[[Any, Wanted, str], None]:
+        """Return what makes a variable, with all that belongs to it."""
+        with needs(self.name, "h5py"):
+            from dask_io.formats.netcdf.conventions import make_described  # noqa: PLC0415 - as above
+        return make_described
+
+    def open(self, path: Location, inside: str, *, strict: bool) -> Source:
+        """Open a variable; only metadata is read yet."""
+        file = on_disk(path, self.name)
+        if not _is_classic(file):
+            return super().open(path, inside, strict=strict)
+        with needs(self.name, "h5py"):
+            from dask_io.formats.netcdf.source import open_classic  # noqa: PLC0415 - as above
+        return open_classic(file, inside)
+
+    def reopen(
+        self,
+        described: Mapping[str, Any],
+        at: Location | None,
+        absent: AbstractSet[tuple[int, ...]],
+    ) -> Source:
+        """Open a source again."""
+        with needs(self.name, "h5py"):
+            from dask_io.formats.hdf5.source import read_description  # noqa: PLC0415 - as above
+            from dask_io.formats.netcdf.source import reopen_classic  # noqa: PLC0415 - as above
+        file = None if at is None else on_disk(at, self.name)
+        if _is_classic(read_description(described, file)[0]):
+            return reopen_classic(described, file)
+        return super().reopen(described, at, absent)
+
+    def open_all(self, path: Location, *, each: bool = False) -> Whole:
+        """Look at everything in a file."""
+        with needs(self.name, "h5py"):
+            from dask_io.formats.netcdf.whole import (  # noqa: PLC0415 - as above
+                open_classic_file,
+                open_netcdf4,
+            )
+        file = on_disk(path, self.name)
+        return open_classic_file(file) if _is_classic(file) else open_netcdf4(file, each=each)
+
+    def hold(self, source: Whole, *, as_hdf5: bool) -> Whole:
+        """Return what is in another format as this one holds it, or HDF5 in the same way."""
+        with needs(self.name, "h5py"):
+            from dask_io.formats.netcdf.whole import as_netcdf  # noqa: PLC0415 - as above
+        return as_netcdf(source, is_strict=not as_hdf5)
+
+
+def _is_classic(path: Location) -> bool:
+    with storage_errors(path), peeking(path) as peek:
+        return peek(len(_CLASSIC)) == _CLASSIC
+
+
+FORMAT = NetcdfFormat()

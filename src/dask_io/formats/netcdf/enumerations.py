@@ -1,0 +1,87 @@
+"""Values that have names: types of NetCDF, which have to have names themselves."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+import h5py  # type: ignore[import-untyped]
+
+from dask_io.formats.hdf5.file import find_dataset, make_groups, reading
+from dask_io.formats.hdf5.filters import type_of
+from dask_io.formats.hdf5.scales import found_around
+from dask_io.formats.hdf5.types import path_of_type
+from dask_io.formats.netcdf.surroundings import last_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from dask_io.formats.netcdf.surroundings import Variable
+    from dask_io.stores.container import Wanted
+
+
+def name_of_enumeration(dataset: Any) -> str:
+    """Return the name of the type of a dataset's values that have names; nothing if there is none.
+
+    The library of NetCDF gives variables a type that is equal to the one with the name, which is in
+    their group or in one around it.
+    """
+    if h5py.check_enum_dtype(dataset.dtype) is None:
+        return ""
+    kind = dataset.id.get_type()
+    equal = (each.name for each in found_around(dataset, h5py.Datatype) if each.id.equal(kind))
+    return last_of(path_of_type(dataset.file, kind) or next(equal, ""))
+
+
+class Enumerations:
+    """Those of a file that is made.
+
+    Each is in the group of its variable, where nothing else has its name, and there before it: the
+    library shows no variable otherwise. Of big-endian numbers it reads none.
+    """
+
+    def __init__(self, file: Any, taken: Iterable[str]) -> None:
+        self._file, self._taken = file, set(taken)
+
+    def type_of_main(self, wanted: Wanted, inside: str) -> Any:
+        """Return the type of the variable that is to be written, the source's if NetCDF has it."""
+        original = wanted.metadata.get("hdf5")
+        if original is None:
+            return type_of(wanted.dtype)
+        with reading(original.path) as source:
+            found = find_dataset(source, original.path, original.inside)
+            kind, is_same = found.id.get_type(), found.dtype == wanted.dtype
+            if not is_same or h5py.check_enum_dtype(found.dtype) is None:
+                return type_of(wanted.dtype) if kind.committed() or not is_same else kind.copy()
+            if wanted.dtype.str.startswith(">"):
+                return type_of(wanted.dtype)
+            return self._commit(kind.copy(), inside, name_of_enumeration(found))
+
+    def of_other(self, found: Variable) -> Variable:
+        """Return a variable that is copied along as NetCDF can hold it."""
+        dtype = found.values.dtype
+        if h5py.check_enum_dtype(dtype) is None:
+            return found
+        if dtype.str.startswith(">"):
+            return replace(found, values=found.values.view(dtype.str))
+        self._commit(h5py.h5t.py_create(dtype, logical=True), found.name, found.name_of_type)
+        return found
+
+    def _commit(self, kind: Any, variable: str, name: str) -> Any:
+        """Return a type with a name that nothing else has."""
+        last = last_of(variable)
+        first = f"{variable.removesuffix(last)}{name or f'{last}_t'}"
+        paths = (f"{first}_{number}" if number else first for number in count())
+        path = next(path for path in paths if self._is_free(path, kind))
+        if path not in self._file:
+            group = make_groups(self._file, path, in_order=True)
+            kind.commit(group.id, last_of(path).encode())
+        return self._file[path].id
+
+    def _is_free(self, path: str, kind: Any) -> bool:
+        """Tell whether a type can have a name, or has it already."""
+        found = self._file.get(path)
+        if found is None:
+            return path not in self._taken
+        return isinstance(found, h5py.Datatype) and bool(found.id.equal(kind))

@@ -1,0 +1,540 @@
+"""Reading a variable: of NetCDF 4, which is HDF5 inside, or of NetCDF 3, by its header."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import h5py  # type: ignore[import-untyped]
+import numpy as np
+from xxhash import xxh3_64_hexdigest, xxh3_64_intdigest
+
+from dask_io.errors import DataError, UsageError, printable
+from dask_io.formats.hdf5.attributes import attributes_of
+from dask_io.formats.hdf5.dataset import refuse_others
+from dask_io.formats.hdf5.file import apart, find_dataset, reading
+from dask_io.formats.hdf5.scales import HIDDEN, is_bare, noted_dimensions
+from dask_io.formats.hdf5.source import Hdf5Source, read_description
+from dask_io.formats.netcdf.classic import read_header
+from dask_io.formats.netcdf.conventions import exact_number
+from dask_io.formats.netcdf.enumerations import name_of_enumeration
+from dask_io.formats.netcdf.surroundings import (
+    MOST_BYTES,
+    Surroundings,
+    belonging_to,
+    gather,
+    last_of,
+)
+from dask_io.geometry import Grid, Layout
+from dask_io.storage.files import peeking
+from dask_io.storage.local.transport import FileReader
+from dask_io.storage.os_errors import storage_errors
+from dask_io.storage.tally import Tally
+from dask_io.stores.addressable import AddressableReader
+from dask_io.stores.cf_attributes import FILL_VALUE, is_plain_number
+from dask_io.stores.container import INSIDE
+from dask_io.stores.store import Access, Extent
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from dask_io.formats.netcdf.classic import Header, Variable
+    from dask_io.geometry import Region
+    from dask_io.stores.store import BlockReader
+
+_MOST_NAMED = 20
+
+
+@dataclass(frozen=True)
+class Netcdf4Original:
+    """A variable of NetCDF 4, to ask for what belongs to it."""
+
+    path: Path
+    inside: str
+
+    def __str__(self) -> str:
+        return f"{self.path}{INSIDE}/{self.inside}"
+
+    @property
+    def coordinates(self) -> tuple[str, ...]:
+        """Names of the variables that belong to it."""
+        return apart(self.path, self._find_coordinates)
+
+    def _find_coordinates(self) -> tuple[str, ...]:
+        with reading(self.path) as file:
+            dataset = find_dataset(file, self.path, self.inside)
+            found = belonging_to(dataset.name, _Lookup(dataset))
+            return tuple(last_of(path).removeprefix(HIDDEN) for path in found)
+
+    def read(self, region: Region | None) -> Surroundings:
+        """Return what belongs to the variable, or to a region of it."""
+        with reading(self.path) as file:
+            dataset = find_dataset(file, self.path, self.inside)
+            lookup = _Lookup(dataset)
+            main = _Dataset(dataset)
+            above = [main.path[:at] for at, sign in enumerate(main.path) if sign == "/"]
+            return Surroundings(
+                name=main.path,
+                dimensions=main.dimensions,
+                attributes=main.attributes,
+                groups={path: _typed_attributes(file[f"/{path}"]) for path in ("", *above)},
+                unlimited=lookup.unlimited(main),
+                variables=gather(dataset.name, lookup, region),
+            )
+
+
+def belonging_to_dataset(dataset: Any) -> set[str]:
+    """Return the paths of the variables that belong to one, and are small beside it."""
+    found = belonging_to(dataset.name, _Lookup(dataset))
+    if sum(prod(one.shape) * one.dtype.itemsize for one in found.values()) > MOST_BYTES:
+        return set()
+    return set(found)
+
+
+@dataclass(frozen=True)
+class _Lookup:
+    """Variables in the group of one, and in those around it."""
+
+    main: Any
+
+    def __call__(self, name: str) -> _Dataset | None:
+        found = self._find(name)
+        if found is not None and is_bare(found):
+            found = _follow(found.parent, f"{HIDDEN}{last_of(found.name)}")
+        return None if found is None else _Dataset(found)
+
+    def _find(self, name: str) -> Any:
+        if name.startswith("/"):
+            return _follow(self.main.file, name)
+        group = self.main.parent
+        while (found := _follow(group, name)) is None and group.name != "/":
+            group = group.parent
+        return found
+
+    def unlimited(self, main: _Dataset) -> frozenset[str]:
+        """Return the dimensions that have no last index."""
+        lengths = zip(main.dimensions, main.dataset.maxshape, strict=True)
+        return frozenset(name for name, most in lengths if most is None)
+
+
+def _follow(group: Any, path: str) -> Any:
+    """Return a dataset in a group, or below it; None if there is none, or only by links."""
+    found = group
+    for name in filter(None, path.split("/")):
+        link = found.get(name, getlink=True) if isinstance(found, h5py.Group) else None
+        if not isinstance(link, h5py.HardLink):
+            return None
+        found = found[name]
+    return found if isinstance(found, h5py.Dataset) else None
+
+
+@dataclass(frozen=True)
+class _Dataset:
+    """A variable as HDF5 stores it."""
+
+    dataset: Any
+
+    def __post_init__(self) -> None:
+        refuse_others(self.dataset)
+
+    @property
+    def path(self) -> str:
+        """Where it is in the file."""
+        name: str = self.dataset.name
+        return name.strip("/")
+
+    @cached_property
+    def dimensions(self) -> tuple[str, ...]:
+        """Paths of the scales along its axes; a scale is one itself."""
+        if self.dataset.is_scale and self.dataset.ndim == 1:
+            return (self.path,)
+        noted = noted_dimensions(self.dataset) or [
+            axis[0].name.strip("/") if len(axis) else None for axis in self.dataset.dims
+        ]
+        return tuple(path or f"{self.path}_{number}" for number, path in enumerate(noted))
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Length along each axis."""
+        return tuple(self.dataset.shape)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of its elements."""
+        found: np.dtype[Any] = self.dataset.dtype
+        return found
+
+    @property
+    def name_of_type(self) -> str:
+        """The name of the type whose values have names, nothing if there is none."""
+        return name_of_enumeration(self.dataset)
+
+    @cached_property
+    def attributes(self) -> dict[str, Any]:
+        """What it says about itself."""
+        return _typed_attributes(self.dataset)
+
+    def read(self, slices: tuple[slice, ...]) -> NDArray[Any]:
+        """Read a part of its values."""
+        return np.asarray(self.dataset[slices], self.dataset.dtype)
+
+
+def _typed_attributes(owner: Any) -> dict[str, Any]:
+    found = {}
+    for each in attributes_of(owner):
+        is_empty = isinstance(each.value, h5py.Empty)
+        found[each.name] = (b"" if is_empty else each.value) if each.is_text else exact_number(each)
+    return {name: value for name, value in found.items() if value is not None}
+
+
+class Netcdf4Source(Hdf5Source):
+    """A variable of NetCDF 4 that is read; any number of chunks may be read at once."""
+
+    format = "netcdf"
+
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        """What the variable says, and where it is, for what belongs to it."""
+        said = dict(super().metadata)
+        said["attributes"] = single(said["attributes"])
+        said["netcdf"] = original = Netcdf4Original(self.path, self.inside)
+        said["coordinates"] = original.coordinates
+        return MappingProxyType(said)
+
+
+def single(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return attributes with lists of one value as that value, which they are to NetCDF."""
+    return {
+        name: value[0] if isinstance(value, list) and len(value) == 1 else value
+        for name, value in attributes.items()
+    }
+
+
+def plain_values(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return attributes of version 3 as plain values."""
+    return single(
+        {
+            name: value.tolist() if isinstance(value, np.ndarray) else _text(value)
+            for name, value in attributes.items()
+        }
+    )
+
+
+def typed_in(attributes: Mapping[str, Any], dtype: np.dtype[Any] | None = None) -> tuple[str, ...]:
+    """Return the names of attributes of version 3 that JSON cannot hold as they are.
+
+    `dtype` is that of the variable's elements, None for attributes of the file.
+    """
+    return tuple(
+        name
+        for name, value in attributes.items()
+        if not (
+            is_plain_number(name, value.dtype, dtype)
+            if isinstance(value, np.ndarray)
+            else _type_name(value) == "text"
+        )
+    )
+
+
+def _type_name(value: Any) -> str:
+    """Return the name that the type of an attribute would have in HDF5."""
+    if isinstance(value, np.ndarray):
+        return str(value.dtype.newbyteorder("=").str)
+    return "text" if _text(value).encode() == value else "bytes"
+
+
+@dataclass(frozen=True)
+class ClassicOriginal:
+    """A variable of NetCDF 3, with the header of its file."""
+
+    path: Path
+    header: Header
+    name: str
+
+    @property
+    def inside(self) -> str:
+        """The variable's name."""
+        return self.name
+
+    def __str__(self) -> str:
+        return f"{self.path}{INSIDE}/{self.name}"
+
+    @property
+    def attributes(self) -> Mapping[str, Any]:
+        """What the variable says, with its types."""
+        return self.header.variables[self.name].attributes
+
+    @property
+    def attributes_of_file(self) -> Mapping[str, Any]:
+        """What the file says, with its types."""
+        return self.header.attributes
+
+    @property
+    def coordinates(self) -> tuple[str, ...]:
+        """Names of the variables that belong to it."""
+        return tuple(belonging_to(self.name, self._look_up))
+
+    def read(self, region: Region | None) -> Surroundings:
+        """Return what belongs to the variable, or to a region of it."""
+        header, main = self.header, self.header.variables[self.name]
+        return Surroundings(
+            name=self.name,
+            dimensions=main.dimensions,
+            attributes=main.attributes,
+            groups={"": header.attributes},
+            unlimited=frozenset([header.record] if header.record else []),
+            variables=gather(self.name, self._look_up, region),
+        )
+
+    def _look_up(self, name: str) -> _Classic | None:
+        found = self.header.variables.get(name.removeprefix("/"))
+        return None if found is None else _Classic(self.path, found)
+
+
+@dataclass(frozen=True)
+class _Classic:
+    """A variable of NetCDF 3 that is small."""
+
+    file: Path
+    variable: Variable
+
+    @property
+    def path(self) -> str:
+        """Its name: there are no groups."""
+        return self.variable.name
+
+    @property
+    def dimensions(self) -> tuple[str, ...]:
+        """Names of its dimensions."""
+        return self.variable.dimensions
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Length of each."""
+        return self.variable.shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of its elements."""
+        return self.variable.dtype
+
+    @property
+    def name_of_type(self) -> str:
+        """None has a name."""
+        return ""
+
+    @property
+    def attributes(self) -> Mapping[str, Any]:
+        """What it says about itself."""
+        return self.variable.attributes
+
+    def read(self, slices: tuple[slice, ...]) -> NDArray[Any]:
+        """Read a part of its values, by way of all of them."""
+        return read_classic(self.file, self.variable)[slices]
+
+
+def read_classic(path: Path, one: Variable) -> NDArray[Any]:
+    """Read all values of a variable that is small."""
+    values = np.empty(one.shape, one.dtype)
+    n_records = None if one.step is None else len(values)
+    pieces = [values] if n_records is None else [values[n : n + 1] for n in range(n_records)]
+    with FileReader(path, Tally()) as file:
+        for number, piece in enumerate(pieces):
+            raw = np.empty(piece.nbytes, np.uint8)
+            file.read(one.begin + number * (one.step or 0), piece.nbytes, raw.data)
+            piece[...] = raw.view(one.dtype).reshape(piece.shape)
+    return values
+
+
+def open_classic(path: Path, inside: str) -> ClassicSource:
+    """Open a variable of NetCDF 3.
+
+    Raises
+    ------
+    DataError
+        If the file's header cannot be trusted, or it is truncated.
+    UsageError
+        If there is no such variable, or several and none is named.
+    """
+    header, file_size = open_header(path)
+    name = _choose(header, path, inside)
+    variable = header.variables[name]
+    if not variable.shape:
+        raise DataError(printable(str(path)), ["has a variable without axes: not supported"])
+    if variable.end > file_size:
+        short = f"is truncated: it has {file_size} bytes, {name} ends at {variable.end}"
+        raise DataError(printable(str(path)), [printable(short)])
+    return ClassicSource(path, header, variable)
+
+
+def open_header(path: Path) -> tuple[Header, int]:
+    """Return the header of a file of NetCDF 3, and the file's size.
+
+    Raises
+    ------
+    DataError
+        If it cannot be trusted.
+    """
+    with storage_errors(path):
+        file_size = path.stat().st_size
+    try:
+        with peeking(path) as peek:
+            return read_header(peek, file_size), file_size
+    except ValueError as error:
+        raise DataError(printable(str(path)), [printable(str(error))]) from error
+
+
+def _choose(header: Header, path: Path, inside: str) -> str:
+    """Return the variable that is meant: without a name, the only one that describes no other."""
+    if inside in header.variables:
+        return inside
+    data = [
+        name for name, one in header.variables.items() if one.shape and one.dimensions != (name,)
+    ]
+    names = data or list(header.variables)
+    if not inside and len(names) == 1:
+        return names[0]
+    shown = printable(str(path))
+    listed = ", ".join(printable(f"{path}{INSIDE}/{name}") for name in names[:_MOST_NAMED])
+    missing = f"{shown}{INSIDE}/{printable(inside)} is not there; " if inside else ""
+    if not names:
+        raise UsageError(f"{missing}{shown} holds no variable")
+    more = " and more" if len(names) > _MOST_NAMED else ""
+    raise UsageError(f"{missing}name a variable of {shown}, such as {listed}{more}")
+
+
+class ClassicSource:
+    """A variable of NetCDF 3 that is read; any number of records may be read at once."""
+
+    format: ClassVar[str] = "netcdf"
+    is_indivisible: ClassVar[bool] = True
+    access: ClassVar[Access] = Access.ADDRESSABLE
+    reused_bytes: ClassVar[int] = 0
+    codec_bytes: ClassVar[int] = 0
+
+    def __init__(self, path: Path, header: Header, variable: Variable) -> None:
+        self.path, self.header, self.variable = path, header, variable
+        self.tally = Tally()
+        lengths = [max(1, length) for length in variable.record_shape]
+        self.grid = Grid.regular(variable.shape, lengths)
+        self.layout = Layout.c(len(variable.shape))
+
+    @property
+    def place(self) -> str:
+        """The file."""
+        return str(self.path)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of the elements."""
+        return self.variable.dtype
+
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        """What the variable says, and where it is, for what belongs to it."""
+        one = self.variable
+        original = ClassicOriginal(self.path, self.header, one.name)
+        return MappingProxyType(
+            {
+                "maxshape": None if one.step is None else (None, *one.shape[1:]),
+                "codecs": [],
+                "fill_value": _fill_of(one),
+                "dimension_names": one.dimensions,
+                "attributes": plain_values(one.attributes),
+                "coordinates": original.coordinates,
+                "types_of_attributes": {
+                    name: _type_name(value) for name, value in one.attributes.items()
+                },
+                "beyond_json": typed_in(one.attributes, one.dtype),
+                "attributes_of_file": tuple(self.header.attributes),
+                "netcdf": original,
+            }
+        )
+
+    @property
+    def n_bytes_on_disk(self) -> int:
+        """Bytes of the variable."""
+        return self.grid.size * self.dtype.itemsize
+
+    def describe(self) -> dict[str, Any]:
+        """Return what it takes to find the variable again."""
+        return {
+            "format": self.format,
+            "shape": list(self.grid.shape),
+            "path": str(self.path.absolute()),
+            "inside": self.variable.name,
+            "stored_as": self.stored_as,
+        }
+
+    @property
+    def stored_as(self) -> str:
+        """What differs in a variable that holds its values in another way."""
+        one = self.variable
+        return xxh3_64_hexdigest(repr((one.shape, one.dtype.str, one.begin, one.step)).encode())
+
+    @contextmanager
+    def reader(
+        self, index: tuple[int, ...], *, after: Region | None = None
+    ) -> Iterator[BlockReader]:
+        """Visit a record, or all of the variable."""
+        one = self.variable
+        offset = one.begin + (one.step or 0) * index[0]
+        extent = Extent(one.name, offset, one.record_shape)
+        with FileReader(self.path, self.tally) as file:
+            if after is not None:
+                end = self.layout.end_of(after, extent.shape)
+                file.go_on_from(offset + end * self.dtype.itemsize)
+            yield AddressableReader(file, extent, self.dtype, self.layout)
+
+    def check(self) -> None:
+        """The header has been looked at; there are no others."""
+
+    def fingerprint(self, index: tuple[int, ...]) -> int:
+        """Return a number that changes when the file does."""
+        with storage_errors(self.path):
+            found = self.path.stat()
+        told = f"{index}\0{self.variable.name}\0{found.st_size}\0{found.st_mtime_ns}"
+        return xxh3_64_intdigest(told.encode())
+
+    def discard(self, index: tuple[int, ...]) -> None:  # noqa: ARG002 - none can be
+        """Refuse: the file holds other records too."""
+        raise UsageError("records of a NetCDF file cannot be consumed one by one")
+
+    def discard_rest(self) -> None:
+        """Keep the file."""
+
+
+def _fill_of(variable: Variable) -> Any:
+    """Return the value that a variable says of what is not stored, None if it says none."""
+    said = variable.attributes.get(FILL_VALUE)
+    fill = np.frombuffer(said, "S1") if isinstance(said, bytes) else said
+    return fill[0] if isinstance(fill, np.ndarray) and fill.size == 1 else None
+
+
+def _text(value: object) -> str:
+    return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
+
+
+def reopen_classic(described: Mapping[str, Any], at: Path | None) -> ClassicSource:
+    """Open a variable of NetCDF 3 again that was described.
+
+    Raises
+    ------
+    DataError
+        If it is not there any more, or another one is.
+    """
+    path, inside = read_description(described, at)
+    try:
+        source = open_classic(path, inside)
+    except UsageError as error:
+        raise DataError(printable(str(path)), [str(error)]) from error
+    if described.get("stored_as") != source.stored_as:
+        raise DataError(printable(str(path)), ["is not the variable that it was"])
+    return source

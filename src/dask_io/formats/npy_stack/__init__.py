@@ -1,0 +1,102 @@
+"""Stacks of ``.npy`` files as Dask writes them: blocks along one axis, and a file ``info``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from dask_io.errors import UsageError, printable
+from dask_io.formats.npy import FORMAT as NPY
+from dask_io.formats.npy_stack.info import NAME as INFO
+from dask_io.formats.npy_stack.stack import (
+    FORMAT_NAME,
+    StackSource,
+    StackTarget,
+    read_description,
+    read_stack,
+    stack_blocks,
+)
+from dask_io.stores.dtypes import check_dtype
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from collections.abc import Set as AbstractSet
+
+    from dask_io.storage.location import Location
+    from dask_io.storage.medium import Durability
+    from dask_io.stores.container import Wanted
+    from dask_io.stores.store import Readback, Source, Target
+
+
+@dataclass(frozen=True, slots=True)
+class NpyStackFormat:
+    """Directories of ``0.npy``, ``1.npy`` and so on along one axis, with a file ``info``."""
+
+    name: str = FORMAT_NAME
+    suffixes: tuple[str, ...] = (".npystack",)
+
+    def recognises(self, path: Location) -> bool:
+        """Look for the file that describes a stack."""
+        return (path / INFO).is_file() and (path / "0.npy").is_file()
+
+    def open(self, path: Location, inside: str, *, strict: bool) -> Source:  # noqa: ARG002 - all are there
+        """Open a stack."""
+        _refuse_inside(path, inside)
+        return StackSource(read_stack(path))
+
+    def make(
+        self,
+        path: Location,
+        inside: str,
+        wanted: Wanted,
+        *,
+        overwrite: bool,
+        durability: Durability,
+        reserve: bool,
+    ) -> Target:
+        """Describe a target."""
+        _refuse_inside(path, inside)
+        wanted.wishes.refuse(self.name)
+        problem = check_dtype(wanted.dtype)
+        if problem:
+            raise UsageError(f"a target cannot hold {problem}")
+        cut = [axis for axis, n_blocks in enumerate(wanted.grid.counts) if n_blocks > 1]
+        if len(cut) > 1:
+            raise UsageError(
+                f"chunks of {wanted.grid} cut {len(cut)} axes, but a stack is cut along one; "
+                "give -1 for all others"
+            )
+        blocks = stack_blocks(path, cut[0] if cut else 0, wanted.grid, wanted.dtype, wanted.layout)
+        try:
+            NPY.make_header(wanted.grid.longest, wanted.dtype, wanted.layout)
+        except ValueError as error:
+            raise UsageError(f"format {self.name} {error}") from error
+        return StackTarget(blocks, overwrite=overwrite, durability=durability, reserve=reserve)
+
+    def reopen(
+        self,
+        described: Mapping[str, Any],
+        at: Location | None,
+        absent: AbstractSet[tuple[int, ...]],
+    ) -> Source:
+        """Open a source again."""
+        return StackSource(read_description(described, at), absent=absent)
+
+    def read_back(self, described: Mapping[str, Any], at: Location) -> Readback:
+        """Open what was a target."""
+        return StackSource(read_description(described, at))
+
+    def remake(
+        self, described: Mapping[str, Any], at: Location, *, durability: Durability, reserve: bool
+    ) -> Target:
+        """Describe a target again."""
+        blocks = read_description(described, at)
+        return StackTarget(blocks, durability=durability, reserve=reserve)
+
+
+def _refuse_inside(path: Location, inside: str) -> None:
+    if inside:
+        raise UsageError(f"{printable(str(path))} is a stack, so nothing can be named inside it")
+
+
+FORMAT = NpyStackFormat()

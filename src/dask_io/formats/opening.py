@@ -1,0 +1,276 @@
+"""From a place to a source: arrays are recognised by what is there."""
+
+from __future__ import annotations
+
+import re
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from dask_io.errors import DataError, StorageError, UsageError, printable
+from dask_io.formats.places import (
+    has_field,
+    pattern_of,
+    refuse_inside,
+    refuse_unfinished,
+    shown,
+    split_inside,
+)
+from dask_io.formats.registry import (
+    choose_format,
+    find_container,
+    format_names,
+    format_of,
+    has_blocks,
+    load_format,
+    of_blocks,
+)
+from dask_io.formats.reopening import reopen_blocks
+from dask_io.journal.journal import find_journal, read_job
+from dask_io.storage.files import peeking, size_of
+from dask_io.storage.location import is_taken, locate, may_exist
+from dask_io.storage.medium import NOT_A_FILE
+from dask_io.storage.os_errors import storage_errors
+from dask_io.stores import manifest
+from dask_io.stores.block_files import BlockFiles, Blocks
+from dask_io.stores.block_names import BlockNames, OneName
+from dask_io.stores.discovery import open_by_headers
+from dask_io.stores.listing import scan
+from dask_io.stores.name_inference import guess_names
+from dask_io.stores.slices import format_of_files, thick_slices
+from dask_io.stores.user_description import Description, parse_dtype
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import DTypeLike
+
+    from dask_io.geometry.chunks import Chunks
+    from dask_io.storage.location import Location
+    from dask_io.stores.block_format import Format
+    from dask_io.stores.store import Source
+
+_DIGITS = re.compile("[0-9]+")
+_NOTHING_SAID = Description(None, None, None, None)
+
+
+def open_source(
+    path: str | os.PathLike[str] | Location,
+    *,
+    format: str | None = None,  # noqa: A002 - the word that users know
+    shape: Sequence[int] | None = None,
+    dtype: DTypeLike | None = None,
+    chunks: Chunks = None,
+    order: str | None = None,
+    strict: bool = False,
+    storage_options: Mapping[str, Any] | None = None,
+) -> Source:
+    """Open what a path names, after looking at the names and sizes of all block files.
+
+    Parameters
+    ----------
+    path
+        A directory of blocks, one file, a pattern of block files such as
+        ``blocks/b_{0}_{1}.npy``, or an array in a container such as ``scan.zarr::/day/1``; or
+        the URL of any of these, such as ``s3://bucket/scan.zarr``.
+    format
+        Name of the format; by default the suffix says it.
+    shape, dtype, chunks, order
+        Description of data that does not describe itself.
+    strict
+        Whether blocks must be there whose absence could mean the fill value.
+    storage_options
+        How to reach an object store; see `locate`.
+
+    Raises
+    ------
+    StorageError
+        If the path is absent or cannot be read.
+    UsageError
+        If it is no format that is known, or contradicts its description.
+    DataError
+        If blocks are missing, extra, truncated or do not match.
+    """
+    place = locate(path, storage_options)
+    said = Description(
+        tuple(int(n) for n in shape) if shape is not None else None,
+        parse_dtype(dtype),
+        chunks,
+        order,
+    )
+    refuse_unfinished(place)
+    if place.is_dir():
+        with storage_errors(place):
+            is_described = (place / manifest.NAME).is_file()
+        if is_described:
+            return _open_manifest(place, format, said)
+    source = _open_container(place, format, strict=strict)
+    if source is not None:
+        said.agree_with(source)
+        return source
+    if place.is_dir():
+        return _open_directory(place, format, said)
+    if has_field(str(place)) and not is_taken(place):
+        names = pattern_of(place)
+        chosen = choose_format(place, format)
+        if _describes(place.parent, names):
+            return _open_manifest(place.parent, chosen.name, said)
+        files = scan(place.parent)
+        if names.slice_axes:
+            names = pattern_of(place, _count_axes(place.parent, files, chosen, names, said))
+        return _open_blocks(place.parent, files, chosen, names, said)
+    if not place.exists():
+        raise StorageError(shown(place), "no such file or directory", "check the path")
+    return _open_file(place, choose_format(place, format), said)
+
+
+def _open_container(place: Location, format: str | None, *, strict: bool) -> Source | None:  # noqa: A002
+    """Open an array in a container, None if the place is none."""
+    path, inside = split_inside(place)
+    container = find_container(path, format)
+    if container is not None and (inside or may_exist(path)):
+        return container.open(path, inside, strict=strict)
+    refuse_inside(path, inside)
+    return None
+
+
+def _describes(folder: Location, names: BlockNames) -> bool:
+    """Whether a directory has a good manifest about files of these names."""
+    with suppress(DataError, StorageError):
+        return manifest.Manifest.read(folder).names == names
+    return False
+
+
+def _open_manifest(folder: Location, format: str | None, said: Description) -> BlockFiles:  # noqa: A002
+    found = manifest.Manifest.read(folder)
+    if format is not None and format != found.format:
+        raise UsageError(f"{shown(folder)} holds {found.format} blocks, but {format} is asked for")
+    try:
+        chosen = of_blocks(load_format(found.format))
+    except UsageError as error:
+        raise DataError(shown(folder / manifest.NAME), [str(error)]) from error
+    chosen = format_of_files(found.names, chosen)
+    blocks = Blocks(folder, found.names, chosen, found.grid, found.dtype, found.layout)
+    source = BlockFiles(blocks, scan(folder), only_blocks=True)
+    said.agree_with(source)
+    return source
+
+
+def _open_directory(folder: Location, format: str | None, said: Description) -> BlockFiles:  # noqa: A002
+    files = {name: n for name, n in scan(folder).items() if not name.startswith(".")}
+    by_format: dict[str, list[str]] = {}
+    by_pattern: dict[str, Format | None] = {}
+    for name in sorted(name for name, size in files.items() if size != NOT_A_FILE):
+        pattern = _DIGITS.sub("0", name)
+        if pattern not in by_pattern:
+            by_pattern[pattern] = _block_format_of(name)
+        found = by_pattern[pattern]
+        if found is not None and (format is None or found.name == format):
+            by_format.setdefault(found.name, []).append(name)
+    if len(by_format) != 1:
+        found_text = f"it holds {' and '.join(by_format)} files" if by_format else "no block files"
+        raise DataError(
+            shown(folder),
+            [found_text],
+            f"name one pattern of files, as in '{shown(folder)}/b_{{0}}_{{1}}.npy', "
+            f"or a format ({', '.join(format_names())})",
+        )
+    ((chosen_name, block_names),) = by_format.items()
+    chosen = of_blocks(load_format(chosen_name))
+    names = _guess_names(folder, block_names, chosen, said)
+    return _open_blocks(folder, files, chosen, names, said)
+
+
+def _block_format_of(name: str) -> Format | None:
+    found = format_of(name)
+    return None if found is None or not has_blocks(found) else of_blocks(found)
+
+
+def _guess_names(
+    folder: Location, block_names: list[str], chosen: Format, said: Description
+) -> BlockNames:
+    suffixes = {suffix for suffix in chosen.suffixes if block_names[0].endswith(suffix)}
+    suffix = max(suffixes, key=len)
+    if chosen.longest_header:
+        first_shape = _first_shape(folder, block_names, chosen)
+    else:
+        grid, _, _ = said.needed_by(folder, chosen)
+        first_shape = tuple(axis.length_at(0) if axis.length else 0 for axis in grid.axes)
+    return guess_names(
+        str(folder),
+        block_names,
+        suffix=suffix,
+        first_shape=first_shape,
+        is_of_file=bool(chosen.longest_header),
+    )
+
+
+def _first_shape(folder: Location, block_names: list[str], chosen: Format) -> tuple[int, ...]:
+    """Return the shape of the first block that has a good header."""
+    reason = ""
+    for name in sorted(block_names, key=lambda name: [*map(int, _DIGITS.findall(name))]):
+        try:
+            with peeking(folder / name) as peek:
+                return chosen.parse_header(peek).shape
+        except ValueError as error:
+            reason = reason or f"{printable(name)} {error}"
+    raise DataError(shown(folder), [reason])
+
+
+def _count_axes(
+    folder: Location,
+    files: Mapping[str, int],
+    chosen: Format,
+    names: BlockNames,
+    said: Description,
+) -> int:
+    """Return the number of axes of an array of slices, 0 if it is not known."""
+    if not chosen.longest_header:
+        return len(said.shape or ())
+    ours = [name for name, size in files.items() if size != NOT_A_FILE and names.parse(name)]
+    return len(_first_shape(folder, ours, chosen)) + len(names.slice_axes) if ours else 0
+
+
+def _open_blocks(
+    folder: Location,
+    files: Mapping[str, int],
+    chosen: Format,
+    names: BlockNames | OneName,
+    said: Description,
+) -> BlockFiles:
+    if chosen.longest_header:
+        source = open_by_headers(folder, files, chosen, names)
+        said.agree_with(source)
+        return source
+    slice_axes = names.slice_axes if isinstance(names, BlockNames) else ()
+    grid, dtype, layout = said.needed_by(folder, chosen, slice_axes)
+    if names.n_axes != len(grid.axes):
+        raise UsageError(
+            f"{printable(names.pattern)} has {names.n_axes} fields, but the shape given has "
+            f"{len(grid.axes)} axes"
+        )
+    if problem := thick_slices(names, grid):
+        raise UsageError(f"{printable(names.pattern)}: {problem}; use chunks of 1 along it")
+    return BlockFiles(Blocks(folder, names, chosen, grid, dtype, layout), files)
+
+
+def _open_file(path: Location, chosen: Format, said: Description) -> BlockFiles:
+    files = {path.name: size_of(path)}
+    if files[path.name] == NOT_A_FILE:
+        raise StorageError(shown(path), "is neither a file nor a directory", "check the path")
+    if chosen.longest_header:
+        try:
+            with peeking(path) as peek:
+                n_axes = len(chosen.parse_header(peek).shape)
+        except ValueError as error:
+            raise DataError(shown(path), [str(error)]) from error
+        return _open_blocks(path.parent, files, chosen, OneName(path.name, n_axes), said)
+    if said == _NOTHING_SAID and (journal := find_journal(path)) is not None:
+        # Written by us, with what describes it beside it.
+        described = read_job(journal).get("target")
+        if isinstance(described, dict) and described.get("format") == chosen.name:
+            return reopen_blocks(described, path)
+    grid, _, _ = said.needed_by(path, chosen)
+    if grid.n_blocks > 1:
+        raise UsageError(f"{shown(path)} is one file, so it is one block; leave chunks out")
+    return _open_blocks(path.parent, files, chosen, OneName(path.name, len(grid.axes)), said)

@@ -1,0 +1,144 @@
+"""What a place names: a path, a pattern of files or an array in a container, and its journal."""
+
+from __future__ import annotations
+
+import re
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dask_io.errors import DataError, UsageError, printable
+from dask_io.formats.registry import format_of
+from dask_io.journal.journal import find_journal, is_unfinished, refuse_locked
+from dask_io.storage.files import medium_of
+from dask_io.storage.location import is_taken, locate
+from dask_io.storage.os_errors import storage_errors
+from dask_io.storage.own_names import JOURNAL
+from dask_io.stores.block_names import BlockNames
+from dask_io.stores.container import INSIDE, OneFile, beside, split_place
+
+if TYPE_CHECKING:
+    from dask_io.storage.location import Location
+
+_ZARR = "zarr"
+_FIELD = re.compile(r"(?<!\{)(?:\{\{)*\{[^{}]*\}")
+
+
+def shown(path: Location) -> str:
+    """Return a path as it is printed."""
+    return printable(str(path))
+
+
+def has_field(text: str) -> bool:
+    """Tell whether a name has a field for an axis, such as ``{0}``: it stands for many files."""
+    return _FIELD.search(text) is not None
+
+
+def pattern_of(path: Location, n_axes: int = 0) -> BlockNames:
+    """Return the names of block files for a pattern; `n_axes` is 0 if it is not known.
+
+    Raises
+    ------
+    UsageError
+        If it is no such pattern.
+    """
+    if has_field(str(path.parent)) and not path.parent.is_dir():
+        raise UsageError(f"{shown(path)} has fields outside the file name; put all of them there")
+    try:
+        return BlockNames(path.name, n_axes)
+    except ValueError as error:
+        raise UsageError(f"{shown(path)} is no pattern of block files: {error}") from error
+
+
+def split_inside(place: Location) -> tuple[Location, str]:
+    """Split a place into a container and the path inside it; what exists is a plain path."""
+    if INSIDE not in str(place) or is_taken(place):
+        return place, ""
+    path, inside = split_place(str(place))
+    return (locate(path) if isinstance(place, Path) else place.again(path)), inside
+
+
+def split_target(place: Location, format: str | None) -> tuple[Location, str]:  # noqa: A002
+    """Split the place of a target into the outermost container and a path inside it.
+
+    By their names alone: ``a.zarr/b`` and ``a.zarr/b::/c`` lie in ``a.zarr``.
+    """
+    root, inside = split_inside(place)
+    named = format_of(root.name)
+    is_zarr = format in {None, _ZARR} and (named is None or named.name == _ZARR)
+    if not is_zarr or (not inside and (format or named or has_field(place.name))):
+        return root, inside
+    path = f"{root}/{inside}".removesuffix("/")
+    groups = [folder for folder in (root, *root.parents) if folder.suffix == f".{_ZARR}"]
+    if not groups or ".." in path.split("/"):
+        return root, inside
+    return groups[-1], path.removeprefix(f"{groups[-1]}/")
+
+
+def refuse_inside(path: Location, inside: str) -> None:
+    """Refuse a path inside of what is no container.
+
+    Raises
+    ------
+    UsageError
+        If there is one.
+    """
+    if inside:
+        raise UsageError(f"{shown(path)} is no container, so nothing can be named inside it")
+
+
+def holder_of(place: Location) -> Location:
+    """Return the file or directory that a place names, in a container too."""
+    path, inside = split_inside(place)
+    is_one_file = path.is_file() or isinstance(format_of(path.name), OneFile)
+    return path if is_one_file else path / inside
+
+
+def is_absent(place: Location) -> bool:
+    """Whether there is nothing at a place, and no container that it would be in."""
+    return not (holder_of(place).exists() or split_inside(place)[0].exists())
+
+
+def journal_at(path: Location) -> Location | None:
+    """Return the journal of the target that a path names, if there is one."""
+    if has_field(path.name) and not is_taken(path):
+        return find_journal(path.parent)
+    container, inside = split_inside(path)
+    found = find_journal(holder_of(path))
+    if found is None and inside and isinstance(container, Path):
+        return find_journal(beside(container, inside))
+    return found
+
+
+def targets_in(path: Location) -> list[Location]:
+    """Return the targets with a journal that a path names: itself, or those that lie in it."""
+    if journal_at(path) is not None:
+        return [path]
+    if not path.is_dir():
+        return []
+    with storage_errors(path):
+        # What lies beside the journal of one file may not be there yet.
+        names = {name.removesuffix(JOURNAL) for name in medium_of(path).names(path)}
+    return [path / name for name in sorted(names) if name and journal_at(path / name) is not None]
+
+
+def refuse_unfinished(path: Location) -> None:
+    """Refuse blocks that could be taken for a smaller array, or for whole ones.
+
+    Raises
+    ------
+    DataError
+        If the run that wrote them did not end.
+    StorageError
+        If it is still writing.
+    """
+    journal = journal_at(path)
+    if journal is not None and is_unfinished(journal):
+        # Where the lock cannot be asked, nobody is known to write.
+        with suppress(OSError):
+            refuse_locked(journal)
+        raise DataError(
+            shown(path),
+            ["it is unfinished: the run that wrote it did not end"],
+            f"complete it with dask-io resume {shown(path)}",
+        )

@@ -1,0 +1,142 @@
+"""From what a store said of itself to the same store again."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+from dask_io.errors import DataError, UsageError, printable
+from dask_io.formats.places import has_field, holder_of, shown
+from dask_io.formats.registry import load_format, of_blocks
+from dask_io.storage.files import size_of
+from dask_io.storage.location import is_url, locate
+from dask_io.stores import manifest
+from dask_io.stores.block_files import BlockFiles, Blocks
+from dask_io.stores.block_files_target import BlockFilesTarget
+from dask_io.stores.block_names import OneName
+from dask_io.stores.container import Container, OneFile
+from dask_io.stores.listing import scan
+from dask_io.stores.slices import format_of_files
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from collections.abc import Set as AbstractSet
+
+    from dask_io.storage.location import Location
+    from dask_io.storage.medium import Durability
+    from dask_io.stores.store import Readback, Source, Target
+
+
+def reopen_source(
+    described: Mapping[str, Any],
+    *,
+    at: Location | None = None,
+    absent: AbstractSet[tuple[int, ...]] = frozenset(),
+    storage_options: Mapping[str, Any] | None = None,
+) -> Source:
+    """Open a store again, by what its `describe` returned.
+
+    Parameters
+    ----------
+    described
+        The description.
+    at
+        Where it is now; by default where it was then.
+    absent
+        Blocks that need not be there.
+    storage_options
+        How to reach it, if it is in an object store; see `locate`.
+
+    Raises
+    ------
+    DataError
+        If that is not what is there, or no description.
+    """
+    if at is None and is_url(folder := str(described.get("folder"))):
+        at = locate(folder, storage_options)
+        if "file" in described:
+            at = at / str(described["file"])
+    container = _container_of(described)
+    if container is not None:
+        with _description_errors(described, at):
+            return container.reopen(described, None if at is None else holder_of(at), absent)
+    return reopen_blocks(described, at, absent)
+
+
+def reopen_blocks(
+    described: Mapping[str, Any],
+    at: Location | None,
+    absent: AbstractSet[tuple[int, ...]] = frozenset(),
+) -> BlockFiles:
+    """Open block files again, or one file, as `reopen_source` does."""
+    blocks = _described(described, at)
+    if len(absent) == blocks.grid.n_blocks and not blocks.path.exists():
+        files: Mapping[str, int] = {}
+    elif blocks.is_one_file:
+        files = {blocks.path.name: size_of(blocks.path)}
+    else:
+        files = scan(blocks.folder)
+    return BlockFiles(blocks, files, absent=absent)
+
+
+def read_back(described: Mapping[str, Any], *, at: Location) -> Readback:
+    """Open what was a target, to compare its blocks with what was written.
+
+    Raises
+    ------
+    DataError
+        If the target that was described is not there.
+    """
+    container = _container_of(described)
+    if container is None:
+        return reopen_source(described, at=at)
+    with _description_errors(described, at):
+        return container.read_back(described, holder_of(at))
+
+
+def remake_target(
+    described: Mapping[str, Any], *, at: Location, durability: Durability, reserve: bool
+) -> Target:
+    """Describe a target again, by what its `describe` returned, at the place where it is now."""
+    container = _container_of(described)
+    if container is not None:
+        with _description_errors(described, at):
+            place = holder_of(at)
+            return container.remake(described, place, durability=durability, reserve=reserve)
+    return BlockFilesTarget(_described(described, at), durability=durability, reserve=reserve)
+
+
+def _container_of(described: Mapping[str, Any]) -> Container | None:
+    """Return the container that a store was which describes itself so."""
+    with suppress(UsageError):
+        found = load_format(str(described.get("format")))
+        if isinstance(found, OneFile) and "pattern" in described:
+            return None
+        return found if isinstance(found, Container) else None
+    return None
+
+
+@contextmanager
+def _description_errors(described: Mapping[str, Any], at: Location | None) -> Iterator[None]:
+    """Say what is wrong with a description."""
+    try:
+        yield
+    except ValueError as error:
+        place = at or locate(str(described.get("folder")))
+        raise DataError(shown(place), [f"its description {printable(str(error))}"]) from error
+
+
+def _described(described: Mapping[str, Any], at: Location | None) -> Blocks:
+    place = at or locate(str(described.get("folder")))
+    try:
+        found = manifest.Manifest.from_json(dict(described))
+        chosen = of_blocks(load_format(found.format))
+    except (ValueError, UsageError) as error:
+        raise DataError(shown(place), [f"its description {error}"]) from error
+    folder, names = place, found.names
+    if at is not None and isinstance(names, OneName):
+        folder, names = at.parent, OneName(at.name, names.n_axes)
+    elif at is not None and not at.is_dir() and has_field(at.name):
+        folder = at.parent
+    chosen = format_of_files(names, chosen)
+    return Blocks(folder, names, chosen, found.grid, found.dtype, found.layout)

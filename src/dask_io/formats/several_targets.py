@@ -1,0 +1,117 @@
+"""Where several targets of one run go."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from dask_io.errors import TargetExistsError, UsageError, printable
+from dask_io.formats.places import journal_at, targets_in
+from dask_io.formats.registry import format_of, load_format
+from dask_io.journal.journal import is_unfinished
+from dask_io.storage.files import medium_of
+from dask_io.storage.location import is_taken, locate
+from dask_io.storage.own_names import JOURNAL
+from dask_io.stores.container import Container
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Mapping, Sequence
+
+    from dask_io.storage.location import Location
+    from dask_io.stores.store import Target
+
+_FEWEST_DIGITS = 3
+
+
+def region_places(
+    folder: str | os.PathLike[str],
+    n_regions: int,
+    *,
+    format: str,  # noqa: A002 - the word that users know
+    one_file: bool,
+    overwrite: bool,
+    storage_options: Mapping[str, Any] | None = None,
+) -> list[str]:
+    """Name the places of several regions in a folder.
+
+    A region that is one block becomes one file, if files of its format describe themselves; any
+    other becomes a directory, or a container.
+
+    Raises
+    ------
+    UsageError
+        If the folder's name is that of a file.
+    TargetExistsError
+        If the folder holds something and is not to be overwritten.
+
+    Examples
+    --------
+    >>> region_places("rois", 2, format="npy", one_file=True, overwrite=False)
+    ['rois/region_000.npy', 'rois/region_001.npy']
+    """
+    place = locate(folder, storage_options)
+    if format_of(place.name) is not None and not place.is_dir():
+        raise UsageError(
+            f"{printable(str(place))} is one file, but there are {n_regions} regions; "
+            "name a directory"
+        )
+    if is_taken(place) and not overwrite and not (place.is_dir() and _is_empty(place)):
+        raise TargetExistsError(printable(str(place)), unfinished=_any_unfinished(place))
+    chosen = load_format(format)
+    is_one_place = isinstance(chosen, Container) or (one_file and chosen.longest_header)
+    suffix = chosen.suffixes[0] if is_one_place else ""
+    n_digits = max(_FEWEST_DIGITS, len(str(n_regions - 1)))
+    names = [f"region_{number:0{n_digits}}{suffix}" for number in range(n_regions)]
+    if place.is_dir():
+        _refuse_others(place, names)
+    return [str(place / name) for name in names]
+
+
+def _refuse_others(folder: Location, names: Sequence[str]) -> None:
+    """Refuse a folder with regions of another run, which would be mixed up with the new ones."""
+    found = [name for name in medium_of(folder).names(folder) if name.startswith("region_")]
+    left = {name.removesuffix(JOURNAL) for name in found}.difference(names)
+    if left:
+        raise UsageError(
+            f"{printable(str(folder))} holds {printable(min(left))} of another run; move it away, "
+            "or choose another folder"
+        )
+
+
+def _is_empty(folder: Location) -> bool:
+    """Tell whether a folder is empty, apart from leftovers of a run that was killed at its start.
+
+    These are the journal of the first target under a temporary name, and an empty folder for it.
+    """
+    medium = medium_of(folder)
+    return all(
+        (name.startswith(".") and name.endswith(".part"))
+        or (is_folder and not medium.names(folder / name))
+        for name, is_folder in medium.names(folder).items()
+    )
+
+
+def _any_unfinished(folder: Location) -> bool:
+    """Tell whether a run that wrote into a folder was interrupted."""
+    journals = map(journal_at, targets_in(folder))
+    return any(journal is not None and is_unfinished(journal) for journal in journals)
+
+
+def check_apart(targets: Sequence[Target]) -> None:
+    """Refuse two targets in one place, or one in another.
+
+    Raises
+    ------
+    UsageError
+        If so.
+    """
+    places = [locate(target.place).resolve() for target in targets]
+    by_place = dict(zip(places, targets, strict=True))
+    for place, target in zip(places, targets, strict=True):
+        around = [by_place[path] for path in (place, *place.parents) if path in by_place]
+        if around != [target]:
+            other = next((each for each in around if each is not target), target)
+            raise UsageError(
+                f"targets {printable(target.place)} and {printable(other.place)} are one place, "
+                "or one lies in the other; choose places apart"
+            )

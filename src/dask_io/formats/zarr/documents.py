@@ -1,0 +1,205 @@
+"""The files that describe an array, ``zarr.json`` or ``.zarray`` and ``.zattrs``.
+
+zarr-python says what they mean and how they are written. It is given them in memory, once their
+size and what can be checked beforehand has been.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import warnings
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import zarr
+from zarr.buffer.cpu import Buffer
+from zarr.storage import MemoryStore
+
+from dask_io.errors import DataError, printable
+from dask_io.storage.files import read_whole
+from dask_io.storage.os_errors import storage_errors
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from zarr.abc.buffer import Buffer as AnyBuffer
+
+    from dask_io.storage.location import Location
+
+V3, V2, V2_ATTRIBUTES, V2_GROUP = "zarr.json", ".zarray", ".zattrs", ".zgroup"
+CONSOLIDATED = ".zmetadata"
+# Consolidated metadata of large groups takes some MiB; an array alone far less.
+LONGEST = 16 * 2**20
+_MOST_AXES = 64
+_LONGEST_AXIS = 2**63
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Keep to oneself what zarr-python remarks on parts of the format that may yet change."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+def read_documents(root: Location) -> dict[str, bytes]:
+    """Return what describes the array or group in a directory, newest version first, by name."""
+    with storage_errors(root):
+        for names in ((V3,), (V2, V2_ATTRIBUTES), (V2_GROUP, V2_ATTRIBUTES)):
+            found = {name: read_document(root, name) for name in names if (root / name).is_file()}
+            if names[0] in found:
+                return found
+    return {}
+
+
+def leads_into(path: Location, folder: Location) -> bool:
+    """Tell whether a path, links followed, lies in a directory, which is given without links."""
+    real = os.path.realpath(path) if isinstance(path, Path) else str(path)
+    return real == str(folder) or real.startswith(str(folder).rstrip("/") + "/")
+
+
+def read_document(root: Location, name: str) -> bytes:
+    """Read one of the files that describe what is in a directory.
+
+    Raises
+    ------
+    DataError
+        If it lies elsewhere, or is longer than any that is meant well.
+    """
+    path = root / name
+    if not leads_into(path, root.resolve()):
+        raise DataError(printable(str(path)), [f"leads out of {printable(str(root))}"])
+    content = read_whole(path, LONGEST)
+    if len(content) > LONGEST:
+        raise DataError(printable(str(path)), [f"is longer than {LONGEST} bytes"])
+    return content
+
+
+def parse(content: bytes) -> dict[str, Any]:
+    """Read a document.
+
+    Raises
+    ------
+    ValueError
+        If it is not a JSON object.
+    """
+    try:
+        value = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise ValueError("is not JSON") from error
+    if not isinstance(value, dict):
+        raise ValueError("is not a JSON object")  # noqa: TRY004 - wrong data, not a wrong call
+    return value
+
+
+def is_group(documents: Mapping[str, bytes]) -> bool:
+    """Tell whether documents describe a group, not an array."""
+    if V3 in documents:
+        return parse(documents[V3]).get("node_type") == "group"
+    return V2 not in documents and V2_GROUP in documents
+
+
+def attributes_of(documents: Mapping[str, bytes]) -> dict[str, Any]:
+    """Return the attributes among the documents of a group or an array."""
+    if V3 in documents:
+        found = parse(documents[V3]).get("attributes", {})
+    else:
+        found = parse(documents.get(V2_ATTRIBUTES, b"{}"))
+    if not isinstance(found, dict):
+        raise ValueError("has attributes that are not a JSON object")  # noqa: TRY004 - wrong data
+    return found
+
+
+def load(documents: Mapping[str, bytes]) -> Any:
+    """Have zarr-python understand an array's documents.
+
+    Raises
+    ------
+    ValueError
+        If it does not, or they do not make sense; the message completes "the file ...".
+    """
+    name = V3 if V3 in documents else V2
+    if name not in documents:
+        raise ValueError("has no array metadata")
+    _check_shapes(parse(documents[name]), is_v3=name == V3)
+    content: dict[str, AnyBuffer] = {key: Buffer.from_bytes(documents[key]) for key in documents}
+    store = MemoryStore(content)
+    try:
+        with quiet():
+            return zarr.open_array(store, mode="r", zarr_format=3 if name == V3 else 2)
+    except Exception as error:  # whatever hostile metadata makes zarr-python raise
+        said = " ".join(str(error).split())[:200]
+        raise ValueError(f"cannot be understood: {type(error).__name__}: {said}") from error
+
+
+def _check_shapes(document: Mapping[str, Any], *, is_v3: bool) -> None:
+    """Refuse absurd shapes, before anyone works with them."""
+    version = document.get("zarr_format")
+    if version != (3 if is_v3 else 2) or isinstance(version, bool):
+        raise ValueError("does not name its version of Zarr")
+    shape = _lengths(document.get("shape"), "shape", 0)
+    if not 1 <= len(shape) <= _MOST_AXES:
+        raise ValueError(f"has {len(shape)} axes; 1 to {_MOST_AXES} are supported")
+    chunks: list[object] = [document.get("chunks")]
+    if is_v3:
+        chunks = [_inside(document.get("chunk_grid"), "chunk_shape")]
+        codecs = document.get("codecs")
+        for codec in codecs if isinstance(codecs, list) else []:
+            if isinstance(codec, dict) and codec.get("name") == "sharding_indexed":
+                chunks.append(_inside(codec, "chunk_shape"))
+    for each in chunks:
+        n_axes = len(_lengths(each, "chunks", 1))
+        if n_axes != len(shape):
+            raise ValueError(f"has chunks of {n_axes} axes, but a shape of {len(shape)}")
+
+
+def _inside(value: object, key: str) -> Any:
+    """Return an entry of a named configuration."""
+    configuration = value.get("configuration") if isinstance(value, dict) else None
+    return configuration.get(key) if isinstance(configuration, dict) else None
+
+
+def _lengths(value: object, what: str, least: int) -> list[int]:
+    if not isinstance(value, list):
+        raise ValueError(f"does not say its {what}")  # noqa: TRY004 - wrong data, not a wrong call
+    for length in value[: _MOST_AXES + 1]:
+        if type(length) is not int or not least <= length < _LONGEST_AXIS:
+            raise ValueError(f"has {what} that are not all whole numbers from {least} to 2^63")
+    return value
+
+
+def make_array_documents(**description: Any) -> dict[str, bytes]:
+    """Have zarr-python write the documents of an array, described as for `zarr.create_array`."""
+    return _made(lambda store: zarr.create_array(store, **description))
+
+
+def add_fields(documents: Mapping[str, bytes], fields: Mapping[str, Any]) -> dict[str, bytes]:
+    """Return documents of version 3 with more fields in them."""
+    if not fields:
+        return dict(documents)
+    return {V3: json.dumps({**parse(documents[V3]), **fields}, indent=2).encode()}
+
+
+def make_group_documents(version: int) -> dict[str, bytes]:
+    """Have zarr-python write the documents of a group."""
+    return _made(lambda store: zarr.create_group(store, zarr_format=version))  # type: ignore[arg-type]
+
+
+def _made(make: Callable[[MemoryStore], object]) -> dict[str, bytes]:
+    content: dict[str, AnyBuffer] = {}
+    with quiet():
+        make(MemoryStore(content))
+    return {name: each.to_bytes() for name, each in content.items()}
+
+
+def is_consolidated(root: Location) -> bool:
+    """Tell whether a group has the metadata of its members in its own."""
+    if (root / CONSOLIDATED).is_file():
+        return True
+    documents = read_documents(root)
+    try:
+        return V3 in documents and "consolidated_metadata" in parse(documents[V3])
+    except ValueError:
+        return False

@@ -1,0 +1,323 @@
+"""Groups of Zarr arrays: what is in one.
+
+The arrays of a group are sources and targets of their own; see `grouptarget` for how a group is
+written.
+"""
+
+from __future__ import annotations
+
+import json
+import stat
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import zarr
+from zarr.buffer.cpu import Buffer
+from zarr.storage import LocalStore, MemoryStore
+
+from dask_io.errors import DataError, printable
+from dask_io.formats.zarr.documents import (
+    CONSOLIDATED,
+    V2,
+    V2_ATTRIBUTES,
+    V2_GROUP,
+    V3,
+    attributes_of,
+    is_group,
+    parse,
+    quiet,
+    read_documents,
+)
+from dask_io.journal.journal import read_field
+from dask_io.storage.files import medium_of, write_whole
+from dask_io.storage.local.regular_files import check_to_read
+from dask_io.storage.os_errors import SPECIAL, storage_errors
+from dask_io.storage.own_names import JOURNAL
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from zarr.abc.buffer import Buffer as AnyBuffer
+    from zarr.abc.buffer import BufferPrototype
+    from zarr.abc.store import ByteRequest
+
+    from dask_io.storage.location import Location
+
+# More than any group of a sane dataset has; a directory tree that is none ends here.
+_MOST_ARRAYS = 10_000
+DEEPEST = 100
+_ROOT = ""
+DOCUMENTS = frozenset({V3, V2, V2_ATTRIBUTES, V2_GROUP, CONSOLIDATED})
+
+
+@dataclass(frozen=True)
+class Group:
+    """What a group holds, by path within it; the group itself has the path ``""``.
+
+    `consolidated` are the groups that hold the metadata of their members in their own. `files` are
+    those beside the metadata of groups, such as descriptions that other tools put there.
+    """
+
+    root: Location
+    groups: Mapping[str, Mapping[str, bytes]]
+    arrays: Mapping[str, Mapping[str, bytes]]
+    consolidated: tuple[str, ...]
+    files: tuple[str, ...]
+
+    @property
+    def place(self) -> str:
+        """The group's directory."""
+        return str(self.root)
+
+    @property
+    def version(self) -> int:
+        """Version of the format."""
+        return 3 if V3 in self.groups[_ROOT] else 2
+
+    @property
+    def attributes(self) -> dict[str, Any]:
+        """What the group says about itself."""
+        return attributes_of(self.groups[_ROOT])
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what it takes to make a group like it, as plain values."""
+        return {
+            "groups": {
+                path: {name: text.decode() for name, text in documents.items()}
+                for path, documents in self.groups.items()
+            },
+            "consolidated": list(self.consolidated),
+            "files": list(self.files),
+        }
+
+    @classmethod
+    def from_json(cls, root: Location, described: Mapping[str, Any]) -> Group:
+        """Read back what `to_json` returned, of a group that may be elsewhere now."""
+        groups = {
+            checked_path(path): {_document(name): text.encode() for name, text in documents.items()}
+            for path, documents in described["groups"].items()
+        }
+        if _ROOT not in groups or not all(map(is_group, groups.values())):
+            raise ValueError("not every group is described")
+        consolidated, files = (
+            tuple(map(checked_path, read_field(described, key, list)))
+            for key in ("consolidated", "files")
+        )
+        if not groups.keys() >= set(consolidated):
+            raise ValueError("consolidated lists something that is not a group")
+        return cls(root, groups, {}, consolidated, files)
+
+
+def checked_path(path: str) -> str:
+    """Return a path that leads into a group.
+
+    Raises
+    ------
+    ValueError
+        If it would lead out.
+    """
+    if path != _ROOT and any(part in {"", ".", ".."} for part in path.split("/")):
+        raise ValueError(f"{printable(path)} is no path in a group")
+    return path
+
+
+def _document(name: str) -> str:
+    if name not in {V3, V2_GROUP, V2_ATTRIBUTES}:
+        raise ValueError(f"{printable(name)} is no metadata of a group")
+    return name
+
+
+def is_group_at(root: Location) -> bool:
+    """Tell whether a directory is that of a group; what cannot be understood is none."""
+    with suppress(ValueError, DataError):
+        return is_group(read_documents(root))
+    return False
+
+
+def is_described(root: Location, like: Mapping[str, bytes]) -> bool:
+    """Tell whether a group has the same documents as another one, and they can be understood."""
+    with suppress(ValueError, DataError):
+        found = read_documents(root)
+        return found.keys() >= like.keys() and is_group(found) and attributes_of(found) is not None
+    return False
+
+
+class _Node(NamedTuple):
+    """A group or an array in a directory: its path, its documents, what else lies beside them."""
+
+    path: str
+    documents: dict[str, bytes]
+    others: dict[str, bool]
+    """By their names, and whether they are directories."""
+
+
+def _nodes(root: Location, path: str = _ROOT) -> Iterator[_Node]:
+    """Yield the groups and arrays in a directory, each behind what is in it."""
+    folder = root / path
+    if path.count("/") >= DEEPEST:
+        deep = f"has groups in groups, more than {DEEPEST} deep"
+        raise DataError(printable(str(root)), [deep])
+    documents = read_documents(folder)
+    if not documents:
+        return
+    others = {}
+    if _holds_others(documents):
+        for name, is_folder in sorted(medium_of(folder).names(folder).items()):
+            refuse_special(folder / name)
+            if name == JOURNAL or name in DOCUMENTS:
+                continue
+            inner = list(_nodes(root, join(path, name))) if is_folder else []
+            yield from inner
+            if not inner:
+                others[name] = is_folder
+    yield _Node(path, documents, others)
+
+
+def _holds_others(documents: Mapping[str, bytes]) -> bool:
+    """Tell whether documents are those of a group; what is wrong with them is said elsewhere."""
+    with suppress(ValueError):
+        return is_group(documents)
+    return False
+
+
+def read_group(root: Location) -> Group:
+    """Read the metadata of a group and of all that is in it; links are not followed.
+
+    Raises
+    ------
+    DataError
+        If some cannot be understood, or there is more than can be.
+    """
+    groups: dict[str, dict[str, bytes]] = {}
+    arrays: dict[str, dict[str, bytes]] = {}
+    consolidated, files = [], []
+    for path, documents, others in _nodes(root):
+        folder = root / path
+        try:
+            if not is_group(documents):
+                arrays[path] = documents
+            else:
+                groups[path] = documents
+                consolidated += [path] if _is_consolidated(folder, documents) else []
+                attributes_of(documents)
+        except ValueError as error:
+            raise DataError(printable(str(folder)), [printable(str(error))]) from error
+        files += [join(path, name) for name in _files_in(folder, others)]
+        if len(arrays) + len(groups) > _MOST_ARRAYS:
+            raise DataError(printable(str(root)), [f"holds more than {_MOST_ARRAYS} arrays"])
+    # The outermost first.
+    groups, arrays = dict(sorted(groups.items())), dict(sorted(arrays.items()))
+    return Group(root, groups, arrays, tuple(consolidated), tuple(files))
+
+
+def _is_consolidated(folder: Location, documents: Mapping[str, bytes]) -> bool:
+    """Tell whether the documents of a group hold those of its members, too."""
+    if V3 in documents:
+        return parse(documents[V3]).get("consolidated_metadata") is not None
+    with storage_errors(folder):
+        return (folder / CONSOLIDATED).is_file()
+
+
+def _files_in(folder: Location, others: Mapping[str, bool]) -> Iterator[str]:
+    """Yield the files among what lies in a group besides its members, and those in folders."""
+    for name, is_folder in others.items():
+        if not is_folder:
+            yield name
+            continue
+        for file, _ in medium_of(folder).files(folder / name):
+            refuse_special(folder / name / file)
+            yield join(name, file)
+
+
+def refuse_special(path: Location) -> None:
+    """Refuse a link: nothing in a group is left out silently, and nothing outside it is read.
+
+    Also refuse a pipe, a socket and a device: they have no content to copy.
+    """
+    if not isinstance(path, Path):
+        return
+    shown = printable(str(path))
+    # A temporary file of another run may be gone by now.
+    with suppress(FileNotFoundError):
+        mode = path.lstat().st_mode
+        if stat.S_ISLNK(mode):
+            raise DataError(
+                shown, ["is a link, which is not followed"], "replace it by what it points to"
+            )
+        if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+            raise DataError(shown, [f"is {SPECIAL}, not a file"], "remove it")
+
+
+def join(path: str, name: str) -> str:
+    """Return the path of what has a name in a group."""
+    return f"{path}/{name}" if path else name
+
+
+def in_memory(documents: Mapping[str, Mapping[str, bytes]]) -> MemoryStore:
+    """Return a store for zarr-python that holds documents, which are given by path and name."""
+    content: dict[str, AnyBuffer] = {
+        join(path, name): Buffer.from_bytes(text)
+        for path, named in documents.items()
+        for name, text in named.items()
+    }
+    return MemoryStore(content)
+
+
+def gather(documents: Mapping[str, Mapping[str, bytes]], path: str) -> tuple[str, bytes]:
+    """Have zarr-python gather the metadata of a group's members; return a document with its name.
+
+    The documents are those of all groups and arrays that lie in the group, by path and name.
+    """
+    plain = {
+        inside: {n: _without_consolidated(text) if n == V3 else text for n, text in named.items()}
+        for inside, named in documents.items()
+    }
+    store = in_memory(plain)
+    with quiet():
+        zarr.consolidate_metadata(store, path=path or None)
+    name = V3 if V3 in documents[path] else CONSOLIDATED
+    return name, store._store_dict[join(path, name)].to_bytes()  # noqa: SLF001 - there is no other way to see it at once
+
+
+def _without_consolidated(text: bytes) -> bytes:
+    document = parse(text)
+    document.pop("consolidated_metadata", None)
+    return json.dumps(document).encode()
+
+
+class _Files(LocalStore):
+    """The files of a group for zarr-python, read and written like all other files."""
+
+    async def get(
+        self,
+        key: str,
+        prototype: BufferPrototype | None = None,
+        byte_range: ByteRequest | None = None,
+    ) -> AnyBuffer | None:
+        """Read a file, if it exists and is a regular file."""
+        path = self.root / key
+        if path.exists():
+            check_to_read(path, path.stat())
+        return await super().get(key, prototype, byte_range)
+
+    async def set(self, key: str, value: AnyBuffer) -> None:
+        """Write a file; it appears when it is complete and durable."""
+        write_whole(self.root / key, value.to_bytes())
+
+
+def consolidate(root: Location) -> None:
+    """Gather the metadata of a group's members in the group's own anew."""
+    if isinstance(root, Path):
+        # There may be links, which zarr-python follows.
+        with quiet(), storage_errors(root):
+            zarr.consolidate_metadata(_Files(root))
+        return
+    name = V3 if V3 in read_documents(root) else CONSOLIDATED
+    medium_of(root).update(root / name, lambda: _gather_in(root))
+
+
+def _gather_in(root: Location) -> bytes:
+    _, text = gather({node.path: node.documents for node in _nodes(root)}, _ROOT)
+    return text

@@ -1,0 +1,320 @@
+"""Writing a group of Zarr arrays.
+
+A group that is written has a journal, which says what belongs to it. Its metadata comes last, that
+of the outermost group at the very end, so that no reader takes it for one before it is complete.
+
+One that is replaced goes the other way round. The new journal, which says what belonged to the old
+group, takes the place of the old one, so that from then on it is unfinished; then the metadata of
+the outermost group goes, then that of all in it, then the rest. Only then is anything written.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from dask_io.errors import (
+    DataError,
+    LockedError,
+    StorageError,
+    TargetExistsError,
+    UsageError,
+    printable,
+)
+from dask_io.formats.zarr.documents import V2, V2_GROUP, V3, is_consolidated, read_documents
+from dask_io.formats.zarr.group import gather, refuse_special
+from dask_io.formats.zarr.hierarchy import Hierarchy, find_left, find_parts
+from dask_io.formats.zarr.place import METADATA, Place
+from dask_io.journal.journal import Journal, alone, is_unfinished, read_lines, refuse_locked
+from dask_io.journal.journalled_target import refuse_needed
+from dask_io.journal.logs import logs_of
+from dask_io.storage.files import copy_file, medium_of
+from dask_io.storage.location import is_taken
+from dask_io.storage.medium import Durability
+from dask_io.storage.os_errors import storage_errors
+from dask_io.storage.own_names import JOURNAL
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from dask_io.formats.zarr.group import Group
+    from dask_io.formats.zarr.hierarchy import Parts
+    from dask_io.storage.location import Location
+
+# Lines of the journal: what belongs to the group, what did to the one that it replaces, and that
+# this is gone.
+_HOLDS, _HELD, _CLEARED = "holds", "held", "cleared"
+
+
+class GroupTarget:
+    """A group that is written, by one run at a time; its arrays are targets of their own."""
+
+    def __init__(self, root: Location, *, durability: Durability, overwrite: bool = False) -> None:
+        self.root, self.durability = root, durability
+        self.is_resumable = False
+        self._overwrite = overwrite
+        self._medium = medium_of(root)
+        self._journal_place = root / JOURNAL
+        self._journal: Journal | None = None
+        self._made: list[Location] = []
+        self._has_removed = False
+
+    @property
+    def place(self) -> str:
+        """The group's directory."""
+        return str(self.root)
+
+    def check(self) -> None:
+        """Refuse a place where something is that is not to be replaced, or nothing can be.
+
+        Raises
+        ------
+        TargetExistsError
+            If something is there, and it is not to be overwritten.
+        UsageError
+            If it is to be, but is no group, or holds what is no part of one, or if another
+            describes it.
+        StorageError
+            If another run is writing it, or something in it.
+        """
+        self._find_old()
+
+    def _find_old(self) -> Parts | None:
+        """Return what will be replaced, None if nothing is there; as `check`."""
+        root, journal, shown = self.root, self._journal_place, printable(self.place)
+        self._medium.publisher(root, self.durability)
+        with storage_errors(root):
+            if not is_taken(root) or (root.is_dir() and not self._medium.names(root)):
+                return None
+            unfinished = is_unfinished(journal)
+            if not self._overwrite:
+                if unfinished:
+                    refuse_locked(journal)
+                raise TargetExistsError(shown, unfinished)
+            if not root.is_dir():
+                raise UsageError(f"{shown} is a file, not a group to overwrite")
+            refuse_needed(journal, root)
+            _refuse_described(root)
+            old = find_parts(root, self._told(unfinished=unfinished), unfinished=unfinished)
+            for inner in sorted(old.journals):
+                refuse_needed(root / inner, (root / inner).parent)
+        return old
+
+    def _told(self, *, unfinished: bool) -> Hierarchy:
+        """Return what the journal says to belong to the group that is there now."""
+        holds, held = self._words()
+        # What is complete describes itself, but for files that came along with it.
+        return holds | held if unfinished else Hierarchy(files=holds.files)
+
+    def _words(self) -> tuple[Hierarchy, Hierarchy]:
+        """Return what the group is to hold, and what the one held that it replaces."""
+        found, place = {_HOLDS: Hierarchy(), _HELD: Hierarchy()}, self._journal_place
+        for words in read_lines(place) if logs_of(place).exists(place) else ():
+            if words == [_CLEARED]:
+                found[_HELD] = Hierarchy()
+            elif words[0] in found:
+                try:
+                    found[words[0]] = Hierarchy.from_word(words[-1])
+                except ValueError as error:
+                    problem, advice = f"is not about a group: {error}", "remove the group yourself"
+                    raise DataError(printable(str(place)), [problem], advice) from error
+        return found[_HOLDS], found[_HELD]
+
+    def create(self, job: bytes, holds: Hierarchy) -> None:
+        """Make the place; a journal with the job, and what belongs to the group, comes first.
+
+        Raises
+        ------
+        TargetExistsError
+            If something is there that is not to be overwritten.
+        """
+        self.is_resumable = False
+        old = self._find_old()
+        lines = [f"{_HOLDS} {holds.to_word()}"]
+        lines += [] if old is None else [f"{_HELD} {old.names.to_word()}"]
+        try:
+            with storage_errors(self.root):
+                self._medium.make_folders(self.root, self._made, durable=True)
+                logs_of(self._journal_place).remove_stale(self._journal_place)
+                self._begin_journal(job, lines, replaces=old is not None)
+                if old is not None:
+                    self._clear(old)
+        except BaseException:
+            self.abandon()
+            self._medium.remove_folders(self._made)
+            raise
+
+    def _begin_journal(self, job: bytes, lines: list[str], *, replaces: bool) -> None:
+        place = self._journal_place
+        if replaces and logs_of(place).exists(place):
+            self._journal = Journal.resume(place, durable=self._is_durable)
+            self._journal.begin_again(job, lines)
+        else:
+            if replaces:
+                # Runs that write arrays of the group may be changing what it says itself; one that
+                # was killed meanwhile has left its lock.
+                with alone(place):
+                    pass
+            try:
+                self._journal = Journal.begin(place, job, lines, durable=self._is_durable)
+            except FileExistsError:
+                # Of two runs that find the place free, one gets it.
+                if logs_of(place).exists(place):
+                    raise TargetExistsError(printable(self.place), unfinished=True) from None
+                reason = "another run is changing what the group says"
+                raise LockedError(printable(self.place), reason, "try again") from None
+        self.is_resumable = True
+
+    def _clear(self, old: Parts) -> None:
+        """Remove what the group replaces, what describes it first, and note that it is gone."""
+        assert self._journal is not None, "what is removed is this run's"
+        self._has_removed = True
+        for files in (old.own, old.inner, old.others):
+            self._journal.check_held()
+            self._medium.remove(self.root / file for file in files)
+            if self._is_durable and files is not old.others:
+                self._medium.sync_names({(self.root / file).parent for file in files})
+        self._medium.tidy_all(self.root)
+        if self._is_durable:
+            self._medium.sync_names([self.root])
+        self._journal.append([_CLEARED])
+
+    @property
+    def _is_durable(self) -> bool:
+        return self.durability is Durability.FSYNC
+
+    def resume(self) -> None:
+        """Go on where another run ended.
+
+        Raises
+        ------
+        StorageError
+            If another run is writing it.
+        UsageError
+            If links lead out of it.
+        """
+        self._journal = Journal.resume(self._journal_place, durable=self._is_durable)
+        self.is_resumable = True
+        try:
+            with storage_errors(self.root):
+                holds, held = self._words()
+                for name in sorted(holds.groups | holds.arrays):
+                    Place(self.root, name).refuse_way_out()
+                if held != Hierarchy():
+                    self._clear(find_left(self.root, held))
+        except BaseException:
+            self.abandon()
+            raise
+
+    def copy_array(self, source: Location, name: str) -> None:
+        """Copy the files of an array as they are, its metadata last; what is there is replaced.
+
+        For arrays that hold what is not understood, such as texts of any length, or have no axes.
+        """
+        files = [file for file, _ in medium_of(source).files(source)]
+        for file in files:
+            refuse_special(source / file)
+        for file in sorted(files, key=_metadata_last):
+            self._copy(source / file, self.root / name / file)
+
+    def write_array(self, name: str, files: Mapping[str, bytes]) -> None:
+        """Write the files of an array that is small, its metadata last; as `copy_array`."""
+        for file in sorted(files, key=_metadata_last):
+            place = self.root / name / file
+            self._check_held()
+            self._make_folder(place.parent)
+            self._medium.write_whole(place, files[file])
+
+    def _copy(self, source: Location, target: Location) -> None:
+        self._check_held()
+        self._make_folder(target.parent)
+        copy_file(source, target)
+
+    def _make_folder(self, folder: Location) -> None:
+        with storage_errors(folder):
+            self._medium.make_folders(folder, [], durable=True)
+
+    def _check_held(self) -> None:
+        assert self._journal is not None, "nothing has been created"
+        self._journal.check_held()
+
+    def finish(
+        self, like: Group, arrays: Iterable[str], check: Callable[[Location, Group], None]
+    ) -> None:
+        """Make a group of arrays that are there, by their names, as another one is.
+
+        It counts as complete once `check` has looked at it.
+        """
+        for name in like.files:
+            self._copy(like.root / name, self.root / name)
+        self.describe(like, arrays, like.groups)
+        check(self.root, like)
+        with storage_errors(self.root):
+            logs_of(self._journal_place).remove_stale(self._journal_place)
+        assert self._journal is not None, "it is held"
+        self._journal.seal()
+        self._journal = None
+
+    def describe(self, like: Group, arrays: Iterable[str], paths: Iterable[str]) -> None:
+        """Write the metadata of some of the groups, as another one has it, the outermost last."""
+        made = self._documents(like, arrays)
+        for path in sorted(paths, key=_innermost_first):
+            folder = self.root / path
+            self._make_folder(folder)
+            # What makes a group of a directory comes last.
+            for name in sorted(made[path], key=lambda name: name in {V3, V2_GROUP}):
+                self._check_held()
+                self._medium.write_whole(folder / name, made[path][name])
+
+    def _documents(self, like: Group, arrays: Iterable[str]) -> dict[str, dict[str, bytes]]:
+        """Return the documents of all groups; those that gather metadata have that of now."""
+        made = {path: dict(documents) for path, documents in like.groups.items()}
+        all_of_them = {**like.groups, **{name: read_documents(self.root / name) for name in arrays}}
+        for path in like.consolidated:
+            name, text = gather(all_of_them, path)
+            made[path][name] = text
+        return made
+
+    def abandon(self) -> None:
+        """Let another run go on."""
+        if self._journal is not None:
+            self._journal.close()
+            self._journal = None
+
+    def give_up(self) -> None:
+        """Let another run go on, or leave nothing if nothing else has come to be there, or gone."""
+        is_bare = not self._has_removed and self._is_alone()
+        # What another run has taken over, or may have, is not this one's to remove.
+        if self._journal is not None and is_bare and self._journal.is_held():
+            with suppress(OSError, StorageError):
+                self._journal.remove()
+                self.is_resumable = False
+        self.abandon()
+        self._medium.remove_folders(self._made)
+
+    def _is_alone(self) -> bool:
+        """Tell whether the journal is all that there is, be it a lock of an array."""
+        with suppress(StorageError):
+            return self._medium.names(self.root).keys() <= {JOURNAL}
+        return False
+
+
+def _refuse_described(root: Location) -> None:
+    """Refuse to replace a group that one around it describes, which would go on doing so."""
+    for folder in root.resolve().parents:
+        if not read_documents(folder):
+            break
+        if is_consolidated(folder):
+            around = printable(str(folder))
+            raise UsageError(
+                f"{printable(str(root))} is described by the consolidated metadata of {around}, "
+                "which would be wrong then; remove that first, or replace all of the outer group"
+            )
+
+
+def _metadata_last(file: str) -> tuple[bool, bool, str]:
+    return file in METADATA, file == V2, file
+
+
+def _innermost_first(path: str) -> tuple[int, str]:
+    return -path.count("/") - bool(path), path

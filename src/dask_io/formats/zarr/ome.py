@@ -1,0 +1,95 @@
+"""OME-Zarr: groups whose arrays are the levels of an image, or of labels of one.
+
+Version 0.4 is in Zarr 2, version 0.5 in Zarr 3. What a group says about its image, names and
+units of axes, transformations, labels, colours, is never changed: arrays keep their shapes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import zarr
+
+from dask_io.errors import DataError, printable
+from dask_io.formats.zarr.documents import attributes_of, quiet
+from dask_io.formats.zarr.group import in_memory
+from dask_io.stores.container import needs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from dask_io.formats.zarr.group import Group
+
+_LONGEST = 160
+
+
+def level_axes(group: Group) -> dict[str, tuple[str, ...]]:
+    """Return the names of the axes of every array that is a level of an image, by its path."""
+    return {
+        path: axes
+        for inside, documents in group.groups.items()
+        for path, axes in _levels(inside, attributes_of(documents))
+        if path in group.arrays
+    }
+
+
+def image_groups(group: Group) -> list[str]:
+    """Return the paths of the groups that are images, or labels of one."""
+    return [path for path, each in group.groups.items() if _multiscales(attributes_of(each))]
+
+
+def _multiscales(attributes: Mapping[str, Any]) -> list[Any]:
+    about = attributes.get("ome", attributes)
+    found = about.get("multiscales") if isinstance(about, dict) else None
+    return found if isinstance(found, list) else []
+
+
+def _levels(inside: str, attributes: Mapping[str, Any]) -> Iterator[tuple[str, tuple[str, ...]]]:
+    for image in _multiscales(attributes):
+        if not isinstance(image, dict):
+            continue
+        axes, levels = image.get("axes") or [], image.get("datasets") or []
+        names = tuple(str(axis.get("name")) for axis in axes if isinstance(axis, dict))
+        for level in levels:
+            path = str(level.get("path")).strip("/") if isinstance(level, dict) else ""
+            yield (f"{inside}/{path}" if inside else path), names
+
+
+def check_images(group: Group) -> None:
+    """Have ome-zarr-models look at the metadata of every image of a group.
+
+    Raises
+    ------
+    UsageError
+        If it is not installed.
+    DataError
+        If one is no valid OME-Zarr.
+    """
+    images = image_groups(group)
+    if not images:
+        return
+    with needs("ome-zarr", "ome-zarr-models"), quiet():
+        from ome_zarr_models import v04, v05  # noqa: PLC0415 - seconds, if needed
+
+    version, image = ("0.5", v05.Image) if group.version == 3 else ("0.4", v04.Image)  # noqa: PLR2004 - of Zarr
+    store = in_memory({**group.groups, **group.arrays})
+    for path in images:
+        try:
+            with quiet():
+                image.from_zarr(zarr.open_group(store, path=path or None, mode="r"))
+        except Exception as error:  # whatever hostile metadata makes it raise
+            problem = f"is no valid OME-Zarr {version}: {_reason(error)}"
+            raise DataError(printable(str(group.root / path)), [printable(problem)]) from error
+
+
+def _reason(error: Exception) -> str:
+    """Say in a line what a model found first; of one mistake it may say a dozen things."""
+    from pydantic import ValidationError  # noqa: PLC0415 - comes with ome-zarr-models
+
+    said = str(error)
+    if isinstance(error, ValidationError):
+        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        # Types that were tried are named among the keys.
+        keys = [str(key) for key in first["loc"] if "[" not in str(key)]
+        said = f"{'.'.join(keys) or 'image'}: {first['msg']}"
+    return " ".join(said.split())[:_LONGEST]

@@ -1,0 +1,277 @@
+"""The directory of an array: the files in it, the groups around it, and its description."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
+
+from dask_io.errors import DataError, StorageError, UsageError, printable
+from dask_io.formats.zarr.documents import (
+    V2,
+    V2_ATTRIBUTES,
+    V3,
+    is_consolidated,
+    is_group,
+    leads_into,
+    make_group_documents,
+    read_documents,
+)
+from dask_io.formats.zarr.group import consolidate
+from dask_io.formats.zarr.keys import Keys
+from dask_io.formats.zarr.metadata import understand
+from dask_io.journal.journal import alone, is_unfinished, refuse_locked
+from dask_io.journal.logs import logs_of
+from dask_io.storage.files import medium_of, write_whole
+from dask_io.storage.location import is_taken
+from dask_io.storage.os_errors import storage_errors
+from dask_io.storage.own_names import JOURNAL
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+    from dask_io.storage.location import Location
+    from dask_io.storage.medium import Medium
+
+_KEYS = (Keys("c", "/"), Keys("c", "."), Keys("", "/"), Keys("", "."))
+# The chunk of an array of version 3 that has no axes; of version 2 it is `0`.
+_WITHOUT_AXES = "c"
+# What makes an array of chunks comes first.
+METADATA = (V3, V2, V2_ATTRIBUTES)
+# In an array of which a run has begun to remove chunks: those would be taken for the fill value.
+_CONSUMED = ".dask-io-consumed"
+_MOST_NAMED = 20
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where an array is: a directory, or one in the groups of a container."""
+
+    path: Location
+    inside: str = ""
+
+    @classmethod
+    def again(cls, root: Location, inside: str) -> Place:
+        """Return the place of an array that was in such groups, if it still is."""
+        names = PurePosixPath(inside).parts
+        is_inside = bool(names) and root.parts[-len(names) :] == names
+        return cls(root.parents[len(names) - 1], inside) if is_inside else cls(root)
+
+    @property
+    def root(self) -> Location:
+        """The array's directory."""
+        return self.path / self.inside
+
+    @property
+    def groups(self) -> list[Location]:
+        """The directories of the groups around it, outermost first."""
+        names = PurePosixPath(self.inside).parts
+        return [self.path.joinpath(*names[:n]) for n in range(len(names))]
+
+    @property
+    def medium(self) -> Medium:
+        """What holds it."""
+        return medium_of(self.path)
+
+    def version_around(self) -> int | None:
+        """Return the version of the innermost group that is there, None if there is none."""
+        for folder in reversed(self.groups):
+            if found := read_documents(folder):
+                return 3 if V3 in found else 2
+        return None
+
+    def refuse_neighbours(self) -> None:
+        """Refuse a place in an array, and one that links lead out of the container to.
+
+        Raises
+        ------
+        UsageError
+            If it is one.
+        StorageError
+            If it is in a group that another run writes, or has not come to an end with.
+        """
+        for folder in self.groups:
+            if folder.is_dir() and (found := read_documents(folder)) and not is_group(found):
+                raise UsageError(f"{printable(str(folder))} is an array, so it can hold no other")
+            if is_unfinished(folder / JOURNAL):
+                refuse_locked(folder / JOURNAL)
+                _refuse_unfinished(folder)
+        self.refuse_way_out()
+
+    def refuse_way_out(self) -> None:
+        """Refuse a place outside the container that is reached through links.
+
+        Raises
+        ------
+        UsageError
+            If links lead out of the container.
+        """
+        if not leads_into(self.root, self.path.resolve()):
+            raise UsageError(
+                f"{printable(str(self.root))} leads out of {printable(str(self.path))}"
+            )
+
+    def holds_anything(self) -> bool:
+        """Tell whether something is there, be it a file in place of the directory."""
+        if not self.root.is_dir():
+            return is_taken(self.root)
+        return bool(self.medium.names(self.root))
+
+    def old_files(self) -> list[Location]:
+        """Return the files of an array that may be overwritten, metadata first.
+
+        Raises
+        ------
+        UsageError
+            If something else is there.
+        DataError
+            If a run has begun to use it up: what that has not come to read would be lost.
+        """
+        self.refuse_consumed()
+        shown = printable(str(self.root))
+        if not self.root.is_dir():
+            raise UsageError(f"{shown} is a file, not an array to overwrite")
+        is_chunk = self._find_chunk_names(shown)
+        files = [name for name, _ in self.medium.files(self.root)]
+        foreign = (name for name in files if not is_part_of_array(name, is_chunk))
+        refuse_foreign(self.root, "an array", foreign)
+        return [self.root / name for name in sorted(files, key=lambda name: name not in METADATA)]
+
+    def _find_chunk_names(self, shown: str) -> Callable[[str], bool]:
+        """Return what tells whether a path is that of a chunk of the array that is there."""
+        journal = self.root / JOURNAL
+        with suppress(ValueError, DataError):
+            documents = read_documents(self.root)
+            if is_group(documents):
+                raise UsageError(f"{shown} is a group, not an array to overwrite")
+            if not documents and not logs_of(journal).exists(journal):
+                return lambda _: False
+            # A run that did not end may have left chunks of the old array and of the new one.
+            if documents and not is_unfinished(journal):
+                return understand(documents).has_chunk
+        return could_be_chunk
+
+    def remove(self, files: list[Location]) -> None:
+        """Remove files of the array; it is none any more, in the groups around it too, at once."""
+        self.medium.remove(self.root / name for name in METADATA)
+        self._tell_groups()
+        self.medium.remove(files)
+
+    def files_left(self) -> list[Location]:
+        """Return what can be part of an array, and nothing else that may be there."""
+        return [
+            self.root / name
+            for name, _ in self.medium.files(self.root)
+            if is_part_of_array(name, could_be_chunk)
+        ]
+
+    def files(self) -> Iterator[tuple[str, int]]:
+        """Yield path and size of every file of the array; links are not followed."""
+        for name, found in self.medium.files(self.root):
+            yield name, found.size
+
+    def describe(self, documents: Mapping[str, bytes]) -> None:
+        """Make the directory an array, in groups that are some; the main document comes last."""
+        version = 3 if V3 in documents else 2
+        for folder in self.groups:
+            if not read_documents(folder):
+                with _alone(folder):
+                    # Another run may just have done it.
+                    if not read_documents(folder):
+                        for name, content in make_group_documents(version).items():
+                            write_whole(folder / name, content)
+        for name in sorted(documents, key=METADATA.index, reverse=True):
+            write_whole(self.root / name, documents[name])
+        self._tell_groups()
+
+    def mark_consumed(self) -> None:
+        """Have the array, if it still is one, known as one that is not whole any more."""
+        if any((self.root / name).is_file() for name in METADATA):
+            write_whole(self.root / _CONSUMED, b"")
+
+    def refuse_consumed(self) -> None:
+        """Refuse an array of which chunks may be gone.
+
+        Raises
+        ------
+        DataError
+            If a run has begun to remove them.
+        """
+        if (self.root / _CONSUMED).is_file():
+            gone = "some of its chunks have been removed by a run with --consume"
+            advice = (
+                "complete that run with dask-io resume and its target; if the target is complete, "
+                "use it, and remove the rest of this array yourself"
+            )
+            raise DataError(printable(str(self.root)), [gone], advice)
+
+    def clear(self, chunks: Iterable[Location]) -> None:
+        """Remove what is left of an array whose chunks are gone, and nothing else."""
+        with storage_errors(self.root):
+            self.medium.remove(self.root / name for name in (*METADATA, _CONSUMED))
+            logs_of(self.root).remove(self.root / JOURNAL)
+            # The array's own directory too, if nothing else is in it.
+            self.medium.tidy(self.root.parent, [*chunks, self.root / JOURNAL])
+        self._tell_groups()
+
+    def _tell_groups(self) -> None:
+        """Have groups that hold the metadata of their members gather it anew."""
+        for folder in self.groups:
+            if is_consolidated(folder):
+                with _alone(folder):
+                    consolidate(folder)
+
+
+@contextmanager
+def _alone(folder: Location) -> Iterator[None]:
+    """Have runs that write into one group change its own metadata one after another."""
+    with alone(folder / JOURNAL):
+        _refuse_unfinished(folder)
+        yield
+
+
+def _refuse_unfinished(folder: Location) -> None:
+    """Refuse to make a group of what another run is to make one of, when it is complete."""
+    if is_unfinished(folder / JOURNAL):
+        raise StorageError(
+            printable(str(folder)),
+            "it is unfinished: the run that writes all of the group did not end",
+            f"complete it with dask-io resume {printable(str(folder))}",
+        )
+
+
+def refuse_foreign(root: Location, what: str, foreign: Iterable[str]) -> None:
+    """Refuse to overwrite what holds other files.
+
+    Raises
+    ------
+    UsageError
+        If there are any.
+    """
+    names = sorted(foreign)
+    if names:
+        listed = ", ".join(map(printable, names[:_MOST_NAMED]))
+        more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+        raise UsageError(
+            f"{printable(str(root))} holds what is not part of {what}: {listed}{more}; "
+            "move it away, or choose another target"
+        )
+
+
+def is_part_of_array(name: str, is_chunk: Callable[[str], bool]) -> bool:
+    """Tell whether a path within an array is that of its metadata or a chunk, be it unfinished."""
+    folder, slash, last = name.rpartition("/")
+    name = folder + slash + whole_name(last)
+    return name in METADATA or is_chunk(name)
+
+
+def whole_name(name: str) -> str:
+    """Return the name that a file will have when it is whole."""
+    is_in_the_making = name.startswith(".") and name.endswith(".part")
+    return name[1:].removesuffix(".part") if is_in_the_making else name
+
+
+def could_be_chunk(name: str) -> bool:
+    """Tell whether a path within an array could be that of a chunk."""
+    return name == _WITHOUT_AXES or any(keys.parse(name) for keys in _KEYS)

@@ -1,0 +1,353 @@
+"""Groups as a whole: what one holds in the words of all formats, and making one of such words."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import zarr
+from xxhash import xxh3_64_intdigest
+from zarr.buffer.cpu import Buffer
+from zarr.storage import MemoryStore
+
+from dask_io.codecs.bounded_decoders import DECODERS
+from dask_io.codecs.chain import CHECKSUMS
+from dask_io.errors import DataError, UsageError, printable
+from dask_io.formats.isolation import WORKER, Limits
+from dask_io.formats.opening import open_source
+from dask_io.formats.zarr.documents import (
+    V2,
+    V2_ATTRIBUTES,
+    V3,
+    attributes_of,
+    make_group_documents,
+    parse,
+    quiet,
+)
+from dask_io.formats.zarr.group import (
+    DEEPEST,
+    DOCUMENTS,
+    Group,
+    read_group,
+    refuse_special,
+)
+from dask_io.formats.zarr.ome import level_axes
+from dask_io.formats.zarr.place import Place
+from dask_io.hierarchy.whole import Whole, digest
+from dask_io.storage.files import medium_of, read_whole
+from dask_io.storage.own_names import JOURNAL
+from dask_io.stores.cf_attributes import FILL_VALUE, NAMES, encoded, gap_of
+from dask_io.stores.container import INSIDE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from zarr.abc.buffer import Buffer as AnyBuffer
+
+    from dask_io.storage.location import Location
+    from dask_io.stores.store import Source
+
+# What is not moved in blocks is small, and held in memory.
+_MOST_BYTES = 32 * 2**20
+_BYTES_OF_TEXT = 16
+# Codecs that zarr-python may run here: those that run elsewhere too, and that of texts. There are
+# others that run whatever a chunk says, such as pickle.
+_HARMLESS = frozenset({"vlen-utf8", "bytes", "transpose", "sharding_indexed"}).union(
+    DECODERS, CHECKSUMS, {"shuffle", "delta", "packbits"}
+)
+_NEWEST = 3
+_ROOT = ""
+
+
+@dataclass(frozen=True)
+class GroupContent:
+    """The files of a group."""
+
+    group: Group
+
+    def identity(self) -> int:
+        """Return a number that changes when a file of the group does."""
+        root = self.group.root
+        files = sorted((name, repr(found)) for name, found in medium_of(root).files(root))
+        return xxh3_64_intdigest(repr(files).encode())
+
+    def digests(self, names: Iterable[str]) -> dict[str, str]:
+        """Return checksums of the values of arrays."""
+        return {name: digest([self.read(name)]) for name in names}
+
+    def read(self, name: str) -> Any:
+        """Return the values of an array that is not understood here, as zarr-python reads them.
+
+        Raises
+        ------
+        DataError
+            If it does not understand them either.
+        UsageError
+            If there are too many.
+        """
+        place, documents = self.group.root / name, self.group.arrays[name]
+        content, n_bytes = {}, prod(shape_of(documents)) * _BYTES_OF_TEXT
+        for file, found in medium_of(place).files(place):
+            refuse_special(place / file)
+            n_bytes += found.size
+            if n_bytes > _MOST_BYTES:
+                break
+            content[file] = read_whole(place / file, _MOST_BYTES)
+        _refuse_large(str(place), n_bytes)
+        try:
+            _refuse_codecs(documents)
+            content |= documents
+            return WORKER.call(Limits.for_file(n_bytes), _read_values, content)
+        except ValueError as error:
+            raise DataError(printable(str(place)), [printable(str(error))]) from error
+
+
+def _refuse_large(place: str, n_bytes: int) -> None:
+    """Refuse an array that is not moved in blocks, and not small."""
+    if n_bytes > _MOST_BYTES:
+        raise UsageError(f"{printable(place)} is too large to be read at once; name one array")
+
+
+def _refuse_codecs(documents: Mapping[str, bytes]) -> None:
+    """Refuse an array with codecs that are not known to be harmless."""
+    if V3 in documents:
+        names = _codec_names(parse(documents[V3]).get("codecs"), "name")
+    else:
+        document = parse(documents[V2])
+        filters, last = document.get("filters"), document.get("compressor")
+        names = _codec_names([] if filters is None else filters, "id")
+        names += _codec_names([] if last is None else [last], "id")
+    for name in names:
+        if name.removeprefix("numcodecs.") not in _HARMLESS:
+            raise ValueError(f"has codec {name}, which is not supported")
+
+
+def _codec_names(codecs: object, key: str) -> list[str]:
+    """Return the names of codecs, and of those that they use themselves."""
+    if not isinstance(codecs, list):
+        raise ValueError("does not say its codecs")  # noqa: TRY004 - wrong data, not a wrong call
+    names = []
+    for codec in codecs:
+        named = codec if isinstance(codec, dict) else {key: codec}
+        names.append(str(named.get(key)))
+        within = named.get("configuration")
+        for inner in ("codecs", "index_codecs"):
+            if isinstance(within, dict) and inner in within:
+                names += _codec_names(within[inner], key)
+    return names
+
+
+def _read_values(content: Mapping[str, bytes]) -> Any:
+    """Have zarr-python read an array, in a process of its own."""
+    kept: dict[str, AnyBuffer] = {name: Buffer.from_bytes(each) for name, each in content.items()}
+    try:
+        with quiet():
+            array = zarr.open_array(MemoryStore(kept), mode="r")
+            values = np.asarray(array[...])
+    except Exception as error:  # whatever hostile metadata makes zarr-python raise
+        said = " ".join(str(error).split())[:200]
+        raise ValueError(f"cannot be read: {type(error).__name__}: {said}") from error
+    return values.astype(object) if values.dtype.kind == "T" else values
+
+
+def open_group(root: Location) -> Whole:
+    """Look at everything in a group; only metadata is read yet.
+
+    Raises
+    ------
+    DataError
+        If some of it cannot be understood, or has been used up.
+    """
+    group = read_group(root)
+    levels = level_axes(group)
+    arrays: dict[str, Source] = {}
+    others: dict[str, str] = {}
+    for name in group.arrays:
+        # What is not understood is copied as it is, but this would not be it any more.
+        Place(root / name).refuse_consumed()
+        try:
+            arrays[name] = open_source(root / name, format="zarr")
+        except DataError as error:
+            others[name] = "; ".join(error.problems)
+        except UsageError as error:
+            others[name] = str(error)
+    return Whole(
+        root=root,
+        content=GroupContent(group),
+        format="zarr",
+        arrays=arrays,
+        others=others,
+        dimensions={
+            name: levels.get(name) or _dimensions(documents)
+            for name, documents in group.arrays.items()
+        },
+        attributes={
+            **{path: attributes_of(documents) for path, documents in group.groups.items()},
+            **{name: _plain_attributes(group.arrays[name]) for name in others},
+        },
+        shapes={name: shape_of(group.arrays[name]) for name in others},
+        levels=tuple(levels.values()),
+        peculiar=tuple(_peculiar(group, arrays)),
+    )
+
+
+def _peculiar(group: Group, arrays: Mapping[str, Source]) -> Iterator[str]:
+    """Yield names for what only Zarr has a place for."""
+    if group.files:
+        yield "files"
+    said = [attributes_of(documents) for documents in group.groups.values()]
+    said += [each.metadata["attributes"] for each in arrays.values()]
+    if any(None in attributes.values() for attributes in said):
+        yield "some_attributes"
+    if any(each.metadata.get("extra_fields") for each in arrays.values()):
+        yield "extra_fields"
+
+
+def _dimensions(documents: Mapping[str, bytes]) -> tuple[str | None, ...]:
+    """Return the names of an array's dimensions, as either version says them, None for no name."""
+    try:
+        found = attributes_of(documents).get(NAMES)
+        if V3 in documents:
+            found = parse(documents[V3]).get("dimension_names")
+    except ValueError:
+        return ()
+    n_axes = len(shape_of(documents))
+    names = found if isinstance(found, list) and len(found) == n_axes else [None] * n_axes
+    return tuple(name if isinstance(name, str) else None for name in names)
+
+
+def shape_of(documents: Mapping[str, bytes]) -> tuple[int, ...]:
+    """Return the shape of an array, as far as its documents say one."""
+    try:
+        found = parse(documents[V3 if V3 in documents else V2]).get("shape")
+    except ValueError:
+        return ()
+    lengths = found if isinstance(found, list) else []
+    return tuple(length for length in lengths if isinstance(length, int) and length >= 0)
+
+
+def _plain_attributes(documents: Mapping[str, bytes]) -> dict[str, Any]:
+    """Return what an array says that is copied as it is, the value of gaps as a plain one."""
+    try:
+        said, document = attributes_of(documents), parse(documents[V3 if V3 in documents else V2])
+    except ValueError:
+        return {}
+    plain = {name: value for name, value in said.items() if name not in {NAMES, FILL_VALUE}}
+    kind, version = ("data_type", 3) if V3 in documents else ("dtype", 2)
+    try:
+        dtype = np.dtype(document.get(kind))
+        gap = gap_of({**document, "zarr_format": version, "attributes": said}, dtype)
+        return plain if gap is None else {**plain, FILL_VALUE: np.array(gap, dtype).item()}
+    except (TypeError, ValueError):
+        # Texts have no value for gaps that could be told from one.
+        return plain
+
+
+def group_of(source: Whole, version: int | None) -> Group:
+    """Return a group that holds what a whole does: as it is, or else made for its attributes.
+
+    Raises
+    ------
+    UsageError
+        If Zarr has no names like those in it, or records of a variable are not stored.
+    """
+    if isinstance(source.content, GroupContent):
+        return source.content.group
+    if version not in {None, 2, _NEWEST}:
+        raise UsageError(f"version {version} of Zarr is not known; give 2 or 3")
+    for path in sorted({*source.dimensions, *source.groups}.difference({_ROOT})):
+        _refuse_name(path)
+        if path.count("/") >= DEEPEST:
+            raise UsageError(
+                f"{printable(source.place)} has groups in groups, more than {DEEPEST} deep, as no "
+                "group of Zarr has here"
+            )
+    if source.format == "netcdf":
+        _refuse_missing_records(source)
+    groups = {path: _group_documents(source.attributes[path], version) for path in source.groups}
+    return Group(source.root, groups, {}, consolidated=(_ROOT,), files=())
+
+
+def _refuse_name(path: str) -> None:
+    """Refuse a path that would lead out of a group, or mean something else there."""
+    for part in path.split("/"):
+        is_reserved = part in {"", ".", ".."} or part in DOCUMENTS or part == JOURNAL
+        if is_reserved or not part.isprintable() or "\\" in part:
+            raise UsageError(f"a group of Zarr can hold nothing that is named {printable(path)}")
+
+
+def _refuse_missing_records(source: Whole) -> None:
+    """Refuse variables of NetCDF that are shorter than a dimension that has no last index.
+
+    To its readers they are as long as the dimension is. Those of Zarr would not open the group.
+    """
+    lengths: dict[tuple[str, str], int] = {}
+    named = [
+        ((name.rpartition("/")[0], dimension), length, name)
+        for name, each in source.arrays.items()
+        for dimension, length in zip(source.dimensions[name], each.grid.shape, strict=False)
+        if dimension
+    ]
+    for key, length, _ in named:
+        lengths[key] = max(length, lengths.get(key, 0))
+    for key, length, name in named:
+        if length < lengths[key]:
+            raise UsageError(
+                f"{printable(source.place)} holds {length:,} of the {lengths[key]:,} records along "
+                f"{printable(key[1])} of its variable {printable(name)}; store the missing ones "
+                "too, as nccopy does, or resplit it to NetCDF"
+            )
+
+
+def _group_documents(attributes: Mapping[str, Any], version: int | None) -> dict[str, bytes]:
+    documents = make_group_documents(version or _NEWEST)
+    if V3 not in documents:
+        return {**documents, V2_ATTRIBUTES: json.dumps(attributes).encode()}
+    return {V3: json.dumps({**parse(documents[V3]), "attributes": dict(attributes)}).encode()}
+
+
+def array_files(source: Whole, name: str, version: int) -> dict[str, bytes]:
+    """Return the files of an array that holds what is copied as it is from another format.
+
+    Raises
+    ------
+    UsageError
+        If Zarr cannot hold it, or there is too much of it.
+    """
+    shown, n_bytes = f"{source.place}{INSIDE}/{name}", prod(source.shapes[name]) * _BYTES_OF_TEXT
+    _refuse_large(shown, n_bytes)
+    values, said = np.asarray(source.content.read(name)), dict(source.attributes[name])
+    is_text = values.dtype.kind == "O" and all(isinstance(each, str) for each in values.ravel())
+    _refuse_large(shown, n_bytes + sum(map(len, values.ravel())) if is_text else values.nbytes)
+    if values.dtype.hasobject and not is_text:
+        raise UsageError(f"{printable(shown)} cannot be held by Zarr: it {source.others[name]}")
+    names = [each or f"dim_{axis}" for axis, each in enumerate(source.dimensions[name])]
+    fill, gap = None, gap_of({"attributes": said}, values.dtype)
+    if version == _NEWEST:
+        fill = "" if is_text else np.zeros((), values.dtype)[()]
+        if gap is not None:
+            said[FILL_VALUE] = encoded(gap, values.dtype)
+    else:
+        said[NAMES] = names
+        if gap is not None:
+            fill = gap
+            del said[FILL_VALUE]
+    kept: dict[str, AnyBuffer] = {}
+    with quiet():
+        made = zarr.create_array(
+            MemoryStore(kept),
+            shape=values.shape,
+            chunks=tuple(max(1, length) for length in values.shape),
+            dtype=str if is_text else values.dtype,
+            fill_value=fill,
+            attributes=said,
+            zarr_format=version,  # type: ignore[arg-type]
+            dimension_names=names if version == _NEWEST else None,
+            compressors=None,
+            config={"write_empty_chunks": True},
+        )
+        made[...] = values
+    return {file: each.to_bytes() for file, each in kept.items()}

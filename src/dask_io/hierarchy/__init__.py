@@ -1,0 +1,1 @@
+"""Everything that a group or a file holds."""

@@ -1,0 +1,1 @@
+"""What the user asked for: planned, run, resumed, verified and repaired."""

@@ -1,0 +1,289 @@
+"""Arrays are compared with each other, and targets with the checksums of what was written."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass
+from shlex import quote
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from xxhash import xxh3_64
+
+from dask_io.engine.checksums import verify_checksums
+from dask_io.engine.job import WHOLE_FILE, JobRecord, copies_in, described_in
+from dask_io.engine.problem import make_problem, side_of
+from dask_io.engine.staging import comparison_slab
+from dask_io.engine.verify import Verification, verify_plan
+from dask_io.errors import BudgetTooSmallError, DataError, StorageError, UsageError, printable
+from dask_io.formats.places import holder_of, is_absent, journal_at, refuse_unfinished
+from dask_io.formats.registry import load_format
+from dask_io.formats.reopening import read_back
+from dask_io.hierarchy.whole import MakesFiles
+from dask_io.journal.journal import read_job
+from dask_io.planning import plan_sweep
+from dask_io.storage.files import medium_of, pieces_of
+from dask_io.storage.location import is_taken
+from dask_io.stores.container import INSIDE, split_place
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    import numpy as np
+
+    from dask_io.planning import Plan
+    from dask_io.storage.location import Location
+    from dask_io.storage.pace import Pace
+    from dask_io.stores.store import Readback, Source, Store
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """How two arrays will be compared."""
+
+    plan: Plan
+    workers: int
+    slab: int
+
+    def run(self, a: Source, b: Source) -> Verification:
+        """Compare them."""
+        return verify_plan(self.plan, a, b, workers=self.workers, slab=self.slab)
+
+
+def plan_comparison(a: Store, b: Store, memory: int, workers: int, *, at: Location) -> Comparison:
+    """Plan within a budget, with one thread if there is too little for several.
+
+    If the second, which is `at` a place, was made by converting elements of the first one's type,
+    that is done again.
+
+    Raises
+    ------
+    BudgetTooSmallError
+        If no plan fits the memory; it names the smallest budget that would do.
+    """
+    dtype = b.dtype if _is_made_of(a.dtype, at) else a.dtype
+    itemsize = max(dtype.itemsize, b.dtype.itemsize)
+
+    def plan_beside(slab: int) -> Comparison:
+        left = max(1, memory - workers * slab)
+        problem = make_problem(
+            side_of(a), side_of(b), dtype, memory=left, workers=workers, stored=a.dtype
+        )
+        return Comparison(plan_sweep(problem), workers, slab)
+
+    try:
+        return plan_beside(comparison_slab(memory, itemsize, workers))
+    except BudgetTooSmallError as error:
+        if workers > 1:
+            return plan_comparison(a, b, memory, 1, at=at)
+        # The plan has what it needs, and the slab a part of what that leaves.
+        spare = memory - error.required
+        slab = comparison_slab(spare, itemsize, workers)
+        if slab > spare:
+            raise BudgetTooSmallError(error.required + slab, memory, error.unit) from None
+        return plan_beside(slab)
+
+
+def _is_made_of(dtype: np.dtype[Any], place: Location) -> bool:
+    """Whether a journal says that a target's elements were converted from those of a type."""
+    journal = journal_at(place)
+    # Of a file that is written as a whole no elements are converted.
+    is_known = journal is None or WHOLE_FILE in read_job(journal)
+    stored = None if journal is None or is_known else JobRecord.read(journal).converted
+    # To NumPy, None is a type too.
+    return stored is not None and stored == dtype
+
+
+def check_again(
+    places: Iterable[Location], memory: int, workers: int, *, pace: Pace | None = None
+) -> None:
+    """Compare targets that are complete with their checksums.
+
+    Raises
+    ------
+    DataError
+        If one differs.
+    """
+    for place in places:
+        found = verify_sealed(place, memory, workers, pace=pace)
+        if found.first_difference is not None:
+            differs = f"is not what was written, first in region {found.first_difference}"
+            raise DataError(
+                printable(str(place)), [differs], "the disk or the memory may be faulty"
+            )
+
+
+def verify_sealed(
+    place: Location, memory: int, workers: int, *, pace: Pace | None = None
+) -> Verification:
+    """Compare a target with the checksums that its journal holds.
+
+    Raises
+    ------
+    StorageError
+        If there is nothing.
+    UsageError
+        If it has none.
+    DataError
+        If it is not complete, or not the target that the journal describes.
+    """
+    journal = journal_at(place)
+    if journal is None:
+        if is_absent(place):
+            shown = printable(str(place))
+            raise StorageError(shown, "no such file or directory", "check the path")
+        raise UsageError(_without_checksums(place))
+    refuse_unfinished(place)
+    if is_absent(place):
+        raise DataError(printable(str(place)), ["is missing"], advise_repair(place))
+    with advising_repair(place):
+        return _verify_all(place, journal, memory, workers, pace)
+
+
+def _verify_all(
+    place: Location, journal: Location, memory: int, workers: int, pace: Pace | None
+) -> Verification:
+    """Compare everything that a journal describes."""
+    found = Verification(0)
+    several, copies = described_in(journal), copies_in(journal)
+    if None not in several and not place.exists():
+        # Of a whole file, one array may be named.
+        inside = split_place(str(place))[1]
+        several = {n: each for n, each in several.items() if each.get("inside") == inside}
+        copies = {name: each for name, each in copies.items() if name == inside}
+    if not several and not copies:
+        raise UsageError(_without_checksums(place))
+    check_copies(holder_of(place), journal, copies)
+    for array, described in several.items():
+        written = read_back(described, at=place)
+        written.tally.pace = pace
+        one = _verify_written(written, journal, memory, workers, array)
+        name = printable(f"{place}::/{described.get('inside')}") if len(several) > 1 else ""
+        found = found.followed_by(one, name)
+    return found
+
+
+def advise_repair(place: object) -> str:
+    """Return what to do about a damaged target."""
+    return f"repair it with: dask-io repair {printable(quote(str(place)))}"
+
+
+@contextmanager
+def advising_repair(place: Location) -> Iterator[None]:
+    """Add to a `DataError` what to do about missing or damaged data."""
+    try:
+        yield
+    except DataError as error:
+        advice = error.advice or advise_repair(place)
+        raise DataError(error.place, error.problems, advice) from error
+
+
+def check_copies(file: Location, journal: Location, copies: Mapping[str, str]) -> None:
+    """Compare data that was copied unchanged into a file with its checksums.
+
+    Raises
+    ------
+    DataError
+        If one differs.
+    """
+    if not copies:
+        return
+    container = load_format(str(read_job(journal)[WHOLE_FILE].get("format")))
+    if not isinstance(container, MakesFiles):
+        raise DataError(printable(str(journal)), ["is not about a file of arrays"])
+    _refuse_differing(file, copies, container.content_of(file).digests(copies))
+
+
+def check_copied_files(group: Location, copies: Mapping[str, str]) -> None:
+    """Compare with their checksums arrays that were copied file by file into a group.
+
+    Raises
+    ------
+    DataError
+        If one differs, or is gone.
+    """
+    refuse_missing(group, copies)
+    _refuse_differing(group, copies, {name: digest_files(group / name) for name in copies})
+
+
+def refuse_missing(group: Location, arrays: Iterable[str]) -> None:
+    """Refuse a group that lacks arrays.
+
+    Raises
+    ------
+    DataError
+        If it does.
+    """
+    gone = [f"array {printable(name)} is missing" for name in arrays if not is_taken(group / name)]
+    if gone:
+        raise DataError(printable(str(group)), gone)
+
+
+def _refuse_differing(place: Location, told: Mapping[str, str], found: Mapping[str, str]) -> None:
+    for name in told:
+        if found[name] != told[name]:
+            raise DataError(printable(f"{place}{INSIDE}/{name}"), ["is not what was written"])
+
+
+def digest_files(root: Location) -> str:
+    """Return a checksum of all files in a directory, with their names."""
+    medium, found = medium_of(root), xxh3_64()
+    for name, _ in sorted(medium.files(root)):
+        found.update(f"{name}\0".encode())
+        for piece in pieces_of(root / name):
+            found.update(piece)
+    return found.hexdigest()
+
+
+def _without_checksums(place: Location) -> str:
+    name = printable(str(place))
+    return (
+        f"{name} has no checksums of its own; compare it with its source: dask-io verify SRC {name}"
+    )
+
+
+def _verify_written(
+    written: Readback, journal: Location, memory: int, workers: int, array: int | None
+) -> Verification:
+    share = share_memory(written, memory, workers)
+    return verify_checksums(written, journal, **share._asdict(), array=array)
+
+
+class Share(NamedTuple):
+    """How checksums are compared: the number of threads, and the bytes of each."""
+
+    workers: int
+    slab: int
+
+
+def share_memory(written: Readback, memory: int, workers: int) -> Share:
+    """Share a budget among the threads that read a target back; one if it is too small for more.
+
+    Raises
+    ------
+    BudgetTooSmallError
+        If it is too small for one.
+    """
+    slab = comparison_slab(memory, written.dtype.itemsize, workers)
+    if slab > memory:
+        raise BudgetTooSmallError(slab, memory, "element")
+    return Share(workers if workers * slab <= memory else 1, slab)
+
+
+def compare_files(a: Location, b: Location) -> None:
+    """Compare the files in two directories byte by byte.
+
+    Raises
+    ------
+    DataError
+        If they differ.
+    """
+    files = [dict(medium_of(each).files(each)) for each in (a, b)]
+    for name in sorted(files[0].keys() | files[1].keys()):
+        found = [each[name].size if name in each else None for each in files]
+        if found[0] != found[1] or not _are_same(a / name, b / name):
+            problem = f"its file {printable(name)} differs from that of {printable(str(a))}"
+            raise DataError(printable(str(b)), [problem])
+
+
+def _are_same(a: Location, b: Location) -> bool:
+    return all(map(bytes.__eq__, pieces_of(a), pieces_of(b)))

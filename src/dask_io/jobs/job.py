@@ -1,0 +1,427 @@
+"""What has been planned and can be run."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from html import escape
+from pathlib import Path
+from shlex import quote
+from typing import TYPE_CHECKING, Any, Protocol
+
+from dask_io.engine.commit import Consumption, Outlet
+from dask_io.engine.copy import Copying
+from dask_io.engine.identity import Identity, take_identities
+from dask_io.engine.job import JobRecord, describe_together
+from dask_io.engine.preflight import Move, check_before_run, share_disk
+from dask_io.engine.run import RunResult, Sweep, run_plan, run_sweeps
+from dask_io.engine.series import SeriesProgress
+from dask_io.engine.spill import run_spill
+from dask_io.errors import InterruptedRunError, StorageError, UsageError, printable
+from dask_io.jobs.compare import check_again, check_copied_files
+from dask_io.planning import CopyPlan, Series, SpillPlan
+from dask_io.report.svg import job_svg
+from dask_io.report.text import plan_text
+from dask_io.storage.location import locate
+from dask_io.storage.pace import Pace
+from dask_io.stores.not_kept import not_kept
+from dask_io.stores.store import inferred_in
+from dask_io.stores.views import SourceView
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+    from os import PathLike
+
+    from dask_io.engine.preflight import Replaced
+    from dask_io.engine.run import Progress
+    from dask_io.planning import AnyPlan, Device, Sweeps
+    from dask_io.storage.location import Location
+    from dask_io.stores.store import Source, Store, Target
+
+_NO_TARGET = "this job has no target: name one when planning it"
+
+
+@dataclass(frozen=True)
+class Job:
+    """A plan with its source and, if one was named, its target; nothing has been moved yet.
+
+    `plan` is the pure plan: what it will cost in seeks, bytes and memory. `run` carries it out.
+    `device` is what time is predicted for, `max_rate` the bytes moved a second at the most. With
+    `consume` source blocks are removed as soon as everything that they feed is durable. A job
+    that goes on with what another run left has an `outlet` already. `storage_options` say how to
+    reach the target if that is in an object store. Beside a `member` of a whole, all else of it is
+    moved too.
+    """
+
+    plan: AnyPlan
+    source: Source
+    target: Target | None
+    workers: int
+    device: Device
+    consume: bool = False
+    max_rate: int | None = None
+    outlet: Outlet | None = None
+    storage_options: Mapping[str, Any] | None = field(default=None, repr=False)
+    member: bool = False
+
+    @property
+    def inferred(self) -> str:
+        """What was inferred from the names of the source's files; empty if nothing was."""
+        return inferred_in(self.source)
+
+    def run(
+        self, *, verify: bool = False, on_progress: Callable[[Progress], None] | None = None
+    ) -> RunResult:
+        """Carry the plan out.
+
+        Parameters
+        ----------
+        verify
+            Read the target back afterwards and compare it with the checksums that were taken
+            when it was written.
+        on_progress
+            Called now and then, from any thread but one at a time, with how far the run has
+            come. An exception that it raises ends the run.
+
+        Raises
+        ------
+        DataError
+            If blocks of the source are invalid or change during the run, or verification finds a
+            difference.
+        StorageError
+            If the disk is full, a file cannot be read or written, and the like.
+        InterruptedRunError
+            If the run is stopped from outside.
+        """
+        target = self.named_target
+        outlet = self.open_outlet()
+        with resumable(lambda: _left_by([outlet], consume=self.consume), target.place):
+            result = self.carry_out(outlet, on_progress)
+        # The arrays of a group are verified together, once it is complete.
+        if verify and not self.member:
+            pace = target.tally.pace
+            places = [locate(target.place, self.storage_options)]
+            check_again(places, self.plan.problem.budget, self.workers, pace=pace)
+        return replace(result, verified=True if verify else None)
+
+    @property
+    def named_target(self) -> Target:
+        """The target, if the plan was made for one."""
+        if self.target is None:
+            raise UsageError(_NO_TARGET)
+        return self.target
+
+    def carry_out(
+        self, outlet: Outlet, on_progress: Callable[[Progress], None] | None
+    ) -> RunResult:
+        """Carry the plan out; what an error leaves behind can be gone on with."""
+        target = outlet.target
+        set_pace(self.max_rate, [self.source, target])
+        result = _carry_out(self.plan, self.source, outlet, self.workers, on_progress)
+        lost = () if self.member else not_kept(self.source, target)
+        return replace(result, not_kept=lost)
+
+    def open_outlet(self, identity: Identity | None = None) -> Outlet:
+        """Go on where another run ended or begin anew, after checking what can be beforehand.
+
+        `identity` is that of the source, if it has been taken already.
+        """
+        if self.outlet is not None:
+            return self.outlet
+        target = self.named_target
+        check_room([self])
+        identity = identity or Identity(self.source)
+        record = JobRecord.of(identity, target, consume=self.consume)
+        consumption = Consumption(identity, target) if self.consume else None
+        return Outlet(target, record.to_bytes(), consumption=consumption, identity=identity)
+
+    def visualize(self, path: str | PathLike[str] | None = None) -> str:
+        """Draw the plan as SVG, into a file if a path is given, and return the drawing."""
+        drawing = job_svg(self.plan)
+        if path is not None:
+            Path(path).write_text(drawing, encoding="utf-8")
+        return drawing
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(str(self))}</pre>{job_svg(self.plan)}"
+
+    def __str__(self) -> str:
+        places = [self.source.place, *([self.target.place] if self.target else [])]
+        return f"{' to '.join(places)}\n{plan_text(self.plan, inferred=self.inferred)}"
+
+
+def check_room(jobs: Collection[Job], replaced: Replaced | None = None) -> None:
+    """Refuse jobs that would not find the room that they need together.
+
+    What is replaced is gone then, by default what is in the targets' directories.
+
+    Raises
+    ------
+    StorageError
+        If so.
+    """
+    if not jobs:
+        return
+    moves = [Move(job.source, job.named_target) for job in jobs]
+    # What is used up frees space only on its own disk.
+    frees = all(job.consume and share_disk(job.source, job.named_target) for job in jobs)
+    check_before_run(
+        moves,
+        workers=max(job.workers for job in jobs),
+        scratch_bytes=max(job.plan.scratch_bytes for job in jobs),
+        disk_bytes=sum(job.plan.disk_bytes for job in jobs) if frees else None,
+        replaced=replaced,
+    )
+
+
+@dataclass(frozen=True)
+class Complete:
+    """A target that a run has completed: there is nothing left to do.
+
+    A group has `parts`, checksums of the arrays that were copied file by file, and what it has
+    no place for.
+    """
+
+    place: Location
+    n_blocks: int
+    memory: int
+    workers: int
+    max_rate: int | None = None
+    parts: tuple[Location, ...] = ()
+    copies: Mapping[str, str] = field(default_factory=dict)
+    not_kept: tuple[str, ...] = ()
+    plan: None = None
+    device: None = None
+    inferred: str = ""
+
+    def run(
+        self,
+        *,
+        verify: bool = False,
+        on_progress: Callable[[Progress], None] | None = None,  # noqa: ARG002 - as of other jobs
+    ) -> RunResult:
+        """Do nothing but, if that is asked for, compare the target with its checksums.
+
+        Raises
+        ------
+        DataError
+            If it differs from them.
+        """
+        if verify:
+            check_copied_files(self.place, self.copies)
+            pace = _pace_of(self.max_rate)
+            check_again(self.parts or [self.place], self.memory, self.workers, pace=pace)
+        nothing = RunResult.of_nothing(self.n_blocks)
+        return replace(nothing, verified=True if verify else None, not_kept=self.not_kept)
+
+
+@dataclass(frozen=True)
+class JointJob:
+    """Several targets that are written from one read of a source; nothing has been moved yet.
+
+    `plan` says what it will cost. `windows` has for each target the part of the source that
+    it will hold. `run` carries the plan out; `device` is what time is predicted for, `max_rate` the
+    bytes moved a second at the most.
+    """
+
+    plan: Sweeps
+    source: Source
+    windows: tuple[Source, ...]
+    targets: tuple[Target, ...]
+    workers: int
+    device: Device
+    max_rate: int | None = None
+    storage_options: Mapping[str, Any] | None = field(default=None, repr=False)
+
+    @property
+    def inferred(self) -> str:
+        """What was inferred from the names of the source's files; empty if nothing was."""
+        return inferred_in(self.source)
+
+    def run(
+        self, *, verify: bool = False, on_progress: Callable[[Progress], None] | None = None
+    ) -> RunResult:
+        """Carry the plan out; otherwise as `Job.run`.
+
+        Parameters
+        ----------
+        verify
+            Read the targets back afterwards and compare them with the checksums that were taken
+            when they were written.
+        on_progress
+            Called now and then, from any thread but one at a time, with how far the run has
+            come. An exception that it raises ends the run.
+        """
+        check_before_run(list(map(Move, self.windows, self.targets)), workers=self.workers)
+        taken = take_identities(self.windows)
+        identities = [taken[window] for window in self.windows]
+        places = [locate(target.place, self.storage_options) for target in self.targets]
+        records = describe_together(identities, self.targets, places)
+        outlets = [
+            Outlet(target, record.to_bytes(), identity=identity)
+            for target, record, identity in zip(self.targets, records, identities, strict=True)
+        ]
+        set_pace(self.max_rate, [self.source, *self.targets])
+        sweeps = [
+            Sweep(bundle, SourceView(self.source, bundle.box), tuple(outlets[n] for n in group))
+            for bundle, group in zip(self.plan.bundles, self.plan.groups, strict=True)
+        ]
+        with resumable(lambda: _left_by(outlets), self.targets[0].place):
+            result = run_sweeps(
+                sweeps, workers=self.workers, on_progress=on_progress, leader=outlets[0]
+            )
+        if verify:
+            pace = self.source.tally.pace
+            check_again(places, self.plan.budget, self.workers, pace=pace)
+        lost = not_kept(self.source, self.targets[0])
+        return replace(result, verified=True if verify else None, not_kept=lost)
+
+    def __str__(self) -> str:
+        first, *others = (target.place for target in self.targets)
+        last = f" ... {others[-1]}" if others else ""
+        told = plan_text(self.plan, inferred=self.inferred)
+        return f"{self.source.place} to {first}{last}\n{told}"
+
+
+class Output(Protocol):
+    """Where all arrays of a group or a file go, to become one of the two in the end."""
+
+    @property
+    def place(self) -> str:
+        """The directory or file."""
+
+    @property
+    def copies(self) -> tuple[str, ...]:
+        """Names of what is copied as it is, besides what is moved in blocks."""
+
+    @property
+    def not_kept(self) -> tuple[str, ...]:
+        """What it has no place for; known when it is complete."""
+
+    @property
+    def is_resumable(self) -> bool:
+        """Whether there is something that can be gone on with."""
+
+    def begin(self, jobs: Mapping[str, Job]) -> None:
+        """Make the place ready; a journal is the first thing there."""
+
+    def open_outlet(self, name: str, job: Job) -> Outlet:
+        """Begin to write one of the arrays."""
+
+    def finish(self) -> None:
+        """Make it complete: all arrays are."""
+
+    def give_up(self) -> None:
+        """Leave what can be gone on with, or nothing."""
+
+    def check(self, memory: int, workers: int, pace: Pace | None) -> None:
+        """Compare all that has been written with its checksums."""
+
+
+@dataclass(frozen=True)
+class SeriesJob:
+    """All arrays of a group or a file, each with its job; nothing has been moved yet.
+
+    They are moved one after another, each within the budget `memory`. What has no axes, or elements
+    that Dask IO does not understand, is copied as it is.
+    """
+
+    place: str
+    output: Output | None
+    jobs: Mapping[str, Job]
+    workers: int
+    device: Device
+    memory: int
+    inferred: str = ""
+
+    @property
+    def plan(self) -> Series:
+        """What it will cost: the plans of all arrays."""
+        return Series({name: job.plan for name, job in self.jobs.items()})
+
+    def run(
+        self, *, verify: bool = False, on_progress: Callable[[Progress], None] | None = None
+    ) -> RunResult:
+        """Move one array after another, and make a whole of them in the end; as `Job.run`."""
+        if self.output is None:
+            raise UsageError(_NO_TARGET)
+        output, result = self.output, RunResult.of_nothing(0)
+        targets = [job.target for job in self.jobs.values() if job.target is not None]
+        progress = SeriesProgress(on_progress, targets)
+        output.begin(self.jobs)
+        with resumable(lambda: quote(output.place) if output.is_resumable else "", output.place):
+            try:
+                for (name, job), target in zip(self.jobs.items(), targets, strict=True):
+                    outlet = output.open_outlet(name, job)
+                    result = result.followed_by(job.carry_out(outlet, progress.of_next(target)))
+                output.finish()
+            except BaseException:
+                output.give_up()
+                raise
+        if verify:
+            # What has no arrays but those that are copied has been read already.
+            pace = targets[-1].tally.pace if targets else None
+            output.check(self.memory, self.workers, pace)
+        return replace(result, verified=True if verify else None, not_kept=output.not_kept)
+
+    def __str__(self) -> str:
+        places = [self.place, *([self.output.place] if self.output else [])]
+        return f"{' to '.join(places)}\n{plan_text(self.plan)}"
+
+
+def _carry_out(
+    plan: AnyPlan,
+    source: Source,
+    outlet: Outlet,
+    workers: int,
+    on_progress: Callable[[Progress], None] | None,
+) -> RunResult:
+    if isinstance(plan, SpillPlan):
+        return run_spill(plan, source, outlet, workers=workers, on_progress=on_progress)
+    if isinstance(plan, CopyPlan):
+        copying = Copying(plan, source, (outlet,))
+        return run_sweeps([copying], workers=workers, on_progress=on_progress)
+    return run_plan(plan, source, outlet, workers=workers, on_progress=on_progress)
+
+
+@contextmanager
+def resumable(find_left: Callable[[], str], place: str) -> Iterator[None]:
+    """Say how to go on with a run that was cut short, if something is left that can be."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        left = find_left()
+        raise InterruptedRunError(left or place, bool(left)) from None
+    except StorageError as error:
+        left = find_left()
+        if not left:
+            raise
+        advice = f"{error.advice}; then" if error.advice else "then"
+        message = f"{advice} go on with: dask-io resume {printable(left)}"
+        raise type(error)(error.path, error.reason, message) from error
+
+
+def _left_by(outlets: Sequence[Outlet], *, consume: bool = False) -> str:
+    """Return how to name what can be resumed: a target, or the folder of several; or nothing.
+
+    If several targets are in different folders, the first one knows where the others are. With
+    `consume`, the option that continues to remove source blocks follows the name.
+    """
+    if not any(outlet.is_resumable for outlet in outlets):
+        return ""
+    places = [outlet.target.place for outlet in outlets]
+    if len(places) == 1:
+        return quote(places[0]) + (" --consume" if consume else "")
+    parents = {str(locate(place).parent) for place in places}
+    return quote(parents.pop() if len(parents) == 1 else places[0])
+
+
+def set_pace(max_rate: int | None, stores: Sequence[Store]) -> None:
+    """Have stores move no more bytes a second, all of them together."""
+    pace = _pace_of(max_rate)
+    for store in stores:
+        store.tally.pace = pace
+
+
+def _pace_of(max_rate: int | None) -> Pace | None:
+    return None if max_rate is None else Pace(max_rate)

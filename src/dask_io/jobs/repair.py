@@ -1,0 +1,529 @@
+"""Repair a complete target: write its damaged blocks again from its source.
+
+The journal holds a checksum of everything that was written, so it shows which blocks are damaged.
+New versions of these blocks are written to a folder inside the journal's folder, read back, and
+compared with the same checksums. Only then do they replace the damaged ones, each in one step. The
+journal itself does not change. So the target is never worse than before, whenever a repair ends.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from heapq import nsmallest
+from itertools import islice
+from pathlib import Path
+from shlex import quote
+from typing import TYPE_CHECKING, Any, cast
+
+from dask_io.engine.checksums import cells_of, find_damaged, is_damage, is_wrong
+from dask_io.engine.commit import Outlet
+from dask_io.engine.job import (
+    GROUP,
+    WHOLE_FILE,
+    JobRecord,
+    copies_in,
+    described_in,
+    find_missing,
+    refuse_lost,
+)
+from dask_io.engine.run import RunResult
+from dask_io.errors import (
+    DaskIOError,
+    DataError,
+    InterruptedRunError,
+    LockedError,
+    StorageError,
+    UsageError,
+    printable,
+)
+from dask_io.formats.places import is_absent, journal_at, refuse_unfinished, targets_in
+from dask_io.formats.reopening import read_back, remake_target
+from dask_io.jobs.all_arrays import plan_resumes
+from dask_io.jobs.compare import check_copies, share_memory
+from dask_io.jobs.options import Options, ResumeOptions, parse_memory, parse_rate, parse_workers
+from dask_io.jobs.prepare import plan_recorded, plan_to
+from dask_io.jobs.to_group import (
+    GroupRecord,
+    copy_again,
+    describe_again,
+    find_damaged_copies,
+    find_damaged_groups,
+)
+from dask_io.jobs.to_one_file import file_of, plan_file_again
+from dask_io.journal.journal import is_sealed, read_job, read_lines
+from dask_io.journal.ledger import Ledger, any_freed, join
+from dask_io.journal.logs import logs_of
+from dask_io.storage.files import medium_of, move_file
+from dask_io.storage.location import locate
+from dask_io.storage.medium import Durability
+from dask_io.storage.os_errors import storage_errors
+from dask_io.storage.pace import Pace
+from dask_io.stores.container import INSIDE
+from dask_io.stores.store import Repairable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from os import PathLike
+
+    from dask_io.engine.run import Progress
+    from dask_io.geometry import Grid
+    from dask_io.jobs.to_one_file import FileOutput
+    from dask_io.journal.ledger import Written
+    from dask_io.storage.location import Location
+    from dask_io.stores.store import Readback, Source, Target
+
+# The folder of a repair in progress, and the name of the target in it.
+_FOLDER, _NEW = "repair", "target"
+_METADATA, _ALL = "metadata", "all of it"
+_MOST_NAMED, _MOST_LISTED = 5, 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """What is wrong with one array of a target.
+
+    Attributes
+    ----------
+    place
+        The array.
+    n_blocks
+        How many blocks it has.
+    n_damaged
+        How many of them are damaged.
+    blocks
+        The first of the damaged ones, by their indices; 1,000 at most.
+    others
+        Other damage: in its metadata, or in data that was copied unchanged.
+    needs_whole_file
+        Whether all blocks must be written again, because they are in one file.
+    """
+
+    place: str
+    n_blocks: int
+    n_damaged: int = 0
+    blocks: tuple[tuple[int, ...], ...] = ()
+    others: tuple[str, ...] = ()
+    needs_whole_file: bool = False
+
+    def __bool__(self) -> bool:
+        return bool(self.n_damaged or self.others)
+
+
+@dataclass(frozen=True, slots=True)
+class Repair:
+    """What `repair` found in the arrays of a target, and the run that wrote the damaged blocks.
+
+    Nothing has been written if there was no damage, or if it was a dry run.
+    """
+
+    arrays: tuple[Damage, ...] = ()
+    result: RunResult = field(default_factory=lambda: RunResult.of_nothing(0))
+
+    @property
+    def damaged(self) -> tuple[Damage, ...]:
+        """The arrays with damage."""
+        return tuple(filter(None, self.arrays))
+
+    @property
+    def n_blocks(self) -> int:
+        """How many blocks were checked."""
+        return sum(each.n_blocks for each in self.arrays)
+
+    @property
+    def n_damaged(self) -> int:
+        """How many of them were damaged."""
+        return sum(each.n_damaged for each in self.arrays)
+
+    def followed_by(self, other: Repair) -> Repair:
+        """Return two repairs combined into one."""
+        return Repair(self.arrays + other.arrays, self.result.followed_by(other.result))
+
+
+@dataclass(frozen=True)
+class RepairOptions:
+    """Options of a repair; `source` is the path of the source, if it has been moved."""
+
+    source: str | None = None
+    dry_run: bool = False
+    memory: int | str | None = None
+    workers: int | None = None
+    max_rate: int | str | None = None
+    storage_options: Mapping[str, Any] | None = field(default=None, repr=False)
+    on_progress: Callable[[Progress], None] | None = None
+
+    def __post_init__(self) -> None:
+        # Invalid options are reported before anything is opened.
+        parse_memory(self.memory)
+        parse_workers(self.workers)
+        parse_rate(self.max_rate)
+
+    @property
+    def for_runs(self) -> Options:
+        """The same options, for planning a run."""
+        return {
+            "memory": self.memory,
+            "workers": self.workers,
+            "max_rate": self.max_rate,
+            "storage_options": self.storage_options,
+        }
+
+    @property
+    def for_resuming(self) -> ResumeOptions:
+        """The same options, for resuming a run."""
+        return {
+            "memory": self.memory,
+            "workers": self.workers,
+            "max_rate": self.max_rate,
+            "storage_options": self.storage_options,
+            "source": self.source,
+        }
+
+    def find_damaged(
+        self,
+        written: Readback,
+        cells: Iterator[Written],
+        counts: Callable[[DaskIOError], bool] = is_damage,
+    ) -> set[tuple[int, ...]]:
+        """Read cells back within the memory budget, and return the damaged blocks."""
+        rate = parse_rate(self.max_rate)
+        written.tally.pace = None if rate is None else Pace(rate)
+        share = share_memory(written, parse_memory(self.memory), parse_workers(self.workers))
+        return find_damaged(written, cells, **share._asdict(), counts=counts)
+
+
+def repair_all(target: str | PathLike[str], options: RepairOptions) -> Repair:
+    """Repair a target, or all targets in a folder; unfinished ones are completed first.
+
+    Raises
+    ------
+    StorageError
+        If the target or the source is not found.
+    UsageError
+        If nothing there has a journal.
+    DataError
+        If the source has changed, was consumed, or no longer gives the same data.
+    """
+    place = locate(target, options.storage_options)
+    targets = targets_in(place)
+    missing = find_missing(targets, place)
+    found = Repair()
+    for each, record in missing.items():
+        if record is not None:
+            with _interruptible(place):
+                found = found.followed_by(_write_missing(each, record, options))
+    for each in targets:
+        journal = journal_at(each)
+        if journal is not None:
+            with _interruptible(each):
+                found = found.followed_by(_repair(each, journal, options))
+    refuse_lost(missing, place)
+    if targets:
+        # All data has been read back; new blocks were read back before they got their names.
+        verified = None if options.dry_run else True
+        return replace(found, result=replace(found.result, verified=verified))
+    name = printable(str(place))
+    if is_absent(place):
+        raise StorageError(name, "no such file or directory", "check the path")
+    raise UsageError(
+        f"{name} has no journal, so its checksums are not known; only targets that Dask IO "
+        "has written can be repaired"
+    )
+
+
+def _repair(place: Location, journal: Location, options: RepairOptions) -> Repair:
+    if not is_sealed(journal):
+        _complete(place, options)
+    job = read_job(journal)
+    if GROUP in job:
+        return _repair_group(place, journal, options)
+    if WHOLE_FILE in job:
+        return _repair_file(journal, options)
+    return _ArrayRepair(place, journal, JobRecord.read(journal), options).run()
+
+
+def _complete(place: Location, options: RepairOptions) -> None:
+    """Complete an unfinished target; blocks that are not written yet cannot be damaged."""
+    if options.dry_run:
+        refuse_unfinished(place)
+    for job in plan_resumes(cast("PathLike[str]", place), **options.for_resuming):
+        job.run(on_progress=options.on_progress)
+
+
+@dataclass(frozen=True)
+class _ArrayRepair:
+    """The repair of one array that has a journal of its own."""
+
+    place: Location
+    journal: Location
+    record: JobRecord
+    options: RepairOptions
+
+    def run(self) -> Repair:
+        """Look for damage and, unless it is a dry run, repair it."""
+        options, target = self.options, self._target_at(self.place)
+        with _locked(self.place, self.journal, options):
+            damage, blocks = self._look_at(target)
+            if options.dry_run or not damage:
+                return Repair((damage,))
+            if not isinstance(target, Repairable):
+                raise DataError(
+                    printable(str(self.place)),
+                    [f"{damage.n_damaged:,} of {damage.n_blocks:,} blocks are damaged"],
+                    f"{target.format} never changes stored data; write it again: run the first "
+                    "command with --overwrite",
+                )
+            if _METADATA in damage.others:
+                # First, as it needs no source; blocks may turn out to be lost.
+                target.describe_again()
+            result = RunResult.of_nothing(0)
+            if damage.n_damaged:
+                result = self._rewrite(target, blocks, self._open_source())
+            return Repair((damage,), result)
+
+    def _target_at(self, place: Location) -> Target:
+        """Return the target, at this place; its blocks will be durable when written."""
+        described = self.record.target
+        return remake_target(described, at=place, durability=Durability.FSYNC, reserve=True)
+
+    def _look_at(self, target: Target) -> tuple[Damage, frozenset[tuple[int, ...]] | None]:
+        """Find out which blocks are damaged, None if all are one file, and whether metadata is."""
+        others: tuple[str, ...] = ()
+        is_whole = False
+        cells = cells_of(self.journal, target.grid)
+        place, n_blocks = printable(str(self.place)), target.grid.n_blocks
+        try:
+            if isinstance(target, Repairable):
+                others = () if target.is_described() else (_METADATA,)
+                is_whole = target.is_replaced_whole
+                written = target.look_back()
+            else:
+                written = read_back(self.record.target, at=self.place)
+            damaged = self.options.find_damaged(written, cells)
+        except DaskIOError as error:
+            if not is_whole or not is_damage(error):
+                raise
+            # Nothing in this file can be read.
+            return _all_damaged(place, target.grid, needs_whole_file=n_blocks > 1), None
+        needs_all = is_whole and len(damaged) > 0 and n_blocks > 1
+        listed = tuple(nsmallest(_MOST_LISTED, damaged))
+        damage = Damage(place, n_blocks, len(damaged), listed, others, needs_all)
+        return damage, None if is_whole else frozenset(damaged)
+
+    def _open_source(self) -> Source:
+        """Open the source at its old or new place, and check that it has not changed."""
+        moved, reach = self.options.source, self.options.storage_options
+        place, name = printable(str(self.place)), printable(quote(str(self.place)))
+        if moved is None and any_freed(read_lines(self.journal)):
+            consumed = "it is damaged, and its source was consumed"
+            advice = f"give a copy of the source with the same times: dask-io repair {name} SRC"
+            raise DataError(place, [consumed], advice)
+        at = None if moved is None else locate(moved, reach)
+        try:
+            return self.record.open_source(None, at=at, storage_options=reach).source
+        except (DataError, StorageError) as error:
+            where = at or self._recorded_source()
+            if is_absent(where) or isinstance(error.__cause__, FileNotFoundError):
+                found_at = f"give the new path of the source: dask-io repair {name} SRC"
+                reason = "no such file or directory"
+                raise StorageError(printable(str(where)), reason, found_at) from error
+            if isinstance(error, StorageError) or error.advice:
+                raise
+            restore = (
+                "restore it as it was, with its times, or write the target again (--overwrite)"
+            )
+            raise DataError(error.place, error.problems, restore) from error
+
+    def _recorded_source(self) -> Location:
+        """Return where the source was when the target was written."""
+        described = self.record.source
+        folder = locate(str(described.get("folder")), self.options.storage_options)
+        return folder / str(described["file"]) if "file" in described else folder
+
+    def _rewrite(
+        self, target: Repairable, blocks: frozenset[tuple[int, ...]] | None, source: Source
+    ) -> RunResult:
+        """Write blocks, all if None, elsewhere; the right ones replace the damaged ones."""
+        journal, options = self.journal, self.options
+        with _scratch(self.place, journal) as folder:
+            new = self._target_at(folder / _NEW)
+            assert isinstance(new, Repairable), "it has the same type"
+            new.refuse_loss(self.place)
+            ledger = Ledger(new.grid, () if blocks is None else read_lines(journal))
+            for index in blocks or ():
+                ledger.drop(index)
+            job = plan_to(source, new, **options.for_runs)
+            new.create()
+            result = job.carry_out(Outlet(new, ledger=ledger), options.on_progress)
+            expected = cells_of(journal, new.grid)
+            if blocks is not None:
+                expected = (cell for cell in expected if cell.index in blocks)
+            wrong = options.find_damaged(new.look_back(), expected, is_wrong)
+            if blocks is not None:
+                target.take_blocks(new, blocks - wrong)
+            elif not wrong:
+                # One file holds them all.
+                target.take_blocks(new, islice(new.grid.indices(), 1))
+        if wrong:
+            named = nsmallest(_MOST_NAMED, wrong)
+            raise _differs(source.place, self.place, named, len(wrong), new.grid.n_blocks)
+        return result
+
+
+def _all_damaged(
+    place: str, grid: Grid, others: tuple[str, ...] = (), *, needs_whole_file: bool = False
+) -> Damage:
+    """Return the damage of an array of which nothing is left."""
+    listed = tuple(islice(grid.indices(), _MOST_LISTED))
+    return Damage(place, grid.n_blocks, grid.n_blocks, listed, others, needs_whole_file)
+
+
+def _differs(
+    source: str,
+    place: Location,
+    blocks: Sequence[tuple[int, ...]],
+    n_wrong: int,
+    n_blocks: int,
+) -> DataError:
+    """Return the error for a source that no longer gives the data that was written."""
+    named = " ".join(map(join, blocks[:_MOST_NAMED]))
+    more = " and more" if n_wrong > _MOST_NAMED else ""
+    differs = (
+        f"gives different data now for {n_wrong:,} of {n_blocks:,} blocks of "
+        f"{printable(str(place))} ({named}{more}), so these blocks were not replaced"
+    )
+    advice = "restore the source, or use the version of the codec that wrote the blocks"
+    return DataError(printable(source), [differs], advice)
+
+
+def _repair_group(place: Location, journal: Location, options: RepairOptions) -> Repair:
+    """Repair the arrays of a group, then what was copied as it is, then the group's metadata."""
+    record = GroupRecord.read(journal, options.source, options.storage_options)
+    root, is_group = record.group.root, record.format == "zarr"
+    found = Repair()
+    for name, each in record.arrays.items():
+        chosen = options
+        if options.source is not None:
+            chosen = replace(options, source=str(root / name if is_group else root))
+        inner = journal_at(place / name)
+        if inner is None:
+            repaired = _write_missing(place / name, each, chosen)
+        else:
+            repaired = _repair(place / name, inner, chosen)
+        found = found.followed_by(repaired)
+    names = find_damaged_copies(place, record)
+    if names and not options.dry_run:
+        copy_again(place, record, names)
+    paths = find_damaged_groups(place, record)
+    if paths and not options.dry_run:
+        describe_again(place, record, paths)
+    copies = (Damage(printable(str(place / name)), 0, others=(_ALL,)) for name in names)
+    groups = (Damage(printable(str(place / path)), 0, others=(_METADATA,)) for path in paths)
+    return replace(found, arrays=(*found.arrays, *copies, *groups))
+
+
+def _write_missing(place: Location, record: JobRecord, options: RepairOptions) -> Repair:
+    """Write a target, or an array of a group, of which not even a journal is left."""
+    target = remake_target(record.target, at=place, durability=record.durability, reserve=True)
+    damage = _all_damaged(printable(str(place)), target.grid, (_ALL,))
+    if options.dry_run:
+        return Repair((damage,))
+    job = plan_recorded(place, record, **options.for_resuming)
+    return Repair((damage,), job.run(verify=True, on_progress=options.on_progress))
+
+
+def _repair_file(journal: Location, options: RepairOptions) -> Repair:
+    """Write a whole file with several arrays again if any part of it is damaged."""
+    place = file_of(journal)
+    with _locked(place, journal, options):
+        found = Repair(tuple(_look_at_file(place, journal, options)))
+        if options.dry_run or not found.damaged:
+            return found
+        with _scratch(place, journal) as folder:
+            new = Path(str(folder), place.name)
+            series = plan_file_again(journal, new, options.for_resuming)
+            cast("FileOutput", series.output).target.refuse_loss(place)
+            result = series.run(on_progress=options.on_progress)
+            wrong = [each for each in _look_at_file(new, journal, options, is_wrong) if each]
+            if not wrong:
+                move_file(new, place)
+                medium_of(place).sync_names([place.parent])
+        if wrong:
+            blocks = [index for each in wrong for index in each.blocks]
+            n_wrong = sum(each.n_damaged for each in wrong)
+            raise _differs(series.place, place, blocks, n_wrong, found.n_blocks)
+        return replace(found, result=result)
+
+
+def _look_at_file(
+    place: Location,
+    journal: Location,
+    options: RepairOptions,
+    counts: Callable[[DaskIOError], bool] = is_damage,
+) -> Iterator[Damage]:
+    """Find damage in a file with several arrays; `counts` says which errors are damage."""
+    for array, described in described_in(journal).items():
+        name = printable(f"{place}{INSIDE}/{described.get('inside')}")
+        try:
+            written = read_back(described, at=place)
+        except DaskIOError as error:
+            if not counts(error):
+                raise
+            yield Damage(name, 0, others=(_ALL,), needs_whole_file=True)
+            continue
+        grid = written.grid
+        damaged = options.find_damaged(written, cells_of(journal, grid, array), counts)
+        listed = tuple(nsmallest(_MOST_LISTED, damaged))
+        yield Damage(name, grid.n_blocks, len(damaged), listed, (), bool(damaged))
+    try:
+        check_copies(place, journal, copies_in(journal))
+    except DaskIOError as error:
+        if not counts(error):
+            raise
+        yield Damage(
+            printable(str(place)), 0, others=("data copied unchanged",), needs_whole_file=True
+        )
+
+
+@contextmanager
+def _locked(place: Location, journal: Location, options: RepairOptions) -> Iterator[None]:
+    """Keep other runs from writing to a complete target; a dry run only looks at it."""
+    with ExitStack() as stack:
+        if not options.dry_run:
+            # Releasing the lock may fail, too.
+            stack.enter_context(storage_errors(journal))
+            stack.enter_context(logs_of(journal).holding(journal))
+        if not is_sealed(journal):
+            reason = "another run has begun to write it"
+            raise LockedError(printable(str(place)), reason, "wait for it, then try again")
+        if not options.dry_run:
+            # Leftovers of a killed repair.
+            medium_of(journal).remove_tree(journal / _FOLDER)
+        yield
+
+
+@contextmanager
+def _scratch(place: Location, journal: Location) -> Iterator[Location]:
+    """Provide a folder on the disk of the target, inside the journal's folder."""
+    folder = journal / _FOLDER
+    try:
+        yield folder
+    except StorageError as error:
+        # The inner run's error says how to resume it, but its files are removed.
+        first = error.__cause__ if isinstance(error.__cause__, StorageError) else error
+        again = f"then run again: dask-io repair {printable(quote(str(place)))}"
+        advice = f"{first.advice}; {again}" if first.advice else again
+        raise type(first)(first.path, first.reason, advice) from error
+    finally:
+        # If this fails, the next repair removes the folder.
+        with suppress(StorageError):
+            medium_of(journal).remove_tree(folder)
+
+
+@contextmanager
+def _interruptible(place: Location) -> Iterator[None]:
+    """Report that an interrupted repair can be run again."""
+    try:
+        yield
+    except (KeyboardInterrupt, InterruptedRunError):
+        raise InterruptedRunError(quote(str(place)), True, "repair") from None  # noqa: FBT003 - arguments are positional

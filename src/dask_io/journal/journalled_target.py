@@ -1,0 +1,468 @@
+"""Targets whose blocks are files, or objects; a journal says which of them are durable."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from contextlib import suppress
+from typing import TYPE_CHECKING, NoReturn, Protocol
+
+from dask_io.errors import DataError, StorageError, TargetExistsError, UsageError, printable
+from dask_io.journal.journal import (
+    Journal,
+    is_sealed,
+    is_unfinished,
+    journal_of,
+    read_all,
+    read_lines,
+    refuse_locked,
+)
+from dask_io.journal.ledger import Ledger, any_freed, dropped_line_of, line_of
+from dask_io.journal.logs import logs_of
+from dask_io.storage.files import medium_of, move_file
+from dask_io.storage.location import is_taken
+from dask_io.storage.medium import Durability
+from dask_io.storage.os_errors import storage_errors
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+
+    from dask_io.geometry import Grid
+    from dask_io.journal.ledger import Written
+    from dask_io.storage.location import Location
+    from dask_io.storage.medium import Writer
+    from dask_io.storage.tally import Tally
+
+# Lines of the journal: how blocks are named; what is to be removed, and that it is gone; the one
+# file that will be replaced when the new one is whole.
+_NAMES, _REPLACES, _CLEARED, _OLD = "names", "replaces", "cleared", "old"
+
+
+def refuse_needed(journal: Location, target: Location) -> None:
+    """Refuse to replace a target that a run is writing, or that holds what nothing else has.
+
+    Raises
+    ------
+    StorageError
+        If another run is writing it.
+    UsageError
+        If its source was consumed, and it is not complete.
+    """
+    if not is_unfinished(journal):
+        return
+    refuse_locked(journal)
+    if any_freed(read_lines(journal)):
+        name = printable(str(target))
+        raise UsageError(
+            f"{name} holds what only it has: its source was consumed; complete it with dask-io "
+            f"resume {name}"
+        )
+
+
+class BlockPaths(Protocol):
+    """A target whose blocks are files with paths of their own."""
+
+    def path_of(self, index: tuple[int, ...]) -> Location:
+        """Return the file of a block."""
+
+
+class JournalledTarget(ABC):
+    """A target whose blocks become files; any number may be written at once.
+
+    Until its journal is sealed it is unfinished. What a format has to say is what files there
+    are, what may be replaced, and what makes an array of them in the end.
+
+    Parameters
+    ----------
+    path
+        The directory, or the file if there is only one.
+    is_one_file
+        Which of the two.
+    overwrite
+        Whether what is there may be replaced.
+    durability
+        What blocks outlast once they are committed.
+    """
+
+    def __init__(
+        self, path: Location, *, is_one_file: bool, overwrite: bool, durability: Durability
+    ) -> None:
+        self.durability = durability
+        self._target, self._is_one_file, self._overwrite = path, is_one_file, overwrite
+        self._medium = medium_of(path)
+        self._folder = path.parent if is_one_file else path
+        self._journal_place = journal_of(path, is_one_file=is_one_file)
+        self._forget_run()
+
+    @property
+    @abstractmethod
+    def grid(self) -> Grid:
+        """What is written at once."""
+
+    @abstractmethod
+    def _file_of(self, index: tuple[int, ...]) -> tuple[str, int | None]:
+        """Return the name of a block's file in the directory, and its size if that is known."""
+
+    def _header_of(self, index: tuple[int, ...]) -> bytes:  # noqa: ARG002 - most files have none
+        """Return what a block's file begins with, before its data."""
+        return b""
+
+    @abstractmethod
+    def _find_old(self) -> list[Location]:
+        """Return the files that will be replaced: what makes an array of them comes first.
+
+        Raises
+        ------
+        TargetExistsError
+            If there are some and they are not to be overwritten.
+        UsageError
+            If something is there that is not part of a target.
+        """
+
+    def _own_names(self) -> list[str]:
+        """Return words for the journal that say how blocks are named, if that is not always so."""
+        return []
+
+    def _old_names(self) -> list[str]:
+        """Return such words for the files that are to be replaced, for `_find_left`."""
+        return []
+
+    def _find_left(self, words: Sequence[str]) -> list[Location]:  # noqa: ARG002 - most have none
+        """Return what an earlier run did not come to remove, if anything is."""
+        return []
+
+    @abstractmethod
+    def _find_files(self) -> Mapping[str, int]:
+        """Return the size of every block's file, and of those in the making, by name."""
+
+    @abstractmethod
+    def _complete(self) -> None:
+        """Make an array of the blocks, which are all there."""
+
+    def _is_left_out(self, name: str) -> bool:  # noqa: ARG002 - of most formats none is
+        """Whether a block that is whole needs no file: what it holds is understood."""
+        return False
+
+    def _refuse(self) -> NoReturn:
+        """Refuse to write where something is, and say what it is."""
+        unfinished = is_unfinished(self._journal_place)
+        if unfinished:
+            refuse_locked(self._journal_place)
+        raise TargetExistsError(printable(str(self._target)), unfinished)
+
+    def _forget_run(self) -> None:
+        """Be as new: what is there now belongs to whoever made it, not to the next run."""
+        self._publisher = self._medium.publisher(self._folder, self.durability)
+        self._journal: Journal | None = None
+        # What is known of a file that stays until the new one is whole.
+        self._replaced: bytes | None = None
+        self._any_removed = self._any_committed = False
+        # Files of which a part is durable.
+        self._begun: set[str] = set()
+        self._made: list[Location] = []
+
+    def create(self, job: bytes = b"{}") -> None:
+        """Make the place, with its parents; what exists is refused or, if asked, replaced.
+
+        A second call, before the target is finished or abandoned, does nothing.
+
+        Raises
+        ------
+        TargetExistsError
+            If the target exists and is not to be overwritten.
+        UsageError
+            If it is to be, but holds files that are not its own, or is of another kind.
+        """
+        if self._journal is not None:
+            return
+        self._forget_run()
+        try:
+            with storage_errors(self._target):
+                self._make_place(job)
+        except BaseException:
+            self.abandon()
+            self._medium.remove_folders(self._made)
+            raise
+
+    def check(self) -> None:
+        """Refuse what `create` would refuse; nothing is touched.
+
+        Raises
+        ------
+        TargetExistsError
+            If the target exists and is not to be overwritten.
+        UsageError
+            If it is to be, but something would be lost.
+        StorageError
+            If another run is writing it.
+        """
+        self._find_replaceable()
+
+    def _find_replaceable(self) -> list[Location]:
+        """Return the files that will be replaced, if nothing stands in the way of that."""
+        with storage_errors(self._target):
+            old = self._find_old()
+            refuse_needed(self._journal_place, self._target)
+        return old
+
+    def _make_place(self, job: bytes) -> None:
+        old, place = self._find_replaceable(), self._journal_place
+        self._medium.make_folders(self._folder, self._made, durable=self._is_durable)
+        logs_of(place).remove_stale(place)
+        lines = [f"{_NAMES} {word}" for word in self._own_names()]
+        lines += [f"{_REPLACES} {word}" for word in self._old_names()] if old else [_CLEARED]
+        if self._is_one_file and is_taken(self._target):
+            lines.append(f"{_OLD} {self._medium.identity(self._target)}")
+        # What is left of the old target, if this run is killed, must not look complete: the new
+        # journal comes first, then what makes an array of the old blocks goes, then they do.
+        if logs_of(place).exists(place) and (self._overwrite or is_sealed(place)):
+            self._take_journal(job, lines, stays=not old)
+        else:
+            self._begin_journal(job, lines)
+        if old:
+            self._any_removed = True
+            self._clear(old)
+
+    @property
+    def _is_durable(self) -> bool:
+        return self.durability is Durability.FSYNC
+
+    def _take_journal(self, job: bytes, lines: list[str], *, stays: bool) -> None:
+        """Have the old target's journal; if that `stays` for now, so does what is known of it."""
+        place = self._journal_place
+        journal = Journal.resume(place, durable=self._is_durable)
+        try:
+            replaced = read_all(place) if stays and is_sealed(place) else None
+            journal.begin_again(job, lines)
+        except BaseException:
+            journal.close()
+            raise
+        self._journal, self._replaced = journal, replaced
+
+    def _begin_journal(self, job: bytes, lines: list[str]) -> None:
+        place = self._journal_place
+        try:
+            self._journal = Journal.begin(place, job, lines, durable=self._is_durable)
+        except FileExistsError:
+            # Of two runs that find the place free, one gets it.
+            raise TargetExistsError(printable(str(self._target)), unfinished=True) from None
+
+    def _clear(self, old: list[Location]) -> None:
+        """Remove what the target replaces; nothing is written before that is done."""
+        assert self._journal is not None
+        self._remove_old(old)
+        self._medium.tidy(self._folder, old)
+        if self._is_durable:
+            self._medium.sync_names([self._folder])
+        self._journal.append([_CLEARED])
+
+    def _remove_old(self, old: list[Location]) -> None:
+        self._medium.remove(old)
+
+    def resume(self) -> Ledger:
+        """Go on where another run ended.
+
+        Raises
+        ------
+        StorageError
+            If another run is writing it.
+        DataError
+            If the journal is not about this target.
+        """
+        self._forget_run()
+        with storage_errors(self._target):
+            self._journal = Journal.resume(self._journal_place, durable=self._is_durable)
+            try:
+                if not any(words == [_CLEARED] for words in self._lines()):
+                    self._clear(self._find_left(self._words_of(_REPLACES)))
+                ledger = self._find_durable(self._journal)
+            except BaseException:
+                self._let_go()
+                raise
+        # A journal that this run has not begun is not its to remove.
+        self._any_committed = True
+        return ledger
+
+    def _lines(self) -> Iterable[list[str]]:
+        return read_lines(self._journal_place)
+
+    def _words_of(self, kind: str) -> list[str]:
+        return [words[1] for words in self._lines() if words[0] == kind and words[1:]]
+
+    def _names_in_journal(self) -> list[str]:
+        """Return how the blocks are named of the run whose journal is there now."""
+        is_there = logs_of(self._journal_place).exists(self._journal_place)
+        return self._words_of(_NAMES) if is_there else []
+
+    def _find_durable(self, journal: Journal) -> Ledger:
+        """Read what the journal says to be durable, and leave out what is not there any more."""
+        try:
+            ledger = Ledger(self.grid, self._lines())
+        except ValueError as error:
+            raise DataError(printable(str(self._journal_place)), [str(error)]) from error
+        files = self._find_files()
+        lost = [
+            index
+            for index in ledger.blocks()
+            if ledger.is_stored(index) and not self._is_there(index, files)
+        ]
+        lost += [index for index in ledger.parts if not self._take_over(index, files)]
+        self._remove_left_out(ledger, files)
+        for index in lost:
+            ledger.drop(index)
+        if lost and any_freed(self._lines()):
+            # The source may not have it any more: whoever knows that tells the journal.
+            ledger.lost = lost
+        elif lost:
+            # Told to the journal too: what is written anew must not be mixed up with it.
+            journal.append(map(dropped_line_of, lost))
+        return ledger
+
+    def _remove_left_out(self, ledger: Ledger, files: Mapping[str, int]) -> None:
+        """Remove what was begun of blocks that are left out, if a run did not come to do so."""
+        if self._medium.writes_whole:
+            return
+        left_out = (index for index in ledger.blocks() if not ledger.is_stored(index))
+        parts = (self._publisher.partial(self._file_of(index)[0]) for index in left_out)
+        self._medium.remove(
+            [part for part in parts if str(part.relative_to(self._folder)) in files]
+        )
+
+    def _take_over(self, index: tuple[int, ...], files: Mapping[str, int]) -> bool:
+        """Go on with a file of which a part is durable, if it is there."""
+        name, n_bytes = self._file_of(index)
+        part = self._publisher.partial(name)
+        if files.get(str(part.relative_to(self._folder))) != n_bytes:
+            if files.get(name) != n_bytes or self._is_old(name):
+                return False
+            # Its last cells were not noted before the run ended: they are written again.
+            self._publisher.take_back(name)
+        self._publisher.go_on(name, self._header_of(index))
+        self._begun.add(name)
+        return True
+
+    def _is_old(self, name: str) -> bool:
+        """Tell whether a file is the one that is to be replaced."""
+        return self._medium.identity(self._folder / name) in self._words_of(_OLD)
+
+    def _is_there(self, index: tuple[int, ...], files: Mapping[str, int]) -> bool:
+        name, n_bytes = self._file_of(index)
+        return name in files and n_bytes in {None, files[name]}
+
+    def _write_file(
+        self,
+        name: str,
+        tally: Tally,
+        *,
+        header: bytes = b"",
+        n_bytes: int | None = None,
+        reserve: bool = True,
+    ) -> Writer:
+        """Visit a block's file in the making, as long as the target is this run's."""
+        self._check_held()
+        # An object is put when the visit ends, which may be long after it began.
+        return self._publisher.writer(
+            name, tally, header=header, n_bytes=n_bytes, reserve=reserve, check=self._check_held
+        )
+
+    def _check_held(self) -> None:
+        if self._journal is not None:
+            self._journal.check_held()
+
+    def commit(self, cells: Collection[Written]) -> None:
+        """Sync cells that have been written, name the blocks that are whole, and note it."""
+        assert self._journal is not None, "nothing has been created"
+        names = {cell.index: self._file_of(cell.index)[0] for cell in cells}
+        whole = [names[cell.index] for cell in cells if cell.is_last]
+        # Blocks may have got their names before something goes wrong.
+        self._any_committed = True
+        self._begun.update(names.values())
+        left_out = {name for name in whole if self._is_left_out(name)}
+        kept = [name for name in whole if name not in left_out]
+        self._publisher.commit(set(names.values()) - left_out, kept)
+        self._journal.append(line_of(cell, self.grid) for cell in cells)
+        # Not before that: cells of theirs that were noted earlier would count as lost.
+        self._publisher.leave_out(left_out)
+        self._begun.difference_update(whole)
+
+    def note(self, lines: Iterable[str]) -> None:
+        """Add other lines to the journal."""
+        assert self._journal is not None, "nothing has been created"
+        self._journal.append(lines)
+
+    def finish(self) -> None:
+        """Make the target complete, and seal the journal."""
+        assert self._journal is not None, "nothing has been created"
+        self._journal.check_held()
+        self._complete()
+        self._medium.sync_names({self._folder, *(made.parent for made in self._made)})
+        with storage_errors(self._target):
+            logs_of(self._journal_place).remove_stale(self._journal_place)
+        self._journal.seal()
+        self._forget_run()
+
+    @property
+    def is_replaced_whole(self) -> bool:
+        """Whether all blocks are in one file."""
+        return self._is_one_file
+
+    def is_described(self) -> bool:
+        """Tell whether the metadata files of the array are valid; a format may have none."""
+        return True
+
+    def describe_again(self) -> None:
+        """Write the metadata files of the array."""
+        with storage_errors(self._target):
+            self._complete()
+            self._medium.sync_names([self._folder])
+
+    def refuse_loss(self, path: Location) -> None:  # noqa: B027 - for the formats that hold more
+        """Refuse to replace a file that holds more; in most formats a file holds one array."""
+
+    def path_of(self, index: tuple[int, ...]) -> Location:
+        """Return the file of a block; it does not exist if the block was left out."""
+        return self._folder / self._file_of(index)[0]
+
+    def take_blocks(self, other: BlockPaths, indices: Iterable[tuple[int, ...]]) -> None:
+        """Replace these blocks by durable blocks of another target, each in one step."""
+        new_of = {self.path_of(index): other.path_of(index) for index in indices}
+        for old, new in new_of.items():
+            if is_taken(new):
+                move_file(new, old)
+            else:
+                self._medium.remove([old])
+        self._medium.sync_names({old.parent for old in new_of})
+
+    def abandon(self, *, keep: bool = False) -> bool:
+        """Remove what has not been committed; what has been stays, marked as unfinished.
+
+        So does a place whose old blocks are gone. With `keep` the journal stays in any case.
+        Without a `create` or `resume` that succeeded nothing is touched: what is there is not this
+        run's.
+        """
+        if self._journal is None:
+            return False
+        # What another run has taken over, or may have, is not this one's to remove.
+        is_held = self._journal.is_held()
+        is_begun = self._any_removed or self._any_committed or keep or not is_held
+        if is_held:
+            self._publisher.abandon(keep=self._begun)
+        if not is_begun:
+            with suppress(OSError, StorageError):
+                self._give_back(self._journal)
+        self._let_go()
+        self._medium.remove_folders(self._made)
+        return is_begun
+
+    def _give_back(self, journal: Journal) -> None:
+        """Leave the place as it was found, or without a journal if there is no room for one."""
+        if self._replaced is not None:
+            with suppress(OSError, StorageError):
+                journal.restore(self._replaced)
+                return
+        journal.remove()
+
+    def _let_go(self) -> None:
+        """Let another run have the journal."""
+        if self._journal is not None:
+            self._journal.close()
+            self._journal = None

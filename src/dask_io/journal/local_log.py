@@ -1,0 +1,239 @@
+"""Journals on local disk: a folder with a file that grows, and one that is locked.
+
+The folder is built aside and renamed into place. Whoever writes holds a lock on its file ``lock``,
+which the system releases when the process ends, however it ends.
+"""
+
+from __future__ import annotations
+
+import errno
+import glob
+import os
+import secrets
+from contextlib import contextmanager, suppress
+from threading import Lock
+from typing import TYPE_CHECKING, BinaryIO
+
+from dask_io.errors import LockedError, StorageError, printable
+from dask_io.journal.log import LONGEST_LINE
+from dask_io.storage.local import regular_files as regular
+from dask_io.storage.local import system
+from dask_io.storage.local.publishing import Publisher, remove_folder, sync, write_whole
+from dask_io.storage.local.transport import write_fully
+from dask_io.storage.os_errors import storage_errors
+from dask_io.storage.own_names import JOURNAL, LOCK
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+_FILE = "journal"
+_LONGEST_HOLDER = 32
+
+
+class FileLog:
+    """A journal that is written, in the folder whose lock this process holds."""
+
+    def __init__(self, folder: Path, lock: int, *, durable: bool) -> None:
+        self.folder = folder
+        self._durable = durable
+        self._lock: int | None = lock
+        self._appending = Lock()
+        self._size = (folder / _FILE).stat().st_size
+
+    def append(self, content: bytes) -> None:
+        """Add lines."""
+        path = self.folder / _FILE
+        with self._appending, storage_errors(path):
+            fd = regular.open_own(path, os.O_WRONLY)
+            try:
+                write_fully(fd, self._size, memoryview(content))
+                if self._durable:
+                    system.calls.fdatasync(fd)
+            finally:
+                system.calls.close(fd)
+            self._size += len(content)
+
+    def replace(self, content: bytes) -> None:
+        """Have other lines in place of all that there are."""
+        write_whole(self.folder / _FILE, content)
+        self._size = len(content)
+
+    def fold(self) -> None:
+        """A file is one piece."""
+
+    def check_held(self) -> None:
+        """The system keeps the lock as long as the process lives."""
+
+    def is_held(self) -> bool:
+        """Tell whether it has not been let go of."""
+        return self._lock is not None
+
+    def close(self) -> None:
+        """Let another process go on with it."""
+        lock, self._lock = self._lock, None
+        if lock is not None:
+            with suppress(OSError):
+                system.calls.close(lock)
+
+    def remove(self) -> None:
+        """Take the journal away, all at once."""
+        gone = _new_name(_aside(self.folder))
+        system.calls.rename(self.folder, gone)
+        self.close()
+        remove_folder(gone)
+
+
+class FileLogs:
+    """The journals on local disk."""
+
+    def exists(self, folder: Path) -> bool:
+        """Tell whether there is a journal."""
+        return (folder / _FILE).exists()
+
+    def lines(self, folder: Path) -> Iterator[bytes]:
+        """Yield all lines."""
+        path = folder / _FILE
+        with storage_errors(path), _reading(path) as file:
+            yield file.readline(LONGEST_LINE)
+            yield from file
+
+    def tail(self, folder: Path, n_bytes: int) -> bytes:
+        """Return the last bytes."""
+        path = folder / _FILE
+        with storage_errors(path), _reading(path) as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - n_bytes))
+            return file.read()
+
+    def begin(self, folder: Path, content: bytes, *, durable: bool) -> FileLog:
+        """Build a journal aside, and put it where it belongs."""
+        made, lock = _new_name(_aside(folder)), -1
+        system.calls.mkdir(made)
+        try:
+            lock = _lock(made)
+            write_whole(made / _FILE, content)
+            _move(made, folder)
+            made = folder
+            if durable:
+                sync(folder.parent)
+            return FileLog(folder, lock, durable=durable)
+        except BaseException:
+            with suppress(OSError):
+                remove_folder(made)
+            if lock >= 0:
+                system.calls.close(lock)
+            raise
+
+    def resume(self, folder: Path, *, durable: bool) -> FileLog:
+        """Go on with a journal that is there."""
+        with storage_errors(folder):
+            lock = _lock(folder)
+            try:
+                # A run may have been killed while it replaced the journal.
+                with suppress(FileNotFoundError):
+                    system.calls.unlink(Publisher(folder).partial(_FILE))
+                log = FileLog(folder, lock, durable=durable)
+                # What was cut short must not spoil the next line.
+                log.append(b"\n")
+            except BaseException:
+                system.calls.close(lock)
+                raise
+        return log
+
+    def refuse_locked(self, folder: Path) -> None:
+        """Refuse a journal that another process has."""
+        system.calls.close(_lock(folder))
+
+    @contextmanager
+    def holding(self, folder: Path) -> Iterator[None]:
+        """Hold the lock of a journal; if there is none, nothing of it stays."""
+        with suppress(FileExistsError):
+            system.calls.mkdir(folder)
+        try:
+            lock = _lock(folder)
+        except FileNotFoundError:
+            place = printable(str(folder.parent))
+            raise LockedError(place, "another run was writing it", "try again") from None
+        try:
+            yield
+        finally:
+            if not self.exists(folder):
+                with suppress(OSError):
+                    remove_folder(folder)
+            system.calls.close(lock)
+
+    def remove(self, folder: Path) -> None:
+        """Remove a journal, if it is there."""
+        remove_folder(folder)
+
+    def remove_stale(self, folder: Path) -> None:
+        """Remove what killed runs left of journals that they were building or taking away."""
+        aside = _aside(folder)
+        for left in aside.parent.glob(f"{glob.escape(aside.name)}.*.part"):
+            # One that another run is building is locked, or just gone.
+            with suppress(OSError, StorageError):
+                lock = _lock(left)
+                try:
+                    remove_folder(left)
+                finally:
+                    system.calls.close(lock)
+
+
+def _aside(folder: Path) -> Path:
+    """Return how the paths start of what is not yet, or no longer, a target's journal.
+
+    They lie outside of the target, so that they do not show, if that is on the same disk.
+    """
+    if folder.name != JOURNAL:
+        return folder.with_name(f".{folder.name}").absolute()
+    target = folder.parent.absolute()
+    outside = target.parent
+    if outside.stat().st_dev != target.stat().st_dev or not os.access(outside, os.W_OK):
+        return folder
+    return outside / f".{target.name}{JOURNAL}"
+
+
+def _new_name(aside: Path) -> Path:
+    return aside.with_name(f"{aside.name}.{secrets.token_hex(4)}.part")
+
+
+def _move(made: Path, folder: Path) -> None:
+    try:
+        system.calls.rename(made, folder)
+    except OSError as error:
+        # Which of the two it is depends on the system.
+        if error.errno == errno.ENOTEMPTY:
+            raise FileExistsError(*error.args) from error
+        raise
+
+
+def _reading(path: Path) -> BinaryIO:
+    """Open a journal; a user may have put it elsewhere and left a link."""
+    return os.fdopen(regular.open_to_read(path), "rb")
+
+
+def _lock(folder: Path) -> int:
+    """Lock a journal, or say who has it."""
+    regular.refuse_link(folder)
+    path = folder / LOCK
+    fd = regular.open_own(path, os.O_RDWR | os.O_CREAT)
+    try:
+        system.calls.lock(fd)
+        _check_still_there(fd, path)
+        write_fully(fd, 0, memoryview(f"{os.getpid():<20}\n".encode()))
+    except BlockingIOError:
+        holder = os.pread(fd, _LONGEST_HOLDER, 0).decode("ascii", errors="replace").strip()
+        system.calls.close(fd)
+        place = folder.parent if folder.name == JOURNAL else folder
+        reason = f"another run is writing it (process {printable(holder)})"
+        raise LockedError(printable(str(place)), reason, "wait for it, or stop it") from None
+    except BaseException:
+        system.calls.close(fd)
+        raise
+    return fd
+
+
+def _check_still_there(fd: int, path: Path) -> None:
+    """Raise an error if whoever had a lock has removed it meanwhile."""
+    if not os.path.samestat(os.fstat(fd), path.stat()):
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))

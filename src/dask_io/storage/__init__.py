@@ -1,0 +1,1 @@
+"""The only place where bytes move: local files and object stores, counted and published whole."""

@@ -1,0 +1,217 @@
+"""The local disk as a medium."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING
+
+from dask_io.storage.local import system
+from dask_io.storage.local.publishing import Publisher, remove_folder, sync, write_whole
+from dask_io.storage.local.transport import FileReader
+from dask_io.storage.medium import NOT_A_FILE, Found
+from dask_io.storage.os_errors import storage_errors
+from dask_io.storage.own_names import JOURNAL, is_unfinished_journal
+from dask_io.storage.tally import Tally
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from pathlib import Path
+
+    from dask_io.storage.medium import Durability
+
+# A directory that has something in it, is gone, a link, a mount point, or in one that is not ours.
+_STAYS = {
+    errno.ENOTEMPTY,
+    errno.EEXIST,
+    errno.ENOENT,
+    errno.ENOTDIR,
+    errno.EBUSY,
+    errno.EACCES,
+    errno.EPERM,
+    errno.EROFS,
+}
+
+
+class Disk:
+    """Local files; what may be begun and left half done is written aside and renamed."""
+
+    writes_whole = False
+    bytes_to_read = 0
+
+    def bytes_to_write(self, n_bytes: int) -> int:  # noqa: ARG002 - of any size
+        """Return nothing: values are written from where they are."""
+        return 0
+
+    def reader(self, path: Path, tally: Tally) -> FileReader:
+        """Visit a file."""
+        return FileReader(path, tally)
+
+    def reader_in(self, folder: Path, name: str, tally: Tally) -> FileReader:
+        """Visit a file of a directory."""
+        # There may be many, and paths take longer to put together than strings.
+        return FileReader(f"{folder}/{name}", tally)
+
+    def publisher(self, folder: Path, durability: Durability) -> Publisher:
+        """Return what writes the files of a directory."""
+        return Publisher(folder, durability)
+
+    def write_whole(self, path: Path, content: bytes) -> None:
+        """Write a small file aside and give it its name when it is whole and durable."""
+        write_whole(path, content)
+
+    def update(self, path: Path, make: Callable[[], bytes]) -> None:
+        """Write a small file: who changes it holds a lock, which no living process loses."""
+        write_whole(path, make())
+
+    def write_pieces(self, path: Path, n_bytes: int, pieces: Callable[[], Iterator[bytes]]) -> None:
+        """Write a file aside, and give it its name when it is whole and durable."""
+        publisher, offset = Publisher(path.parent), 0
+        try:
+            with publisher.writer(path.name, Tally(), n_bytes=n_bytes) as file:
+                for piece in pieces():
+                    file.write(offset, memoryview(piece))
+                    offset += len(piece)
+            publisher.commit([path.name], [path.name])
+        except BaseException:
+            publisher.abandon()
+            raise
+
+    def find(self, path: Path) -> Found | None:
+        """Return size and time of a file, links followed."""
+        return _find(str(path))
+
+    def finder(self, root: Path) -> Callable[[str], Found | None]:
+        """Return what finds files in a directory, as they are then."""
+        return partial(_find, os.path.join(root, ""))  # noqa: PTH118 - may be many
+
+    def sizes(self, folder: Path) -> dict[str, int]:
+        """Return the size of all in a directory, links followed, without opening any."""
+        with storage_errors(folder), os.scandir(folder) as entries:
+            return {entry.name: _size_of(entry) for entry in entries}
+
+    def names(self, folder: Path) -> dict[str, bool]:
+        """Return all names in a directory, and whether each is that of one, links left out."""
+        with storage_errors(folder), os.scandir(folder) as entries:
+            shown = (entry for entry in entries if not is_unfinished_journal(entry))
+            return {entry.name: entry.is_dir(follow_symlinks=False) for entry in shown}
+
+    def files(self, root: Path) -> Iterator[tuple[str, Found]]:
+        """Yield all that is in a directory and below and is none; links are not followed."""
+        with storage_errors(root):
+            for entry in below(root, leave_out=JOURNAL):
+                if not entry.is_dir(follow_symlinks=False):
+                    found = os.lstat(entry.path)
+                    name = entry.path.removeprefix(str(root)).lstrip("/")
+                    yield name, Found(found.st_size, str(found.st_mtime_ns))
+
+    def identity(self, path: Path) -> str:
+        """Return the number of a file, and its time: numbers are used again."""
+        found = path.lstat()
+        return f"{found.st_ino}-{found.st_mtime_ns}"
+
+    def remove(self, paths: Iterable[Path]) -> None:
+        """Remove files; what is not there is none."""
+        for path in paths:
+            with storage_errors(path), suppress(FileNotFoundError, NotADirectoryError):
+                system.calls.unlink(path)
+
+    def move(self, source: Path, target: Path) -> None:
+        """Rename a file; create the new directory if it is missing."""
+        with storage_errors(target):
+            self.make_folders(target.parent, [], durable=True)
+            system.calls.rename(source, target)
+
+    def remove_tree(self, root: Path) -> None:
+        """Remove a directory and everything in it, if it exists."""
+        with storage_errors(root):
+            remove_folder(root)
+
+    def make_folders(self, folder: Path, made: list[Path], *, durable: bool) -> None:
+        """Make a directory and those around it; their names are durable, if they are to be."""
+        missing = [each for each in (folder, *folder.parents) if not each.exists()]
+        for each in reversed(missing):
+            with suppress(FileExistsError):
+                system.calls.mkdir(each)
+                made.append(each)
+            if durable:
+                sync(each.parent)
+
+    def remove_folders(self, folders: list[Path]) -> None:
+        """Remove directories that hold nothing, the last first; the list is empty afterwards."""
+        while folders:
+            with suppress(OSError):
+                system.calls.rmdir(folders.pop())
+
+    def remove_if_empty(self, folder: Path) -> None:
+        """Remove a directory, unless it holds something, is gone or is not ours to remove."""
+        try:
+            system.calls.rmdir(folder)
+        except OSError as error:
+            if error.errno not in _STAYS:
+                raise
+
+    def tidy(self, root: Path, removed: Iterable[Path]) -> None:
+        """Remove the directories below one that hold nothing any more, innermost first."""
+        emptied = {path.parent for path in removed}
+        around = {above for folder in emptied for above in (folder, *folder.parents)}
+        for folder in sorted(around, reverse=True):
+            if root in folder.parents and folder.is_dir() and not any(folder.iterdir()):
+                system.calls.rmdir(folder)
+
+    def tidy_all(self, root: Path) -> None:
+        """Remove all directories below one that hold nothing, innermost first."""
+        with storage_errors(root):
+            found = [each.path for each in below(root) if each.is_dir(follow_symlinks=False)]
+            for folder in reversed(found):
+                if not os.listdir(folder):  # noqa: PTH208 - may be many
+                    system.calls.rmdir(folder)
+
+    def sync_names(self, folders: Iterable[Path]) -> None:
+        """Make the names in directories durable."""
+        for folder in folders:
+            with storage_errors(folder):
+                sync(folder)
+
+
+def _find(folder: str, name: str = "") -> Found | None:
+    try:
+        found = os.stat(f"{folder}{name}")  # noqa: PTH116 - may be many
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return Found(_size(found), str(found.st_mtime_ns))
+
+
+def _size_of(entry: os.DirEntry[str]) -> int:
+    try:
+        return _size(entry.stat())
+    except FileNotFoundError:
+        return NOT_A_FILE
+
+
+def _size(found: os.stat_result) -> int:
+    return found.st_size if stat.S_ISREG(found.st_mode) else NOT_A_FILE
+
+
+def below(root: str | Path, *, leave_out: str | None = None) -> Iterator[os.DirEntry[str]]:
+    """Yield all that is in a directory, however deep, folders before what is in them.
+
+    Links are not followed. Folders right in it whose names begin with `leave_out` are passed over.
+    """
+    waiting = [str(root)]
+    while waiting:
+        folder = waiting.pop()
+        with os.scandir(folder) as entries:
+            found = list(entries)
+        for entry in found:
+            if entry.is_dir(follow_symlinks=False):
+                if leave_out and folder == str(root) and entry.name.startswith(leave_out):
+                    continue
+                waiting.append(entry.path)
+            yield entry
+
+
+DISK = Disk()

@@ -1,0 +1,69 @@
+"""The system calls by which local files are read and changed.
+
+All of the transport, the publishing and the journal goes through `calls`, so that a test can stand
+between them and the system: fail the Nth call, or stop the process there.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from typing import TYPE_CHECKING
+
+from dask_io.storage.local.syncing import syncing
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dask_io.storage.local.syncing import Syncing
+
+
+class System:
+    """The operating system as it is; it may have what syncs several files at once."""
+
+    def __init__(self, at_once: Syncing | None = None) -> None:
+        self._at_once = at_once
+
+    open = staticmethod(os.open)
+    close = staticmethod(os.close)
+    preadv = staticmethod(os.preadv)
+    pwrite = staticmethod(os.pwrite)
+    pwritev = staticmethod(os.pwritev)
+    ftruncate = staticmethod(os.ftruncate)
+    if hasattr(os, "posix_fallocate"):  # macOS has none
+        fallocate = staticmethod(os.posix_fallocate)
+    fsync = staticmethod(os.fsync)
+    # Of a file, all that it takes to read its data again; macOS has only the other.
+    fdatasync = staticmethod(getattr(os, "fdatasync", os.fsync))
+    rename = staticmethod(os.replace)
+    unlink = staticmethod(os.unlink)
+    mkdir = staticmethod(os.mkdir)
+    rmdir = staticmethod(os.rmdir)
+
+    @staticmethod
+    def set_flags(fd: int, flags: int) -> None:
+        """Set how an open file is read and written from now on."""
+        fcntl.fcntl(fd, fcntl.F_SETFL, flags)
+
+    @staticmethod
+    def lock(fd: int) -> None:
+        """Lock a file for as long as it is open; fail if another process has it locked."""
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    def sync_all(self, fds: Sequence[int]) -> list[OSError | None]:
+        """Do `fdatasync` for several files, at once if possible; return what went wrong with each.
+
+        A file is never synced a second time: that would succeed, whatever went wrong.
+        """
+        errors = self._at_once.sync(fds) if self._at_once and len(fds) > 1 else []
+        return errors + [self._sync(fd) for fd in fds[len(errors) :]]
+
+    def _sync(self, fd: int) -> OSError | None:
+        try:
+            self.fdatasync(fd)
+        except OSError as error:
+            return error
+        return None
+
+
+calls = System(syncing())

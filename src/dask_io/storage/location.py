@@ -1,0 +1,121 @@
+"""Where things are: on local disk, or in an object store by its URL."""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+from urllib.parse import unquote, urlsplit
+
+from dask_io.errors import UsageError, printable
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from dask_io.storage.objects.path import ObjectPath
+
+    Location: TypeAlias = Path | ObjectPath
+
+_URL = re.compile(r"[a-z][a-z0-9+.-]+://", re.IGNORECASE)
+
+
+def is_url(place: str | os.PathLike[str] | ObjectPath) -> bool:
+    """Tell whether a place is in an object store, not on local disk.
+
+    Examples
+    --------
+    >>> is_url("s3://bucket/scan.zarr"), is_url("blocks/b_{0}.npy"), is_url("file:///data")
+    (True, False, False)
+    """
+    found = _URL.match(str(place))
+    return found is not None and found[0].lower() != "file://"
+
+
+def locate(
+    place: str | os.PathLike[str] | ObjectPath, storage_options: Mapping[str, Any] | None = None
+) -> Location:
+    """Return where a place is; nothing is asked yet.
+
+    Parameters
+    ----------
+    place
+        A local path, a ``file://`` URL, or that of an object store: ``s3://bucket/scan.zarr``.
+    storage_options
+        How to reach an object store, in obstore's words; what is not said is taken from the
+        environment.
+
+    Raises
+    ------
+    UsageError
+        If it is not a path or URL but, for example, an array; if it is empty or contains a NUL
+        character; if it is an invalid URL, or one that contains a password or a signature.
+    """
+    if not isinstance(place, (str, os.PathLike)):
+        return _known(place)
+    text = os.fspath(place)
+    if not text:
+        raise UsageError("a path is empty; write . for the folder that you are in")
+    if is_url(text):
+        from dask_io.storage.objects.connect import parse_url  # noqa: PLC0415 - only if needed
+
+        return parse_url(text, storage_options)
+    path = unquote(urlsplit(text).path) if _URL.match(text) else text
+    if "\0" in path:
+        raise UsageError(
+            f"{printable(path)} contains a NUL character, which no path can have; check the path"
+        )
+    return Path(path)
+
+
+def _known(place: ObjectPath) -> ObjectPath:
+    """Return a place that has been located already."""
+    from dask_io.storage.objects.path import ObjectPath  # noqa: PLC0415 - only if needed
+
+    if isinstance(place, ObjectPath):
+        return place
+    raise UsageError(
+        f"a path or a URL is needed, not {type(place).__name__}; save what is in memory first, "
+        "with numpy.save or Dask's to_zarr"
+    )
+
+
+def may_exist(place: Location) -> bool:
+    """Tell whether something is at a place, or may be: a web server does not say what it holds."""
+    return place.exists() or not (isinstance(place, Path) or place.connection.can_list)
+
+
+def way_to(place: Location, beside: Location) -> str:
+    """Return the way to a place from the folder of another one: it holds if both are moved.
+
+    What lies in another store is named as it is.
+
+    Examples
+    --------
+    >>> way_to(Path("/data/b/two"), Path("/data/a/one"))
+    '../b/two'
+    """
+    if isinstance(place, Path) and isinstance(beside, Path):
+        return os.path.relpath(place.resolve(), beside.resolve().parent)
+    if isinstance(place, Path) or isinstance(beside, Path):
+        return str(place.absolute())
+    if place.connection != beside.connection:
+        return str(place)
+    return posixpath.relpath(f"/{place.key}", f"/{beside.parent.key}")
+
+
+def follow(way: str, beside: Location) -> Location:
+    """Return where a way leads that `way_to` has returned."""
+    if is_url(way) or way.startswith("/"):
+        return locate(way)
+    if "/" not in way:
+        return beside.with_name(way)
+    if isinstance(beside, Path):
+        return Path(os.path.normpath(beside.resolve().parent / way))
+    return beside.again(posixpath.normpath(f"/{beside.parent.key}/{way}"))
+
+
+def is_taken(place: Location) -> bool:
+    """Tell whether something is at a place, be it a link that leads nowhere."""
+    return os.path.lexists(place) if isinstance(place, Path) else place.exists()

@@ -1,0 +1,372 @@
+"""The transport for objects: read by range, written whole, and counted.
+
+On an object store a seek is a request. What is read of one run, slab by slab, is one request if
+the reader was told of it (`expect`); many short runs are asked for at once. Headers and listings
+are requests too, but are not counted.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from functools import partial
+from threading import Lock
+from typing import TYPE_CHECKING
+
+import numpy as np
+from obstore.exceptions import BaseError, GenericError
+from xxhash import xxh3_64
+
+from dask_io.errors import DataError, StorageError, printable
+from dask_io.storage.objects import requests
+from dask_io.storage.objects.failures import Patience, ask_again
+from dask_io.storage.os_errors import storage_errors
+from dask_io.storage.tally import Visit
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+    from types import TracebackType
+
+    from obstore import Bytes
+
+    from dask_io.storage.objects.path import ObjectPath
+    from dask_io.storage.tally import Tally
+
+# An answer is taken in such pieces, and runs are asked for together up to such a size.
+AT_ONCE = 2**20
+_PIECE = AT_ONCE // 4
+_MOST_RUNS = 64
+# Larger objects are put in parts, some at once: no single request takes long.
+LARGE = 64 * 2**20
+PART, PARTS_AT_ONCE = 16 * 2**20, 4
+
+
+class _Answer:
+    """What a request brings, from `position` on; it ends where the range or the object does."""
+
+    def __init__(self, position: int, stop: int, pieces: Iterator[bytes]) -> None:
+        self.position, self._stop = position, stop
+        self._pieces, self._left = pieces, memoryview(b"")
+
+    def goes_on_at(self, position: int) -> bool:
+        """Tell whether what it brings next is from there on."""
+        return self.position == position < self._stop
+
+    def read_into(self, buffer: memoryview) -> int:
+        """Move what comes next into a buffer; return how much, 0 at the end."""
+        if not self._left:
+            self._left = memoryview(next(self._pieces, b""))
+        n_bytes = min(len(buffer), len(self._left))
+        buffer[:n_bytes] = self._left[:n_bytes]
+        self._left = self._left[n_bytes:]
+        self.position += n_bytes
+        return n_bytes
+
+
+class ObjectReader(Visit):
+    """One visit to an object that is read."""
+
+    def __init__(self, path: ObjectPath, tally: Tally) -> None:
+        super().__init__(tally, tally.read)
+        self._path = path
+        self._expected = range(0)
+        self._answer: _Answer | None = None
+        self._size: int | None = None
+        self._version: str | None = None
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._answer = None
+        super().__exit__(kind, error, trace)
+
+    def expect(self, start: int, stop: int) -> None:
+        """Be told what will be read, piece by piece: it is asked for at once.
+
+        A part of what is expected already changes nothing.
+        """
+        if not (start in self._expected and stop <= self._expected.stop):
+            self._expected = range(start, stop)
+
+    @property
+    def size(self) -> int:
+        """Bytes in the object."""
+        if self._size is None:
+            ask = partial(requests.calls.head, self._path.store, self._path.key)
+            with storage_errors(self._path):
+                self._size = ask_again(self._path, ask)["size"]
+        return self._size
+
+    def peek(self, n_bytes: int) -> bytes:
+        """Return the object's first bytes, or all of it if it is shorter, without counting."""
+        buffer = memoryview(bytearray(n_bytes))
+        return bytes(buffer[: self._fill(0, buffer)])
+
+    def peek_into(
+        self,
+        buffer: memoryview,
+        n_bytes: int,
+        *,
+        to_end: bool = False,  # noqa: ARG002 - every answer says how long it is
+    ) -> memoryview:
+        """Read the object's first bytes, or all of it if it is shorter, without counting."""
+        return buffer[: self._fill(0, buffer[:n_bytes])]
+
+    def read(self, offset: int, n_bytes: int, buffer: memoryview) -> memoryview:
+        """Read bytes from an offset on, and return the part of the buffer that holds them."""
+        self.count(offset, n_bytes)
+        n_read = self._fill(offset, buffer[:n_bytes])
+        if n_read < n_bytes:
+            self._refuse_end(offset + n_read, n_bytes - n_read)
+        return buffer[:n_bytes]
+
+    def read_runs(self, runs: Iterable[tuple[int, int]], buffer: memoryview) -> None:
+        """Read runs, each an offset and a number of bytes, one behind the other."""
+        for batch in _batches(runs):
+            n_bytes = sum(length for _, length in batch)
+            if len(batch) == 1:
+                self.read(*batch[0], buffer[:n_bytes])
+            else:
+                self._read_together(batch, buffer[:n_bytes])
+            buffer = buffer[n_bytes:]
+
+    def _read_together(self, runs: list[tuple[int, int]], buffer: memoryview) -> None:
+        for offset, n_bytes in runs:
+            self.count(offset, n_bytes)
+        last, n_last = runs[-1]
+        if last + n_last > self.size:
+            self._refuse_end(self.size, last + n_last - self.size)
+        starts, lengths = zip(*runs, strict=True)
+        store, key = self._path.store, self._path.key
+
+        def ask() -> Sequence[Bytes]:
+            return requests.calls.get_ranges(store, key, starts=starts, lengths=lengths, coalesce=0)
+
+        for n_bytes, content in zip(lengths, ask_again(self._path, ask), strict=True):
+            buffer[:n_bytes] = memoryview(content)
+            buffer = buffer[n_bytes:]
+
+    def _fill(self, offset: int, buffer: memoryview) -> int:
+        """Read until the buffer is full or the object ends; return how much there is."""
+        n_done, patience = 0, Patience(self._path)
+        while n_done < len(buffer):
+            position = offset + n_done
+            try:
+                if self._answer is None or not self._answer.goes_on_at(position):
+                    self._answer = self._ask(position, offset + len(buffer))
+                n_read = self._answer.read_into(buffer[n_done:])
+            except BaseError as error:
+                self._answer = None
+                patience.wait_or_raise(error)
+                continue
+            if n_read == 0:
+                break
+            n_done += n_read
+        return n_done
+
+    def _ask(self, start: int, stop: int) -> _Answer:
+        """Request a range, as far as it is known what will be read."""
+        if start in self._expected:
+            stop = max(stop, self._expected.stop)
+        if self._size is not None and start >= self._size:
+            return _Answer(start, stop, iter(()))
+        store, key = self._path.store, self._path.key
+        try:
+            found = requests.calls.get(store, key, options={"range": (start, stop)})
+        except FileNotFoundError:
+            raise StorageError(
+                printable(str(self._path)), "there is no such object", "check the URL"
+            ) from None
+        except GenericError:
+            # A range that begins behind the end is refused.
+            if start >= self.size:
+                return _Answer(start, stop, iter(()))
+            raise
+        self._note(found.meta["size"], found.meta["e_tag"])
+        pieces = found.stream(_PIECE) if stop - start > _PIECE else iter([bytes(found.bytes())])
+        return _Answer(start, stop, pieces)
+
+    def _note(self, size: int, version: str | None) -> None:
+        """Remember what is read, to see that it stays the same."""
+        if self._version is not None and (size, version) != (self._size, self._version):
+            raise DataError(printable(str(self._path)), ["has changed while it was read"])
+        self._size, self._version = size, version
+
+    def _refuse_end(self, end: int, n_missing: int) -> None:
+        problem = f"ends at byte {end}, {n_missing} bytes before the data does"
+        place = printable(str(self._path))
+        raise DataError(place, [problem], "the object is truncated or changed meanwhile")
+
+
+def _batches(runs: Iterable[tuple[int, int]]) -> Iterator[list[tuple[int, int]]]:
+    """Put runs together that are asked for together."""
+    batch: list[tuple[int, int]] = []
+    n_bytes = 0
+    for run in runs:
+        if batch and (n_bytes + run[1] > AT_ONCE or len(batch) == _MOST_RUNS):
+            yield batch
+            batch, n_bytes = [], 0
+        batch.append(run)
+        n_bytes += run[1]
+    if batch:
+        yield batch
+
+
+class ObjectWriter(Visit):
+    """One visit to an object that is written: it is put as a whole, when all of it is there.
+
+    Without a size it is as long as what is written, one piece behind the other.
+    """
+
+    def __init__(
+        self,
+        path: ObjectPath,
+        tally: Tally,
+        *,
+        header: bytes,
+        n_bytes: int | None,
+        on_put: Callable[[], None],
+    ) -> None:
+        super().__init__(tally, tally.write)
+        self._path, self._header, self._n_bytes, self._on_put = path, header, n_bytes, on_put
+        self._checksum = xxh3_64()
+        self._pieces: list[memoryview] = []
+        self._whole: memoryview | None = None
+
+    @property
+    def checksum(self) -> int:
+        """Checksum of all that has been written, in that order."""
+        return self._checksum.intdigest()
+
+    def write(self, offset: int, buffer: memoryview) -> None:
+        """Write all of the buffer at an offset; it stays as it is if it is all that there is."""
+        self.count(offset, len(buffer))
+        self._checksum.update(buffer)
+        if self._n_bytes is None or len(buffer) == self._n_bytes:
+            self._pieces.append(buffer)
+            return
+        if self._whole is None:
+            self._whole = memoryview(np.zeros(self._n_bytes, np.uint8).data)
+            self._whole[: len(self._header)] = self._header
+        self._whole[offset : offset + len(buffer)] = buffer
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        super().__exit__(kind, error, trace)
+        content = self._whole
+        if content is None and self._pieces:
+            only = self._pieces[0] if len(self._pieces) == 1 else None
+            content = memoryview(b"".join(self._pieces)) if only is None else only
+        self._whole, self._pieces = None, []
+        if kind is None and content is not None:
+            self._on_put()
+            put_whole(self._path, content)
+
+
+def put_whole(path: ObjectPath, content: bytes | memoryview) -> None:
+    """Put an object, which appears when it is whole."""
+    # A store in memory keeps what it is given, but buffers are used again.
+    content = bytes(content) if path.connection.is_memory else content
+    put = partial(requests.calls.put, path.store, path.key, content, chunk_size=PART)
+    with storage_errors(path):
+        is_large = len(content) > LARGE
+        put = partial(put, use_multipart=is_large, max_concurrency=PARTS_AT_ONCE)
+        ask_again(path, put, is_put=True)
+
+
+def put_in_parts(path: ObjectPath, pieces: Callable[[], Iterator[bytes]]) -> None:
+    """Put an object from its pieces, which are asked for anew if it has to be done again."""
+
+    def put() -> object:
+        return requests.calls.put(
+            path.store, path.key, pieces(), use_multipart=True, chunk_size=PART, max_concurrency=1
+        )
+
+    with storage_errors(path):
+        ask_again(path, put, is_put=True)
+
+
+class ObjectPublisher:
+    """Objects that are put one by one, each when it is whole.
+
+    An object that has been put shows, and is whole. What a run has not come to commit it
+    removes again, unless it is killed: then another one puts it again.
+    """
+
+    def __init__(self, folder: ObjectPath) -> None:
+        self.folder = folder
+        self._pending: set[str] = set()
+        self._is_abandoned = False
+        self._lock = Lock()
+
+    def __reduce__(self) -> tuple[type[ObjectPublisher], tuple[ObjectPath]]:
+        # Locks do not travel to other processes, and neither do objects in the making.
+        return ObjectPublisher, (self.folder,)
+
+    def partial(self, name: str) -> ObjectPath:
+        """Return the object itself: there is nothing in the making."""
+        return self.folder / name
+
+    def writer(
+        self,
+        name: str,
+        tally: Tally,
+        *,
+        header: bytes = b"",
+        n_bytes: int | None = None,
+        reserve: bool = True,  # noqa: ARG002 - stores have room
+        check: Callable[[], None] | None = None,
+    ) -> ObjectWriter:
+        """Visit an object in the making.
+
+        Raises
+        ------
+        StorageError
+            If all has been abandoned: nothing would remove it.
+        """
+        path = self.folder / name
+        if self._is_abandoned:
+            raise StorageError(printable(str(path)), "the run has been given up")
+
+        def note() -> None:
+            if check is not None:
+                check()
+            with self._lock:
+                self._pending.add(name)
+
+        return ObjectWriter(path, tally, header=header, n_bytes=n_bytes, on_put=note)
+
+    def go_on(self, name: str, header: bytes) -> None:
+        """Refuse: an object is never begun and left."""
+        raise NotImplementedError(name, header)
+
+    def take_back(self, name: str) -> None:
+        """Refuse: an object is never begun and left."""
+        raise NotImplementedError(name)
+
+    def commit(
+        self,
+        names: Collection[str],
+        whole: Collection[str],  # noqa: ARG002 - all are
+    ) -> None:
+        """Keep objects that have been put; they are durable since then."""
+        with self._lock:
+            self._pending.difference_update(names)
+
+    def leave_out(self, names: Collection[str]) -> None:
+        """Do nothing: objects that are not needed have not been put."""
+
+    def abandon(self, keep: Collection[str] = ()) -> None:
+        """Remove objects that are not to be kept, and begin no more."""
+        with self._lock:
+            self._is_abandoned = True
+            for name in self._pending.difference(keep):
+                with suppress(OSError, BaseError):
+                    requests.calls.delete(self.folder.store, (self.folder / name).key)
+            self._pending.clear()

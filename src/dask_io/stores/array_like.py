@@ -1,0 +1,114 @@
+"""A source as an array that can be indexed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dask_io.errors import printable
+from dask_io.geometry import Region
+from dask_io.stores.staging import new_staging
+from dask_io.stores.store import inferred_in
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from dask_io.stores.store import Source
+
+
+@dataclass(frozen=True, slots=True)
+class BlockArray:
+    """An array in blocks that is read where it is indexed.
+
+    Made for ``dask.array.from_array(x, chunks=x.chunks)``: it has a shape, a dtype and chunks,
+    and takes integers and slices as index.
+    """
+
+    source: Source
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Length along each axis."""
+        return self.source.grid.shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of the elements."""
+        return self.source.dtype
+
+    @property
+    def ndim(self) -> int:
+        """Number of axes."""
+        return len(self.shape)
+
+    @property
+    def chunks(self) -> tuple[tuple[int, ...], ...]:
+        """Lengths of the blocks along each axis, as Dask writes them."""
+        return tuple(tuple(axis.lengths()) or (0,) for axis in self.source.grid.axes)
+
+    def __repr__(self) -> str:
+        shape = " x ".join(map(str, self.shape)) or "one element"
+        place = printable(self.source.place)
+        inferred = inferred_in(self.source)
+        names = f", file names inferred as {printable(inferred)}" if inferred else ""
+        blocks = f"in blocks of {self.source.grid}{names}"
+        return f"<BlockArray {place}: {shape} of {self.dtype}, {blocks}>"
+
+    def __dask_tokenize__(self) -> tuple[object, ...]:
+        """Return what tells the array from others, by its place and description."""
+        region = getattr(self.source, "region", None)
+        return type(self).__name__, self.source.place, str(region), str(self.source.describe())
+
+    def __array__(self, dtype: Any = None, *, copy: bool | None = None) -> NDArray[Any]:
+        """Read all of it."""
+        if copy is False:
+            message = "an array in files can only be copied into memory"
+            raise ValueError(message)
+        return np.asarray(self[...], dtype=dtype)
+
+    def __getitem__(self, index: Any) -> NDArray[Any]:
+        items = index if isinstance(index, tuple) else (index,)
+        if Ellipsis in items:
+            place = items.index(Ellipsis)
+            missing = self.ndim - len(items) + 1
+            items = (*items[:place], *[slice(None)] * missing, *items[place + 1 :])
+        items = (*items, *[slice(None)] * (self.ndim - len(items)))
+        if len(items) != self.ndim:
+            message = f"{len(items)} indices for an array of {self.ndim} axes"
+            raise IndexError(message)
+        ranges = [
+            range(length)[item] if isinstance(item, slice) else _single(item, length)
+            for item, length in zip(items, self.shape, strict=True)
+        ]
+        values = self._read(Region.of(map(_span, ranges)))
+        picks = [
+            slice(None, None, positions.step) if isinstance(item, slice) else 0
+            for item, positions in zip(items, ranges, strict=True)
+        ]
+        return values[tuple(picks)]
+
+    def _read(self, region: Region) -> NDArray[Any]:
+        """Read a region, block by block."""
+        source = self.source
+        values = np.empty(region.shape, source.dtype)
+        for block, part in source.grid.pieces(region):
+            buffer = new_staging(source, part.size * self.dtype.itemsize)
+            with source.reader(block) as reader:
+                origin = source.grid.block(block).start
+                inside = part.relative_to(region.start).slices
+                values[inside] = reader.read_into(part.relative_to(origin), buffer)
+        return values
+
+
+def _single(item: Any, length: int) -> range:
+    position = range(length)[item]
+    return range(position, position + 1)
+
+
+def _span(positions: range) -> tuple[int, int]:
+    """Return the smallest stretch that holds all positions."""
+    if not positions:
+        return 0, 0
+    return min(positions[0], positions[-1]), max(positions[0], positions[-1]) + 1

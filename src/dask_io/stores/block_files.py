@@ -1,0 +1,445 @@
+"""Arrays whose blocks are files of one directory, or one file: reading them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from math import prod
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Self
+
+from xxhash import xxh3_64_intdigest
+
+from dask_io.errors import DataError, StorageError, printable
+from dask_io.journal.journal import journal_of
+from dask_io.journal.logs import logs_of
+from dask_io.storage.files import medium_of
+from dask_io.storage.medium import ALIGNMENT
+from dask_io.storage.os_errors import storage_errors
+from dask_io.storage.tally import Tally
+from dask_io.stores import manifest
+from dask_io.stores.addressable import AddressableReader, checksum_of
+from dask_io.stores.block_names import BlockNames, OneName, StackNames
+from dask_io.stores.listing import Checked, Expected, Problems, check_blocks, match_names
+from dask_io.stores.manifest import Manifest
+from dask_io.stores.store import Access, Extent
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Set as AbstractSet
+    from types import TracebackType
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from dask_io.geometry import Grid, Layout, Region
+    from dask_io.storage.location import Location
+    from dask_io.storage.medium import Reader
+    from dask_io.stores.block_format import Format, Header
+    from dask_io.stores.block_names import Names
+    from dask_io.stores.listing import Matches
+
+# So many shapes of blocks have a header remembered, which is short.
+_MOST_HEADS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Blocks:
+    """Which files hold which blocks of an array, and how."""
+
+    folder: Location
+    names: Names
+    format: Format
+    grid: Grid
+    dtype: np.dtype[Any]
+    layout: Layout
+
+    @property
+    def path(self) -> Location:
+        """The directory, or the file if there is only one."""
+        return self.folder / self.names.pattern if self.is_one_file else self.folder
+
+    @property
+    def is_one_file(self) -> bool:
+        """Whether the array is a file and not a directory."""
+        return isinstance(self.names, OneName)
+
+    @property
+    def journal(self) -> Location:
+        """Where the journal is of the run that writes or wrote them."""
+        return journal_of(self.path, is_one_file=self.is_one_file)
+
+    @property
+    def manifest(self) -> Manifest:
+        """What they say about themselves."""
+        assert not isinstance(self.names, StackNames), "a stack describes itself in its own way"
+        return Manifest(self.format.name, self.grid, self.dtype, self.layout, self.names)
+
+    def problem_with(self, header: Header | None, shape: tuple[int, ...], size: int) -> str:
+        """Say what is wrong with a block's header and size; empty if nothing is."""
+        problem = self._mismatch(header, shape) if header else ""
+        right = (header.offset if header else 0) + prod(shape) * self.dtype.itemsize
+        if problem or size == right:
+            return problem
+        word = "truncated" if size < right else "too long"
+        return f"is {word}: it has {size} bytes, expected {right}"
+
+    def _mismatch(self, header: Header, shape: tuple[int, ...]) -> str:
+        if header.shape != shape:
+            return f"has shape {_times(header.shape)}, expected {_times(shape)}"
+        if header.dtype != self.dtype:
+            return f"has dtype {header.dtype}, expected {self.dtype}"
+        if order_of(header.layout, shape) != order_of(self.layout, shape):
+            return f"has order {header.layout.name}, expected {self.layout.name}"
+        return ""
+
+
+def order_of(layout: Layout, shape: tuple[int, ...]) -> list[int]:
+    """Return the storage order of the axes along which a block extends.
+
+    NumPy calls a block C order whenever it is both, so orders are compared by this.
+    """
+    return [axis for axis in layout.axes if shape[axis] > 1]
+
+
+def _times(shape: tuple[int, ...]) -> str:
+    return " x ".join(map(str, shape))
+
+
+class BlockStore:
+    """What sources and targets of block files have in common: their description."""
+
+    def __init__(self, blocks: Blocks) -> None:
+        self._blocks = blocks
+        self._medium = medium_of(blocks.folder)
+        self.tally = Tally()
+
+    @property
+    def path(self) -> Location:
+        """The directory, or the file if there is only one."""
+        return self._blocks.path
+
+    @property
+    def place(self) -> str:
+        """The path."""
+        return str(self._blocks.path)
+
+    @property
+    def format(self) -> str:
+        """Name of the format."""
+        return self._blocks.format.name
+
+    @property
+    def grid(self) -> Grid:
+        """How the array is cut."""
+        return self._blocks.grid
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of the elements."""
+        return self._blocks.dtype
+
+    @property
+    def layout(self) -> Layout:
+        """How elements lie in each block."""
+        return self._blocks.layout
+
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        """Block files say nothing else."""
+        return MappingProxyType({})
+
+    @property
+    def block_names(self) -> BlockNames | None:
+        """The pattern of the files; None if there is only one file, or a stack of files."""
+        return self._blocks.names if isinstance(self._blocks.names, BlockNames) else None
+
+    def describe(self) -> dict[str, Any]:
+        """Return what it takes to open or make the blocks again."""
+        return {**self._blocks.manifest.to_json(), "folder": str(self._blocks.folder.absolute())}
+
+    def _name_of(self, index: tuple[int, ...]) -> str:
+        names = self._blocks.names
+        return names.name_of(index, self.grid.block(index).start if names.by_offset else index)
+
+
+class BlockFiles(BlockStore):
+    """A source whose blocks are files; any number may be read at once.
+
+    Parameters
+    ----------
+    blocks
+        What the files hold.
+    files
+        Size by name of all files in the directory, from one listing.
+    matches
+        Which of them are blocks, if that is known.
+    offsets
+        Where data begins in blocks whose headers have been read already.
+    only_blocks
+        Whether other files of the format are out of place; those of no format never are.
+    absent
+        Blocks that need not be there: they have been used up.
+    problems
+        What was found to be wrong so far.
+
+    Raises
+    ------
+    DataError
+        If blocks are missing, extra or of the wrong size; it names them all.
+    """
+
+    def __init__(
+        self,
+        blocks: Blocks,
+        files: Mapping[str, int],
+        *,
+        matches: Matches | None = None,
+        offsets: Mapping[tuple[int, ...], int] | None = None,
+        only_blocks: bool = False,
+        absent: AbstractSet[tuple[int, ...]] = frozenset(),
+        problems: Problems | None = None,
+    ) -> None:
+        super().__init__(blocks)
+        problems = problems or Problems(self.place)
+        expected = Expected(
+            blocks.grid, blocks.names, blocks.dtype.itemsize, blocks.format.longest_header, absent
+        )
+        matches = matches or match_names(files, blocks.names)
+        # An array without elements has no blocks, but it may have a file that says so.
+        empty = blocks.grid.n_blocks == 0 and not only_blocks
+        checked = Checked() if empty else check_blocks(files, matches, expected, problems)
+        self._odd_names = checked.odd_names
+        if only_blocks:
+            for name in matches.others:
+                if not name.startswith(".") and name.endswith(blocks.format.suffixes):
+                    problems.add(name, "is extra: it is no block")
+        self.n_bytes_on_disk = sum(files[name] for name in matches.by_numbers.values())
+        self._find = self._medium.finder(blocks.folder)
+        # Most headers are as long as the first: one byte per block remembers those.
+        self._known = bytearray(0 if problems.n_found else blocks.grid.n_blocks)
+        self._usual_offset = -1
+        self._other_offsets: dict[int, int] = {}
+        # Most blocks of a shape begin alike: what is as a right one was is not read again.
+        self._right: dict[tuple[int, ...], tuple[bytes, int]] = {}
+        for index, offset in (offsets or {}).items():
+            self._remember(self.grid.flat(index), offset)
+        # A file that lost fewer bytes than its header has still room for its data.
+        self._check_headers(checked.unusual, problems)
+        problems.raise_if_any()
+
+    @property
+    def access(self) -> Access:
+        """A part of a block costs its runs."""
+        return Access.ADDRESSABLE
+
+    @property
+    def reused_bytes(self) -> int:
+        """Values are moved as they are."""
+        return 0
+
+    @property
+    def codec_bytes(self) -> int:
+        """What a visit holds besides the values that it reads."""
+        return self._medium.bytes_to_read
+
+    def reader(self, index: tuple[int, ...], *, after: Region | None = None) -> BlockFileReader:
+        """Visit a block; its header is checked at the first visit.
+
+        Raises
+        ------
+        DataError
+            If the block is not what the grid says.
+        """
+        blocks, grid = self._blocks, self._blocks.grid
+        shape, flat, name = grid.block(index).shape, grid.flat(index), self._file_name(index)
+        comes_along = after is None and 0 <= self._usual_offset <= ALIGNMENT
+        if not (self._known[flat] or comes_along):
+            with self._medium.reader_in(blocks.folder, name, Tally()) as file:
+                self.see(flat, Extent(name, 0, shape), file.peek, file.size)
+        offset = self._other_offsets.get(flat, self._usual_offset)
+        file = self._medium.reader_in(blocks.folder, name, self.tally)
+        if after is not None:
+            n_before = blocks.layout.end_of(after, shape)
+            file.go_on_from(offset + n_before * blocks.dtype.itemsize)
+        extent = Extent(name, offset, shape)
+        reader = AddressableReader(file, extent, blocks.dtype, blocks.layout)
+        return BlockFileReader(self, flat, reader, is_seen=bool(self._known[flat]))
+
+    def see(self, flat: int, extent: Extent, peek: Callable[[int], bytes], size: int) -> int:
+        """Look at the header of a block, and return where its data begins.
+
+        Raises
+        ------
+        DataError
+            If the block is not what the grid says.
+        """
+        problem, offset = self._look(extent.shape, peek, size)
+        if problem:
+            raise DataError(printable(f"{self._blocks.folder}/{extent.name}"), [problem])
+        self._remember(flat, offset)
+        return offset
+
+    def check(self) -> None:
+        """Look at the header of every block.
+
+        Raises
+        ------
+        DataError
+            If some do not match; it names them all.
+        """
+        problems = Problems(self.place)
+        self._check_headers(self.grid.indices(), problems)
+        problems.raise_if_any()
+
+    def fingerprint(self, index: tuple[int, ...]) -> int:
+        """Return a number that changes when a block does."""
+        blocks, name = self._blocks, self._file_name(index)
+        place = f"{blocks.folder}/{name}"
+        with storage_errors(place):
+            found = self._medium.find(blocks.path) if blocks.is_one_file else self._find(name)
+        if found is None:
+            raise StorageError(printable(place), "no such file or directory", "check the path")
+        return xxh3_64_intdigest(f"{name}\0{found.size}\0{found.mark}".encode())
+
+    def list_again(self) -> None:
+        """Drop the cached listing that is used to find objects."""
+        self._find = self._medium.finder(self._blocks.folder)
+
+    def discard(self, index: tuple[int, ...]) -> None:
+        """Remove a block's file, if it is still there."""
+        path = self._path_of(index)
+        self._medium.remove([path])
+
+    def describe_in_place(self) -> None:
+        """Write a manifest, unless there is one, nothing is left, or the array is one file."""
+        folder = self._blocks.folder
+        with storage_errors(folder):
+            is_needed = not self._blocks.is_one_file and folder.is_dir()
+            if is_needed and not (folder / manifest.NAME).exists():
+                self._blocks.manifest.write(folder)
+
+    def discard_rest(self) -> None:
+        """Remove manifest and journal, and the directory if nothing else is in it."""
+        blocks = self._blocks
+        with storage_errors(blocks.path):
+            if blocks.is_one_file:
+                logs_of(blocks.journal).remove(blocks.journal)
+                return
+            # Others may have described themselves there.
+            if self._is_described():
+                logs_of(blocks.journal).remove(blocks.journal)
+                self._medium.remove([blocks.folder / manifest.NAME])
+            self._medium.remove_if_empty(blocks.folder)
+
+    def _is_described(self) -> bool:
+        """Tell whether the directory's manifest is about these blocks."""
+        if not (self._blocks.folder / manifest.NAME).is_file():
+            return False
+        try:
+            return Manifest.read(self._blocks.folder).names == self._blocks.names
+        except DataError:
+            return False
+
+    def _check_headers(self, indices: Iterable[tuple[int, ...]], problems: Problems) -> None:
+        for index in indices:
+            shape, flat = self.grid.block(index).shape, self.grid.flat(index)
+            if any(self._known[flat : flat + 1]):
+                continue
+            path = self._path_of(index)
+            with self._medium.reader(path, Tally()) as file:
+                problem, offset = self._look(shape, file.peek, file.size)
+            if problem:
+                problems.add(path.name, problem)
+            else:
+                self._remember(flat, offset)
+
+    def _look(
+        self, shape: tuple[int, ...], peek: Callable[[int], bytes], size: int
+    ) -> tuple[str, int]:
+        """Return what is wrong with a block's header and size, and where its data begins."""
+        blocks = self._blocks
+        if not blocks.format.longest_header:
+            return blocks.problem_with(None, shape, size), 0
+        head, right_size = self._right.get(shape, (b"", -1))
+        if size == right_size and peek(len(head)) == head:
+            return "", len(head)
+        try:
+            header = blocks.format.parse_header(peek)
+        except ValueError as error:
+            return str(error), 0
+        problem = blocks.problem_with(header, shape, size)
+        if not problem and len(self._right) < _MOST_HEADS:
+            self._right[shape] = peek(header.offset), size
+        return problem, header.offset
+
+    def _path_of(self, index: tuple[int, ...]) -> Location:
+        return self._blocks.folder / self._file_name(index)
+
+    def _file_name(self, index: tuple[int, ...]) -> str:
+        return self._odd_names.get(index) or self._name_of(index)
+
+    def _remember(self, flat: int, offset: int) -> None:
+        if self._usual_offset < 0:
+            self._usual_offset = offset
+        if offset != self._usual_offset:
+            self._other_offsets[flat] = offset
+        if self._known:
+            self._known[flat] = True
+
+
+@dataclass(slots=True)
+class BlockFileReader:
+    """One visit to a block's file.
+
+    A header that has not been seen is taken to be as long as others are. It comes with the first
+    data, which is used only when the header has been found right.
+    """
+
+    source: BlockFiles
+    flat: int
+    reader: AddressableReader
+    is_seen: bool
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.reader.file.__exit__(kind, error, trace)
+
+    def read_into(self, region: Region, buffer: memoryview) -> NDArray[Any]:
+        """Read a region, and the header before it if that has not been seen."""
+        if self.is_seen:
+            return self.reader.read_into(region, buffer)
+        self.is_seen = True
+        reader, file, extent = self.reader, self.reader.file, self.reader.extent
+        read = reader.read_first(region, buffer)
+        found = self.source.see(self.flat, extent, partial(_peek, file, read), file.size)
+        data = read[found:]
+        if found != extent.offset:
+            reader.extent = extent._replace(offset=found)
+        elif data and len(data) == region.size * reader.dtype.itemsize:
+            file.count(found, len(data))
+            return reader.view(data, region)
+        return reader.read_into(region, buffer)
+
+    def expect(self, region: Region) -> None:
+        """Be told what will be read part by part; a header that has not been seen comes along."""
+        self.reader.expect(region, from_start=not self.is_seen)
+
+    def checksum(self, region: Region, staging: memoryview) -> int:
+        """Return the checksum of a region's bytes, in storage order."""
+        self.expect(region)
+        reader = self.reader
+        return checksum_of(self.read_into, region, staging, reader.dtype, reader.layout)
+
+
+def _peek(file: Reader, read: memoryview, n_bytes: int) -> bytes:
+    """Return a file's first bytes, of those that have been read if they are among them."""
+    is_there = n_bytes <= len(read) or len(read) == file.size
+    return bytes(read[:n_bytes]) if is_there else file.peek(n_bytes)

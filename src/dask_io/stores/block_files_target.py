@@ -1,0 +1,204 @@
+"""Arrays whose blocks are files of one directory, or one file: writing them."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from math import prod
+from typing import TYPE_CHECKING
+
+from dask_io.errors import DataError, StorageError, UsageError, printable
+from dask_io.journal.journal import is_unfinished
+from dask_io.journal.journalled_target import JournalledTarget
+from dask_io.storage.files import size_of, write_whole
+from dask_io.storage.location import is_taken
+from dask_io.storage.medium import Durability
+from dask_io.storage.own_names import JOURNAL
+from dask_io.stores import manifest
+from dask_io.stores.addressable import AddressableWriter
+from dask_io.stores.block_files import BlockFiles, BlockStore
+from dask_io.stores.block_names import BlockNames
+from dask_io.stores.listing import Problems, scan
+from dask_io.stores.store import Access, Extent
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from dask_io.storage.location import Location
+    from dask_io.stores.block_files import Blocks
+    from dask_io.stores.block_names import Names
+
+
+class BlockFilesTarget(BlockStore, JournalledTarget):
+    """A target whose blocks become files that describe themselves, or a manifest does.
+
+    Parameters
+    ----------
+    blocks
+        What the files will hold.
+    overwrite
+        Whether what is there may be replaced.
+    durability
+        What blocks outlast once they are committed.
+    reserve
+        Whether a block's space is reserved when it is begun.
+    """
+
+    def __init__(
+        self,
+        blocks: Blocks,
+        *,
+        overwrite: bool = False,
+        durability: Durability = Durability.FSYNC,
+        reserve: bool = True,
+    ) -> None:
+        BlockStore.__init__(self, blocks)
+        JournalledTarget.__init__(
+            self,
+            blocks.path,
+            is_one_file=blocks.is_one_file,
+            overwrite=overwrite,
+            durability=durability,
+        )
+        self._reserve = reserve
+        self._headers: dict[tuple[int, ...], bytes] = {}
+
+    @property
+    def access(self) -> Access:
+        """A part of a block costs its runs, unless files can only be written whole."""
+        return Access.ATOMIC if self._medium.writes_whole else Access.ADDRESSABLE
+
+    @property
+    def reused_bytes(self) -> int:
+        """Values are moved as they are."""
+        return 0
+
+    @property
+    def codec_bytes(self) -> int:
+        """What a visit holds besides what it is given."""
+        longest = tuple(axis.longest for axis in self.grid.axes)
+        n_bytes = len(self._header(longest)) + prod(longest) * self.dtype.itemsize
+        return self._medium.bytes_to_write(n_bytes)
+
+    def writer(self, index: tuple[int, ...]) -> AddressableWriter:
+        """Visit a block in the making."""
+        blocks, shape, name = self._blocks, self.grid.block(index).shape, self._name_of(index)
+        header = self._header(shape)
+        n_bytes = len(header) + prod(shape) * blocks.dtype.itemsize
+        file = self._write_file(
+            name, self.tally, header=header, n_bytes=n_bytes, reserve=self._reserve
+        )
+        extent = Extent(name, len(header), shape)
+        return AddressableWriter(file, extent, blocks.dtype, blocks.layout)
+
+    def look_back(self) -> BlockFiles:
+        """Open the written blocks; a file is checked when its block is visited."""
+        return BlockFiles(self._blocks, {}, absent=frozenset(self.grid.indices()))
+
+    def is_described(self) -> bool:
+        """Tell whether the manifest is valid; a single file needs no manifest."""
+        if self._blocks.is_one_file:
+            return True
+        try:
+            manifest.Manifest.read(self._folder)
+        except (DataError, StorageError):
+            return False
+        return True
+
+    def _header_of(self, index: tuple[int, ...]) -> bytes:
+        return self._header(self.grid.block(index).shape)
+
+    def _header(self, shape: tuple[int, ...]) -> bytes:
+        if shape not in self._headers:
+            blocks = self._blocks
+            self._headers[shape] = blocks.format.make_header(shape, blocks.dtype, blocks.layout)
+        return self._headers[shape]
+
+    def _file_of(self, index: tuple[int, ...]) -> tuple[str, int]:
+        region = self.grid.block(index)
+        header = self._header(region.shape)
+        return self._name_of(index), len(header) + region.size * self.dtype.itemsize
+
+    def _find_old(self) -> list[Location]:
+        if self._blocks.is_one_file:
+            self._refuse_file()
+            return []
+        folder = self._blocks.folder
+        if not is_taken(folder):
+            return []
+        if not folder.is_dir():
+            if not self._overwrite:
+                self._refuse()
+            raise UsageError(f"{printable(str(folder))} is a file, not a directory to overwrite")
+        old = self._medium.names(folder)
+        if old and not self._overwrite:
+            self._refuse()
+        old.pop(JOURNAL, None)
+        patterns, foreign = self._patterns(), Problems(str(folder))
+        for name, is_folder in old.items():
+            if is_folder or not _is_ours(name, patterns):
+                foreign.add(name, "")
+        if foreign.n_found:
+            rest = foreign.n_found - len(foreign.shown)
+            listed = ", ".join(sorted(name.rstrip() for name in foreign.shown)) + (
+                f" and {rest} more" if rest else ""
+            )
+            raise UsageError(
+                f"{printable(str(folder))} holds what is not part of a target: {listed}; "
+                "move it away, or choose another target"
+            )
+        return [folder / name for name in sorted(old, key=lambda name: name != manifest.NAME)]
+
+    def _refuse_file(self) -> None:
+        path = self.path
+        is_there = is_taken(path) or is_unfinished(self._journal_place)
+        if is_there and not self._overwrite:
+            self._refuse()
+        if path.is_dir():
+            raise UsageError(f"{printable(str(path))} is a directory, not a file to overwrite")
+
+    def _patterns(self) -> list[Names]:
+        """Return how the blocks are named that the manifest or the journal tells of."""
+        found: list[Names] = list(map(_parse_word, self._names_in_journal()))
+        with suppress(DataError, StorageError):
+            found.append(manifest.Manifest.read(self._folder).names)
+        return found
+
+    def _own_names(self) -> list[str]:
+        return [] if self._blocks.is_one_file else [_to_word(self._blocks.names.pattern)]
+
+    def _old_names(self) -> list[str]:
+        return [_to_word(names.pattern) for names in self._patterns()]
+
+    def _find_left(self, words: Sequence[str]) -> list[Location]:
+        patterns = [*map(_parse_word, words), *self._patterns()]
+        return [self._folder / name for name in scan(self._folder) if _is_ours(name, patterns)]
+
+    def _find_files(self) -> dict[str, int]:
+        if not self._blocks.is_one_file:
+            return scan(self._blocks.folder)
+        paths = {self.path, self._publisher.partial(self.path.name)}
+        return {path.name: size_of(path) for path in paths if path.exists()}
+
+    def _complete(self) -> None:
+        """Write the manifest, or the file of an array without elements."""
+        blocks = self._blocks
+        if not blocks.is_one_file:
+            blocks.manifest.write(blocks.folder)
+        elif blocks.grid.n_blocks == 0:
+            write_whole(self.path, self._header(blocks.grid.shape))
+
+
+def _to_word(pattern: str) -> str:
+    """Write a pattern as a word of the journal, which has no spaces."""
+    return json.dumps(pattern).replace(" ", "\\u0020")
+
+
+def _parse_word(word: str) -> BlockNames:
+    return BlockNames(json.loads(word))
+
+
+def _is_ours(name: str, patterns: Collection[Names]) -> bool:
+    if name.startswith(".") and name.endswith(".part"):
+        name = name[1:].removesuffix(".part")
+    return name == manifest.NAME or any(names.parse(name) is not None for names in patterns)

@@ -1,0 +1,238 @@
+"""Inferring the pattern of block files from their names; ambiguous names are refused."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dask_io.errors import DataError, printable
+from dask_io.stores.block_names import BlockNames
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+_NUMBERS = re.compile(r"([0-9]+)")
+_WIDEST = 100
+# The axes that letters stand for, in the order in which arrays usually have them.
+_USUAL, _VOLUME = "tczyx", "zyx"
+_LETTER_BEFORE = re.compile(r"(?:.*[\W_])?([tczyx])[\W_]*", re.IGNORECASE | re.DOTALL)
+_LETTER_AFTER = re.compile(r"[\W_]*([tczyx])(?:[\W_].*)?", re.IGNORECASE | re.DOTALL)
+
+
+def guess_names(
+    place: str,
+    names: Collection[str],
+    *,
+    suffix: str,
+    first_shape: Sequence[int],
+    is_of_file: bool = True,
+) -> BlockNames:
+    """Infer the one pattern that all names follow.
+
+    Numbers count blocks, from 0 or from 1. They are offsets if the second smallest one is the
+    length of the first block. If files are 2-D and their names have a single number, it counts the
+    slices of a volume. Other gaps mean that blocks are missing.
+
+    Numbers belong to axes in the order of the name. Letters next to them, as in ``x0_y3``, must
+    not contradict that: arrays usually have their axes in the order t, c, z, y, x.
+
+    Parameters
+    ----------
+    place
+        The directory, for the message.
+    names
+        All names, each ending in `suffix`.
+    suffix
+        The ending, which is not searched for numbers.
+    first_shape
+        The shape of the block whose numbers are the smallest.
+    is_of_file
+        Whether `first_shape` was read from the file. If not, it is the shape of a block of the
+        array: the files do not describe themselves, and may lack the slice axis.
+
+    Raises
+    ------
+    DataError
+        If the names do not follow one pattern with a number per axis, or are ambiguous.
+
+    Examples
+    --------
+    >>> names = ["v1_0_0.npy", "v1_0_4.npy", "v1_5_0.npy", "v1_5_4.npy"]
+    >>> guess_names(".", names, suffix=".npy", first_shape=(5, 4)).pattern
+    'v1_{0:offset}_{1:offset}.npy'
+    >>> names = ["slice_01.npy", "slice_02.npy"]
+    >>> guess_names(".", names, suffix=".npy", first_shape=(5, 4)).pattern
+    'slice_{0:slice:from1:02}.npy'
+    """
+    n_axes = len(first_shape)
+    seen = _see(place, names, suffix, n_axes)
+    chosen, varying = seen.choose_axes(n_axes), seen.varying
+    may_be_slices = len(varying) == 1 and n_axes == len(_VOLUME) - is_of_file
+    constants = {min(seen.values[group]) for group in chosen or () if group not in varying}
+    if may_be_slices and (chosen is None or (is_of_file and constants - {0})):
+        slices = seen.write({varying[0]: 0}, kind="slice")
+        if constants == {1}:
+            blocks = seen.write({group: axis for axis, group in enumerate(chosen or ())})
+            raise seen.undecided(
+                "could be those of slices of a volume, or of 2-D blocks",
+                {"for slices": slices, "for blocks": blocks},
+            )
+        seen.refuse_letters({varying[0]: 0}, seen.slice_by_letter(varying[0]), kind="slice")
+        return slices
+    if chosen is None:
+        fields = ", ".join(f"{{{axis}}}" for axis in range(n_axes))
+        found = (
+            f"the file names hold {len(seen.values)} numbers, which do not match the axes {fields}"
+        )
+        raise DataError(printable(place), [found], _name_it(place, n_axes, suffix))
+    in_order = {group: axis for axis, group in enumerate(chosen)}
+    by_letter = seen.by_letter(in_order)
+    is_offset = any(seen.are_offsets(axes, first_shape) for axes in (in_order, by_letter))
+    kind = "offset" if is_offset else ""
+    if len(names) > 1:
+        seen.refuse_letters(in_order, by_letter, kind=kind)
+    return seen.write(in_order, kind=kind)
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """The text that all names have in common, and the numbers in between."""
+
+    place: str
+    literals: tuple[str, ...]
+    texts: tuple[frozenset[str], ...]
+    values: tuple[frozenset[int], ...]
+    suffix: str
+
+    @property
+    def varying(self) -> list[int]:
+        """The numbers that differ from name to name."""
+        return [group for group, found in enumerate(self.values) if len(found) > 1]
+
+    def choose_axes(self, n_axes: int) -> list[int] | None:
+        """Return which numbers are axes: all, those that vary, or those that vary or are 0."""
+        varying, groups = self.varying, list(range(len(self.values)))
+        with_zeros = [group for group in groups if group in varying or self.values[group] == {0}]
+        for chosen in (groups, varying, with_zeros):
+            if len(chosen) == n_axes:
+                return chosen
+        return None
+
+    def write(self, axes: Mapping[int, int], *, kind: str = "") -> BlockNames:
+        """Return the pattern in which these numbers belong to these axes."""
+        pattern = ""
+        for group, literal in enumerate(self.literals):
+            pattern += literal.replace("{", "{{").replace("}", "}}")
+            if group in axes:
+                first = "from1" if kind != "offset" and self._counts_from_1(axes) else ""
+                width = _padded_width(self.texts[group])
+                spec = [kind, first, f"0{width}" if width else ""]
+                pattern += f"{{{':'.join([str(axes[group]), *filter(None, spec)])}}}"
+            elif group < len(self.texts):
+                pattern += min(self.texts[group])
+        try:
+            n_axes = len(_VOLUME) if kind == "slice" else 0
+            return BlockNames(pattern + self.suffix, n_axes=n_axes, inferred=True)
+        except ValueError as error:
+            found = f"the file names give an invalid pattern: {error}"
+            advice = _name_it(self.place, len(axes), self.suffix)
+            raise DataError(printable(self.place), [found], advice) from error
+
+    def _counts_from_1(self, axes: Collection[int]) -> bool:
+        """Tell whether blocks are counted from 1 along all axes.
+
+        If only some axes begin at 1, it is more likely that blocks are missing.
+        """
+        return {min(self.values[group]) for group in axes} == {1}
+
+    def are_offsets(self, axes: Mapping[int, int], first_shape: Sequence[int]) -> bool:
+        """Tell whether numbers are offsets: the second smallest is the first block's length."""
+        found = {axis: sorted(self.values[group]) for group, axis in axes.items()}
+        if all(values == list(range(len(values))) for values in found.values()):
+            return False
+        return all(
+            values[0] == 0 and (len(values) == 1 or values[1] == first_shape[axis])
+            for axis, values in found.items()
+        )
+
+    def _letters(self, groups: Collection[int]) -> dict[int, str]:
+        """Return the letters next to the numbers, empty if a letter repeats."""
+        before = {group: _LETTER_BEFORE.fullmatch(self.literals[group]) for group in groups}
+        after = {group: _LETTER_AFTER.fullmatch(self.literals[group + 1]) for group in groups}
+        # In 0x_1y the letters follow the numbers, so more numbers have a letter after than before.
+        either = [
+            {group: match[1].lower() for group, match in side.items() if match is not None}
+            for side in (before, after)
+        ]
+        letters = max(either, key=len)
+        return letters if len(set(letters.values())) == len(letters) else {}
+
+    def by_letter(self, in_order: Mapping[int, int]) -> dict[int, int]:
+        """Return the axis of each number if numbers with a letter are put in the usual order."""
+        letters = self._letters(in_order)
+        axes = sorted(in_order[group] for group in letters)
+        sorted_groups = sorted(letters, key=lambda group: _USUAL.index(letters[group]))
+        return {**in_order, **dict(zip(sorted_groups, axes, strict=True))}
+
+    def slice_by_letter(self, group: int) -> dict[int, int]:
+        """Return the axis of a volume that the letter next to the slice number stands for."""
+        letter = self._letters([group]).get(group, "")
+        return {group: _VOLUME.index(letter) if letter and letter in _VOLUME else 0}
+
+    def refuse_letters(
+        self, in_order: Mapping[int, int], by_letter: Mapping[int, int], *, kind: str
+    ) -> None:
+        """Refuse names whose letters contradict the order of the numbers.
+
+        Raises
+        ------
+        DataError
+            If they do.
+        """
+        if by_letter == in_order:
+            return
+        letters = self._letters(in_order)
+        given = ", ".join(letters[group] for group in in_order if group in letters)
+        found = _VOLUME if kind == "slice" else letters.values()
+        usual = ", ".join(sorted(found, key=_USUAL.index))
+        raise self.undecided(
+            f"count along {given}, but arrays usually have their axes in the order {usual}",
+            {
+                "for axes in the order of the name": self.write(in_order, kind=kind),
+                f"for axes in the order {usual}": self.write(by_letter, kind=kind),
+            },
+        )
+
+    def undecided(self, found: str, choices: Mapping[str, BlockNames]) -> DataError:
+        """Return the error for ambiguous names."""
+        patterns = ", or ".join(
+            f"'{printable(f'{self.place}/{names.pattern}')}' {what}"
+            for what, names in choices.items()
+        )
+        place = printable(self.place)
+        return DataError(place, [f"the file names {found}"], f"give the pattern: {patterns}")
+
+
+def _see(place: str, names: Collection[str], suffix: str, n_axes: int) -> _Seen:
+    # Literals and numbers alternate.
+    parts = [_NUMBERS.split(name.removesuffix(suffix)) for name in names]
+    literals = {tuple(each[::2]) for each in parts}
+    if len(literals) != 1:
+        found = f"{len(names)} file names do not follow one pattern"
+        raise DataError(printable(place), [found], _name_it(place, n_axes, suffix))
+    texts = tuple(map(frozenset, zip(*(each[1::2] for each in parts), strict=True)))
+    values = tuple(frozenset(map(int, group)) for group in texts)
+    return _Seen(place, literals.pop(), texts, values, suffix)
+
+
+def _padded_width(texts: Collection[str]) -> int:
+    """Return the width of numbers that are padded with zeros, else 0."""
+    widths = {len(text) for text in texts}
+    padded = any(len(text) > 1 and text.startswith("0") for text in texts)
+    return widths.pop() if padded and len(widths) == 1 and max(widths) < _WIDEST else 0
+
+
+def _name_it(place: str, n_axes: int, suffix: str) -> str:
+    example = BlockNames.default(n_axes, suffix).pattern
+    return f"give the pattern, as in '{printable(place)}/{example}'"

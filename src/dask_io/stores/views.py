@@ -1,0 +1,247 @@
+"""Views: a region of a source or a target, as a source or a target of its own."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cached_property
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from dask_io.errors import UsageError
+from dask_io.stores.store import (
+    Source,
+    Store,
+    Target,
+    absent_in,
+    block_names_of,
+    expect,
+    list_again,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Mapping
+    from contextlib import AbstractContextManager
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from dask_io.geometry import Grid, Layout, Region
+    from dask_io.journal.ledger import Ledger, Written
+    from dask_io.storage.medium import Durability
+    from dask_io.storage.tally import Tally
+    from dask_io.stores.block_names import BlockNames
+    from dask_io.stores.store import Access, BlockReader, BlockWriter
+
+AnyStore = TypeVar("AnyStore", bound=Store)
+
+
+@dataclass(frozen=True)
+class _View(Generic[AnyStore]):
+    """What lies within a region of another store; positions count from the region's corner."""
+
+    whole: AnyStore
+    region: Region
+
+    @property
+    def place(self) -> str:
+        """The whole store's place."""
+        return self.whole.place
+
+    @property
+    def format(self) -> str:
+        """Name of the format."""
+        return self.whole.format
+
+    @cached_property
+    def grid(self) -> Grid:
+        """The blocks, or their parts, within the region."""
+        return self.whole.grid.clipped(self.region)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of the elements."""
+        return self.whole.dtype
+
+    @property
+    def layout(self) -> Layout:
+        """How elements lie in each block."""
+        return self.whole.layout
+
+    @property
+    def access(self) -> Access:
+        """What a part of a block costs."""
+        return self.whole.access
+
+    @property
+    def reused_bytes(self) -> int:
+        """What a visit to a block uses of staging besides its values."""
+        return self.whole.reused_bytes
+
+    @property
+    def codec_bytes(self) -> int:
+        """What a visit to a block holds besides."""
+        return self.whole.codec_bytes
+
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        """What the whole store says about the array."""
+        return self.whole.metadata
+
+    @property
+    def tally(self) -> Tally:
+        """What has been moved so far."""
+        return self.whole.tally
+
+    @property
+    def block_names(self) -> BlockNames | None:
+        """The pattern of the whole store's block files, if it has one."""
+        return block_names_of(self.whole)
+
+    def describe(self) -> dict[str, Any]:
+        """Return what it takes to have the whole store again."""
+        return self.whole.describe()
+
+    def stored(self, index: tuple[int, ...]) -> tuple[int, ...]:
+        """Return which of the whole store's blocks one is."""
+        axes = self.whole.grid.axes
+        first = (axis.index_at(low) for axis, low in zip(axes, self.region.start, strict=True))
+        return tuple(a + b for a, b in zip(first, index, strict=True))
+
+
+@dataclass(frozen=True)
+class SourceView(_View[Source]):
+    """What lies within a region of another source.
+
+    Blocks that reach out of the region are read in part. Nothing else is touched.
+    """
+
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        """What the whole source says about the array, and which region of it this is."""
+        return MappingProxyType({**self.whole.metadata, "region": self.region})
+
+    @property
+    def n_bytes_on_disk(self) -> int:
+        """Bytes that the whole source occupies."""
+        return self.whole.n_bytes_on_disk
+
+    @property
+    def n_absent(self) -> int | None:
+        """Blocks that are not stored; which of the whole source's these are is not looked for."""
+        return absent_in(self.whole) and None
+
+    def check(self) -> None:
+        """Look at every block's header, outside the region too."""
+        self.whole.check()
+
+    def fingerprint(self, index: tuple[int, ...]) -> int:
+        """Return a number that changes when a block of the whole source does."""
+        return self.whole.fingerprint(self.stored(index))
+
+    def list_again(self) -> None:
+        """Make the whole source list its blocks again."""
+        list_again(self.whole)
+
+    def discard(self, index: tuple[int, ...]) -> None:  # noqa: ARG002 - none can be
+        """Refuse: what lies outside the region would be lost."""
+        raise UsageError("blocks of which only a region is moved cannot be consumed")
+
+    def discard_rest(self) -> None:
+        """Keep the rest."""
+
+    @contextmanager
+    def reader(
+        self, index: tuple[int, ...], *, after: Region | None = None
+    ) -> Iterator[BlockReader]:
+        """Visit a block of the whole source."""
+        stored = self.stored(index)
+        low = self.whole.grid.block(stored).start
+        # How far a block's part within the region lies from the block's own start.
+        shift = tuple(min(0, a - b) for a, b in zip(low, self.region.start, strict=True))
+        before = None if after is None else after.relative_to(shift)
+        with self.whole.reader(stored, after=before) as reader:
+            yield _ShiftedReader(reader, shift)
+
+
+@dataclass(frozen=True, slots=True)
+class _ShiftedReader:
+    """One visit to a block of which only a part is seen."""
+
+    reader: BlockReader
+    shift: tuple[int, ...]
+
+    def read_into(self, region: Region, buffer: memoryview) -> NDArray[Any]:
+        return self.reader.read_into(region.relative_to(self.shift), buffer)
+
+    def expect(self, region: Region) -> None:
+        expect(self.reader, region.relative_to(self.shift))
+
+    def checksum(self, region: Region, staging: memoryview) -> int:
+        return self.reader.checksum(region.relative_to(self.shift), staging)
+
+
+@dataclass(frozen=True)
+class TargetView(_View[Target]):
+    """What lies within a region of another target.
+
+    The region holds whole blocks: none would have to be read, changed and written again. The
+    target is one that is filled in place, so that several parts of it can be, by several runs.
+
+    Raises
+    ------
+    UsageError
+        If the region cuts blocks.
+    """
+
+    def __post_init__(self) -> None:
+        axes = self.whole.grid.axes
+        for axis, low, high in zip(axes, self.region.start, self.region.stop, strict=True):
+            if axis.floor(low) != low or axis.ceil(high) != high:
+                raise UsageError(
+                    f"the region {self.region} of {self.whole.place} cuts blocks, which would "
+                    "have to be read, changed and written again"
+                )
+
+    @property
+    def durability(self) -> Durability:
+        """What blocks outlast once they are committed."""
+        return self.whole.durability
+
+    def check(self) -> None:
+        """Refuse what the whole target refuses."""
+        self.whole.check()
+
+    def create(self, job: bytes = b"{}") -> None:
+        """Make the whole target ready."""
+        self.whole.create(job)
+
+    def resume(self) -> Ledger:
+        """Do as the whole target does, which keeps no journal."""
+        return self.whole.resume()
+
+    def writer(self, index: tuple[int, ...]) -> AbstractContextManager[BlockWriter]:
+        """Visit a block."""
+        return self.whole.writer(self.stored(index))
+
+    def commit(self, cells: Collection[Written]) -> None:
+        """Commit blocks of the whole target."""
+        corner = self.region.start
+        self.whole.commit(
+            [
+                replace(cell, index=self.stored(cell.index), region=cell.region.shifted_by(corner))
+                for cell in cells
+            ]
+        )
+
+    def note(self, lines: Iterable[str]) -> None:
+        """Have the whole target note it."""
+        self.whole.note(lines)
+
+    def finish(self) -> None:
+        """Complete the whole target, as far as this region goes."""
+        self.whole.finish()
+
+    def abandon(self, *, keep: bool = False) -> bool:
+        """Remove what has not been committed."""
+        return self.whole.abandon(keep=keep)
