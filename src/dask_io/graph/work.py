@@ -15,7 +15,7 @@ from dask_io.graph.locks import distinct_locks, holding
 from dask_io.graph.match import DeclinedError
 from dask_io.graph.objects import converts_as_numpy
 from dask_io.graph.parts import cut_into_parts
-from dask_io.jobs.prepare import make_plan, with_gaps
+from dask_io.jobs.planning import make_plan, with_gaps
 from dask_io.planning import Plan, Problem, Staging, Sweeps, plan_sweep, plan_together
 from dask_io.stores.dtypes import check_cast
 from dask_io.stores.views import SourceView, TargetView
@@ -124,7 +124,8 @@ def _problem(source: Source, target: Target, options: GraphOptions) -> Problem:
 
 def _plan(problem: Problem, device: Device, options: GraphOptions) -> Plan:
     # A graph has no place for scratch files.
-    plan = make_plan(problem, device, scratch=0, **options.choice)
+    strategy, objective = options.strategy, options.objective
+    plan = make_plan(problem, device, strategy=strategy, objective=objective, scratch=0)
     if not isinstance(plan, Plan):
         raise DeclinedError(f"strategy {options.strategy} needs scratch files")
     return plan
