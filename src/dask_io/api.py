@@ -26,7 +26,7 @@ from dask_io.geometry import Grid, Layout, Region
 from dask_io.geometry.chunks import normalize_chunks
 from dask_io.jobs import all_arrays
 from dask_io.jobs.job import Complete, Job, JointJob, SeriesJob
-from dask_io.jobs.planning import Wanted, count_workers, make_plan, plan_one, plan_several
+from dask_io.jobs.planning import Wanted, count_workers, plan_one, plan_several
 from dask_io.jobs.repair import Damage, Repair, RepairOptions, repair_all
 from dask_io.jobs.settings import Settings, for_one_array, parse_region
 from dask_io.jobs.several_arrays import find_whole, name_one, verify_wholes
@@ -35,6 +35,7 @@ from dask_io.planning import (
     AnyPlan,
     Device,
     Side,
+    plan_with,
 )
 from dask_io.storage.location import locate
 from dask_io.stores.array_like import BlockArray
@@ -350,9 +351,8 @@ def plan_without_data(
     sides = Side(source, stored), Side(target, wanted)
     workers = count_workers(settings, sides, kind.itemsize)
     problem = make_problem(*sides, kind, memory=settings.memory, workers=workers)
-    device, strategy = find_device(settings.device), settings.strategy
-    plan = make_plan(problem, device, strategy=strategy, objective=settings.objective)
-    return plan, device
+    device, objective = find_device(settings.device), settings.objective
+    return plan_with(settings.strategy, problem, objective=objective, device=device), device
 
 
 def resplit(
@@ -423,9 +423,15 @@ def split(
     **options: Unpack[Options],
 ) -> RunResult | Delayed:
     """Cut one file into blocks; otherwise as `resplit`."""
-    settings = Settings.of(**options)
-    job = _plan_array(open_one_file(source, settings.storage_options), target, chunks, settings)
-    return start(job, compute=compute, verify=verify, on_progress=on_progress)
+    return resplit(
+        open_one_file(source, options.get("storage_options")),
+        target,
+        chunks=chunks,
+        compute=compute,
+        verify=verify,
+        on_progress=on_progress,
+        **options,
+    )
 
 
 def merge(

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from dask_io.geometry.chunks import Chunks
-    from dask_io.jobs.settings import Options, ResumeOptions
     from dask_io.stores.array_like import BlockArray
 
 Command = TypeVar("Command", bound="Callable[..., Any]")
@@ -240,11 +239,12 @@ def parse_chunks(text: str) -> Chunks:
     return chunks.parse_chunks(text)
 
 
-def select(given: dict[str, Any], known: type[Options | ResumeOptions]) -> dict[str, Any]:
-    """Return what is given on the command line of the options that a verb of Python takes."""
+def select(given: dict[str, Any]) -> dict[str, Any]:
+    """Return what a command is given that the verbs take as options, by the same names."""
     from dask_io.geometry.shards import parse_shards  # noqa: PLC0415  # only when it is used
+    from dask_io.jobs.settings import Settings  # noqa: PLC0415  # only when it is used
 
-    found = {name: given[name] for name in known.__annotations__ if name in given}
+    found = {name: given[name] for name in Settings.__slots__ if name in given}
     if found.get("shards") is not None:
         found["shards"] = parse_shards(found["shards"])
     return found

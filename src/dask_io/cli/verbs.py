@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -146,7 +146,11 @@ def resplit(src: str, dst: str, **given: Any) -> None:
       dask-io resplit year.zarr days.zarr --chunks time=24,y=-1,x=-1
       dask-io resplit year.nc days.zarr --chunks time=24,lat=-1,lon=-1
     """
-    _run("resplit", src, dst, **given)
+    from dask_io import api  # noqa: PLC0415  # loaded on use
+
+    source, chunks = options.open_source(src, given), options.parse_chunks(given["chunks"])
+    job = api.plan(source, dst, chunks=chunks, **options.select(given))
+    _show_or_run(job, dst, label="resplit", given=given)
 
 
 @commands.command()
@@ -163,7 +167,12 @@ def split(src: str, dst: str, **given: Any) -> None:
     Example:
       dask-io split volume.npy out/ --chunks 500,500,500 --memory 4GiB
     """
-    _run("split", src, dst, **given)
+    from dask_io import api  # noqa: PLC0415  # loaded on use
+
+    source = api.open_one_file(options.open_source(src, given))
+    chunks = options.parse_chunks(given["chunks"])
+    job = api.plan(source, dst, chunks=chunks, **options.select(given))
+    _show_or_run(job, dst, label="split", given=given)
 
 
 @commands.command()
@@ -179,7 +188,10 @@ def merge(src: str, dst: str, **given: Any) -> None:
     Example:
       dask-io merge blocks/ volume.npy --memory 4GiB
     """
-    _run("merge", src, dst, **given)
+    from dask_io import api  # noqa: PLC0415  # loaded on use
+
+    job = api.plan_merge(options.open_source(src, given), dst, **options.select(given))
+    _show_or_run(job, dst, label="merge", given=given)
 
 
 @commands.command()
@@ -200,7 +212,6 @@ def extract(src: str, dst: str, **given: Any) -> None:
       dask-io extract blocks/ rois/ --region 0:100,:,: --region 50:150,20:80,:
     """
     from dask_io import api  # noqa: PLC0415  # loaded on use
-    from dask_io.jobs.settings import Options  # noqa: PLC0415  # loaded on use
 
     regions = list(given["regions"])
     if given["regions_file"] is not None:
@@ -209,7 +220,7 @@ def extract(src: str, dst: str, **given: Any) -> None:
         raise click.UsageError("name at least one region with '--region' or '--regions-file'")
     chunks = -1 if given["chunks"] is None else options.parse_chunks(given["chunks"])
     source = options.open_source(src, given)
-    chosen = options.select(given, Options)
+    chosen = options.select(given)
     job = api.plan_extract(source, dst, regions=regions, chunks=chunks, **chosen)
     _show_or_run(job, dst, label="extract", given=given)
 
@@ -239,13 +250,12 @@ def resume(dst: str, **given: Any) -> None:
       dask-io resume out/ --memory 2GiB
     """
     from dask_io import api  # noqa: PLC0415  # loaded on use
-    from dask_io.jobs.settings import ResumeOptions  # noqa: PLC0415  # loaded on use
 
     if given["quiet"]:
         warnings.simplefilter("ignore", DaskIOWarning)
     told = [
         _run_job(job, label="resume", verify=given["verify"], quiet=given["quiet"])
-        for job in api.plan_resumes(dst, **options.select(given, ResumeOptions))
+        for job in api.plan_resumes(dst, **options.select(given))
     ]
     _show_results(told, dst, as_json=given["as_json"], quiet=given["quiet"])
 
@@ -350,7 +360,6 @@ def demo(**given: Any) -> None:
 
 def _plan_with_data(src: str, given: dict[str, Any]) -> Job | SeriesJob:
     from dask_io import api  # noqa: PLC0415  # loaded on use
-    from dask_io.jobs.settings import Options  # noqa: PLC0415  # loaded on use
 
     names = {"shape": "--shape", "from_": "--from", "to": "--to"}
     extra = [option for name, option in names.items() if given[name] is not None]
@@ -360,12 +369,11 @@ def _plan_with_data(src: str, given: dict[str, Any]) -> Job | SeriesJob:
         raise click.UsageError("missing option '--chunks' for the blocks to make of SRC")
     chunks = options.parse_chunks(given["chunks"])
     source = options.open_source(src, given)
-    return api.plan(source, chunks=chunks, **options.select(given, Options))
+    return api.plan(source, chunks=chunks, **options.select(given))
 
 
 def _plan_without_data(given: dict[str, Any]) -> tuple[AnyPlan, Device]:
     from dask_io import api  # noqa: PLC0415  # loaded on use
-    from dask_io.jobs.settings import Options  # noqa: PLC0415  # loaded on use
 
     needed = {"--shape": "shape", "--dtype": "dtype", "--from": "from_", "--to": "to"}
     missing = [option for option, name in needed.items() if given[name] is None]
@@ -381,23 +389,8 @@ def _plan_without_data(given: dict[str, Any]) -> tuple[AnyPlan, Device]:
         given["dtype"],
         options.parse_chunks(given["from_"]),
         options.parse_chunks(given["to"]),
-        **options.select(given, Options),
+        **options.select(given),
     )
-
-
-def _run(verb: Literal["resplit", "split", "merge"], src: str, dst: str, **given: Any) -> None:
-    """Plan and, unless it is only to be shown, carry the plan out and report."""
-    from dask_io import api  # noqa: PLC0415  # loaded on use
-    from dask_io.jobs.settings import Options  # noqa: PLC0415  # loaded on use
-
-    job: api.Job | api.SeriesJob
-    source, chosen = options.open_source(src, given), options.select(given, Options)
-    if verb == "merge":
-        job = api.plan_merge(source, dst, **chosen)
-    else:
-        source = api.open_one_file(source) if verb == "split" else source
-        job = api.plan(source, dst, chunks=options.parse_chunks(given["chunks"]), **chosen)
-    _show_or_run(job, dst, label=verb, given=given)
 
 
 def _show_or_run(

@@ -14,13 +14,13 @@ from dask_io.engine.commit import Consumption, Outlet
 from dask_io.engine.copy import Copying
 from dask_io.engine.identity import Identity, take_identities
 from dask_io.engine.preflight import Move, check_before_run, share_disk
-from dask_io.engine.run import RunResult, Sweep, run_plan, run_sweeps
+from dask_io.engine.run import RunResult, Sweep, run_sweeps
 from dask_io.engine.series import SeriesProgress
 from dask_io.engine.spill import run_spill
 from dask_io.errors import InterruptedRunError, StorageError, UsageError, printable
 from dask_io.jobs.record import JobRecord, describe_together
 from dask_io.jobs.verify import check_again, check_copied_files
-from dask_io.planning import CopyPlan, Series, SpillPlan
+from dask_io.planning import Bundle, CopyPlan, Series, SpillPlan
 from dask_io.report.svg import job_svg
 from dask_io.report.text import plan_text
 from dask_io.storage.location import locate
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from dask_io.engine.run import Progress
     from dask_io.planning import AnyPlan, Device, Sweeps
     from dask_io.storage.location import Location
-    from dask_io.stores.store import Source, Store, Target
+    from dask_io.stores.store import Source, Target
 
 _NO_TARGET = "this job has no target: name one when planning it"
 
@@ -134,14 +134,16 @@ class Job(Runnable):
     ) -> RunResult:
         """Carry the plan out; what an error leaves behind can be resumed."""
         plan, source, target, workers = self.plan, self.source, outlet.target, self.workers
-        set_pace(self.max_rate, [source, target])
+        source.tally.pace = target.tally.pace = pace_of(self.max_rate)
         if isinstance(plan, SpillPlan):
             result = run_spill(plan, source, outlet, workers=workers, on_progress=on_progress)
-        elif isinstance(plan, CopyPlan):
-            copying = Copying(plan, source, (outlet,))
-            result = run_sweeps([copying], workers=workers, on_progress=on_progress)
         else:
-            result = run_plan(plan, source, outlet, workers=workers, on_progress=on_progress)
+            sweep = (
+                Copying(plan, source, (outlet,))
+                if isinstance(plan, CopyPlan)
+                else Sweep(Bundle.of(plan), source, (outlet,))
+            )
+            result = run_sweeps([sweep], workers=workers, on_progress=on_progress)
         return replace(result, not_kept=() if self.member else not_kept(source, target))
 
     def open_outlet(self, identity: Identity | None = None) -> Outlet:
@@ -258,7 +260,9 @@ class JointJob(Runnable):
             Outlet(target, record.to_bytes(), identity=identity)
             for target, record, identity in zip(self.targets, records, identities, strict=True)
         ]
-        set_pace(self.max_rate, [self.source, *self.targets])
+        pace = pace_of(self.max_rate)
+        for store in (self.source, *self.targets):
+            store.tally.pace = pace
         sweeps = [
             Sweep(bundle, SourceView(self.source, bundle.box), tuple(outlets[n] for n in group))
             for bundle, group in zip(self.plan.bundles, self.plan.groups, strict=True)
@@ -406,13 +410,6 @@ def _left_by(outlets: Sequence[Outlet], *, consume: bool = False) -> str:
         return quote(places[0]) + (" --consume" if consume else "")
     parents = {str(locate(place).parent) for place in places}
     return quote(parents.pop() if len(parents) == 1 else places[0])
-
-
-def set_pace(max_rate: int | None, stores: Sequence[Store]) -> None:
-    """Limit the bytes that all stores together move in a second."""
-    pace = pace_of(max_rate)
-    for store in stores:
-        store.tally.pace = pace
 
 
 def pace_of(max_rate: int | None) -> Pace | None:

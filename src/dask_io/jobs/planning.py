@@ -24,7 +24,6 @@ from dask_io.geometry.chunks import by_number, normalize_chunks
 from dask_io.geometry.shards import normalize_shards
 from dask_io.jobs.job import Job, JointJob
 from dask_io.planning import (
-    AnyPlan,
     Plan,
     Problem,
     Side,
@@ -51,8 +50,7 @@ if TYPE_CHECKING:
     from dask_io.geometry.chunks import Chunks
     from dask_io.jobs.settings import Settings
     from dask_io.journal.ledger import Ledger
-    from dask_io.planning import Device, Objective
-    from dask_io.planning.through import Planned
+    from dask_io.planning import AnyPlan
     from dask_io.storage.location import Location
     from dask_io.stores.store import Source, Target
 
@@ -175,8 +173,7 @@ def plan_rest(
     if ledger.parts:
         # What is there of a block in parts cannot be completed by copying.
         laid = laid._replace(to_copy=None)
-    scratch = 0 if is_consumed else free_space(target)
-    job = _make_job(store, laid, settings, lags=False, scratch=scratch)
+    job = _plan_move(store, laid, settings, is_begun=True, is_consumed=is_consumed)
     # What has been written before must be whole write cells.
     return replace(job, plan=job.plan.flushed_at(ledger.cuts))
 
@@ -187,23 +184,22 @@ def _lay(store: Source, target: Target) -> _Laid:
     return _Laid(target, side_of(target), target.dtype, to_copy, in_pieces)
 
 
-def _plan_move(store: Source, laid: _Laid, settings: Settings) -> Job:
-    """Plan all of a target, or only what one would cost."""
-    if settings.consume:
-        _refuse_consuming(side_of(store), laid.side)
-    scratch = free_space(laid.target) if laid.target else None
-    return _make_job(store, laid, settings, lags=settings.consume, scratch=scratch)
-
-
-def _make_job(
-    store: Source, laid: _Laid, settings: Settings, *, lags: bool, scratch: int | None
+def _plan_move(
+    store: Source,
+    laid: _Laid,
+    settings: Settings,
+    *,
+    is_begun: bool = False,
+    is_consumed: bool = False,
 ) -> Job:
-    """Plan as the settings say, and let the target encode its blocks as planned.
+    """Plan a target, or only what one would cost, and let it encode its blocks as planned.
 
-    With `lags` the plan counts what keeps blocks from being consumed at once; `scratch` is the
-    room for scratch blocks, if it is known.
+    If another run has begun the target, the plan does not count what keeps blocks from being
+    consumed at once. If that run consumed source blocks, there is no room for scratch blocks.
     """
     made, dtype, sides = laid.target, laid.dtype, (side_of(store), laid.side)
+    if settings.consume and not is_begun:
+        _refuse_consuming(*sides)
     workers = count_workers(settings, sides, dtype.itemsize)
     pose = partial(
         make_problem,
@@ -211,24 +207,25 @@ def _make_job(
         dtype=dtype,
         memory=settings.memory,
         workers=workers,
-        consume=lags,
+        consume=settings.consume and not is_begun,
         stored=store.dtype,
         to_copy=laid.to_copy,
         apart=made is not None and are_apart(store.place, made.place),
     )
     device = find_device(settings.device, store.place, *([made.place] if made else []))
-    planned = make_plan(
-        pose(laid.side),
-        device,
-        strategy=settings.strategy,
-        objective=settings.objective,
-        in_pieces=None if laid.in_pieces is None else pose(laid.in_pieces),
-        scratch=scratch,
-    )
+    strategy, whole = settings.strategy, pose(laid.side)
+    plan_as: partial[AnyPlan] = partial(plan_with, strategy, whole)
+    if laid.in_pieces is not None:
+        plan_as = partial(plan_either, strategy, whole, pose(laid.in_pieces))
+    scratch = 0 if is_consumed else free_space(made) if made else None
+    plan = plan_as(objective=settings.objective, device=device, scratch=scratch)
     # Piece by piece if memory is short.
-    encode_in_pieces(made, wanted=planned.problem.target == laid.in_pieces)
+    encode_in_pieces(made, wanted=plan.problem.target == laid.in_pieces)
+    if strategy == "auto":
+        # Any other strategy was named, and its plan stays unchanged.
+        plan = read_through(plan, device)
     return Job(
-        with_gaps(planned, device, settings.strategy),
+        plan,
         store,
         made,
         workers,
@@ -306,12 +303,13 @@ def plan_several(
     strategy = settings.strategy
 
     def plan_alone(problem: Problem) -> Plan:
-        found = make_plan(problem, device, strategy=strategy, objective=settings.objective)
+        found = plan_with(strategy, problem, objective=settings.objective, device=device)
         return found if isinstance(found, Plan) else plan_sweep(problem)
 
     sweeps = plan_together(problems, plan_alone, apart=strategy != "auto")
-    sweeps = with_gaps(sweeps, device, strategy)
-    if strategy != "auto":
+    if strategy == "auto":
+        sweeps = read_through(sweeps, device)
+    else:
         sweeps = replace(sweeps, strategy=strategy)
     return JointJob(
         sweeps,
@@ -323,25 +321,3 @@ def plan_several(
         settings.max_rate,
         settings.storage_options,
     )
-
-
-def make_plan(
-    problem: Problem,
-    device: Device,
-    *,
-    strategy: str,
-    objective: Objective,
-    in_pieces: Problem | None = None,
-    scratch: int | None = None,
-) -> AnyPlan:
-    """Plan with a strategy; `in_pieces` is the same with blocks encoded piece by piece."""
-    if in_pieces is None:
-        return plan_with(strategy, problem, objective=objective, device=device, scratch=scratch)
-    return plan_either(
-        strategy, problem, in_pieces, objective=objective, device=device, scratch=scratch
-    )
-
-
-def with_gaps(planned: Planned, on: Device, strategy: str) -> Planned:
-    """Have gaps read through where that is faster; a strategy that was named stays as it is."""
-    return read_through(planned, on) if strategy == "auto" else planned

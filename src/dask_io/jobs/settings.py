@@ -1,7 +1,6 @@
 """What the user chose: options as they are given, and the settings that they become.
 
-Options are resolved once, where a verb is called. Only there is the configuration read; all else
-takes `Settings`.
+Each verb resolves its options once, with Dask's configuration. Everything below takes `Settings`.
 """
 
 from __future__ import annotations
@@ -149,7 +148,7 @@ class Settings:
     """Everything that was chosen for a job: given by the user, configured, or the default.
 
     The names are those of `Options` and `ResumeOptions`. Values are parsed and checked, except
-    those that depend on the array: `chunks`, `shards`, `region` and `order`.
+    `shards`, `region` and `order`, which only make sense for a known array.
     """
 
     memory: int
@@ -283,7 +282,7 @@ class Settings:
 
 
 def _resolve(options: Options | ResumeOptions, known: type[Options | ResumeOptions]) -> Settings:
-    """Parse what is given, and add what is configured: nothing else reads the configuration."""
+    """Parse what is given, and add what is configured."""
     if unknown := options.keys() - known.__annotations__.keys():
         raise TypeError(f"there is no option {', '.join(sorted(unknown))}")
     given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
@@ -293,7 +292,8 @@ def _resolve(options: Options | ResumeOptions, known: type[Options | ResumeOptio
     for name, parse in _PARSERS.items():
         if name in given:
             given[name] = parse(given[name])
-    given.setdefault("memory", max(1, available_memory() // 2))
+    if "memory" not in given:
+        given["memory"] = max(1, available_memory() // 2)
     return Settings(**given)
 
 
