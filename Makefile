@@ -25,7 +25,7 @@ BENCH_ARGS ?=
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo test lint types contracts tests peer-suites slow fuzz bench-engine bench-graph bench-zarr bench-climate format docs house lock env dev clean
+.PHONY: help demo test lint types contracts tests peer-suites slow fuzz bench-engine bench-graph bench-zarr bench-climate format docs house lock env dev clean walk
 
 help: ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -69,6 +69,9 @@ bench-zarr: dev ## Measure Zarr to Zarr beside its codec alone, and beside `cp -
 
 bench-climate: dev ## Turn hourly maps into time series, beside Dask and, with BENCH_ARGS, rechunker
 	$(DEV)/bin/python -m benchmarks.climate $(BENCH_ARGS)
+
+walk: dev ## List the functions from `dask-io resplit` to the first byte of array data
+	$(DEV)/bin/python -m benchmarks.walk
 
 format: dev ## Format the code and repair what ruff can
 	$(DEV)/bin/ruff check --fix-only .

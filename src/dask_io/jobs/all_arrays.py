@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from os import fspath
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dask_io.engine.job import GROUP, find_leaders, find_missing, is_of_several, refuse_lost
 from dask_io.engine.verify import Verification
 from dask_io.errors import DataError, UsageError, printable
 from dask_io.formats.places import journal_at, refuse_unfinished, targets_in
 from dask_io.formats.registry import format_of, load_format
 from dask_io.hierarchy.whole import MakesFiles
-from dask_io.jobs.compare import verify_sealed
-from dask_io.jobs.options import Options, check_options, check_resume_options, refuse_for_several
-from dask_io.jobs.prepare import Wanted, plan_array_resumes, plan_one, refuse_late_consuming
+from dask_io.jobs.planning import Wanted, plan_one
+from dask_io.jobs.record import GROUP, find_leaders, find_missing, is_of_several, refuse_lost
+from dask_io.jobs.resume import plan_array_resumes, refuse_late_consuming
 from dask_io.jobs.several_arrays import (
     choose_chunks,
     choose_shards,
@@ -28,6 +28,7 @@ from dask_io.jobs.several_arrays import (
 )
 from dask_io.jobs.to_group import plan_group, plan_group_resume, verify_group
 from dask_io.jobs.to_one_file import plan_file, plan_file_resume
+from dask_io.jobs.verify import verify_sealed
 from dask_io.journal.journal import is_sealed, read_job
 from dask_io.storage.location import locate
 from dask_io.stores.container import INSIDE
@@ -35,13 +36,12 @@ from dask_io.stores.container import INSIDE
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from os import PathLike
-    from typing import Unpack
 
     from dask_io.formats.registry import AnyFormat
     from dask_io.geometry.chunks import Chunks
     from dask_io.hierarchy.whole import Whole
     from dask_io.jobs.job import Complete, Job, SeriesJob
-    from dask_io.jobs.options import ResumeOptions
+    from dask_io.jobs.settings import Settings
     from dask_io.storage.location import Location
 
 _ZARR = "zarr"
@@ -49,7 +49,7 @@ _MOST_NAMED = 5
 
 
 def plan_whole(
-    source: object, target: str | PathLike[str] | None, chunks: Chunks, **options: Unpack[Options]
+    source: object, target: str | PathLike[str] | None, chunks: Chunks, settings: Settings
 ) -> SeriesJob | None:
     """Plan how to re-split all arrays of a group or a file, None if a source is one array.
 
@@ -62,24 +62,24 @@ def plan_whole(
     chunks
         Chunks by names of dimensions, see `choose_chunks`. Arrays that have none of the names keep
         the chunks that they have, and so do coordinates: arrays of one axis that have its name.
-    **options
-        What can be asked of all arrays at once, see `Options`.
+    settings
+        What can be asked of all arrays at once.
 
     Raises
     ------
     UsageError
         If a name is that of no array's dimension, or an array cannot be re-split, or held there.
     """
-    kind = None if target is None else _format_of(target, options)
+    kind = None if target is None else _format_of(target, settings)
     is_group = kind is not None and kind.name == _ZARR
-    whole = find_whole(source, options.get("storage_options"), each=is_group)
+    whole = find_whole(source, settings.storage_options, each=is_group)
     if whole is None or (target is not None and INSIDE in fspath(target)):
         return None
     if target is None:
-        return _plan_only(whole, chunks, options)
-    _refuse_two_formats(target, options)
+        return _plan_only(whole, chunks, settings)
+    _refuse_two_formats(target, settings)
     if is_group or (kind is None and whole.format == _ZARR):
-        return plan_group(whole, target, chunks, options)
+        return plan_group(whole, target, chunks, settings)
     # What is NetCDF 4 is HDF5, too, but not the other way round.
     if not isinstance(kind, MakesFiles) or (whole.format, kind.name) == ("hdf5", "netcdf"):
         raise UsageError(_cannot_be(whole, target))
@@ -90,17 +90,17 @@ def plan_whole(
             f"{kind.name} is written on local disk only, not to {printable(str(place))}; write a "
             f"local file and copy it there, or make a group of Zarr, as {printable(str(other))}"
         )
-    return plan_file(whole, place, kind, chunks, options)
+    return plan_file(whole, place, kind, chunks, settings)
 
 
-def _format_of(target: str | PathLike[str], options: Options) -> AnyFormat | None:
+def _format_of(target: str | PathLike[str], settings: Settings) -> AnyFormat | None:
     """Return the format that a target will have, None if nothing says one."""
-    named = options.get("format")
+    named = settings.format
     return format_of(Path(target).name) if named is None else load_format(named)
 
 
-def _refuse_two_formats(target: str | PathLike[str], options: Options) -> None:
-    named, by_suffix = options.get("format"), format_of(Path(target).name)
+def _refuse_two_formats(target: str | PathLike[str], settings: Settings) -> None:
+    named, by_suffix = settings.format, format_of(Path(target).name)
     if named is not None and by_suffix is not None and by_suffix.name != named:
         shown = printable(fspath(target))
         raise UsageError(f"{shown} ends as {by_suffix.name}, but format {named} is asked for")
@@ -118,21 +118,20 @@ def _cannot_be(source: Whole, target: str | PathLike[str]) -> str:
     )
 
 
-def _plan_only(source: Whole, chunks: Chunks, options: Options) -> SeriesJob:
+def _plan_only(source: Whole, chunks: Chunks, settings: Settings) -> SeriesJob:
     """Plan what a group or a file of the same kind would cost."""
-    check_options(options)
-    refuse_for_several(options, name_one(source))
-    asked, shards = choose_chunks(source, chunks), choose_shards(source, options.get("shards"))
+    settings.refuse_for_several_arrays(name_one(source))
+    asked, shards = choose_chunks(source, chunks), choose_shards(source, settings.shards)
 
     def plan(name: str) -> Job:
         store = source.arrays[name]
-        chosen: Options = {**options, "shards": shards[name]}
+        chosen = replace(settings, shards=shards[name])
         wanted = Wanted(None, chunks_or_kept(source, name, asked[name]), None)
         if is_kept(name):
-            is_other = options.get("format") not in {None, store.format}
+            is_other = settings.format not in {None, store.format}
             kept = None if is_other else store.metadata.get("shards")
-            chosen = {**options, "codec": None, "shards": kept}
-        return plan_one(store, wanted, **chosen)
+            chosen = replace(settings, codec=None, shards=kept)
+        return plan_one(store, wanted, chosen)
 
     def is_kept(name: str) -> bool:
         return asked[name] is None and shards[name] is None
@@ -143,27 +142,27 @@ def _plan_only(source: Whole, chunks: Chunks, options: Options) -> SeriesJob:
         if not is_to_copy(source, name, asked[name], shards[name])
         and not (is_kept(name) and name in source.as_they_are)
     ]
-    return make_series(source, None, plan_each(moved, plan), options)
+    return make_series(source, None, plan_each(moved, plan), settings)
 
 
 def plan_resumes(
-    target: str | PathLike[str], **options: Unpack[ResumeOptions]
+    target: str | PathLike[str] | Location, settings: Settings
 ) -> Iterator[Job | SeriesJob | Complete]:
     """Plan what `resume` does, one array after another: each has run when the next is planned."""
-    check_resume_options(options)
-    targets = targets_in(locate(target, options.get("storage_options")))
+    at = locate(target, settings.storage_options)
+    targets = targets_in(at)
     journals = {place: journal for place in targets if (journal := journal_at(place)) is not None}
     wholes = {place: each for place, each in journals.items() if is_of_several(each)}
     for place, journal in wholes.items():
         if not is_sealed(journal):
             # Neither groups nor whole files can be consumed.
-            refuse_late_consuming(place, options)
+            refuse_late_consuming(place, settings)
         if GROUP in read_job(journal):
-            yield from plan_group_resume(place, journal, options)
+            yield from plan_group_resume(place, journal, settings)
         else:
-            yield plan_file_resume(place, journal, options)
+            yield plan_file_resume(place, journal, settings)
     if not wholes or len(wholes) < len(journals):
-        yield from plan_array_resumes(target, **options)
+        yield from plan_array_resumes(at, settings)
 
 
 def verify_alone(place: Location, memory: int, workers: int) -> Verification:

@@ -14,19 +14,10 @@ from heapq import nsmallest
 from itertools import islice
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 from dask_io.engine.checksums import cells_of, find_damaged, is_damage, is_wrong
 from dask_io.engine.commit import Outlet
-from dask_io.engine.job import (
-    GROUP,
-    WHOLE_FILE,
-    JobRecord,
-    copies_in,
-    described_in,
-    find_missing,
-    refuse_lost,
-)
 from dask_io.engine.run import RunResult
 from dask_io.errors import (
     DaskIOError,
@@ -40,9 +31,18 @@ from dask_io.errors import (
 from dask_io.formats.places import is_absent, journal_at, refuse_unfinished, targets_in
 from dask_io.formats.reopening import read_back, remake_target
 from dask_io.jobs.all_arrays import plan_resumes
-from dask_io.jobs.compare import check_copies, share_memory
-from dask_io.jobs.options import Options, ResumeOptions, parse_memory, parse_rate, parse_workers
-from dask_io.jobs.prepare import plan_recorded, plan_to
+from dask_io.jobs.job import pace_of
+from dask_io.jobs.planning import plan_to
+from dask_io.jobs.record import (
+    GROUP,
+    WHOLE_FILE,
+    JobRecord,
+    copies_in,
+    described_in,
+    find_missing,
+    refuse_lost,
+)
+from dask_io.jobs.resume import plan_recorded
 from dask_io.jobs.to_group import (
     GroupRecord,
     copy_again,
@@ -51,6 +51,7 @@ from dask_io.jobs.to_group import (
     find_damaged_groups,
 )
 from dask_io.jobs.to_one_file import file_of, plan_file_again
+from dask_io.jobs.verify import check_copies, share_memory
 from dask_io.journal.journal import is_sealed, read_job, read_lines
 from dask_io.journal.ledger import Ledger, any_freed, join
 from dask_io.journal.logs import logs_of
@@ -58,16 +59,16 @@ from dask_io.storage.files import medium_of, move_file
 from dask_io.storage.location import locate
 from dask_io.storage.medium import Durability
 from dask_io.storage.os_errors import storage_errors
-from dask_io.storage.pace import Pace
 from dask_io.stores.container import INSIDE
 from dask_io.stores.store import Repairable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from os import PathLike
 
     from dask_io.engine.run import Progress
     from dask_io.geometry import Grid
+    from dask_io.jobs.settings import Settings
     from dask_io.jobs.to_one_file import FileOutput
     from dask_io.journal.ledger import Written
     from dask_io.storage.location import Location
@@ -142,42 +143,11 @@ class Repair:
 
 @dataclass(frozen=True)
 class RepairOptions:
-    """Options of a repair; `source` is the path of the source, if it has been moved."""
+    """How to repair; `settings` say where the source is, if it has been moved."""
 
-    source: str | None = None
+    settings: Settings
     dry_run: bool = False
-    memory: int | str | None = None
-    workers: int | None = None
-    max_rate: int | str | None = None
-    storage_options: Mapping[str, Any] | None = field(default=None, repr=False)
     on_progress: Callable[[Progress], None] | None = None
-
-    def __post_init__(self) -> None:
-        # Invalid options are reported before anything is opened.
-        parse_memory(self.memory)
-        parse_workers(self.workers)
-        parse_rate(self.max_rate)
-
-    @property
-    def for_runs(self) -> Options:
-        """The same options, for planning a run."""
-        return {
-            "memory": self.memory,
-            "workers": self.workers,
-            "max_rate": self.max_rate,
-            "storage_options": self.storage_options,
-        }
-
-    @property
-    def for_resuming(self) -> ResumeOptions:
-        """The same options, for resuming a run."""
-        return {
-            "memory": self.memory,
-            "workers": self.workers,
-            "max_rate": self.max_rate,
-            "storage_options": self.storage_options,
-            "source": self.source,
-        }
 
     def find_damaged(
         self,
@@ -186,9 +156,9 @@ class RepairOptions:
         counts: Callable[[DaskIOError], bool] = is_damage,
     ) -> set[tuple[int, ...]]:
         """Read cells back within the memory budget, and return the damaged blocks."""
-        rate = parse_rate(self.max_rate)
-        written.tally.pace = None if rate is None else Pace(rate)
-        share = share_memory(written, parse_memory(self.memory), parse_workers(self.workers))
+        settings = self.settings
+        written.tally.pace = pace_of(settings.max_rate)
+        share = share_memory(written, settings.memory, settings.n_threads())
         return find_damaged(written, cells, **share._asdict(), counts=counts)
 
 
@@ -204,7 +174,7 @@ def repair_all(target: str | PathLike[str], options: RepairOptions) -> Repair:
     DataError
         If the source has changed, was consumed, or no longer gives the same data.
     """
-    place = locate(target, options.storage_options)
+    place = locate(target, options.settings.storage_options)
     targets = targets_in(place)
     missing = find_missing(targets, place)
     found = Repair()
@@ -246,7 +216,7 @@ def _complete(place: Location, options: RepairOptions) -> None:
     """Complete an unfinished target; blocks that are not written yet cannot be damaged."""
     if options.dry_run:
         refuse_unfinished(place)
-    for job in plan_resumes(cast("PathLike[str]", place), **options.for_resuming):
+    for job in plan_resumes(place, options.settings):
         job.run(on_progress=options.on_progress)
 
 
@@ -312,7 +282,7 @@ class _ArrayRepair:
 
     def _open_source(self) -> Source:
         """Open the source at its old or new place, and check that it has not changed."""
-        moved, reach = self.options.source, self.options.storage_options
+        moved, reach = self.options.settings.source, self.options.settings.storage_options
         place, name = printable(str(self.place)), printable(quote(str(self.place)))
         if moved is None and any_freed(read_lines(self.journal)):
             consumed = "it is damaged, and its source was consumed"
@@ -337,7 +307,7 @@ class _ArrayRepair:
     def _recorded_source(self) -> Location:
         """Return where the source was when the target was written."""
         described = self.record.source
-        folder = locate(str(described.get("folder")), self.options.storage_options)
+        folder = locate(str(described.get("folder")), self.options.settings.storage_options)
         return folder / str(described["file"]) if "file" in described else folder
 
     def _rewrite(
@@ -352,7 +322,7 @@ class _ArrayRepair:
             ledger = Ledger(new.grid, () if blocks is None else read_lines(journal))
             for index in blocks or ():
                 ledger.drop(index)
-            job = plan_to(source, new, **options.for_runs)
+            job = plan_to(source, new, options.settings)
             new.create()
             result = job.carry_out(Outlet(new, ledger=ledger), options.on_progress)
             expected = cells_of(journal, new.grid)
@@ -398,13 +368,15 @@ def _differs(
 
 def _repair_group(place: Location, journal: Location, options: RepairOptions) -> Repair:
     """Repair the arrays of a group, then what was copied as it is, then the group's metadata."""
-    record = GroupRecord.read(journal, options.source, options.storage_options)
+    settings = options.settings
+    record = GroupRecord.read(journal, settings.source, settings.storage_options)
     root, is_group = record.group.root, record.format == "zarr"
     found = Repair()
     for name, each in record.arrays.items():
         chosen = options
-        if options.source is not None:
-            chosen = replace(options, source=str(root / name if is_group else root))
+        if settings.source is not None:
+            source = str(root / name if is_group else root)
+            chosen = replace(options, settings=replace(settings, source=source))
         inner = journal_at(place / name)
         if inner is None:
             repaired = _write_missing(place / name, each, chosen)
@@ -428,7 +400,7 @@ def _write_missing(place: Location, record: JobRecord, options: RepairOptions) -
     damage = _all_damaged(printable(str(place)), target.grid, (_ALL,))
     if options.dry_run:
         return Repair((damage,))
-    job = plan_recorded(place, record, **options.for_resuming)
+    job = plan_recorded(place, record, options.settings)
     return Repair((damage,), job.run(verify=True, on_progress=options.on_progress))
 
 
@@ -441,7 +413,7 @@ def _repair_file(journal: Location, options: RepairOptions) -> Repair:
             return found
         with _scratch(place, journal) as folder:
             new = Path(str(folder), place.name)
-            series = plan_file_again(journal, new, options.for_resuming)
+            series = plan_file_again(journal, new, options.settings)
             cast("FileOutput", series.output).target.refuse_loss(place)
             result = series.run(on_progress=options.on_progress)
             wrong = [each for each in _look_at_file(new, journal, options, is_wrong) if each]

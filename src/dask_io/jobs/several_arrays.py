@@ -14,9 +14,8 @@ from dask_io.formats.places import refuse_unfinished
 from dask_io.formats.registry import find_container, load_format
 from dask_io.geometry.named import chunks_by_name, is_coordinate
 from dask_io.hierarchy.whole import HoldsSeveral
-from dask_io.jobs.compare import compare_files
 from dask_io.jobs.job import SeriesJob
-from dask_io.jobs.options import parse_memory
+from dask_io.jobs.verify import compare_files
 from dask_io.storage.location import is_taken, is_url, locate
 from dask_io.storage.os_errors import storage_errors
 from dask_io.stores.container import INSIDE, needs, split_place
@@ -27,9 +26,9 @@ if TYPE_CHECKING:
     from dask_io.geometry.chunks import AxisChunks, Chunks
     from dask_io.geometry.shards import Shards
     from dask_io.hierarchy.whole import Whole
-    from dask_io.jobs.compare import Comparison
     from dask_io.jobs.job import Job, Output
-    from dask_io.jobs.options import Options
+    from dask_io.jobs.settings import Settings
+    from dask_io.jobs.verify import Comparison
     from dask_io.storage.location import Location
     from dask_io.stores.store import Source
 
@@ -176,7 +175,7 @@ def plan_each(names: Iterable[str], plan: Callable[[str], P]) -> dict[str, P]:
 
 
 def make_series(
-    source: Whole, output: Output | None, jobs: Mapping[str, Job], options: Options
+    source: Whole, output: Output | None, jobs: Mapping[str, Job], settings: Settings
 ) -> SeriesJob:
     """Return the job that moves all arrays, each of which has one.
 
@@ -188,8 +187,7 @@ def make_series(
     first = next(iter(jobs.values()), None)
     if first is None:
         raise UsageError(f"{printable(source.place)} holds no array to move")
-    memory = parse_memory(options.get("memory"))
-    return SeriesJob(source.place, output, jobs, first.workers, first.device, memory)
+    return SeriesJob(source.place, output, jobs, first.workers, first.device, settings.memory)
 
 
 def name_one(source: Whole) -> str:

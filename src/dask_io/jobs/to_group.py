@@ -12,28 +12,15 @@ from typing import TYPE_CHECKING, Any
 from xxhash import xxh3_64, xxh3_64_intdigest
 
 from dask_io.engine.identity import take_identities
-from dask_io.engine.job import JobRecord
 from dask_io.engine.preflight import find_replaced
 from dask_io.engine.verify import Verification
 from dask_io.errors import BudgetTooSmallError, DataError, StorageError, UsageError, printable
 from dask_io.formats.creating import check_places
 from dask_io.formats.places import is_absent, refuse_unfinished
-from dask_io.jobs.compare import (
-    advising_repair,
-    check_again,
-    check_copied_files,
-    digest_files,
-    refuse_missing,
-    verify_sealed,
-)
 from dask_io.jobs.job import Complete, Job, SeriesJob, check_room, resumable
-from dask_io.jobs.options import (
-    Options,
-    check_options,
-    parse_durability,
-    refuse_for_several,
-)
-from dask_io.jobs.prepare import Wanted, make_complete, plan_one, plan_recorded
+from dask_io.jobs.planning import Wanted, plan_one
+from dask_io.jobs.record import JobRecord
+from dask_io.jobs.resume import make_complete, plan_recorded
 from dask_io.jobs.several_arrays import (
     choose_chunks,
     choose_shards,
@@ -44,6 +31,14 @@ from dask_io.jobs.several_arrays import (
     name_one,
     plan_each,
     refuse_uncopied,
+)
+from dask_io.jobs.verify import (
+    advising_repair,
+    check_again,
+    check_copied_files,
+    digest_files,
+    refuse_missing,
+    verify_sealed,
 )
 from dask_io.journal.journal import VERSION, is_sealed, read_field, read_job
 from dask_io.storage.files import medium_of
@@ -61,7 +56,7 @@ if TYPE_CHECKING:
     from dask_io.formats.zarr.grouptarget import GroupTarget
     from dask_io.geometry.chunks import Chunks
     from dask_io.hierarchy.whole import Whole
-    from dask_io.jobs.options import ResumeOptions
+    from dask_io.jobs.settings import Settings
     from dask_io.storage.location import Location
     from dask_io.storage.pace import Pace
     from dask_io.stores.store import Source
@@ -297,7 +292,7 @@ def _check_written(root: Location, like: Group) -> None:
 
 
 def plan_group(
-    source: Whole, target: str | PathLike[str], chunks: Chunks, options: Options
+    source: Whole, target: str | PathLike[str], chunks: Chunks, settings: Settings
 ) -> SeriesJob:
     """Plan how to re-split all arrays of a group or a file into a group.
 
@@ -310,8 +305,8 @@ def plan_group(
     chunks
         As `choose_chunks` takes them. Arrays that have none of the names keep the chunks that they
         have, and so do coordinates.
-    options
-        What can be asked of a whole group, see `Options`. Shards are given as chunks are.
+    settings
+        What can be asked of a whole group. Shards are given as chunks are.
 
     Raises
     ------
@@ -324,46 +319,45 @@ def plan_group(
         from dask_io.formats.zarr.ome import check_images  # noqa: PLC0415 - as above
         from dask_io.formats.zarr.whole import group_of  # noqa: PLC0415 - as above
 
-    check_options(options)
     file = None if source.format == _ZARR else source
-    version = options.get("format_version") if file else None
-    asked_of_all = {**options, "format_version": None} if file else options
-    refuse_for_several(asked_of_all, name_one(source))
-    if (codec := options.get("codec")) is not None:
+    version = settings.format_version if file else None
+    asked_of_all = replace(settings, format_version=None) if file else settings
+    asked_of_all.refuse_for_several_arrays(name_one(source))
+    if settings.codec is not None:
         # For all of them, so it is not the first one that is blamed.
-        choose_codecs(codec)
+        choose_codecs(settings.codec)
     made = GroupTarget(
-        locate(target, options.get("storage_options")),
-        durability=parse_durability(options.get("durability", Durability.FSYNC)),
-        overwrite=bool(options.get("overwrite")),
+        locate(target, settings.storage_options),
+        durability=settings.durability,
+        overwrite=settings.overwrite,
     )
     check_places(source, made)
     made.check()
-    asked, shards = choose_chunks(source, chunks), choose_shards(source, options.get("shards"))
+    asked, shards = choose_chunks(source, chunks), choose_shards(source, settings.shards)
     refuse_uncopied(source)
     group = group_of(source, version)
-    _refuse_shards(group, options, "" if file is None else ", or ask for version 3")
+    _refuse_shards(group, settings, "" if file is None else ", or ask for version 3")
     check_images(group)
     copies = [n for n in source.dimensions if is_to_copy(source, n, asked[n], shards[n])]
     jobs = plan_each(
         [name for name in source.dimensions if name not in copies],
         lambda name: _plan_array(
-            source, name, made.root / name, asked[name], {**options, "shards": shards[name]}
+            source, name, made.root / name, asked[name], replace(settings, shards=shards[name])
         ),
     )
     small = _find_small(group, file, copies)
     output = GroupOutput(source.format, group, made, small, file.peculiar if file else ())
-    return make_series(source, output, jobs, options)
+    return make_series(source, output, jobs, settings)
 
 
-def _refuse_shards(group: Group, options: Options, otherwise: str) -> None:
+def _refuse_shards(group: Group, settings: Settings, otherwise: str) -> None:
     """Refuse shards in a group that cannot have them, and not the first of its arrays for them."""
-    if options.get("shards") is not None and group.version < _FIRST_WITH_SHARDS:
+    if settings.shards is not None and group.version < _FIRST_WITH_SHARDS:
         raise UsageError(f"a group of Zarr 2 has no shards; leave them out{otherwise}")
 
 
 def _plan_array(
-    source: Whole, name: str, target: Location, chunks: Chunks, options: Options
+    source: Whole, name: str, target: Location, chunks: Chunks, settings: Settings
 ) -> Job:
     """Plan one array; one that keeps its chunks keeps its shards and codecs, too.
 
@@ -372,15 +366,15 @@ def _plan_array(
     """
     store = source.arrays[name]
     # What is there goes with the group that it is in.
-    chosen: Options = {**options, "format": _ZARR, "overwrite": False}
-    is_kept = chunks is None and options.get("shards") is None
+    chosen = replace(settings, format=_ZARR, overwrite=False)
+    is_kept = chunks is None and settings.shards is None
     if is_kept and source.format == _ZARR:
-        chosen = {**chosen, "codec": None, "shards": store.metadata["shards"]}
+        chosen = replace(chosen, codec=None, shards=store.metadata["shards"])
     elif chunks is None and name in source.as_they_are:
-        chosen = {**chosen, "codec": options.get("codec") or "none"}
+        chosen = replace(chosen, codec=settings.codec or "none")
     wanted = Wanted(target, chunks_or_kept(source, name, chunks), None)
     try:
-        return plan_one(store, wanted, **chosen)
+        return plan_one(store, wanted, chosen)
     except BudgetTooSmallError:
         raise
     except UsageError as error:
@@ -388,23 +382,23 @@ def _plan_array(
 
 
 def plan_group_resume(
-    place: Location, journal: Location, options: ResumeOptions
+    place: Location, journal: Location, settings: Settings
 ) -> Iterator[Job | Complete]:
     """Plan how to complete a group, one array after another."""
     if not is_sealed(journal):
-        yield from _plan_rest(place, journal, options)
+        yield from _plan_rest(place, journal, settings)
     record = GroupRecord.read(journal)
     parts = tuple(place / name for name in record.arrays)
     yield replace(
-        make_complete(place, options), parts=parts, copies=record.copies, not_kept=record.not_kept
+        make_complete(place, settings), parts=parts, copies=record.copies, not_kept=record.not_kept
     )
 
 
-def _plan_rest(place: Location, journal: Location, options: ResumeOptions) -> Iterator[Job]:
+def _plan_rest(place: Location, journal: Location, settings: Settings) -> Iterator[Job]:
     from dask_io.formats.zarr.grouptarget import GroupTarget  # noqa: PLC0415 - a second, if needed
 
-    moved, reach = options.get("source"), options.get("storage_options")
-    record = GroupRecord.read(journal, moved, reach)
+    moved = settings.source
+    record = GroupRecord.read(journal, moved, settings.storage_options)
     group, is_group = record.group, record.format == _ZARR
     _refuse_changed(record, "have changed since the run began")
     file = None if is_group else find_whole(str(group.root), each=True)
@@ -413,10 +407,11 @@ def _plan_rest(place: Location, journal: Location, options: ResumeOptions) -> It
     target.resume()
     try:
         for name, each in record.arrays.items():
-            chosen = options
+            chosen = settings
             if moved is not None:
-                chosen = {**options, "source": str(group.root / name if is_group else group.root)}
-            job = plan_recorded(place / name, each, **chosen)
+                root = group.root / name if is_group else group.root
+                chosen = replace(settings, source=str(root))
+            job = plan_recorded(place / name, each, chosen)
             if isinstance(job, Job):
                 yield replace(job, member=True)
         _complete(record, target, small)

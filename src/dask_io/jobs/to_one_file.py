@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, cast
 
 from dask_io.engine.commit import Outlet
 from dask_io.engine.identity import Identity
-from dask_io.engine.job import WHOLE_FILE, refuse_changed
 from dask_io.engine.spill import remove_scratch
 from dask_io.errors import DataError, StorageError, UsageError, printable
 from dask_io.formats.creating import check_places
@@ -17,16 +16,10 @@ from dask_io.formats.places import is_absent, journal_at
 from dask_io.formats.registry import load_format
 from dask_io.geometry.chunks import normalize_chunks
 from dask_io.hierarchy.whole import MakesFiles, Model
-from dask_io.jobs.compare import check_again
 from dask_io.jobs.job import Complete, Job, SeriesJob, check_room
-from dask_io.jobs.options import (
-    Options,
-    check_options,
-    parse_durability,
-    refuse_for_several,
-    wishes_of,
-)
-from dask_io.jobs.prepare import make_complete, plan_to
+from dask_io.jobs.planning import plan_to
+from dask_io.jobs.record import WHOLE_FILE, refuse_changed
+from dask_io.jobs.resume import make_complete
 from dask_io.jobs.several_arrays import (
     choose_chunks,
     chunks_or_kept,
@@ -37,6 +30,7 @@ from dask_io.jobs.several_arrays import (
     plan_each,
     refuse_uncopied,
 )
+from dask_io.jobs.verify import check_again
 from dask_io.journal.journal import VERSION, is_sealed, read_field, read_job
 from dask_io.storage.location import locate
 from dask_io.storage.medium import Durability
@@ -50,7 +44,7 @@ if TYPE_CHECKING:
     from dask_io.formats.netcdf import NetcdfFormat
     from dask_io.geometry.chunks import Chunks
     from dask_io.hierarchy.whole import Content, Whole, WholeTarget
-    from dask_io.jobs.options import ResumeOptions
+    from dask_io.jobs.settings import Settings
     from dask_io.storage.location import Location
     from dask_io.storage.pace import Pace
 
@@ -166,7 +160,7 @@ def _refuse_changed(content: Content, record: FileRecord, problem: str, *, place
 
 
 def plan_file(
-    source: Whole, target: Path, container: MakesFiles, chunks: Chunks, options: Options
+    source: Whole, target: Path, container: MakesFiles, chunks: Chunks, settings: Settings
 ) -> SeriesJob:
     """Plan how to re-split all arrays of a group or a file into one file.
 
@@ -181,19 +175,18 @@ def plan_file(
     chunks
         As `choose_chunks` takes them. Arrays that have none of the names keep the chunks that they
         have, and so do coordinates.
-    options
-        What can be asked of a whole file, see `Options`.
+    settings
+        What can be asked of a whole file.
 
     Raises
     ------
     UsageError
         If a name is that of no array's dimension, or an array cannot be re-split.
     """
-    check_options(options)
-    refuse_for_several(options, name_one(source))
-    if options.get("shards") is not None:
+    settings.refuse_for_several_arrays(name_one(source))
+    if settings.shards is not None:
         raise UsageError(f"format {container.name} has no shards; leave them out")
-    return _plan(source, target, container, choose_chunks(source, chunks), options)
+    return _plan(source, target, container, choose_chunks(source, chunks), settings)
 
 
 def _plan(
@@ -201,20 +194,22 @@ def _plan(
     path: Path,
     container: MakesFiles,
     chunks: Mapping[str, Chunks],
-    options: Options,
+    settings: Settings,
 ) -> SeriesJob:
     held = _as_held_by(container, source)
-    wanted = _wanted(held, chunks, options)
+    wanted = _wanted(held, chunks, settings)
     assert isinstance(held.content, Model), "a file can be made after it"
-    durability = parse_durability(options.get("durability", Durability.FSYNC))
-    overwrite = options.get("overwrite", False)
     made = container.make_all(
-        path, held.content, wanted, overwrite=overwrite, durability=durability
+        path,
+        held.content,
+        wanted,
+        overwrite=settings.overwrite,
+        durability=settings.durability,
     )
     check_places(source, made)
     jobs = plan_each(
         made.arrays,
-        lambda name: plan_to(held.arrays[name], made.arrays[name], **options),
+        lambda name: plan_to(held.arrays[name], made.arrays[name], settings),
     )
     record = FileRecord(
         str(source.root.absolute()),
@@ -224,14 +219,14 @@ def _plan(
             for name, each in made.arrays.items()
             if chunks[name] is not None
         },
-        options.get("codec"),
-        bool(options.get("write_empty")),
-        durability,
+        settings.codec,
+        settings.write_empty,
+        settings.durability,
         container.name,
     )
     copies = tuple(name for name in held.dimensions if name not in wanted)
     output = FileOutput(held.content, made, record, copies)
-    return make_series(source, output, jobs, options)
+    return make_series(source, output, jobs, settings)
 
 
 def _as_held_by(container: MakesFiles, source: Whole) -> Whole:
@@ -243,13 +238,13 @@ def _as_held_by(container: MakesFiles, source: Whole) -> Whole:
     )
 
 
-def _wanted(source: Whole, chunks: Mapping[str, Chunks], options: Options) -> dict[str, Wanted]:
+def _wanted(source: Whole, chunks: Mapping[str, Chunks], settings: Settings) -> dict[str, Wanted]:
     """Return what arrays are to become; one that keeps its chunks keeps its filters, too.
 
     In another format these are what is asked for.
     """
     refuse_uncopied(source)
-    wanted, wishes = {}, wishes_of(options)
+    wanted, wishes = {}, settings.target_options()
     is_other = source.format == "zarr"
     for name, asked in chunks.items():
         is_kept = asked is None
@@ -266,12 +261,12 @@ def _wanted(source: Whole, chunks: Mapping[str, Chunks], options: Options) -> di
 
 
 def plan_file_resume(
-    place: Location, journal: Location, options: ResumeOptions
+    place: Location, journal: Location, settings: Settings
 ) -> SeriesJob | Complete:
     """Plan how to complete a file of which a journal says how it was to be made: all anew."""
     if is_sealed(journal):
-        return make_complete(place, options)
-    planned = plan_file_again(journal, file_of(journal), options)
+        return make_complete(place, settings)
+    planned = plan_file_again(journal, file_of(journal), settings)
     output = cast("FileOutput", planned.output)
     return replace(planned, output=replace(output, is_resumed=True))
 
@@ -281,7 +276,7 @@ def file_of(journal: Location) -> Path:
     return Path(str(journal).removesuffix(JOURNAL))
 
 
-def plan_file_again(journal: Location, target: Path, options: ResumeOptions) -> SeriesJob:
+def plan_file_again(journal: Location, target: Path, settings: Settings) -> SeriesJob:
     """Plan how to make the file that a journal describes, there or elsewhere.
 
     Raises
@@ -291,8 +286,8 @@ def plan_file_again(journal: Location, target: Path, options: ResumeOptions) -> 
     StorageError
         If the source is not found.
     """
-    record, moved = FileRecord.read(journal), options.get("source")
-    source = find_whole(moved or record.source, options.get("storage_options"))
+    record, moved = FileRecord.read(journal), settings.source
+    source = find_whole(moved or record.source, settings.storage_options)
     container = load_format(record.format)
     if source is None and is_absent(at := locate(moved or record.source)):
         raise StorageError(printable(str(at)), "no such file or directory", "check the path")
@@ -301,16 +296,11 @@ def plan_file_again(journal: Location, target: Path, options: ResumeOptions) -> 
     refuse_changed(journal, source.place)
     changed = "has changed since the run began"
     _refuse_changed(source.content, record, changed, place=source.place)
-    chosen = Options(
+    chosen = replace(
+        settings,
         codec=record.codec,
         write_empty=record.write_empty,
         durability=record.durability,
-        strategy=options.get("strategy", "auto"),
-        memory=options.get("memory"),
-        objective=options.get("objective"),
-        device=options.get("device"),
-        workers=options.get("workers"),
-        max_rate=options.get("max_rate"),
     )
     chunks = {name: record.chunks.get(name) for name in source.dimensions}
     return _plan(source, target, container, chunks, chosen)

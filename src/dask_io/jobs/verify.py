@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from xxhash import xxh3_64
 
 from dask_io.engine.checksums import verify_checksums
-from dask_io.engine.job import WHOLE_FILE, JobRecord, copies_in, described_in
 from dask_io.engine.problem import make_problem, side_of
 from dask_io.engine.staging import comparison_slab
 from dask_io.engine.verify import Verification, verify_plan
@@ -19,6 +18,7 @@ from dask_io.formats.places import holder_of, is_absent, journal_at, refuse_unfi
 from dask_io.formats.registry import load_format
 from dask_io.formats.reopening import read_back
 from dask_io.hierarchy.whole import MakesFiles
+from dask_io.jobs.record import WHOLE_FILE, JobRecord, copies_in, described_in
 from dask_io.journal.journal import read_job
 from dask_io.planning import plan_sweep
 from dask_io.storage.files import medium_of, pieces_of
