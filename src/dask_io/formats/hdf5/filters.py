@@ -37,7 +37,7 @@ LOSSLESS = frozenset(
 
 
 class Filter(NamedTuple):
-    """A filter by its number, with its parameters."""
+    """A filter of a dataset: its number, flags and values."""
 
     code: int
     flags: int
@@ -75,7 +75,7 @@ def filters_of(plist: Any) -> tuple[Filter, ...]:
 
 
 def is_available(code: int) -> bool:
-    """Tell whether HDF5 can run a filter, with hdf5plugin if it is no filter of its own."""
+    """Tell whether HDF5 can run a filter, itself or with hdf5plugin."""
     if code > _LAST_OWN and code != h5py.h5z.FILTER_LZF:
         with suppress(ImportError):
             _prefer_hdf5plugin()
@@ -83,12 +83,12 @@ def is_available(code: int) -> bool:
 
 
 def _prefer_hdf5plugin() -> None:
-    """Have its filters in place of plugins that the environment names, as other libraries do."""
+    """Prefer its filters to plugins from the environment, as other libraries do."""
     import hdf5plugin  # noqa: PLC0415 - slow, if needed
 
     registered = hdf5plugin.get_config().registered_filters
     foreign = [name for name, place in registered.items() if place == "unknown"]
-    # One that a dataset is open with cannot be replaced, and need not be.
+    # A filter that an open dataset uses cannot be replaced, and need not be.
     with suppress(RuntimeError):
         hdf5plugin.register(tuple(foreign))
 
@@ -110,7 +110,7 @@ def parse_filters(text: str, dtype: np.dtype[Any]) -> list[Filter]:
     Raises
     ------
     ValueError
-        If there is none of this name.
+        If HDF5 has no such filter.
 
     Examples
     --------
@@ -129,8 +129,8 @@ def parse_filters(text: str, dtype: np.dtype[Any]) -> list[Filter]:
 
 
 _NO_FILTER = (
-    "is none of HDF5's filters; choose gzip:4, zstd:3, blosc:lz4:5:shuffle, bz2:9 or lzf, each "
-    "with shuffle+ before or +fletcher32 behind it, or none"
+    "is not a filter of HDF5; choose gzip:4, zstd:3, blosc:lz4:5:shuffle, bz2:9 or lzf, each "
+    "with shuffle+ before or +fletcher32 after it, or none"
 )
 
 
@@ -160,9 +160,9 @@ def to_keep(one: Filter) -> Filter:
 def make_codec(
     filters: Sequence[Filter], dtype: np.dtype[Any], chunks: tuple[int, ...], fill: bytes | None
 ) -> Codec:
-    """Return what runs filters: outside of HDF5 if that is possible.
+    """Return a codec that runs filters, outside of HDF5 if possible.
 
-    `fill` is the value of what is not stored, if there is one: some filters have a sign for it.
+    `fill` is the dataset's fill value, if it has one: some filters encode it in their own way.
     """
     configs = [_config_of(one, dtype) for one in filters]
     known = [config for config in configs if config is not None]
@@ -170,7 +170,7 @@ def make_codec(
         try:
             return _Outside(tuple(known), dtype, prod(chunks) * dtype.itemsize)
         except ValueError:
-            # They go together in an order that only HDF5 knows.
+            # Only HDF5 runs filters in any order.
             pass
     return _WithinHdf5(tuple(filters), dtype, chunks, fill)
 
@@ -230,7 +230,7 @@ class _WithinHdf5:
 
     @property
     def decoding_bytes(self) -> int:
-        # On either side of the way to the other process and back there are two copies of each.
+        # Both processes hold two copies of the encoded and of the decoded chunk.
         return 4 * self.longest + 4 * self._n_bytes
 
     @property
@@ -256,13 +256,13 @@ class _WithinHdf5:
         out[:] = np.frombuffer(decoded, np.uint8)
 
     def decode_here(self, data: bytes, mask: int) -> bytes:
-        """Have HDF5 decode a chunk in this process."""
+        """Decode a chunk with HDF5 in this process."""
         for one in self._filters:
             if not is_available(one.code):
                 raise ValueError(f"needs {one.name}, which is not available")
         out = np.empty(self._n_bytes, np.uint8)
         with in_memory() as file:
-            # HDF5 does not heed the mask of a chunk that it has just been given.
+            # HDF5 ignores the mask of a chunk that has just been written.
             dataset, corner = self._make_chunk(file, mask), (0,) * len(self._chunks)
             dataset.write_direct_chunk(corner, data)
             dataset.read(h5py.h5s.ALL, h5py.h5s.ALL, out, dataset.get_type())
@@ -280,23 +280,23 @@ class _WithinHdf5:
         return h5py.h5d.create(file.id, b"chunk", type_of(self._dtype), space, plist)
 
     def _check_size(self, data: Bytes, mask: int) -> None:
-        """Refuse a chunk that says that it is not of its size, before HDF5 believes it."""
+        """Refuse a chunk that states another decoded size, before HDF5 trusts it."""
         last = self._filters[-1]
         if last.record.has_size(last.values) and not mask >> (len(self._filters) - 1) & 1:
             found = int.from_bytes(data[:8].tobytes(), "big")
             if found != self._n_bytes:
-                raise ValueError(f"says that it decodes to {found} bytes, not {self._n_bytes}")
+                raise ValueError(f"states that it decodes to {found} bytes, not {self._n_bytes}")
 
 
 Codec: TypeAlias = _Outside | _WithinHdf5
 
 
 def set_fill(plist: Any, fill: NDArray[Any]) -> None:
-    """Say the value of what is not stored, in the ways in which h5py understands it."""
+    """Set the fill value in the way that h5py understands for its type."""
     if fill.dtype.kind in "mM":
         fill = fill.view(h5py.opaque_dtype(fill.dtype))
     elif fill.dtype.kind == "S":
-        # It takes any text for a pointer to one.
+        # It would take any other string for a pointer.
         fill = np.array(fill[()], h5py.string_dtype("ascii"))
     plist.set_fill_value(fill)
 

@@ -107,7 +107,7 @@ def choose_codecs(text: str) -> list[Config]:
     Raises
     ------
     UsageError
-        If Zarr has no such.
+        If Zarr has no such codec.
     """
     try:
         return list(parse_codec(text))

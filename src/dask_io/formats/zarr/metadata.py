@@ -239,7 +239,7 @@ def _index(array: Any, sharding: Mapping[str, Any]) -> Index:
 def _take_apart(
     codecs: Sequence[Mapping[str, Any]], n_axes: int
 ) -> tuple[Layout, str | None, list[dict[str, Any]]]:
-    """Return what codecs of version 3 mean: the layout, the byte order, and all others."""
+    """Split the codecs of version 3 into the layout, the byte order and all others."""
     axes, endian, configs = tuple(range(n_axes)), None, list[dict[str, Any]]()
     is_transposed = is_serialized = has_filter = False
     for codec in codecs:
