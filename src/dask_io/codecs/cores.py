@@ -1,7 +1,7 @@
-"""The processor's cores, of which every thread that codes has one to itself.
+"""The processor's cores: each thread that encodes or decodes has one to itself.
 
-Codecs keep tables that just fit a core's cache. Threads that take turns on a core drive each
-other's out of it, and each then codes more slowly than if it had waited.
+The tables of a codec just fit into the cache of a core. Threads that share a core evict each
+other's tables, and each is then slower than if it had waited.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ def usable_cores() -> int:
 
 
 class Cores:
-    """What a thread holds while it codes; it waits while there are as many as cores."""
+    """A context for encoding and decoding, held by at most as many threads as there are cores."""
 
     def __init__(self) -> None:
         self._begin()
-        # The threads that hold one, or wait for it, do not come along.
+        # A forked child does not have the threads that hold a core or wait for one.
         os.register_at_fork(after_in_child=self._begin)
 
     def _begin(self) -> None:
@@ -51,7 +51,7 @@ CORES = Cores()
 
 
 def on_core(parts: Iterable[T]) -> Iterator[T]:
-    """Yield what takes a core to make; none is taken while it is used.
+    """Yield parts, each made while holding a core; the caller uses them without it.
 
     Examples
     --------

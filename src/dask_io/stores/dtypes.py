@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import numpy as np
 from numpy.lib import format as npy_format
 
+from dask_io.codecs.registry import cast_codec
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -105,7 +107,7 @@ def cast_metadata(
     metadata: Mapping[str, Any], stored: np.dtype[Any], dtype: np.dtype[Any]
 ) -> Mapping[str, Any]:
     """Return what is said about an array as it is of another type: fill value and filters."""
-    codecs = [_cast_filter(each, stored, dtype) for each in metadata.get("codecs", ())]
+    codecs = [cast_codec(each, stored, dtype) for each in metadata.get("codecs", ())]
     made = {**metadata, "codecs": codecs} if codecs else metadata
     value = metadata.get("fill_value")
     if value is None:
@@ -115,15 +117,3 @@ def cast_metadata(
         fill = fill.real
     with np.errstate(all="ignore"):
         return {**made, "fill_value": fill.astype(dtype)[()]}
-
-
-def _cast_filter(
-    config: Mapping[str, Any], stored: np.dtype[Any], dtype: np.dtype[Any]
-) -> Mapping[str, Any]:
-    """Return a filter that works on elements for those of another type."""
-    if config["id"] == "shuffle" and config.get("elementsize", 4) == stored.itemsize:
-        return {**config, "elementsize": dtype.itemsize}
-    if config["id"] == "delta":
-        kinds = {key: config[key] for key in ("dtype", "astype") if key in config}
-        return {**config, **{key: dtype.str for key in kinds if kinds[key] == stored.str}}
-    return config

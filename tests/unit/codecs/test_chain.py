@@ -19,9 +19,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dask_io.codecs.chain import Chain, as_bytes, is_lossless, longest_encoded
+from dask_io.codecs.chain import Chain, as_bytes, longest_encoded
 from dask_io.codecs.cores import Cores
-from dask_io.codecs.spelling import parse_codec
+from dask_io.codecs.parsing import parse_codec
+from dask_io.codecs.registry import is_lossless
 from dask_io.errors import UsageError
 from tests.peak import stays_within
 

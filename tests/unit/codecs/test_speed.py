@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 import dask_io
-from dask_io.codecs.chain import CHECKSUMS
+from dask_io.codecs.checksums import CHECKSUMS
 from dask_io.codecs.speed import seconds_to_decode, seconds_to_encode
+
+NAMES = {codec.name for codec in CHECKSUMS}
 
 
 def test_codecs_add_up() -> None:
@@ -37,12 +39,12 @@ def test_level_0_of_zstd_is_its_default() -> None:
     assert low == one < default == three
 
 
-@pytest.mark.parametrize("name", [*sorted(CHECKSUMS), "delta", "no such codec"])
+@pytest.mark.parametrize("name", [*sorted(NAMES), "delta", "no such codec"])
 def test_any_codec_has_a_speed(name: str) -> None:
     """Also those of which nothing is known; all checksums have the same."""
     decoding, encoding = seconds_to_decode([{"id": name}]), seconds_to_encode([{"id": name}])
     assert 0 < decoding <= encoding < 1e-6
-    assert (decoding == seconds_to_decode([{"id": "crc32c"}])) == (name in CHECKSUMS)
+    assert (decoding == seconds_to_decode([{"id": "crc32c"}])) == (name in NAMES)
 
 
 @pytest.mark.parametrize("place", ["array.zarr", "array.h5"])

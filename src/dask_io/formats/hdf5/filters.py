@@ -1,23 +1,23 @@
-"""The filters of chunks: as HDF5 names them, as users write them, and what runs them.
+"""The filters of chunks: as HDF5 writes them, as users write them, and how they run.
 
-Most are run outside of HDF5, by the codecs of `dask_io.codecs.chain`, in as many threads as there
-are. The others only HDF5 itself can run, which does one thing at a time; what it decodes may come
-from anyone, so that this is done in a process that may crash.
+Most run outside of HDF5, as a chain of codecs, in any number of threads. Only HDF5 itself can run
+the others, one chunk at a time. It decodes in another process: a chunk from anyone may crash it.
 """
 
 from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass
-from enum import IntEnum
 from math import prod
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import h5py  # type: ignore[import-untyped]
 import numpy as np
 
 from dask_io.codecs.chain import Chain, longest_encoded
-from dask_io.codecs.spelling import parse_codec
+from dask_io.codecs.codec import Bytes, Config, Hdf5
+from dask_io.codecs.parsing import parse_codec
+from dask_io.codecs.registry import CODECS, HDF5_FILTERS
 from dask_io.formats.hdf5.file import in_memory
 from dask_io.formats.isolation import WORKER, Limits
 
@@ -26,42 +26,18 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from dask_io.codecs.chain import Config
 
-    Bytes: TypeAlias = NDArray[np.uint8]
-
-
-class Code(IntEnum):
-    """The filters that are known, by the numbers that HDF5 gives them; names are numcodecs'."""
-
-    ZLIB = 1
-    SHUFFLE = 2
-    FLETCHER32 = 3
-    SZIP = 4
-    NBIT = 5
-    SCALEOFFSET = 6
-    BZ2 = 307
-    LZF = 32000
-    BLOSC = 32001
-    LZ4 = 32004
-    BITSHUFFLE = 32008
-    ZFP = 32013
-    ZSTD = 32015
-    BLOSC2 = 32026
-
-
-# What holds where a filter does not say it.
-_LEVELS = {Code.ZLIB: 6, Code.BZ2: 9, Code.ZSTD: 3}
-_BLOSC_USUAL = (5, 1, 0)
-_BLOSC_NAMES = ("blosclz", "lz4", "lz4hc", "snappy", "zlib", "zstd")
 # Numbers up to this are given to filters of HDF5 itself.
 _LAST_OWN = 255
-# A chunk for which such a filter does no good may go without it.
+# A filter that HDF5 may leave out for a chunk that it would not make smaller.
 _OPTIONAL = 1
+LOSSLESS = frozenset(
+    codec.hdf5.number for codec in CODECS.values() if codec.hdf5 and codec.lossless_for
+)
 
 
 class Filter(NamedTuple):
-    """A filter by its number, with its parameters."""
+    """A filter of a dataset: its number, flags and values."""
 
     code: int
     flags: int
@@ -69,9 +45,17 @@ class Filter(NamedTuple):
 
     @property
     def name(self) -> str:
-        """What it is called."""
-        known = self.code in Code.__members__.values()
-        return Code(self.code).name.lower() if known else f"filter {self.code}"
+        """The name of its codec, or else its number."""
+        return self._known[0]
+
+    @property
+    def record(self) -> Hdf5:
+        """What is known of it."""
+        return self._known[1]
+
+    @property
+    def _known(self) -> tuple[str, Hdf5]:
+        return HDF5_FILTERS.get(self.code) or (f"filter {self.code}", Hdf5(self.code))
 
 
 def filters_of(plist: Any) -> tuple[Filter, ...]:
@@ -91,20 +75,20 @@ def filters_of(plist: Any) -> tuple[Filter, ...]:
 
 
 def is_available(code: int) -> bool:
-    """Tell whether HDF5 can run a filter, with hdf5plugin if it is no filter of its own."""
-    if code > _LAST_OWN and code != Code.LZF:
+    """Tell whether HDF5 can run a filter, itself or with hdf5plugin."""
+    if code > _LAST_OWN and code != h5py.h5z.FILTER_LZF:
         with suppress(ImportError):
             _prefer_hdf5plugin()
     return bool(h5py.h5z.filter_avail(code))
 
 
 def _prefer_hdf5plugin() -> None:
-    """Have its filters in place of plugins that the environment names, as other libraries do."""
+    """Prefer its filters to plugins from the environment, as other libraries do."""
     import hdf5plugin  # noqa: PLC0415 - slow, if needed
 
     registered = hdf5plugin.get_config().registered_filters
     foreign = [name for name, place in registered.items() if place == "unknown"]
-    # One that a dataset is open with cannot be replaced, and need not be.
+    # A filter that an open dataset uses cannot be replaced, and need not be.
     with suppress(RuntimeError):
         hdf5plugin.register(tuple(foreign))
 
@@ -116,23 +100,8 @@ def describe_filters(filters: Sequence[Filter], dtype: np.dtype[Any]) -> list[Co
 
 def _config_of(one: Filter, dtype: np.dtype[Any]) -> Config | None:
     """Return a filter as numcodecs writes it, None if it has no such codec."""
-    first = one.values[0] if one.values else None
-    match one.code:
-        case Code.SHUFFLE:
-            return {"id": "shuffle", "elementsize": first or dtype.itemsize}
-        case Code.FLETCHER32:
-            return {"id": "fletcher32"}
-        case Code.ZLIB | Code.BZ2 | Code.ZSTD:
-            return {"id": one.name, "level": _LEVELS[Code(one.code)] if first is None else first}
-        case Code.BLOSC:
-            given = one.values[4:7]
-            level, shuffle, number = (*given, *_BLOSC_USUAL[len(given) :])
-            if number < len(_BLOSC_NAMES):
-                cname = _BLOSC_NAMES[number]
-                return {"id": "blosc", "cname": cname, "clevel": level, "shuffle": shuffle}
-        case _:
-            pass
-    return None
+    parameters = one.record.read(one.values, dtype.itemsize)
+    return None if parameters is None else {"id": one.name, **parameters}
 
 
 def parse_filters(text: str, dtype: np.dtype[Any]) -> list[Filter]:
@@ -141,33 +110,27 @@ def parse_filters(text: str, dtype: np.dtype[Any]) -> list[Filter]:
     Raises
     ------
     ValueError
-        If there is none of this name.
+        If HDF5 has no such filter.
 
     Examples
     --------
     >>> [one.name for one in parse_filters("shuffle+gzip:4+fletcher32", np.dtype("f4"))]
     ['shuffle', 'zlib', 'fletcher32']
     """
-    if text == "none":
-        return []
-    own = {"shuffle": Code.SHUFFLE, "fletcher32": Code.FLETCHER32, "lzf": Code.LZF}
-    configs: list[Config] = []
     found: list[Filter] = []
     for part in text.split("+"):
-        if part in own:
-            found.append(Filter(own[part], _OPTIONAL * (own[part] != Code.FLETCHER32), ()))
-        elif part.partition(":")[0] not in _CHOSEN:
-            raise ValueError(f"{part} {_NO_FILTER}")
+        codec = CODECS.get(part.partition(":")[0])
+        if part == "none" or (codec is not None and codec.parameters is not None):
+            found += filters_for(parse_codec(part), dtype)
         else:
-            configs = [config for config in parse_codec(part) if config]
-            found += filters_for(configs, dtype)
+            # Any other has no parameters, apart from the size of the dataset's elements.
+            found += filters_for([{"id": part, "elementsize": dtype.itemsize}], dtype)
     return found
 
 
-_CHOSEN = frozenset({"none", "gzip", "zlib", "zstd", "blosc", "bz2"})
 _NO_FILTER = (
-    "is none of HDF5's filters; choose gzip:4, zstd:3, blosc:lz4:5:shuffle, bz2:9 or lzf, each "
-    "with shuffle+ before or +fletcher32 behind it, or none"
+    "is not a filter of HDF5; choose gzip:4, zstd:3, blosc:lz4:5:shuffle, bz2:9 or lzf, each "
+    "with shuffle+ before or +fletcher32 after it, or none"
 )
 
 
@@ -183,78 +146,23 @@ def filters_for(configs: Sequence[Config], dtype: np.dtype[Any]) -> list[Filter]
 
 
 def _filter_for(config: Config, dtype: np.dtype[Any]) -> Filter:
-    match config["id"]:
-        case "zlib" | "gzip":
-            return Filter(Code.ZLIB, _OPTIONAL, (int(config.get("level", 1)),))
-        case "shuffle" if config.get("elementsize", 4) == dtype.itemsize:
-            return Filter(Code.SHUFFLE, _OPTIONAL, ())
-        case "fletcher32":
-            return Filter(Code.FLETCHER32, 0, ())
-        case "bz2":
-            return Filter(Code.BZ2, _OPTIONAL, (int(config.get("level", 1)),))
-        case "zstd":
-            return Filter(Code.ZSTD, _OPTIONAL, (int(config.get("level", 3)) or 3,))
-        case "blosc" if config.get("cname", "lz4") in _BLOSC_NAMES:
-            shuffle = int(config.get("shuffle", 1))
-            # On -1 Blosc decides: bits for single bytes, bytes for larger elements.
-            shuffle = shuffle if shuffle >= 0 else 1 + (dtype.itemsize == 1)
-            code = _BLOSC_NAMES.index(config.get("cname", "lz4"))
-            level = int(config.get("clevel", 5))
-            return Filter(Code.BLOSC, _OPTIONAL, (0, 0, 0, 0, level, shuffle, code))
-        case name:
-            raise ValueError(f"{name} {_NO_FILTER}")
-
-
-# What gives back the very bits that it was given: it can be kept.
-LOSSLESS = frozenset(Code).difference({Code.NBIT, Code.SCALEOFFSET, Code.ZFP})
+    codec = CODECS.get(config["id"])
+    if codec and codec.hdf5 and (values := codec.hdf5.write(config, dtype.itemsize)) is not None:
+        return Filter(codec.hdf5.number, _OPTIONAL * codec.hdf5.is_optional, values)
+    raise ValueError(f"{config['id']} {_NO_FILTER}")
 
 
 def to_keep(one: Filter) -> Filter:
-    """Return a filter without what HDF5 worked out for the chunks of another dataset."""
-    if one.code in {Code.LZF, Code.SHUFFLE, Code.FLETCHER32}:
-        return one._replace(values=())
-    if one.code == Code.BITSHUFFLE:
-        return one._replace(values=one.values[3:])
-    return one._replace(values=one.values[:2]) if one.code == Code.SZIP else one
-
-
-class Codec(Protocol):
-    """What encodes and decodes the chunks of a dataset.
-
-    A mask has a bit for every filter that a chunk goes without.
-    """
-
-    @property
-    def longest(self) -> int:
-        """The most bytes that a chunk takes."""
-
-    @property
-    def decoding_bytes(self) -> int:
-        """The most bytes that decoding holds besides the encoded and the decoded chunk."""
-
-    @property
-    def encoding_bytes(self) -> int:
-        """The most bytes that encoding holds besides the decoded chunk, the encoded included."""
-
-    def encode(self, data: Bytes) -> tuple[int, Bytes]:
-        """Encode a chunk, and return its mask too."""
-
-    def decode(self, data: Bytes, out: Bytes, mask: int) -> None:
-        """Decode a chunk into all of `out`.
-
-        Raises
-        ------
-        ValueError
-            If that is not what it decodes to; the message completes "the file ...".
-        """
+    """Return a filter without the values that HDF5 derived from the chunks of a dataset."""
+    return one._replace(values=one.values[slice(*one.record.kept)])
 
 
 def make_codec(
     filters: Sequence[Filter], dtype: np.dtype[Any], chunks: tuple[int, ...], fill: bytes | None
 ) -> Codec:
-    """Return what runs filters: outside of HDF5 if that is possible.
+    """Return a codec that runs filters, outside of HDF5 if possible.
 
-    `fill` is the value of what is not stored, if there is one: some filters have a sign for it.
+    `fill` is the dataset's fill value, if it has one: some filters encode it in their own way.
     """
     configs = [_config_of(one, dtype) for one in filters]
     known = [config for config in configs if config is not None]
@@ -262,13 +170,16 @@ def make_codec(
         try:
             return _Outside(tuple(known), dtype, prod(chunks) * dtype.itemsize)
         except ValueError:
-            # They go together in an order that only HDF5 knows.
+            # Only HDF5 runs filters in any order.
             pass
     return _WithinHdf5(tuple(filters), dtype, chunks, fill)
 
 
 class _Outside:
-    """Filters that are run without HDF5, in any number of threads at once."""
+    """Filters that run without HDF5, in any number of threads at once.
+
+    A mask has a bit for each filter that a chunk goes without.
+    """
 
     def __init__(self, configs: tuple[Config, ...], dtype: np.dtype[Any], n_bytes: int) -> None:
         self._configs, self._dtype, self._n_bytes = configs, dtype, n_bytes
@@ -301,7 +212,7 @@ class _Outside:
 class _WithinHdf5:
     """Filters that only HDF5 can run, one chunk at a time, in a file in memory.
 
-    They decode in a process of its own: a chunk that is broken can have them crash.
+    They decode in another process, which a broken chunk may crash.
     """
 
     _filters: tuple[Filter, ...]
@@ -319,7 +230,7 @@ class _WithinHdf5:
 
     @property
     def decoding_bytes(self) -> int:
-        # On either side of the way to the other process and back there are two copies of each.
+        # Both processes hold two copies of the encoded and of the decoded chunk.
         return 4 * self.longest + 4 * self._n_bytes
 
     @property
@@ -345,13 +256,13 @@ class _WithinHdf5:
         out[:] = np.frombuffer(decoded, np.uint8)
 
     def decode_here(self, data: bytes, mask: int) -> bytes:
-        """Have HDF5 decode a chunk in this process."""
+        """Decode a chunk with HDF5 in this process."""
         for one in self._filters:
             if not is_available(one.code):
                 raise ValueError(f"needs {one.name}, which is not available")
         out = np.empty(self._n_bytes, np.uint8)
         with in_memory() as file:
-            # HDF5 does not heed the mask of a chunk that it has just been given.
+            # HDF5 ignores the mask of a chunk that has just been written.
             dataset, corner = self._make_chunk(file, mask), (0,) * len(self._chunks)
             dataset.write_direct_chunk(corner, data)
             dataset.read(h5py.h5s.ALL, h5py.h5s.ALL, out, dataset.get_type())
@@ -369,21 +280,23 @@ class _WithinHdf5:
         return h5py.h5d.create(file.id, b"chunk", type_of(self._dtype), space, plist)
 
     def _check_size(self, data: Bytes, mask: int) -> None:
-        """Refuse a chunk that says that it is not of its size, before HDF5 believes it."""
+        """Refuse a chunk that states another decoded size, before HDF5 trusts it."""
         last = self._filters[-1]
-        says = last.code == Code.LZ4 or (last.code == Code.BITSHUFFLE and any(last.values[4:5]))
-        if says and not mask >> (len(self._filters) - 1) & 1:
+        if last.record.has_size(last.values) and not mask >> (len(self._filters) - 1) & 1:
             found = int.from_bytes(data[:8].tobytes(), "big")
             if found != self._n_bytes:
-                raise ValueError(f"says that it decodes to {found} bytes, not {self._n_bytes}")
+                raise ValueError(f"states that it decodes to {found} bytes, not {self._n_bytes}")
+
+
+Codec: TypeAlias = _Outside | _WithinHdf5
 
 
 def set_fill(plist: Any, fill: NDArray[Any]) -> None:
-    """Say the value of what is not stored, in the ways in which h5py understands it."""
+    """Set the fill value in the way that h5py understands for its type."""
     if fill.dtype.kind in "mM":
         fill = fill.view(h5py.opaque_dtype(fill.dtype))
     elif fill.dtype.kind == "S":
-        # It takes any text for a pointer to one.
+        # It would take any other string for a pointer.
         fill = np.array(fill[()], h5py.string_dtype("ascii"))
     plist.set_fill_value(fill)
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from math import gcd, prod
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numcodecs  # type: ignore[import-untyped]
 
-from dask_io.codecs.chain import CHECKSUMS, Chain, is_lossless
-from dask_io.codecs.spelling import parse_codec
+from dask_io.codecs.chain import Chain
+from dask_io.codecs.parsing import parse_codec
+from dask_io.codecs.registry import CODECS, filter_of, is_lossless
 from dask_io.errors import UsageError
 from dask_io.formats.zarr.documents import add_fields, make_array_documents
-from dask_io.formats.zarr.metadata import SHUFFLES, nothing_of, understand
+from dask_io.formats.zarr.metadata import nothing_of, understand
 from dask_io.stores.block_files import order_of
 from dask_io.stores.cf_attributes import FILL_VALUE, NAMES, encoded, gap_of
 from dask_io.stores.dtypes import check_dtype
@@ -20,17 +21,12 @@ from dask_io.stores.dtypes import check_dtype
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    import numpy as np
-
-    from dask_io.codecs.chain import Config
+    from dask_io.codecs.codec import Config
     from dask_io.formats.zarr.metadata import Metadata
     from dask_io.stores.container import Wanted
 
 _NEWEST = 3
 _VERSIONS = (2, _NEWEST)
-# Codecs of version 3's own; all others of numcodecs are named with its prefix.
-_OWN = frozenset({"blosc", "zstd", "gzip", "crc32c"})
-_ARRAY_FILTERS = frozenset({"delta", "packbits"})
 
 
 def describe_new(wanted: Wanted) -> dict[str, bytes]:
@@ -69,7 +65,7 @@ def describe_new(wanted: Wanted) -> dict[str, bytes]:
         made = understand(documents)
     except (ValueError, TypeError, OverflowError, NotImplementedError) as error:
         said = " ".join(str(error).split())[:200]
-        filters = [each["id"] for each in codecs if each["id"] in _ARRAY_FILTERS]
+        filters = [each["id"] for each in codecs if _is_for_arrays(each)]
         if filters and wishes.codec is None:
             said += f"; choose a codec in place of the source's {filters[0]}, say zstd:3"
         raise UsageError(
@@ -111,7 +107,7 @@ def choose_codecs(text: str) -> list[Config]:
     Raises
     ------
     UsageError
-        If Zarr has no such.
+        If Zarr has no such codec.
     """
     try:
         return list(parse_codec(text))
@@ -134,17 +130,11 @@ def _codecs(wanted: Wanted) -> list[Config]:
 
 
 def _fitting(codecs: Sequence[Config], wanted: Wanted) -> list[Config]:
-    """Have filters shuffle elements that fill what they are given, as numcodecs demands."""
+    """Adapt filters to the sizes of their inputs."""
     itemsize = wanted.dtype.itemsize
-    if not any(config["id"] == "shuffle" for config in codecs):
-        return list(codecs)
     sizes = Chain(codecs, wanted.dtype, prod(_chunks(wanted)) * itemsize).sizes
-    return [
-        config
-        if config["id"] != "shuffle" or n_bytes % config.get("elementsize", 4) == 0
-        else {**config, "elementsize": gcd(n_bytes, itemsize)}
-        for config, n_bytes in zip(codecs, sizes, strict=False)
-    ]
+    pairs = ((config, n, filter_of(config)) for config, n in zip(codecs, sizes, strict=False))
+    return [found.fit(config, n, itemsize) if found else config for config, n, found in pairs]
 
 
 def _fill_value(wanted: Wanted, version: int) -> Any:
@@ -167,7 +157,7 @@ def _for_v2(wanted: Wanted, codecs: Sequence[Config], chunks: tuple[int, ...]) -
     if names:
         attributes[NAMES] = list(names)
     made = [numcodecs.get_codec(dict(config)) for config in codecs]
-    has_compressor = bool(codecs) and codecs[-1]["id"] not in _ARRAY_FILTERS | {"shuffle"}
+    has_compressor = bool(codecs) and filter_of(codecs[-1]) is None
     return {
         "order": "F" if wanted.layout.name == "F" else "C",
         "filters": made[: len(made) - has_compressor] or None,
@@ -178,14 +168,15 @@ def _for_v2(wanted: Wanted, codecs: Sequence[Config], chunks: tuple[int, ...]) -
 
 
 def _for_v3(wanted: Wanted, codecs: Sequence[Config], chunks: tuple[int, ...]) -> dict[str, Any]:
-    in_front = [config for config in codecs if config["id"] in _ARRAY_FILTERS]
-    behind = [config for config in codecs if config["id"] not in _ARRAY_FILTERS]
+    itemsize = wanted.dtype.itemsize
+    in_front = [_as_v3(config, itemsize) for config in codecs if _is_for_arrays(config)]
+    behind = [_as_v3(config, itemsize) for config in codecs if not _is_for_arrays(config)]
     axes = wanted.layout.axes
     transpose = [] if axes == tuple(sorted(axes)) else [_named("transpose", order=axes)]
     keys = _kept_keys(wanted)
     description = {
-        "filters": [*map(_as_v3, in_front), *transpose] or None,
-        "compressors": [_as_v3(config, wanted.dtype) for config in behind] or None,
+        "filters": [*in_front, *transpose] or None,
+        "compressors": behind or None,
         "attributes": dict(wanted.metadata.get("attributes", {})),
         "dimension_names": wanted.metadata.get("dimension_names"),
         "chunk_key_encoding": {
@@ -230,24 +221,19 @@ def _named(name: str, **configuration: Any) -> dict[str, Any]:
     return {"name": name, "configuration": configuration}
 
 
-def _as_v3(config: Config, dtype: np.dtype[Any] | None = None) -> dict[str, Any]:
+def _is_for_arrays(config: Config) -> bool:
+    found = filter_of(config)
+    return found is not None and found.is_for_arrays
+
+
+def _as_v3(config: Config, itemsize: int) -> dict[str, Any]:
     """Write a codec of numcodecs as version 3 does."""
-    name = config["id"]
+    name, own = config["id"], CODECS[config["id"]].zarr3
     parameters = {key: value for key, value in config.items() if key != "id"}
-    if name == "blosc":
-        words = {number: word for word, number in SHUFFLES.items()}
-        shuffle = parameters.get("shuffle", 1)
-        # Blosc itself decides on -1: bits for single bytes, bytes for larger elements.
-        itemsize = dtype.itemsize if dtype is not None else 1
-        number = shuffle if shuffle in words else (2 if itemsize == 1 else 1)
-        parameters |= {"shuffle": words[number], "typesize": itemsize}
-        return _named("blosc", **{"cname": "lz4", "clevel": 5, "blocksize": 0} | parameters)
-    if name == "zstd":
-        parameters = {"level": 0, "checksum": False} | parameters
-    if name == "gzip":
-        parameters = {"level": 1} | parameters
-    is_own = name in _OWN and not (name in CHECKSUMS and parameters)
-    return _named(name if is_own else f"numcodecs.{name}", **parameters)
+    written = own.write(parameters, itemsize) if own else None
+    if written is None:
+        return _named(f"numcodecs.{name}", **parameters)
+    return _named(name, **written)
 
 
 def _check_held(made: Metadata, wanted: Wanted, codecs: Sequence[Config]) -> None:

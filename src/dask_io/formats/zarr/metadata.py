@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dask_io.codecs.chain import Chain
+from dask_io.codecs.registry import CODECS
 from dask_io.formats.zarr.documents import V3, load
 from dask_io.formats.zarr.keys import Keys
 from dask_io.geometry import Grid, Layout
@@ -23,10 +24,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from dask_io.codecs.chain import Config
+    from dask_io.codecs.codec import Config
 
 _LONGEST_CHUNK = 2**62
-SHUFFLES = {"noshuffle": 0, "shuffle": 1, "bitshuffle": 2}
 
 
 @dataclass(frozen=True)
@@ -239,7 +239,7 @@ def _index(array: Any, sharding: Mapping[str, Any]) -> Index:
 def _take_apart(
     codecs: Sequence[Mapping[str, Any]], n_axes: int
 ) -> tuple[Layout, str | None, list[dict[str, Any]]]:
-    """Return what codecs of version 3 mean: the layout, the byte order, and all others."""
+    """Split the codecs of version 3 into the layout, the byte order and all others."""
     axes, endian, configs = tuple(range(n_axes)), None, list[dict[str, Any]]()
     is_transposed = is_serialized = has_filter = False
     for codec in codecs:
@@ -263,21 +263,14 @@ def _take_apart(
 
 def _as_numcodecs(name: str, configuration: dict[str, Any]) -> dict[str, Any]:
     """Write a codec of version 3 as numcodecs does."""
-    match name:
-        case "blosc":
-            # The size of elements is that of the dtype, or what is in front.
-            configuration.pop("typesize", None)
-            shuffle = configuration["shuffle"]
-            configuration["shuffle"] = SHUFFLES[str(getattr(shuffle, "value", shuffle))]
-            cname = configuration["cname"]
-            configuration["cname"] = str(getattr(cname, "value", cname))
-        case "zstd" | "gzip" | "crc32c":
-            pass
-        case _ if name.startswith("numcodecs."):
-            configuration.pop("id", None)
-        case _:
-            raise ValueError(f"has codec {name}, which is not supported")
-    return {"id": name.removeprefix("numcodecs."), **configuration}
+    short = name.removeprefix("numcodecs.")
+    if short != name:
+        configuration.pop("id", None)
+        return {"id": short, **configuration}
+    codec = CODECS.get(name)
+    if codec is None or codec.zarr3 is None:
+        raise ValueError(f"has codec {name}, which is not supported")
+    return {"id": name, **codec.zarr3.read(configuration)}
 
 
 def _fill(array: Any, dtype: np.dtype[Any]) -> bytes:

@@ -13,8 +13,7 @@ from xxhash import xxh3_64_intdigest
 from zarr.buffer.cpu import Buffer
 from zarr.storage import MemoryStore
 
-from dask_io.codecs.bounded_decoders import DECODERS
-from dask_io.codecs.chain import CHECKSUMS
+from dask_io.codecs.registry import LOSSLESS
 from dask_io.errors import DataError, UsageError, printable
 from dask_io.formats.isolation import WORKER, Limits
 from dask_io.formats.opening import open_source
@@ -55,9 +54,7 @@ _MOST_BYTES = 32 * 2**20
 _BYTES_OF_TEXT = 16
 # Codecs that zarr-python may run here: those that run elsewhere too, and that of texts. There are
 # others that run whatever a chunk says, such as pickle.
-_HARMLESS = frozenset({"vlen-utf8", "bytes", "transpose", "sharding_indexed"}).union(
-    DECODERS, CHECKSUMS, {"shuffle", "delta", "packbits"}
-)
+_HARMLESS = frozenset({"vlen-utf8", "bytes", "transpose", "sharding_indexed"}).union(LOSSLESS)
 _NEWEST = 3
 _ROOT = ""
 

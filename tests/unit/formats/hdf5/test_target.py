@@ -213,8 +213,8 @@ def test_what_zarr_says_is_kept(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        ({"codec": "crc32c"}, "crc32c is none of HDF5's filters"),
-        ({"codec": "nonsense"}, "nonsense is none of HDF5's filters; choose gzip:4"),
+        ({"codec": "crc32c"}, "crc32c is not a filter of HDF5"),
+        ({"codec": "nonsense"}, "nonsense is not a filter of HDF5; choose gzip:4"),
         ({"codec": "gzip:11"}, "level of gzip is '11'"),
         ({"shards": (10, 10, 7)}, "has no shards"),
         ({"format_version": 2}, "has no format-version"),

@@ -1,0 +1,55 @@
+"""Codecs as users write them: ``zstd:3+crc32c``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from dask_io.codecs.chain import Chain
+from dask_io.codecs.registry import CODECS
+
+_MOST_SHOWN = 9
+
+
+def parse_codec(text: str) -> list[dict[str, Any]]:
+    """Read a codec as users write it: a compressor and its parameters, and checksums.
+
+    Raises
+    ------
+    ValueError
+        If users cannot choose it.
+
+    Examples
+    --------
+    >>> parse_codec("none"), parse_codec("zstd:3+crc32c")
+    ([], [{'id': 'zstd', 'level': 3}, {'id': 'crc32c'}])
+    >>> parse_codec("blosc:lz4:5:shuffle")
+    [{'id': 'blosc', 'cname': 'lz4', 'clevel': 5, 'shuffle': 1}]
+    """
+    if text == "none":
+        return []
+    configs = [_parse_one(part) for part in text.split("+")]
+    Chain(configs, np.dtype(np.uint8), 1)
+    return configs
+
+
+def _parse_one(text: str) -> dict[str, Any]:
+    name, *given = text.split(":")
+    parameters = CODECS[name].parameters if name in CODECS else None
+    if parameters is None:
+        chosen = (codec.name for codec in CODECS.values() if codec.parameters is not None)
+        known = ", ".join(["none", *chosen])
+        raise ValueError(f"'{name}' is not a codec that can be chosen; they are {known}")
+    if len(given) > len(parameters):
+        raise ValueError(f"'{text}' has too many parameters; {name} takes {len(parameters)}")
+    config: dict[str, Any] = {"id": name}
+    for (key, choices), value in zip(parameters.items(), given, strict=False):
+        words = choices if isinstance(choices, Mapping) else {str(each): each for each in choices}
+        if value not in words:
+            shown = list(words)
+            span = ", ".join(shown) if len(shown) < _MOST_SHOWN else f"{shown[0]} to {shown[-1]}"
+            raise ValueError(f"{key} of {name} is '{value}'; it can be {span}")
+        config[key] = words[value]
+    return config
