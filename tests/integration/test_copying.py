@@ -270,7 +270,7 @@ def test_the_plan_says_that_it_copies(array: NDArray[Any], tmp_path: Path) -> No
     text = CliRunner().invoke(commands, command).stdout
     told = json.loads(CliRunner().invoke(commands, [*command, "--json"]).stdout)
 
-    assert text.startswith("copy plan: blocks are copied as they are stored, and not decoded")
+    assert text.startswith("copy plan: blocks are copied verbatim, without decoding")
     assert (told["strategy"], told["decodes"], told["memory"]["held"]) == ("copy", 0, 0)
     assert told["seeks"]["total"] == told["seeks"]["lower_bound"]
     again = plan_from_json(told)
