@@ -63,7 +63,7 @@ def test_a_file_is_no_folder(source: Path, tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_bytes(b"")
     said = fail("resplit", source, file / "target", "--chunks", "3", code=3)
-    assert said.endswith("a folder in it is a file; check the path")
+    assert said.endswith("a part of the path is a file, not a folder; check the path")
 
 
 def test_an_existing_target_is_refused(source: Path, tmp_path: Path) -> None:

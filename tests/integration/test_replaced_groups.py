@@ -347,7 +347,7 @@ def test_what_only_an_array_in_it_has_is_kept(tmp_path: Path, save: Saving, othe
     shutil.copy(tmp_path / "like/zarr.json", target / "z/zarr.json")
     assert like.shape == (6, 10)
 
-    with pytest.raises(UsageError, match=rf"{target}/z holds what only it has: its source was con"):
+    with pytest.raises(UsageError, match=rf"{target}/z contains the only copy of data"):
         dask_io.resplit(source, target, overwrite=True, **PLAIN)
 
 
