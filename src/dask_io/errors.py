@@ -1,4 +1,4 @@
-"""Everything that can go wrong, as one tree, with the exit code of each branch.
+"""The error tree of Dask IO, with the exit code of each branch.
 
 ::
 
@@ -6,14 +6,14 @@
     ├── DataError                   1  blocks are missing, extra, truncated or do not match
     ├── UsageError                  2  a bad or unsupported option, or a combination of them
     │   ├── BudgetTooSmallError        the smallest unit of work does not fit in the budget
-    │   ├── TargetExistsError          the target is there already
-    │   └── SamePlaceError             source and target are one place, or one is in the other
-    ├── StorageError                3  a path is absent, permission is missing, the disk is full
-    │   └── LockedError                another run is writing there
+    │   ├── TargetExistsError          the target already exists
+    │   └── SamePlaceError             source and target are the same, or one contains the other
+    ├── StorageError                3  a path does not exist, permission is denied, the disk is full
+    │   └── LockedError                another run is writing to the target
     └── InterruptedRunError         4  the run was stopped from outside
 
-Messages are one line: what was asked, what was found, what to do next. Facts are attributes,
-and arguments are positional, so that errors travel between processes.
+A message is one line: what was requested, what was found, what to do next. Errors keep their
+arguments as attributes. All arguments are positional, so that errors can be pickled.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def printable(text: str) -> str:
-    r"""Write a name so that it cannot move a terminal's cursor.
+    r"""Escape control characters, so that a name cannot manipulate a terminal.
 
     Examples
     --------
@@ -35,12 +35,12 @@ def printable(text: str) -> str:
     b_\x1b[2J.npy
     """
     return "".join(
-        sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in text
+        char if char.isprintable() else char.encode("unicode_escape").decode() for char in text
     )
 
 
 class DaskIOError(Exception):
-    """Root of all errors that Dask IO raises on purpose."""
+    """Base class of all errors that Dask IO raises on purpose."""
 
     exit_code: ClassVar[int] = 3
 
@@ -60,7 +60,7 @@ class DataError(DaskIOError):
 
 
 class UsageError(DaskIOError):
-    """What was asked for cannot be done that way."""
+    """The request is invalid or not supported."""
 
     exit_code = 2
 
@@ -73,17 +73,17 @@ class BudgetTooSmallError(UsageError):
         self.required, self.budget, self.unit = required, budget, unit
 
     def __str__(self) -> str:
-        # What holds one element moves one at a time: of a gigabyte that takes days.
+        # With room for a single element, moving a gigabyte would take days.
         slow = self.unit.startswith("element")
         return (
-            f"{format_bytes(self.required)} ({self.required} bytes) are needed for one "
-            f"{self.unit}, but the memory budget is {format_bytes(self.budget)}; "
-            f"give at least --memory {self.required}{', better some MiB more' if slow else ''}"
+            f"one {self.unit} needs {format_bytes(self.required)} ({self.required} bytes), "
+            f"but the memory budget is {format_bytes(self.budget)}; use at least "
+            f"--memory {self.required}{', preferably a few MiB more' if slow else ''}"
         )
 
 
 class TargetExistsError(UsageError):
-    """The target is there already, complete or not."""
+    """The target already exists, complete or not."""
 
     def __init__(self, target: str, unfinished: bool = False) -> None:  # noqa: FBT001, FBT002 - arguments are positional
         super().__init__(target, unfinished)
@@ -92,14 +92,16 @@ class TargetExistsError(UsageError):
     def __str__(self) -> str:
         if self.unfinished:
             return (
-                f"{self.target} exists and is unfinished; complete it with "
+                f"{self.target} already exists and is unfinished; complete it with "
                 f"dask-io resume {self.target}, or replace it with --overwrite"
             )
-        return f"{self.target} exists; choose another target, or replace it with --overwrite"
+        return (
+            f"{self.target} already exists; choose another target, or replace it with --overwrite"
+        )
 
 
 class SamePlaceError(UsageError):
-    """Source and target are one place, or one lies in the other."""
+    """Source and target are the same, or one contains the other."""
 
     def __init__(self, source: str, target: str) -> None:
         super().__init__(source, target)
@@ -107,13 +109,13 @@ class SamePlaceError(UsageError):
 
     def __str__(self) -> str:
         return (
-            f"source {self.source} and target {self.target} are one place, or one lies in the "
-            "other; choose a target elsewhere"
+            f"source {self.source} and target {self.target} are the same, or one contains the "
+            "other; choose another target"
         )
 
 
 class StorageError(DaskIOError):
-    """The environment is in the way: an absent path, permission, a full disk."""
+    """The environment prevents the operation: a missing path, no permission, a full disk."""
 
     exit_code = 3
 
@@ -123,7 +125,7 @@ class StorageError(DaskIOError):
 
     @property
     def is_absent(self) -> bool:
-        """Whether what was asked for does not exist."""
+        """Whether the path does not exist."""
         return self.reason == "no such file or directory"
 
     def __str__(self) -> str:
@@ -131,11 +133,11 @@ class StorageError(DaskIOError):
 
 
 class LockedError(StorageError):
-    """Another run is writing there."""
+    """Another run is writing to the target."""
 
 
 class InterruptedRunError(DaskIOError):
-    """The run was stopped from outside."""
+    """The run was interrupted."""
 
     exit_code = 4
 
@@ -145,17 +147,17 @@ class InterruptedRunError(DaskIOError):
 
     def __str__(self) -> str:
         if self.resumable:
-            return f"interrupted; go on with: dask-io {self.verb} {self.target}"
-        return f"interrupted before anything was written to {self.target}; run it again"
+            return f"interrupted; continue with: dask-io {self.verb} {self.target}"
+        return f"interrupted before anything was written to {self.target}; start the run again"
 
 
 class DaskIOWarning(UserWarning):
-    """Root of all warnings that Dask IO gives; on the command line each is one line."""
+    """Base class of all warnings of Dask IO. The command line prints each as one line."""
 
 
 class RoomWarning(DaskIOWarning):
-    """A disk may turn out to be too small; it is not known beforehand."""
+    """The disk may be too small. Whether it is, is unknown before the run."""
 
 
 class KeptWarning(DaskIOWarning):
-    """Source blocks are kept although the first run was to remove them."""
+    """Source blocks are kept, although the interrupted run was to remove them."""

@@ -1,4 +1,4 @@
-"""Sizes as people write them, and back."""
+"""Parse and format sizes in bytes, such as 4GiB."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SIZE = re.compile(r"\s*((?:\d+\.?\d*|\.\d+)(?:[eE]\+?\d\d?)?)\s*([a-zA-Z]*)\s*"
 def parse_bytes(text: str | float) -> int:
     """Turn a size such as ``"4GiB"``, ``"1.5 MB"``, ``"1e9"`` or ``4096`` into bytes.
 
-    Decimal prefixes (kB, MB, GB) count in thousands, binary ones (KiB, MiB, GiB) in 1024.
+    Decimal prefixes (kB, MB, GB) are powers of 1000, binary ones (KiB, MiB, GiB) powers of 1024.
 
     Raises
     ------
@@ -37,13 +37,13 @@ def parse_bytes(text: str | float) -> int:
         raise ValueError(message)
     n_bytes = int(Fraction(match[1]) * factor)
     if n_bytes <= 0:
-        message = f"{text!r} is not a size above zero"
+        message = f"{text!r} is not a positive size"
         raise ValueError(message)
     return n_bytes
 
 
 def format_bytes(n_bytes: int) -> str:
-    """Write a number of bytes for people, in binary units.
+    """Format a number of bytes with binary units, for people to read.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Datasets of xarray to other chunks; importing this adds ``.dask_io`` to them.
+"""Rechunk xarray datasets: importing this module adds the ``.dask_io`` accessor.
 
 >>> import xarray as xr
 >>> import dask_io.xarray
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from os import PathLike
 
-# What says how an array was chunked where it came from.
-_OLD_CHUNKS = ("chunks", "preferred_chunks", "shards")
+# Encoding entries that describe the chunks of the file an array was opened from.
+_CHUNK_ENCODINGS = ("chunks", "preferred_chunks", "shards")
 
 
 @xr.register_dataset_accessor("dask_io")  # type: ignore[no-untyped-call]
 @xr.register_dataarray_accessor("dask_io")  # type: ignore[no-untyped-call]
 @dataclass(frozen=True)
 class Accessor:
-    """What can be done to a dataset, or to an array with its coordinates."""
+    """Methods of Dask IO for datasets and data arrays."""
 
     obj: xr.Dataset | xr.DataArray
 
@@ -41,33 +41,34 @@ class Accessor:
         on_mismatch: str | None = None,
         **to_zarr: Any,
     ) -> Any:
-        """Store all variables in Zarr with other chunks, by plan wherever that can be.
+        """Store all variables in Zarr with new chunks, using Dask IO's plans where possible.
 
         Parameters
         ----------
         target
-            Where they go, as in `xarray.Dataset.to_zarr`.
+            The Zarr store, as in `xarray.Dataset.to_zarr`.
         chunks
-            Length of the chunks along each dimension.
+            Chunk length along each dimension.
         memory, workers, on_mismatch
             As in `dask_io.optimize`.
         **to_zarr
-            What `xarray.Dataset.to_zarr` takes besides, such as ``mode`` or ``compute``.
+            Further arguments of `xarray.Dataset.to_zarr`, such as ``mode`` or ``compute``.
 
         Returns
         -------
         xarray.backends.ZarrStore or dask.delayed.Delayed
-            What `xarray.Dataset.to_zarr` returns.
+            The result of `xarray.Dataset.to_zarr`.
         """
         chunked = self.obj.chunk(chunks).copy()
         variables = [chunked.variable] if isinstance(chunked, xr.DataArray) else []
-        variables += [chunked[name].variable for name in (*chunked.coords, *_data_of(chunked))]
+        names = (*chunked.coords, *_data_variables(chunked))
+        variables += [chunked[name].variable for name in names]
         for variable in variables:
-            for word in _OLD_CHUNKS:
-                variable.encoding.pop(word, None)
+            for key in _CHUNK_ENCODINGS:
+                variable.encoding.pop(key, None)
         with optimize(memory=memory, workers=workers, on_mismatch=on_mismatch):
             return chunked.to_zarr(target, **to_zarr)
 
 
-def _data_of(chunked: xr.Dataset | xr.DataArray) -> list[Any]:
+def _data_variables(chunked: xr.Dataset | xr.DataArray) -> list[Any]:
     return list(chunked.data_vars) if isinstance(chunked, xr.Dataset) else []

@@ -277,7 +277,7 @@ def test_a_block_that_changes_is_not_consumed(tmp_path: Path) -> None:
     changing = source / "b_3_1.npy"
     other = changing.read_bytes()[:-240] + b"\1" * 240
     change = once(0, lambda: rewrite(changing, other))
-    with pytest.raises(DataError, match="read: block 3,1; restore it as it was: only the target"):
+    with pytest.raises(DataError, match="read: block 3,1; restore its original content: only"):
         dask_io.resplit(source, target, chunks=(6, 5), consume=True, on_progress=change, **PLAIN)
     assert changing.read_bytes() == other
     assert not (source / "b_0_0.npy").exists()
@@ -291,7 +291,7 @@ def test_of_many_blocks_a_change_is_found_when_all_are_consumed(
     monkeypatch.setattr(identity, "MOST_KEPT", 7)
     source, target = make(tmp_path), tmp_path / "out"
     change = once(0, lambda: rewrite(source / "b_3_1.npy"))
-    with pytest.raises(DataError, match="has changed since the run began; restore it as it was"):
+    with pytest.raises(DataError, match="has changed since the run began; restore its original"):
         dask_io.resplit(source, target, chunks=(6, 5), consume=True, on_progress=change, **PLAIN)
     check_unfinished(target)
 

@@ -126,7 +126,10 @@ def test_what_may_not_fit_is_said_and_gone_on_with(sample: Sample) -> None:
         warned, failed = without_notices(done.stderr).splitlines()
         assert (done.exit_code, done.stdout) == (3, "")
         assert warned.startswith(f"dask-io: {sample.out}: ")
-        assert "may be needed, 100.00 KiB are free; if it fills up, free some space and" in warned
+        assert (
+            "may be needed, but only 100.00 KiB are free; if it fills up, free some space and"
+            in warned
+        )
         assert FULL in failed
         subprocess.run(["mount", "-o", "remount,size=4m", str(disk)], check=True)
         dask_io.resume(sample.out)

@@ -158,7 +158,11 @@ def test_manifests_of_values_of_other_kinds(tmp_path: Path) -> None:
         (("target",), [], "is not a job: target is not an object"),
         (("region",), [], "is not a job: region is not a string"),
         (("consume",), "x", "is not a job: consume is not true or false"),
-        (("source", "folder"), "a\0b", "contains a NUL character, which no name or path can have"),
+        (
+            ("source", "folder"),
+            "a\0b",
+            "contains a NUL character, which names and paths cannot have",
+        ),
         (("source", "shape"), [4, 5], "its journal describes a source of shape (4, 5), but"),
     ],
 )

@@ -26,7 +26,7 @@ def test_a_run_that_is_told_to_stop_says_how_to_go_on(
     told = tool.release(run)
 
     assert run.returncode == 4
-    assert tool.only_line(told).endswith(f"interrupted; go on with: dask-io resume {sample.out}")
+    assert tool.only_line(told).endswith(f"interrupted; continue with: dask-io resume {sample.out}")
     n_blocks = sample.check_blocks()
     assert n_blocks > 16
     assert list(sample.out.glob(".*.part")) == []

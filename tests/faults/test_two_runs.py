@@ -119,7 +119,7 @@ def test_an_unknown_journal_is_refused(cut_short: Sample, tool: Tool) -> None:
     tool.fail("resume", cut_short.out, code=1)
     for text in ("job {", "cell 0,0 - 0123456789abcdef"):
         say(text)
-        assert "does not say what is to be done" in tool.fail("resume", cut_short.out, code=1)
+        assert "does not describe its job" in tool.fail("resume", cut_short.out, code=1)
     path.write_text(f"{first}\n{rest}")
     tool.run("resume", cut_short.out)
     cut_short.check_complete()

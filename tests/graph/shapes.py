@@ -558,7 +558,7 @@ def not_as_array(inputs: Path, out: Path) -> None:
     array.rechunk((25, 44)).to_zarr(str(out / "x.zarr"))
 
 
-@declined("are one place")
+@declined("are the same")
 def onto_itself(inputs: Path, out: Path) -> None:
     stored = put(out / "x.zarr", chunks=(10, 11))
     da.from_array(stored).store(stored)

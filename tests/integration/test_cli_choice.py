@@ -62,8 +62,8 @@ def test_a_slower_device_takes_longer() -> None:
     [
         (["--objective=best"], "not one of 'time', 'seeks', 'memory'"),
         (["--device=floppy"], "'floppy' is not one of 'hdd'"),
-        (["--device=measured"], "there is no folder to measure"),
-        (["--to=100", "--strategy=clustered"], "splits one block or merges into one"),
+        (["--device=measured"], "needs a folder to measure"),
+        (["--to=100", "--strategy=clustered"], "needs one source block or one target block"),
     ],
 )
 def test_wrong_choices_are_one_line(arguments: list[str], told: str) -> None:

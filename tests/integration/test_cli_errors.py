@@ -63,7 +63,7 @@ def test_a_file_is_no_folder(source: Path, tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_bytes(b"")
     said = fail("resplit", source, file / "target", "--chunks", "3", code=3)
-    assert said.endswith("a folder in it is a file; check the path")
+    assert said.endswith("a part of the path is a file, not a folder; check the path")
 
 
 def test_an_existing_target_is_refused(source: Path, tmp_path: Path) -> None:
@@ -292,7 +292,7 @@ def test_an_interrupted_run_leaves_only_whole_blocks(tmp_path: Path, sent: signa
     # Besides them there are only the journal, and blocks of which a part is durable.
     others = {path.name for path in target.iterdir()} - {path.name for path in blocks}
     assert all(name == ".dask-io" or name.endswith(".npy.part") for name in others)
-    assert line == f"dask-io: interrupted; go on with: dask-io resume {target}\n"
+    assert line == f"dask-io: interrupted; continue with: dask-io resume {target}\n"
     fail("verify", source, target, code=1)
 
 

@@ -109,7 +109,7 @@ def test_an_object_with_others_in_it_is_named(cloud: tuple[str, Cloud], tmp_path
     url, objects = cloud
     dask_io.resplit(save_small(tmp_path / "in.zarr"), f"{url}/in.zarr", chunks={"y": 3})
     objects.put("in.zarr/a", b"something", expected=None)
-    with pytest.raises(dask_io.errors.DataError, match="is an object, and others lie in it"):
+    with pytest.raises(dask_io.errors.DataError, match="is both an object and a prefix"):
         dask_io.info_group(f"{url}/in.zarr")
 
 

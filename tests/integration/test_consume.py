@@ -107,7 +107,7 @@ def test_what_is_lost_of_a_consumed_source_is_never_made_up(
     kept = lost.rename(source.parent / "kept")
 
     for _ in range(2):
-        with pytest.raises(DataError, match="was consumed, and what it became is not there"):
+        with pytest.raises(DataError, match="was consumed, but the target has lost its data"):
             dask_io.resume(target, consume=True)
     kept.rename(lost)
     dask_io.resume(target, consume=True)

@@ -270,7 +270,7 @@ def test_the_plan_says_that_it_copies(array: NDArray[Any], tmp_path: Path) -> No
     text = CliRunner().invoke(commands, command).stdout
     told = json.loads(CliRunner().invoke(commands, [*command, "--json"]).stdout)
 
-    assert text.startswith("copy plan: blocks are copied as they are stored, and not decoded")
+    assert text.startswith("copy plan: blocks are copied verbatim, without decoding")
     assert (told["strategy"], told["decodes"], told["memory"]["held"]) == ("copy", 0, 0)
     assert told["seeks"]["total"] == told["seeks"]["lower_bound"]
     again = plan_from_json(told)
@@ -286,5 +286,5 @@ def test_a_copy_can_be_asked_for(array: NDArray[Any], tmp_path: Path) -> None:
     dask_io.resplit(source, tmp_path / "b.zarr", chunks=(4, 5, 6), strategy="copy")
     with pytest.raises(UsageError, match="differ in chunks, shards, codec"):
         dask_io.resplit(source, tmp_path / "c.zarr", chunks=(4, 5, 7), strategy="copy")
-    with pytest.raises(BudgetTooSmallError, match="give at least --memory 16384"):
+    with pytest.raises(BudgetTooSmallError, match="use at least --memory 16384"):
         dask_io.resplit(source, tmp_path / "c.zarr", chunks=(4, 5, 6), memory=1000)

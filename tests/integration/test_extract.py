@@ -141,11 +141,11 @@ def test_a_dry_run_touches_nothing(source: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("regions", "said"),
     [
-        (["0:13"], "0:13 of axis 0 does not lie within 0:12"),
-        (["0:6", "0:13"], "does not lie within 0:12"),
+        (["0:13"], "0:13 of axis 0 is not within 0:12"),
+        (["0:6", "0:13"], "is not within 0:12"),
         (["3:3"], "empty"),
         (["0:6", ":,4:4"], "empty"),
-        (["0:1,0:1,0:1,0:1"], "names 4 axes of an array of 3"),
+        (["0:1,0:1,0:1,0:1"], "has 4 axes, but the array has 3"),
         (["0:6", "x"], "not a range"),
         ([], "at least one region"),
     ],
@@ -289,7 +289,7 @@ def test_layouts_that_do_not_match_are_refused(source: Path, tmp_path: Path) -> 
         dask_io.resplit(source, two, chunks=[3, 4], order=["C"])
     with pytest.raises(UsageError, match="one place"):
         dask_io.resplit(source, [tmp_path / "a"] * 2, chunks=[3, 4])
-    with pytest.raises(UsageError, match="one lies in the other"):
+    with pytest.raises(UsageError, match="one contains the other"):
         dask_io.resplit(source, [tmp_path / "a", tmp_path / "a" / "b"], chunks=[3, 4])
     with pytest.raises(UsageError, match="no region besides"):
         dask_io.extract(source, tmp_path / "a", regions=["0:1"], region="0:1")

@@ -183,9 +183,9 @@ def test_shards_on_the_command_line(tmp_path: Path) -> None:
 
     for asked, said in [
         ("time=30", "array count: shards of 30 are not made of whole chunks of 12"),
-        ("z=3", "no array has a dimension 'z'; there are time, x, y"),
+        ("z=3", "no array has a dimension 'z'; the dimensions are time, x, y"),
         ("24,20", "write shards as time=24,y=-1"),
-        ("time=auto", "shards 'time=auto' cannot be read; write them as"),
+        ("time=auto", "shards 'time=auto' are invalid; write them as"),
     ]:
         told = run(source, "b.zarr", "--shards", asked, code=2)
         assert said in told
@@ -308,13 +308,13 @@ def test_what_is_damaged_is_found(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("asked", "message"),
     [
-        ({"chunks": {"z": 3}}, "no array has a dimension 'z'; there are time, x, y"),
+        ({"chunks": {"z": 3}}, "no array has a dimension 'z'; the dimensions are time, x, y"),
         ({"chunks": (4, 4)}, "write chunks as time=24,y=-1"),
         ({"chunks": {0: 4}}, "write chunks as time=24,y=-1"),
         ({"chunks": CHUNKS, "region": "0:3"}, "region is for one array"),
         ({"chunks": CHUNKS, "consume": True}, "consume is for one array"),
         ({"chunks": CHUNKS, "format": "npy"}, "ends as zarr, but format npy"),
-        ({"chunks": {"time": 0}}, "give a length above 0"),
+        ({"chunks": {"time": 0}}, "give a positive length"),
     ],
     ids=str,
 )
@@ -339,7 +339,7 @@ def test_targets_that_are_there(tmp_path: Path) -> None:
         dask_io.resplit(source, target, chunks=CHUNKS)
     xr.testing.assert_identical(load(target), before)
     for place in (source / "inner.zarr", source, tmp_path):
-        with pytest.raises(UsageError, match="are one place, or one lies in the other"):
+        with pytest.raises(UsageError, match="are the same, or one contains the other"):
             dask_io.resplit(source, place, chunks=CHUNKS)
 
 

@@ -388,7 +388,7 @@ def test_an_interrupted_repair_is_run_again(tmp_path: Path) -> None:
     def stop(_: dask_io.Progress) -> None:
         raise KeyboardInterrupt
 
-    with pytest.raises(InterruptedRunError, match="go on with: dask-io repair"):
+    with pytest.raises(InterruptedRunError, match="continue with: dask-io repair"):
         dask_io.repair(place, on_progress=stop)
     assert snapshot(place) == damaged
     dask_io.repair(place)

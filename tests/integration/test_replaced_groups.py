@@ -185,7 +185,8 @@ def begin_an_array(target: Path) -> str:
         dask_io.resplit(
             f"{target.parent}/a.zarr::/t", f"{target}::/new", on_progress=stop_at(0.3), chunks=5
         )
-    return f"{target}/new exists and is unfinished; complete it with dask-io resume {target}/new"
+    advice = f"complete it with dask-io resume {target}/new"
+    return f"{target}/new already exists and is unfinished; {advice}"
 
 
 @pytest.mark.parametrize(
@@ -227,9 +228,9 @@ def test_places_in_each_other_are_refused(tmp_path: Path, save: Saving) -> None:
     before = snapshot(tmp_path)
     pairs = [(source, source), (source / "inner", source), (source, source / "inner")]
     for one, another in pairs:
-        with pytest.raises(UsageError, match="are one place, or one lies in the other"):
+        with pytest.raises(UsageError, match="are the same, or one contains the other"):
             dask_io.resplit(one, another, overwrite=True, **PLAIN)
-    with pytest.raises(UsageError, match="are one place, or one lies in the other"):
+    with pytest.raises(UsageError, match="are the same, or one contains the other"):
         dask_io.resplit(source, tmp_path, overwrite=True, format="zarr", **PLAIN)
     assert snapshot(tmp_path) == before
 
@@ -346,7 +347,7 @@ def test_what_only_an_array_in_it_has_is_kept(tmp_path: Path, save: Saving, othe
     shutil.copy(tmp_path / "like/zarr.json", target / "z/zarr.json")
     assert like.shape == (6, 10)
 
-    with pytest.raises(UsageError, match=rf"{target}/z holds what only it has: its source was con"):
+    with pytest.raises(UsageError, match=rf"{target}/z contains the only copy of data"):
         dask_io.resplit(source, target, overwrite=True, **PLAIN)
 
 
@@ -422,7 +423,7 @@ def test_what_the_source_links_to_is_not_removed(save: Saving, tmp_path: Path) -
     (source / "t/c").symlink_to(target / "t/c")
     before = snapshot(tmp_path)
 
-    with pytest.raises(SamePlaceError, match=r"a\.zarr/t/c and target .*b\.zarr are one place"):
+    with pytest.raises(SamePlaceError, match=r"a\.zarr/t/c and target .*b\.zarr are the same"):
         dask_io.resplit(source, target, overwrite=True, **PLAIN)
 
     assert snapshot(tmp_path) == before

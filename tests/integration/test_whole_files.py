@@ -327,7 +327,7 @@ def test_what_is_damaged_is_found(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("chosen", "said"),
     [
-        ({"chunks": {"tim": 3}}, "no array has a dimension 'tim'; there are bnds, lat"),
+        ({"chunks": {"tim": 3}}, "no array has a dimension 'tim'; the dimensions are bnds"),
         ({"chunks": (3, 3, 3)}, "by position if all have so many axes"),
         ({"chunks": {0: 3}}, "write chunks as time=24"),
         ({"region": "0:1"}, "region is for one array, but the source holds several"),

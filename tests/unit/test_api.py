@@ -128,7 +128,7 @@ def test_an_absent_source(tmp_path: Path) -> None:
 )
 def test_what_is_no_place(place: Any, tmp_path: Path) -> None:
     """Arrays in memory, above all: it is said what to do with them."""
-    needed = f"a path or a URL is needed, not {type(place).__name__}; save"
+    needed = f"expected a path or a URL, not {type(place).__name__}; save"
     for call in (
         lambda: dask_io.info(place),
         lambda: dask_io.open(place),
@@ -624,5 +624,5 @@ def test_a_raw_file_of_ours_describes_itself(one_file: Path) -> None:
 def test_absurdly_many_blocks_are_refused_at_once(target: int, tmp_path: Path) -> None:
     """Whatever a file says of its shape, neither time nor memory is taken for it."""
     zarr.create_array(tmp_path / "a.zarr", shape=(2**50, 16), chunks=(5, 6), dtype="i4")
-    with pytest.raises(UsageError, match=r"blocks, more than could ever be moved; use larger"):
+    with pytest.raises(UsageError, match=r"blocks, which is implausibly many; use larger"):
         dask_io.plan(tmp_path / "a.zarr", chunks=target, memory="64MiB")

@@ -12,13 +12,13 @@ __all__ = ["commands", "main"]
 
 
 def main() -> None:
-    """Run ``dask-io``, and end the process."""
+    """Run ``dask-io``, and exit the process."""
     try:
         commands(prog_name="dask-io")
     except SystemExit as ended:
-        # Threads of libraries, such as icechunk's, that want the interpreter while it is taken down
-        # abort the process, and what went well would seem to have failed. What cannot be
-        # printed is Python's to tell.
+        # Threads of libraries, such as icechunk's, may abort the process while the interpreter
+        # shuts down, so that a successful run would seem to have failed. If the output cannot be
+        # flushed, Python reports it.
         if ended.code is None or isinstance(ended.code, int):
             with suppress(OSError):
                 sys.stdout.flush()

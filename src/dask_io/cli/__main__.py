@@ -1,4 +1,4 @@
-"""Lets ``python -m dask_io.cli`` stand for ``dask-io``."""
+"""Run ``dask-io`` with ``python -m dask_io.cli``."""
 
 from dask_io.cli import main
 

@@ -1,4 +1,4 @@
-"""What all commands have in common: one line per error, an exit code, signals, output."""
+"""The parts that all commands share: one line per error, exit codes, signals, output."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ if TYPE_CHECKING:
     from typing import TextIO
 
 DEBUG = "dask_io.debug"
-"""Where a command notes that ``--debug`` was given."""
+"""Key in the context for ``--debug``."""
 JSON = "dask_io.json"
-"""Where a command notes that ``--json`` was given, until an object has been shown."""
+"""Key in the context for ``--json``, True until an object has been printed."""
 
 _USAGE, _ENVIRONMENT, _INTERRUPTED = 2, 3, 4
 _ICECHUNK_LOG = "ICECHUNK_LOG"
 
 
 class Verbs(click.Group):
-    """A group of commands that lists them as they were added and ends every error in one line."""
+    """A group of commands that keeps their order, and reports every error in one line."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  # click's signature
-        """Return the names in the order of use, not of the alphabet."""
+        """Return the names in the order in which they were added."""
         return list(self.commands)
 
     def make_context(self, *arguments: Any, **options: Any) -> click.Context:
         """Parse the options before the command."""
         if reason := why_not_here():
-            # Not through `say`: what that imports may not be there.
+            # Not with `say`, whose imports may fail here.
             click.echo(f"dask-io: {reason}", err=True)
             sys.exit(_ENVIRONMENT)
         with one_line_errors():
@@ -58,7 +58,7 @@ class Verbs(click.Group):
 
 @contextmanager
 def one_line_errors(ctx: click.Context | None = None) -> Iterator[None]:
-    """Turn every error into one line on stderr and the exit code of its kind."""
+    """Turn every error into one line on stderr and its exit code."""
     from dask_io.errors import DaskIOError  # noqa: PLC0415  # only click is loaded for --help
 
     try:
@@ -74,7 +74,7 @@ def one_line_errors(ctx: click.Context | None = None) -> Iterator[None]:
         _end(str(error), error.exit_code, ctx)
     except (KeyboardInterrupt, click.Abort):
         _end("interrupted", _INTERRUPTED, ctx)
-    except Exception as error:  # noqa: BLE001  # whatever it is, it ends in one line
+    except Exception as error:  # noqa: BLE001  # every error becomes one line
         if isinstance(error, OSError) and isinstance(error.filename, str):
             _end(f"{error.filename}: {error.strerror}", _ENVIRONMENT, ctx)
         found = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
@@ -83,7 +83,7 @@ def one_line_errors(ctx: click.Context | None = None) -> Iterator[None]:
 
 @contextmanager
 def one_line_warnings() -> Iterator[None]:
-    """Let warnings of ours be a line like any other message."""
+    """Print warnings of Dask IO as one line."""
     from dask_io.errors import DaskIOWarning  # noqa: PLC0415  # only click is loaded for --help
 
     def tell(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
@@ -112,7 +112,7 @@ def results_alone() -> Iterator[None]:
 
 
 def _clause(message: str) -> str:
-    """Put what click says in several lines and sentences into one."""
+    """Turn a message of click into one clause."""
     text = " ".join(message.split()).rstrip(".")
     first, rest = text[:1], text[1:]
     return first.lower() + rest
@@ -128,32 +128,32 @@ def _end(message: str, code: int, ctx: click.Context | None = None) -> NoReturn:
 
 
 def one_line(text: str) -> str:
-    """Write line breaks and control characters, which file names may hold, as escapes."""
+    """Escape line breaks and control characters, which file names may contain."""
     from dask_io.errors import printable  # noqa: PLC0415  # only click is loaded for --help
 
     return printable(text)
 
 
 def say(text: str) -> None:
-    """Write a message to stderr, if anyone is there to read it."""
+    """Write a message to stderr; ignore errors if it is closed."""
     with suppress(OSError):
         click.echo(_encodable(text, sys.stderr), err=True)
 
 
 def show(text: str) -> None:
-    """Write a result to stdout; a reader that has left, such as ``head``, is no error."""
+    """Write a result to stdout; a closed pipe, such as of ``head``, is not an error."""
     try:
         click.echo(_encodable(text, sys.stdout))
         sys.stdout.flush()
     except BrokenPipeError:
-        # What is still in the buffer would fail again when the interpreter ends.
+        # Flushing the rest of the buffer would fail again when the interpreter exits.
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, sys.stdout.fileno())
         os.close(nowhere)
 
 
 def show_json(found: object) -> None:
-    """Write the one object of a command to stdout."""
+    """Write the JSON object of a command to stdout."""
     ctx = click.get_current_context(silent=True)
     if ctx is not None:
         ctx.meta[JSON] = False
@@ -161,22 +161,22 @@ def show_json(found: object) -> None:
 
 
 def _encodable(text: str, stream: TextIO) -> str:
-    """Write as an escape what the stream has no sign for."""
+    """Escape characters that the encoding of the stream does not have."""
     encoding = stream.encoding or "utf-8"
     return text.encode(encoding, "backslashreplace").decode(encoding)
 
 
 @contextmanager
 def terminate_as_interrupt() -> Iterator[None]:
-    """Let the first request to stop end a run tidily, and a second one end it at once."""
+    """Turn the first SIGINT or SIGTERM into KeyboardInterrupt; exit at the second one."""
     if current_thread() is not main_thread():
         yield
         return
-    asked: list[int] = []
+    received: list[int] = []
 
     def stop(number: int, _: object) -> None:
-        asked.append(number)
-        if len(asked) > 1:
+        received.append(number)
+        if len(received) > 1:
             say("dask-io: stopped at once")
             os._exit(_INTERRUPTED)
         raise KeyboardInterrupt

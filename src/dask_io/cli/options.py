@@ -1,4 +1,4 @@
-"""Options that several commands share, and how their text is read."""
+"""Options that several commands share, and the parsing of their values."""
 
 from __future__ import annotations
 
@@ -44,61 +44,61 @@ chunks = click.option(
     "(3,4,3),5: all lengths along an axis; 0=24 or time=24: only that axis.",
 )
 region = click.option(
-    "--region", metavar="A:B,...", help="Only this region of SRC: 0:100,:,5: (axes left out: all)."
+    "--region", metavar="A:B,...", help="Only this region of SRC: 0:100,:,5: (other axes: all)."
 )
 regions = click.option(
     "--region",
     "regions",
     multiple=True,
     metavar="A:B,...",
-    help="A region of SRC, as 0:100,:,5: (axes left out: all); may be repeated.",
+    help="A region of SRC, as 0:100,:,5: (other axes: all); may be repeated.",
 )
 regions_file = click.option(
-    "--regions-file", metavar="FILE", help="Regions, one a line; # starts a comment."
+    "--regions-file", metavar="FILE", help="File with one region per line; # starts a comment."
 )
 memory = click.option(
-    "--memory", metavar="SIZE", help="Budget, e.g. 4GiB.  [default: half of what is available]"
+    "--memory", metavar="SIZE", help="Memory budget, e.g. 4GiB.  [default: half of available]"
 )
 strategy = click.option(
     "--strategy",
     default="auto",
     show_default=True,
     metavar="NAME",
-    help="auto (the best), naive, keep, ...; any other word lists them all.",
+    help="auto (the best), naive, keep, ...; an unknown name lists all.",
 )
 objective = click.option(
     "--objective",
     type=click.Choice(["time", "seeks", "memory"]),
-    help="What auto looks for.  [default: time]",
+    help="What auto minimizes.  [default: time]",
 )
 device = click.option(
     "--device",
     type=click.Choice(["hdd", "ssd", "nvme", "nfs", "s3", "measured"]),
-    help="What time is predicted for; measured: try out the folder.  [default: by filesystem]",
+    help="Device to predict times for; measured: measure the folder.  [default: by filesystem]",
 )
 workers = click.option(
-    "--workers", type=int, metavar="N", help="Threads at the most.  [default: by cores and blocks]"
+    "--workers", type=int, metavar="N", help="Most threads.  [default: by cores and blocks]"
 )
 order = click.option(
     "--order",
     type=ORDER,
     metavar="C|F",
-    help="Order of elements in the target's blocks.  [default: as source]",
+    help="Storage order in the target's blocks.  [default: as source]",
 )
 dtype = click.option(
-    "--dtype", metavar="TYPE", help="Type of the target's elements.  [default: as source]"
+    "--dtype", metavar="TYPE", help="Data type of the target.  [default: as source]"
 )
 casting = click.option(
     "--casting",
     type=click.Choice(["no", "equiv", "safe", "same_kind", "unsafe"]),
-    help="What --dtype may do to values, in NumPy's words.  [default: safe, change none]",
+    help="Conversions that --dtype may do, as in NumPy.  [default: safe, no value changes]",
 )
 format_ = click.option("--format", metavar="F", help="Format of the target, such as zarr.")
 codec = click.option(
     "--codec",
     metavar="C",
-    help="Codec of a target that can have one: none, zstd:3, shuffle+gzip:4 (hdf5, netcdf), ..."
-    "  [default: as source]",
+    help="Codec of the target, if its format has codecs: none, zstd:3, shuffle+gzip:4 (hdf5, "
+    "netcdf), ...  [default: as source]",
 )
 as_json = click.option(
     "--json",
@@ -106,7 +106,7 @@ as_json = click.option(
     is_flag=True,
     is_eager=True,
     callback=_note_json,
-    help="Print one JSON object, of an error too.",
+    help="Print one JSON object, also for errors.",
 )
 quiet = click.option("--quiet", is_flag=True, help="Print errors only.")
 debug = click.option(
@@ -120,7 +120,7 @@ debug = click.option(
 
 
 def stack(*decorators: Decorator) -> Decorator:
-    """Apply options so that help shows them in this order."""
+    """Combine options, so that help shows them in this order."""
 
     def decorate(command: Command) -> Command:
         for decorator in reversed(decorators):
@@ -132,26 +132,24 @@ def stack(*decorators: Decorator) -> Decorator:
 
 source = stack(
     click.option("--source-shape", metavar="N,N,...", help="Shape of a raw source."),
-    click.option("--source-dtype", metavar="TYPE", help="Type of its elements, e.g. float32."),
+    click.option("--source-dtype", metavar="TYPE", help="Its data type, e.g. float32."),
     click.option("--source-chunks", metavar="C,C,...", help="Its blocks, if not one file."),
-    click.option(
-        "--source-order", type=ORDER, metavar="C|F", help="Order of elements in its blocks."
-    ),
-    click.option("--source-format", metavar="F", help="Its format, if no suffix says it: raw."),
-    click.option("--strict", is_flag=True, help="Missing blocks are errors, not the fill value."),
+    click.option("--source-order", type=ORDER, metavar="C|F", help="Storage order in its blocks."),
+    click.option("--source-format", metavar="F", help="Its format, if it has no suffix: raw."),
+    click.option("--strict", is_flag=True, help="Treat missing blocks as errors."),
 )
 
 max_rate = click.option(
     "--max-rate",
     metavar="SIZE",
-    help="Bytes read plus written a second at the most, e.g. 100MB.  [default: no limit]",
+    help="Most bytes read and written per second, e.g. 100MB.  [default: no limit]",
 )
 verify = click.option(
     "--verify", is_flag=True, help="Read the target back and compare its checksums."
 )
 
 consume = click.option(
-    "--consume", is_flag=True, help="Remove source blocks that are not needed any more."
+    "--consume", is_flag=True, help="Remove source blocks that are no longer needed."
 )
 
 running = stack(
@@ -169,15 +167,15 @@ running = stack(
     click.option(
         "--shards",
         metavar="C,C,...",
-        help="Files of several chunks in a zarr target, as --chunks: a length per axis, or one for "
+        help="Shards of a zarr target, which contain several chunks: a length per axis, or one for "
         "all. -1: whole axis; time=48: only that axis.",
     ),
     click.option(
-        "--fill-value", metavar="V", help="Value of what a container, such as zarr, does not store."
+        "--fill-value", metavar="V", help="Value of blocks that a container does not store."
     ),
-    click.option("--write-empty", is_flag=True, help="Store blocks of the fill value, too."),
+    click.option("--write-empty", is_flag=True, help="Also store blocks with only the fill value."),
     order,
-    click.option("--dry-run", is_flag=True, help="Show the plan; touch nothing."),
+    click.option("--dry-run", is_flag=True, help="Show the plan; change nothing."),
     click.option("--overwrite", is_flag=True, help="Replace a target that exists."),
     verify,
     click.option(
@@ -185,9 +183,9 @@ running = stack(
         type=click.Choice(["none", "rename", "fsync"]),
         default="fsync",
         show_default=True,
-        help="What blocks outlast once written: nothing, the process, or a loss of power.",
+        help="What written blocks survive: nothing, the end of the process, a power failure.",
     ),
-    click.option("--check", is_flag=True, help="Look at every block's header beforehand."),
+    click.option("--check", is_flag=True, help="Check the header of every block first."),
     source,
     as_json,
     quiet,
@@ -196,25 +194,25 @@ running = stack(
 
 
 def open_source(path: str, given: dict[str, Any]) -> str | BlockArray:
-    """Open a source with what the user says about it; without that, a path is enough."""
+    """Open a source with the user's description, if there is one; otherwise return the path."""
     names = ("shape", "dtype", "chunks", "order", "format")
-    said: dict[str, Any] = {name: given.get(f"source_{name}") for name in names}
-    said["strict"] = given.get("strict", False)
-    if not any(said.values()):
+    description: dict[str, Any] = {name: given.get(f"source_{name}") for name in names}
+    description["strict"] = given.get("strict", False)
+    if not any(description.values()):
         return path
     from dask_io import api  # noqa: PLC0415  # only when it is used
 
-    if said["strict"]:
+    if description["strict"]:
         api.refuse_several(path, "--strict")
-    if said["shape"]:
-        said["shape"] = parse_shape(said["shape"], "--source-shape")
-    if said["chunks"]:
-        said["chunks"] = parse_chunks(said["chunks"])
-    return api.open(path, **said)
+    if description["shape"]:
+        description["shape"] = parse_shape(description["shape"], "--source-shape")
+    if description["chunks"]:
+        description["chunks"] = parse_chunks(description["chunks"])
+    return api.open(path, **description)
 
 
 def read_regions(path: str) -> list[str]:
-    """Read a file of regions, one a line; what follows a # is a comment."""
+    """Read a file with one region per line; a # starts a comment."""
     from pathlib import Path  # noqa: PLC0415  # only when it is used
 
     from dask_io.errors import UsageError  # noqa: PLC0415  # only when it is used
@@ -224,16 +222,16 @@ def read_regions(path: str) -> list[str]:
         with storage_errors(path):
             lines = Path(path).read_text(encoding="utf-8").splitlines()
     except UnicodeDecodeError:
-        message = f"{path} is no text; write one region a line, as 0:100,:,5:"
+        message = f"{path} is not a text file; write one region per line, as 0:100,:,5:"
         raise UsageError(message) from None
     found = [text for line in lines if (text := line.partition("#")[0].strip())]
     if not found:
-        raise UsageError(f"{path} holds no region; write one a line, as 0:100,:,5:")
+        raise UsageError(f"{path} has no regions; write one per line, as 0:100,:,5:")
     return found
 
 
 def parse_chunks(text: str) -> Chunks:
-    """Read chunks as users write them."""
+    """Parse chunks."""
     from dask_io.geometry import chunks  # noqa: PLC0415  # only when it is used
 
     return chunks.parse_chunks(text)
@@ -251,7 +249,7 @@ def select(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def parse_shape(text: str, option: str) -> tuple[int, ...]:
-    """Read lengths with commas between them."""
+    """Parse comma-separated lengths."""
     from dask_io.errors import UsageError  # noqa: PLC0415  # only when it is used
 
     try:

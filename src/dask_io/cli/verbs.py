@@ -1,4 +1,4 @@
-"""The commands, in the order of use; what they need is loaded when they run."""
+"""The commands, in the order of use. Their imports are deferred until they run."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _WIDTH = 100
 @click.version_option(dask_io.__version__, prog_name="dask-io")
 @click.pass_context
 def commands(ctx: click.Context) -> None:
-    """Split, merge and resplit arrays larger than memory, each block read and written once.
+    """Split, merge and resplit arrays larger than memory; read and write each block once.
 
     SRC and DST are one file (volume.npy), a directory of blocks, a pattern of block files
     (blocks/b_{0}_{1}_{2}.npy), an array in a container (scan.zarr, scan.h5::/path), all arrays of a
@@ -52,9 +52,9 @@ def commands(ctx: click.Context) -> None:
 @options.as_json
 @options.debug
 def info(src: str, *, as_json: bool, **given: Any) -> None:
-    r"""Show what SRC holds: shape, type, blocks, size.
+    r"""Show the shape, data type, blocks and size of SRC.
 
-    Of a group, and of a file of several arrays, all arrays are listed.
+    For a group, or a file with several arrays, list all arrays.
 
     \b
     Example:
@@ -66,29 +66,29 @@ def info(src: str, *, as_json: bool, **given: Any) -> None:
     source = options.open_source(src, given)
     group = api.info_group(source)
     if group is not None:
-        told, told_as_text = jsonable.group_to_json(group), text.group_text(group)
+        json_info, text_info = jsonable.group_to_json(group), text.group_text(group)
     else:
         found = api.info(source)
-        told, told_as_text = jsonable.info_to_json(found), text.info_text(found)
+        json_info, text_info = jsonable.info_to_json(found), text.info_text(found)
     if as_json:
-        show_json(told)
+        show_json(json_info)
     else:
-        show(told_as_text)
+        show(text_info)
 
 
 @commands.command()
 @click.argument("src", required=False)
-@click.option("--chunks", metavar="C,C,...", help="Blocks to make of SRC.")
+@click.option("--chunks", metavar="C,C,...", help="Blocks of the target.")
 @click.option("--shape", metavar="N,N,...", help="Without SRC: shape of the array.")
 @click.option(
     "--dtype",
     metavar="TYPE",
-    help="Type of elements, e.g. float32: without SRC its own, with SRC the target's.",
+    help="Data type, e.g. float32: without SRC of the array, with SRC of the target.",
 )
 @options.casting
 @options.region
-@click.option("--from", "from_", metavar="C,C,...", help="Without SRC: the blocks it has.")
-@click.option("--to", metavar="C,C,...", help="Without SRC: the blocks to make.")
+@click.option("--from", "from_", metavar="C,C,...", help="Without SRC: blocks of the source.")
+@click.option("--to", metavar="C,C,...", help="Without SRC: blocks of the target.")
 @options.memory
 @options.strategy
 @options.objective
@@ -97,16 +97,16 @@ def info(src: str, *, as_json: bool, **given: Any) -> None:
 @options.format_
 @options.codec
 @options.order
-@click.option("--explain", is_flag=True, help="Show what every strategy would cost.")
+@click.option("--explain", is_flag=True, help="Show the cost of every strategy.")
 @options.source
 @options.as_json
 @options.debug
 def plan(src: str | None, *, explain: bool, as_json: bool, **given: Any) -> None:
     r"""Show how an array would be moved, and the cost.
 
-    The target is taken to be of SRC's format, with its codec, unless you say otherwise; resplit SRC
-    DST --dry-run shows the plan for a target that you name. Of a group, and of a file of several
-    arrays, all are planned, with chunks by the names of their dimensions.
+    The target has the format and codec of SRC, unless you give others. Use resplit SRC DST
+    --dry-run to see the plan for a certain target. For a group, or a file with several arrays,
+    all arrays are planned, with chunks by dimension name.
 
     \b
     Examples:
@@ -137,8 +137,8 @@ def plan(src: str | None, *, explain: bool, as_json: bool, **given: Any) -> None
 def resplit(src: str, dst: str, **given: Any) -> None:
     r"""Move the array in SRC to blocks of another shape in DST.
 
-    Of a group of Zarr arrays, and of a NetCDF or HDF5 file of several arrays, all are moved, into
-    another group or file, with chunks by the names of their dimensions.
+    For a group of Zarr arrays, or a NetCDF or HDF5 file with several arrays, all arrays are moved
+    into another group or file, with chunks by dimension name.
 
     \b
     Examples:
@@ -161,7 +161,7 @@ def resplit(src: str, dst: str, **given: Any) -> None:
 @options.consume
 @options.running
 def split(src: str, dst: str, **given: Any) -> None:
-    r"""Cut the one file SRC into blocks in DST.
+    r"""Split the file SRC into blocks in DST.
 
     \b
     Example:
@@ -182,7 +182,7 @@ def split(src: str, dst: str, **given: Any) -> None:
 @options.consume
 @options.running
 def merge(src: str, dst: str, **given: Any) -> None:
-    r"""Put all blocks in SRC into the one file DST.
+    r"""Merge all blocks of SRC into the file DST.
 
     \b
     Example:
@@ -202,10 +202,10 @@ def merge(src: str, dst: str, **given: Any) -> None:
 @click.option("--chunks", metavar="C,C,...", help="Blocks of each region.  [default: one block]")
 @options.running
 def extract(src: str, dst: str, **given: Any) -> None:
-    r"""Write regions of SRC, each as an array of its own, from one read.
+    r"""Write regions of SRC as separate arrays, reading SRC once.
 
-    One region goes to DST; several go to DST/region_000, DST/region_001, ... They may overlap;
-    blocks that none of them needs are not opened.
+    One region goes to DST; several go to DST/region_000, DST/region_001, ... Regions may overlap.
+    Blocks outside of all regions are not opened.
 
     \b
     Example:
@@ -217,7 +217,7 @@ def extract(src: str, dst: str, **given: Any) -> None:
     if given["regions_file"] is not None:
         regions += options.read_regions(given["regions_file"])
     if not regions:
-        raise click.UsageError("name at least one region with '--region' or '--regions-file'")
+        raise click.UsageError("give at least one region with '--region' or '--regions-file'")
     chunks = -1 if given["chunks"] is None else options.parse_chunks(given["chunks"])
     source = options.open_source(src, given)
     chosen = options.select(given)
@@ -233,16 +233,16 @@ def extract(src: str, dst: str, **given: Any) -> None:
 @options.device
 @options.workers
 @options.max_rate
-@click.option("--source", metavar="SRC", help="Where the source is now, if it has been moved.")
+@click.option("--source", metavar="SRC", help="New location of the source, if it was moved.")
 @options.consume
 @options.verify
 @options.as_json
 @options.quiet
 @options.debug
 def resume(dst: str, **given: Any) -> None:
-    r"""Complete DST after its run was cut short.
+    r"""Complete DST after an interrupted run.
 
-    What is durable is not done again. DST may also be a group, or a folder of several targets.
+    Durable blocks are not written again. DST may also be a group, or a folder of several targets.
     After a run with --consume, source blocks are removed only if --consume is given again.
 
     \b
@@ -253,11 +253,11 @@ def resume(dst: str, **given: Any) -> None:
 
     if given["quiet"]:
         warnings.simplefilter("ignore", DaskIOWarning)
-    told = [
+    results = [
         _run_job(job, label="resume", verify=given["verify"], quiet=given["quiet"])
         for job in api.plan_resumes(dst, **options.select(given))
     ]
-    _show_results(told, dst, as_json=given["as_json"], quiet=given["quiet"])
+    _show_results(results, dst, as_json=given["as_json"], quiet=given["quiet"])
 
 
 @commands.command()
@@ -270,12 +270,12 @@ def resume(dst: str, **given: Any) -> None:
 @options.quiet
 @options.debug
 def verify(src: str, dst: str | None, *, as_json: bool, quiet: bool, **given: Any) -> None:
-    r"""Compare two arrays, or one with its own checksums.
+    r"""Compare two arrays, or one array with its checksums.
 
-    Their blocks and formats may differ. Of groups, and of files of several arrays, all are
-    compared, each with the one of its name. Values are compared bit by bit where the types agree.
-    What Dask IO has written can be compared alone, with the checksums that were taken then. Exit
-    code 1 if anything differs.
+    Blocks and formats may differ. For groups, and files with several arrays, all arrays are
+    compared by name. Values of the same data type are compared bitwise. An array that Dask IO has
+    written can be compared with the checksums in its journal. The exit code is 1 if anything
+    differs.
 
     \b
     Examples:
@@ -311,12 +311,12 @@ def verify(src: str, dst: str | None, *, as_json: bool, quiet: bool, **given: An
 @options.quiet
 @options.debug
 def repair(dst: str, src: str | None, *, as_json: bool, quiet: bool, **given: Any) -> None:
-    r"""Write damaged blocks of DST again, from its source.
+    r"""Rewrite damaged blocks of DST from its source.
 
-    Every block is compared with the checksum that was taken when it was written. What is missing or
-    differs is written again, and replaced only by what matches these checksums. SRC is where the
-    source is now, if it has been moved. An HDF5 or NetCDF file is written again as a whole. With
-    --dry-run the exit code is 1 if anything is damaged, as that of verify.
+    Every block is compared with the checksum in the journal. Missing and damaged blocks are read
+    from the source again, and replaced only if the new data matches the checksums. SRC is the new
+    location of the source, if it was moved. An HDF5 or NetCDF file is rewritten as a whole. With
+    --dry-run, the exit code is 1 if anything is damaged, as for verify.
 
     \b
     Examples:
@@ -340,14 +340,14 @@ def repair(dst: str, src: str | None, *, as_json: bool, quiet: bool, **given: An
 
 
 @commands.command()
-@click.option("--size", default="256MiB", show_default=True, help="Size of the array, about.")
-@click.option("--memory", metavar="SIZE", help="Budget.  [default: a sixth of the array]")
+@click.option("--size", default="256MiB", show_default=True, help="Approximate array size.")
+@click.option("--memory", metavar="SIZE", help="Memory budget.  [default: 1/6 of the array]")
 @options.workers
-@click.option("--dir", "folder", metavar="DIR", help="Where to work.  [default: temporary files]")
-@click.option("--keep-files", is_flag=True, help="Leave the arrays there.")
+@click.option("--dir", "folder", metavar="DIR", help="Folder to use.  [default: temporary files]")
+@click.option("--keep-files", is_flag=True, help="Do not remove the arrays.")
 @options.debug
 def demo(**given: Any) -> None:
-    r"""Resplit an example array and compare that with the naive way.
+    r"""Resplit an example array, and compare this with the naive strategy.
 
     \b
     Example:
@@ -366,7 +366,7 @@ def _plan_with_data(src: str, given: dict[str, Any]) -> Job | SeriesJob:
     if extra:
         raise click.UsageError(f"{', '.join(extra)} describe an array without data, not SRC")
     if given["chunks"] is None:
-        raise click.UsageError("missing option '--chunks' for the blocks to make of SRC")
+        raise click.UsageError("missing option '--chunks' for the blocks of the target")
     chunks = options.parse_chunks(given["chunks"])
     source = options.open_source(src, given)
     return api.plan(source, chunks=chunks, **options.select(given))
@@ -378,7 +378,7 @@ def _plan_without_data(given: dict[str, Any]) -> tuple[AnyPlan, Device]:
     needed = {"--shape": "shape", "--dtype": "dtype", "--from": "from_", "--to": "to"}
     missing = [option for option, name in needed.items() if given[name] is None]
     if missing:
-        raise click.UsageError(f"name SRC, or describe an array: missing {', '.join(missing)}")
+        raise click.UsageError(f"give SRC, or describe an array: missing {', '.join(missing)}")
     for_data = {"chunks", "region", "casting", "format", "codec"}
     useless = [name for name in given if name.startswith("source_") or name in for_data]
     extra = [f"--{name.replace('_', '-')}" for name in useless if given[name] is not None]

@@ -1,1 +1,1 @@
-"""Carries a plan out: memory, threads, verification."""
+"""Run plans: memory, threads, commits, verification."""

@@ -1,4 +1,4 @@
-"""Compare a target with the checksums that were taken when it was written."""
+"""Compare a target with the checksums in its journal."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from dask_io.storage.location import Location
     from dask_io.stores.store import Readback
 
-# Errors of a read if a file is missing, or its sectors are bad.
+# Errors when reading a missing file, or bad sectors.
 _DAMAGE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EIO})
 
 
@@ -34,14 +34,14 @@ def verify_checksums(
     slab: int,
     array: int | None = None,
 ) -> Verification:
-    """Read every cell that a journal tells of, and compare its checksum.
+    """Read every cell listed in a journal, and compare its checksum.
 
-    Each thread needs `slab` bytes. If the target holds several arrays, `array` is the one meant.
+    Each thread needs `slab` bytes. If the target has several arrays, `array` is the number of one.
 
     Raises
     ------
     DataError
-        If the journal does not tell of the whole array.
+        If the journal does not cover the whole array.
     """
     wrong = _Wrong()
 
@@ -76,7 +76,7 @@ def find_damaged(
 ) -> set[tuple[int, ...]]:
     """Return every block that is missing, unreadable, or does not match its checksums.
 
-    Each thread needs `slab` bytes. `counts` says which errors are damage; others are raised.
+    Each thread needs `slab` bytes. `counts` tells which errors are damage; others are raised.
     """
     damaged: set[tuple[int, ...]] = set()
 
@@ -95,7 +95,7 @@ def find_damaged(
 
 
 def cells_of(journal: Location, grid: Grid, array: int | None = None) -> Iterator[Written]:
-    """Return the cells of a complete target, with the checksums that its journal holds.
+    """Return the cells of a complete target, with the checksums in its journal.
 
     Raises
     ------
@@ -133,7 +133,7 @@ def _check_each(
 
 
 class _Wrong:
-    """The first of the cells that are not what they were, from any thread."""
+    """The first cell with a wrong checksum; threads share it."""
 
     def __init__(self) -> None:
         self.first: Region | None = None

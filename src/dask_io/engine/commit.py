@@ -1,4 +1,4 @@
-"""The way out of a run: written cells become durable in batches, unneeded source blocks go."""
+"""Commit written cells in batches, and remove source blocks that are no longer needed."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ if TYPE_CHECKING:
     from dask_io.journal.ledger import Ledger, Written
     from dask_io.stores.store import Target
 
-# A batch has so many cells, or bytes: syncing names and journal costs little then, and little
-# has to be done again after a crash.
+# A batch has this many cells or bytes. So syncing names and journal costs little, and little work
+# is lost after a crash.
 MOST_CELLS = 16
 MOST_BYTES = 256 * 2**20
 
 
 class Outlet:
-    """A target of a run, with what the run does besides writing it.
+    """A target of a run, with its journal and the removal of source blocks.
 
-    Cells that have been written are committed in batches, by the thread that completes one, while
-    others go on.
+    Written cells are committed in batches, by the thread that completes a batch, while other
+    threads continue.
 
     Parameters
     ----------
     target
-        What is written. If there is a ledger, its `resume` has been called.
+        The target. If there is a ledger, `resume` has been called.
     job
-        What another run needs to know to go on.
+        Description of the job for the journal, so that another run can resume it.
     ledger
-        What is durable already and need not be written.
+        The cells that are already durable.
     consumption
         Removes source blocks, if the run was started to consume the source.
     identity
@@ -66,12 +66,12 @@ class Outlet:
         self._lock = Lock()
 
     def check(self) -> None:
-        """Refuse a target that cannot be begun; nothing is touched."""
+        """Refuse a target that cannot be created, without changing anything."""
         if self.ledger is None and not self._is_begun:
             self.target.check()
 
     def begin(self) -> None:
-        """Make the target ready; a second call does nothing."""
+        """Create the target; a second call does nothing."""
         if self._is_begun:
             return
         if self.ledger is None:
@@ -81,7 +81,7 @@ class Outlet:
             self._consumption.begin(self.ledger)
 
     def add(self, cell: Written, n_bytes: int) -> None:
-        """Take a cell that has been written."""
+        """Add a written cell."""
         with self._lock:
             self._waiting.append(cell)
             self._n_bytes += n_bytes
@@ -94,10 +94,10 @@ class Outlet:
         self._flush()
 
     def _flush(self) -> None:
-        """Commit all that is waiting."""
+        """Commit all waiting cells."""
         with self._lock:
             batch, self._waiting, self._n_bytes = self._waiting, [], 0
-        # After a sync that failed, another one may succeed although data is lost.
+        # After a failed sync, another sync may succeed although data is lost.
         if not batch or self._is_broken:
             return
         try:
@@ -126,7 +126,7 @@ class Outlet:
         return _changed_error(identity, changed, self.target, consumed=bool(identity.freed))
 
     def finish(self) -> None:
-        """Complete the target: all of it has been written."""
+        """Complete the target after all cells have been written."""
         assert self._n_blocks == self.target.grid.n_blocks, "blocks are missing: the plan was wrong"
         self._flush()
         if self._consumption is not None:
@@ -135,13 +135,13 @@ class Outlet:
 
     @property
     def has_blocks(self) -> bool:
-        """Whether a block has been written, by this run or by another."""
+        """Whether this or an earlier run has written a block."""
         return self._n_blocks > 0
 
     def abandon(self, *, keep: bool = False) -> None:
-        """Commit what has been written, as far as possible, and remove the rest.
+        """Commit the written cells as far as possible, and remove the rest.
 
-        With `keep`, another run can go on even if there is nothing.
+        With `keep`, another run can resume even if nothing has been committed.
         """
         if self._is_begun:
             with suppress(Exception):
@@ -175,21 +175,21 @@ def _changed_error(
     target still holds their data then.
     """
     if not consumed:
-        # If the journal cannot be written, the source still differs from what it says.
+        # If the journal cannot be written, the source still differs from the recorded state.
         with suppress(StorageError, OSError):
             target.note([CHANGED_LINE])
     return identity.error(changed, consumed=consumed)
 
 
 class Consumption:
-    """Removes blocks of a source, each as soon as everything that it feeds is durable.
+    """Removes source blocks, each as soon as all target data from it is durable.
 
     Parameters
     ----------
     identity
         The state of the source when the run began, and the blocks that an earlier run removed.
     target
-        What is written.
+        The target.
     removes
         Whether blocks are removed. Otherwise the remaining blocks stay, and the only task is to
         make sure that no data of the removed blocks is lost.
@@ -206,12 +206,12 @@ class Consumption:
         self._lock = Lock()
 
     def begin(self, ledger: Ledger | None) -> None:
-        """Prepare the source for the removal of blocks, and remove those that are due already.
+        """Prepare the source for the removal of blocks, and remove those no longer needed.
 
         Raises
         ------
         DataError
-            If blocks are gone, and what they became is too.
+            If removed blocks are missing in the target, too.
         """
         if self.removes and isinstance(self._source, Guessable):
             self._source.describe_in_place()
@@ -219,30 +219,30 @@ class Consumption:
             return
         free = self._count(ledger.regions())
         for index in self._gone.keys() - free:
-            # What it became is not there any more; it may still be.
+            # The target no longer has its data, but the source may still have the block.
             if self._is_there(index):
                 continue
-            lost = f"block {join(index)} was consumed, and what it became is not there any more"
+            lost = f"source block {join(index)} was consumed, but the target has lost its data"
             raise DataError(printable(self._target.place), [lost], "restore it from a copy")
-        # Only now is it certain that what was lost can be written anew.
+        # Only now is it certain that lost blocks can be written again.
         if ledger.lost:
             self._target.note(map(dropped_line_of, ledger.lost))
         if self.removes:
             self._free(free)
 
     def _is_there(self, index: tuple[int, ...]) -> bool:
-        """Tell whether a block was not removed after all: one that is not stored has a mark too."""
+        """Tell whether a block was not removed after all; absent blocks have a fingerprint, too."""
         with suppress(StorageError):
             return self._source.fingerprint(index) == self._gone[index]
         return False
 
     def count(self, regions: Iterable[Region]) -> None:
-        """Count regions that are durable now, and remove the blocks that only those needed."""
+        """Count newly durable regions, and remove the blocks that are no longer needed."""
         if self.removes:
             self._free(self._count(regions))
 
     def _count(self, regions: Iterable[Region]) -> list[tuple[int, ...]]:
-        """Return the blocks that nothing needs any more."""
+        """Return the blocks that are no longer needed."""
         free, grid = [], self._source.grid
         with self._lock:
             for region in regions:
@@ -255,7 +255,7 @@ class Consumption:
         return free
 
     def _free(self, indices: Sequence[tuple[int, ...]]) -> None:
-        # Noted before it is done: what is not there must be known to be gone rightly.
+        # The journal records the removal first, so that missing blocks are known to be removed.
         new = [index for index in indices if index not in self._gone]
         if new:
             found = {index: self._source.fingerprint(index) for index in new}
@@ -276,12 +276,12 @@ class Consumption:
             raise _changed_error(identity, flat, self._target, consumed=self._any_freed)
 
     def finish(self) -> None:
-        """Remove what is left of a source without blocks.
+        """Remove the rest of a source whose blocks have been removed.
 
         Raises
         ------
         DataError
-            If blocks were not what they had been when the run began.
+            If blocks have changed since the run began.
         """
         if self.removes:
             self._identity.refuse_other(self._total, consumed=True)

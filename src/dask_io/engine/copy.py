@@ -1,4 +1,4 @@
-"""Carry a plan out that copies blocks as they are stored."""
+"""Run a plan that copies blocks verbatim."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ class Copying(NamedTuple):
     outlets: tuple[Outlet]
 
     def carry_out(self, workers: int, on_written: Callable[[int, bool], None]) -> int:
-        """Copy all blocks that are not durable yet; no array data is held meanwhile."""
+        """Copy all blocks that are not durable yet, without holding array data."""
         (outlet,) = self.outlets
-        asked, granted = self.plan.problem.copied, self.plan.staging_bytes
-        assert asked is not None, "the plan was wrong"
-        slabs = copying_slabs(granted, asked, workers)
+        requested, granted = self.plan.problem.copied, self.plan.staging_bytes
+        assert requested is not None, "the plan was wrong"
+        slabs = copying_slabs(granted, requested, workers)
         buffers = Buffers(sum(slabs))
         stagings = [buffers.lend(n_bytes) for n_bytes in slabs]
         with Crew(stagings, on_stop=lambda: None) as crew:
@@ -62,8 +62,8 @@ class Copying(NamedTuple):
 
 
 def _pieces(stored: EncodedReader, staging: memoryview) -> Iterator[memoryview]:
-    """Yield a block's bytes one staging buffer after another."""
-    # In multiples of the alignment, so that they can be written past the page cache.
+    """Yield the bytes of a block, one staging buffer at a time."""
+    # Multiples of the alignment can be written with direct I/O.
     largest = max(ALIGNMENT, (len(staging) - 2 * ALIGNMENT) // ALIGNMENT * ALIGNMENT)
     for start in range(0, stored.n_bytes, largest):
         yield stored.read(start, min(largest, stored.n_bytes - start), staging)

@@ -1,4 +1,4 @@
-"""Copies within memory."""
+"""Copy arrays within memory."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ if TYPE_CHECKING:
 
     from dask_io.geometry import Layout
 
-# NumPy holds its lock while it copies few items, so items are short.
+# NumPy holds the interpreter lock while it copies few items, so items are short.
 _LONGEST_ITEM = 1024
-# Elements of a tile along the axis that is the target's fastest and, at the least, along the one
-# that is the source's, and in all: few enough for the cache, enough for a call.
+# Elements of a tile: along the target's fastest axis, at least along the source's fastest axis, and
+# in total. A tile fits in the cache, but is large enough for a call.
 _TILE, _TILE_SIZE = (16, 64), 2**14
 
 
 def copy(source: NDArray[Any], target: NDArray[Any], layout: Layout) -> None:
-    """Copy an array to one of the same shape that lies in a layout's order, and to its type.
+    """Copy an array to another of the same shape, in a layout's order, and convert the dtype.
 
-    Short rows of one type that lie next to each other on both sides are copied as one item each:
-    that saves NumPy a call for every row. From one order to another it goes tile by tile.
+    Short rows that are contiguous on both sides are copied as one item each, which saves NumPy a
+    call for every row. If the order differs, the copy is done in tiles.
     """
     if source.dtype != target.dtype:
         _convert(source, target)
@@ -42,14 +42,14 @@ def copy(source: NDArray[Any], target: NDArray[Any], layout: Layout) -> None:
 
 
 def _fastest(array: NDArray[Any]) -> int:
-    """Return the axis along which an array's elements lie closest together."""
+    """Return the axis with the smallest stride."""
     return min(range(array.ndim), key=lambda axis: (array.shape[axis] == 1, array.strides[axis]))
 
 
 def _copy_across(source: NDArray[Any], target: NDArray[Any], along: int, across: int) -> None:
-    """Copy to an array that is fastest along one axis from one that is so along another.
+    """Copy between arrays with different fastest axes: `along` of the target, `across` of source.
 
-    Done in tiles, what is read and what is written of one stays in the processor's cache.
+    The copy is done in tiles, so that the data of a tile stays in the processor's cache.
     """
     n_along, n_across = _TILE
     if min(target.shape[along], target.shape[across]) < n_along:
@@ -71,9 +71,9 @@ def _item_of(n_bytes: int) -> np.dtype[np.void]:
 
 
 def _convert(source: NDArray[Any], target: NDArray[Any]) -> None:
-    """Copy values to another type; whether that may lose something has been decided before."""
+    """Copy values to another dtype; whether this may lose information has been checked before."""
     if source.dtype.kind == "c" and target.dtype.kind != "c":
-        # What NumPy would warn of is what was asked for.
+        # NumPy would warn, although the user asked for this.
         source = source.real
     with np.errstate(all="ignore"):
         np.copyto(target, source, casting="unsafe")

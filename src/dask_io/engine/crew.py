@@ -1,4 +1,4 @@
-"""Threads that carry out tasks: writes before reads, because writes free memory."""
+"""Threads that run tasks: writes before reads, because writes free memory."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ if TYPE_CHECKING:
 
     Task = Callable[[memoryview], None]
 
-# Tasks that wait for each thread: memory has been taken for them, so they hold no more of it.
+# The most queued tasks per thread. Their memory has already been taken.
 _MOST_WAITING = 32
 
 
 class Crew:
-    """A fixed number of threads, each with a staging buffer of its own.
+    """A fixed number of threads, each with its own staging buffer.
 
-    The first error stops everyone; it is raised where the crew is waited for. Tasks are
-    functions of the thread's staging buffer.
+    The first error stops all threads, and is raised in the thread that waits for the crew. A task
+    is called with the thread's staging buffer.
     """
 
     def __init__(self, stagings: list[memoryview], on_stop: Callable[[], None]) -> None:
         self._on_stop = on_stop
         self._urgent: deque[Task] = deque()
         self._ordinary: deque[Task] = deque()
-        # Whoever adds is woken when half of these are left: waking costs more than adding.
+        # A thread that adds tasks is woken when half of these are left: waking is expensive.
         self._most_waiting = _MOST_WAITING * len(stagings)
         self._busy = self._n_idle = self._n_waiting = self._n_ended = 0
         self._stopped = False
@@ -43,7 +43,7 @@ class Crew:
             for thread in self._threads:
                 thread.start()
         except BaseException:
-            # Those that have started would wait forever.
+            # Threads that have started would wait forever.
             self._end()
             raise
         return self
@@ -57,7 +57,7 @@ class Crew:
         self._end()
 
     def add(self, task: Task) -> None:
-        """Queue a task, in order; waits while enough of them wait already."""
+        """Queue a task; wait while the queue is full."""
         with self._lock:
             if len(self._ordinary) >= self._most_waiting:
                 while self._has_enough and not self._stopped:
@@ -67,7 +67,7 @@ class Crew:
         self.raise_error()
 
     def add_urgent(self, task: Task) -> None:
-        """Queue a task before all ordinary ones; never waits."""
+        """Queue a task before all ordinary ones, without waiting."""
         with self._lock:
             self._urgent.append(task)
             self._wake_one()
@@ -80,7 +80,7 @@ class Crew:
         self.raise_error()
 
     def raise_error(self) -> None:
-        """Raise what went wrong, if anything did."""
+        """Raise the first error of a task, if any."""
         if self._error is not None:
             raise self._error
 
@@ -90,21 +90,21 @@ class Crew:
 
     def _wait(self) -> None:
         self._n_waiting += 1
-        # Waking up now and then lets the interpreter deliver signals.
+        # Waking up regularly lets the interpreter deliver signals.
         self._changed.wait(timeout=0.5)
         self._n_waiting -= 1
 
-    # To wake someone takes long even if no one waits.
+    # Notifying takes long even if no thread waits.
     def _wake_one(self) -> None:
         if self._n_idle:
             self._has_task.notify()
 
-    def _tell(self) -> None:
+    def _notify_changed(self) -> None:
         if self._n_waiting:
             self._changed.notify_all()
 
     def _end(self) -> None:
-        """Stop everyone and wait until they have ended; what interrupts that is raised then."""
+        """Stop all threads and wait until they have ended; then raise a pending interrupt."""
         interrupt: KeyboardInterrupt | None = None
         while True:
             try:
@@ -119,7 +119,7 @@ class Crew:
 
     def _join(self) -> None:
         started = [thread for thread in self._threads if thread.ident is not None]
-        # Up to Python 3.12 a `join` that is interrupted takes the thread for dead.
+        # Up to Python 3.12, an interrupted `join` considers the thread dead.
         with self._lock:
             while self._n_ended < len(started):
                 self._wait()
@@ -140,7 +140,7 @@ class Crew:
             while task is not None:
                 try:
                     task(staging)
-                except BaseException as error:  # noqa: BLE001  # raised again where the crew is waited for
+                except BaseException as error:  # noqa: BLE001  # raised again by `raise_error`
                     self._stop(error)
                 task = self._next(after=1)
         finally:
@@ -149,12 +149,12 @@ class Crew:
                 self._changed.notify_all()
 
     def _next(self, *, after: int = 0) -> Task | None:
-        """Wait for a task, `after` so many have been done; None if everyone is to stop."""
+        """Wait for a task, `after` this many have been done; None if the crew is stopped."""
         with self._lock:
             self._busy -= after
             while not (self._urgent or self._ordinary or self._stopped):
                 if not self._busy:
-                    self._tell()
+                    self._notify_changed()
                 self._n_idle += 1
                 self._has_task.wait()
                 self._n_idle -= 1
@@ -165,5 +165,5 @@ class Crew:
                 return self._urgent.popleft()
             task = self._ordinary.popleft()
             if self._n_waiting and not self._has_enough:
-                self._tell()
+                self._notify_changed()
             return task

@@ -1,4 +1,4 @@
-"""Whether a source is still what it was when a run began."""
+"""Detect whether a source has changed since a run began."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Identity:
     Parameters
     ----------
     source
-        What is read.
+        The source.
     freed
         Blocks that an earlier run removed or was about to remove, with their fingerprints.
     keep
@@ -51,7 +51,7 @@ class Identity:
         """The sum of all fingerprints, as stored in the journal."""
 
     def _look(self, *, again: bool = False) -> Iterator[int]:
-        """Yield the fingerprint of every block as it is now; a block may be gone by the end."""
+        """Yield the current fingerprint of every block; with `again`, blocks may be missing."""
         for index in self.source.grid.indices():
             known = self.freed.get(index)
             if known is None:
@@ -59,7 +59,7 @@ class Identity:
             yield known % _BITS
 
     def _find(self, index: tuple[int, ...]) -> int:
-        """Return the fingerprint of a block, another than it had if the block is gone."""
+        """Return the fingerprint of a block, or a different one if the block is missing."""
         try:
             return self.source.fingerprint(index)
         except StorageError as error:
@@ -71,14 +71,14 @@ class Identity:
         return sum(self._look(again=again)) % _BITS
 
     def has(self, index: tuple[int, ...], fingerprint: int) -> bool:
-        """Tell whether a block had this fingerprint, if that is known."""
+        """Tell whether a block had this fingerprint; True if it is unknown."""
         kept, flat = self._kept, self.source.grid.flat(index)
         return kept is None or int(kept[flat]) == fingerprint % _BITS
 
     def find_changed(self) -> Sequence[int]:
-        """Return the flat numbers of the changed blocks; those of all if only the sum is known.
+        """Return the flat indices of the changed blocks; all blocks if only the sum is known.
 
-        Blocks that an earlier run has removed are left out.
+        Blocks that an earlier run has removed are omitted.
         """
         n_blocks = self.source.grid.n_blocks
         if self._kept is None:
@@ -87,7 +87,7 @@ class Identity:
         return [int(flat) for flat in np.flatnonzero(now != self._kept)]
 
     def index_of(self, flat: int) -> tuple[int, ...]:
-        """Return the index of a block by its flat number."""
+        """Return the index of a block, given its flat index."""
         return tuple(map(int, np.unravel_index(flat, self.source.grid.counts)))
 
     def error(self, changed: Sequence[int], *, consumed: bool) -> DataError:
@@ -104,7 +104,7 @@ class Identity:
 
     @property
     def _can_name(self) -> bool:
-        """Whether it is known which blocks changed, and they are not all in one file."""
+        """Whether it is known which blocks changed, and the source is not one file."""
         whole = self.source.whole if isinstance(self.source, SourceView) else self.source
         is_one_file = isinstance(whole, Indivisible) and whole.is_indivisible
         return self._kept is not None and not is_one_file and whole.grid.n_blocks > 1
@@ -115,14 +115,15 @@ class Identity:
         return source.stored(index) if isinstance(source, SourceView) else index
 
     def refuse_other(self, total: int, *, consumed: bool | None = None) -> None:
-        """Refuse a source whose fingerprints had, or have, another sum.
+        """Refuse a source whose sum of fingerprints differs.
 
-        Unless `consumed` says otherwise, blocks have been consumed if an earlier run removed some.
+        `consumed` tells whether source blocks have been removed; by default, whether an earlier
+        run removed some.
 
         Raises
         ------
         DataError
-            If the sum of its fingerprints is a different one.
+            If the sum of its fingerprints differs.
         """
         if self.total != total % _BITS:
             consumed = bool(self.freed) if consumed is None else consumed
@@ -130,15 +131,15 @@ class Identity:
 
     def _error(self, problem: str, *, consumed: bool) -> DataError:
         advice = (
-            "restore it as it was: only the target still holds the blocks that were consumed"
+            "restore its original content: only the target contains the consumed blocks"
             if consumed
-            else "begin again: run the first command with --overwrite"
+            else "start again: run the first command with --overwrite"
         )
         return DataError(printable(self.source.place), [problem], advice)
 
 
 def take_identities(sources: Iterable[Source]) -> dict[Source, Identity]:
-    """Return the identities of all sources of a run; `MOST_KEPT` is the limit for all together."""
+    """Return the identities of all sources of a run; `MOST_KEPT` limits their total."""
     distinct = dict.fromkeys(sources)
     keep = sum(source.grid.n_blocks for source in distinct) <= MOST_KEPT
     return {source: Identity(source, keep=keep) for source in distinct}

@@ -1,4 +1,4 @@
-"""What the machine has, and what the process really uses of it."""
+"""The memory of the machine, and the memory that the process uses."""
 
 from __future__ import annotations
 
@@ -13,11 +13,10 @@ _RESET = Path("/proc/self/clear_refs")
 
 
 class ResidentMeter:
-    """How far the process's resident memory grows, at the most, from now on.
+    """Measures the peak growth of the process's resident memory from now on.
 
-    Making one resets the process's highest resident size so far (``VmHWM``), for whoever else
-    reads it too. Where that cannot be done, as on macOS, growth is not known: the highest size
-    may be one from before.
+    Creating a meter resets the peak resident size (``VmHWM``) of the whole process. If this is
+    not possible, as on macOS, the growth is unknown, because the peak may be an earlier one.
     """
 
     def __init__(self) -> None:
@@ -27,7 +26,7 @@ class ResidentMeter:
             self._before = _status("VmRSS")
 
     def growth(self) -> int | None:
-        """Return the largest growth since the meter was made, None if it is not known."""
+        """Return the peak growth since the meter was created, None if unknown."""
         highest = _status("VmHWM")
         if self._before is None or highest is None:
             return None
@@ -39,7 +38,7 @@ def _status(field: str) -> int | None:
 
 
 def _field(path: Path, name: str) -> int | None:
-    """Return a field in kB of one of the kernel's tables, in bytes."""
+    """Return a field of a kernel table, converted from kB to bytes."""
     with suppress(OSError):
         for line in path.read_text().splitlines():
             if line.startswith(f"{name}:"):
@@ -48,14 +47,14 @@ def _field(path: Path, name: str) -> int | None:
 
 
 def available_memory() -> int:
-    """Return the bytes this process can still use, within the limits of its control groups."""
+    """Return the bytes that this process can still use, within the limits of its cgroups."""
     physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     free = _field(Path("/proc/meminfo"), "MemAvailable") or physical
     return max(0, min([free, *map(_free_in_group, _memory_groups())], default=free))
 
 
 def _memory_groups() -> list[Path]:
-    """Return the folders of the control groups that hold this process, innermost first."""
+    """Return the directories of this process's cgroups, innermost first."""
     with suppress(OSError):
         for line in Path("/proc/self/cgroup").read_text().splitlines():
             _, controllers, inside = line.split(":", 2)
@@ -69,7 +68,7 @@ def _memory_groups() -> list[Path]:
     return []
 
 
-# Version 2 of control groups, then version 1: the limit, what is used, what of it is only cached.
+# The files of cgroups v2, then v1: limit, usage, and the field of cached memory.
 _LIMITS = {
     "memory.max": ("memory.current", "inactive_file"),
     "memory.limit_in_bytes": ("memory.usage_in_bytes", "total_inactive_file"),

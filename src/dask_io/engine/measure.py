@@ -1,4 +1,4 @@
-"""What kind of device a folder lies on: by what the system says or, if asked, by measuring it."""
+"""Find the device of a folder: from the system's tables or, on request, by measuring it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 MEASURED = "measured"
 """Name of a device that has been measured."""
 
-# Filesystems behind a network, behind an object store, and without a device.
+# Network filesystems, filesystems backed by an object store, and filesystems in memory.
 _NETWORK = re.compile(
     r"(?:nfs\d?|cifs|smb\d|smbfs|ceph|lustre|gpfs|glusterfs|beegfs|afs|9p|virtiofs)"
     r"|fuse\.(?:sshfs|glusterfs|ceph|cephfs|juicefs|rclone)"
@@ -32,23 +32,23 @@ _OBJECTS = re.compile(r"fuse\.(?:s3fs|goofys|geesefs|mount-s3|mountpoint-s3|gcsf
 _MEMORY = re.compile(r"tmpfs|ramfs|devtmpfs")
 _VIRTUAL = re.compile(r"x?vd[a-z]")
 
-# At most this much is written and read back, a piece at a time, and no phase goes on for longer
-# than this: four phases stay within a couple of seconds.
+# The most bytes written and read back, in pieces, and the longest time of a phase. The four phases
+# take at most about two seconds.
 _MOST_BYTES, _PIECE_BYTES, _SEEK_BYTES = 32 * 2**20, 2**20, 4096
 _MOST_SECONDS, _MOST_TIMES = 0.4, 256
 
 
 def device_of(path: str | os.PathLike[str], *, system: Path = Path("/")) -> Device:
-    """Return the preset for the kind of filesystem that a path lies on, or would lie on.
+    """Return the preset for the filesystem of a path, which need not exist.
 
-    Nothing is measured. Where the system does not say what it has, an SSD is assumed.
+    Nothing is measured. If the system has no information, an SSD is assumed.
 
     Parameters
     ----------
     path
-        A file or folder, which need not exist yet; or a URL, which is that of an object store.
+        A file or folder, which need not exist, or the URL of an object store.
     system
-        Where the tables of the kernel are found.
+        The root directory of the kernel's tables.
     """
     if is_url(path):
         return S3
@@ -61,7 +61,7 @@ def device_of(path: str | os.PathLike[str], *, system: Path = Path("/")) -> Devi
 
 
 def _kind(filesystem: str) -> Device | None:
-    """Return what a kind of filesystem says about its device, None if it says nothing."""
+    """Return the device for a type of filesystem, None if the type does not tell."""
     if _NETWORK.fullmatch(filesystem):
         return NFS
     if _OBJECTS.fullmatch(filesystem):
@@ -70,25 +70,25 @@ def _kind(filesystem: str) -> Device | None:
 
 
 def find_device(name: str | None, *places: str | os.PathLike[str]) -> Device:
-    """Return the device of this name; by default the slowest kind that the places lie on.
+    """Return the device with this name; by default the slowest device of the places.
 
     Parameters
     ----------
     name
-        A preset's name; ``"measured"``, for the last of the places; or nothing.
+        Name of a preset; ``"measured"``, to measure the last of the places; or None.
     places
-        Where the source is and, last, where the target goes.
+        The places of the source and, last, of the target.
 
     Raises
     ------
     UsageError
-        If there is no such device, or none of the places to measure.
+        If the name is unknown, or there is no place to measure.
     """
     check_device_name(name)
     if name == MEASURED:
         if not places:
             raise UsageError(
-                f"there is no folder to measure for device {MEASURED!r}; name a source or one of "
+                f"device {MEASURED!r} needs a folder to measure; give a source, or choose one of "
                 f"{', '.join(DEVICES)}"
             )
         return measure_device(places[-1])
@@ -99,9 +99,9 @@ def find_device(name: str | None, *places: str | os.PathLike[str]) -> Device:
 
 
 def are_apart(source: str, target: str) -> bool:
-    """Tell whether two places seem to lie on two devices, so that both are busy at once.
+    """Tell whether two places are on different devices, which can work at the same time.
 
-    So it is taken to be on two filesystems, and with an object store; where nothing is known, not.
+    This is assumed for different filesystems and for object stores, but not if nothing is known.
     """
     if is_url(source) or is_url(target):
         return True
@@ -112,20 +112,20 @@ def are_apart(source: str, target: str) -> bool:
 
 
 def check_device_name(name: str | None) -> None:
-    """Check that there is a device of this name.
+    """Check the name of a device.
 
     Raises
     ------
     UsageError
-        If there is none.
+        If the name is unknown.
     """
     known = [*DEVICES, MEASURED]
     if name is not None and name not in known:
-        raise UsageError(f"there is no device {name!r}; choose one of {', '.join(known)}")
+        raise UsageError(f"unknown device {name!r}; choose one of {', '.join(known)}")
 
 
 def existing_folder(path: str | os.PathLike[str]) -> Path:
-    """Return the nearest folder that exists, the path itself or one that it lies in."""
+    """Return the path itself, if it is a folder, or its nearest existing parent."""
     place = Path(path).absolute()
     return next(each for each in (place, *place.parents) if each.is_dir())
 
@@ -137,7 +137,7 @@ class _Mount(NamedTuple):
 
 
 def _mount_of(folder: Path, table: Path) -> _Mount | None:
-    """Return the mount that a folder lies on: the deepest, and of those the latest."""
+    """Return the mount of a folder: the deepest, and of equally deep ones the latest."""
     found = None
     resolved = folder.resolve()
     for line in table.read_text(errors="surrogateescape").splitlines():
@@ -150,18 +150,18 @@ def _mount_of(folder: Path, table: Path) -> _Mount | None:
 
 
 def _unescaped(word: str) -> str:
-    """Undo how the kernel writes spaces and the like."""
+    """Undo the kernel's escaping of spaces and other characters."""
     return re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), word)
 
 
 def _disk(device: str, system: Path) -> Device:
-    """Return what a block device is; a partition is what its disk is."""
+    """Return the preset for a block device, or for the disk of a partition."""
     name = (system / device.lstrip("/")).resolve().name
     entry = (system / "sys" / "class" / "block" / name).resolve()
     for folder in (entry, entry.parent):
         flag = folder / "queue" / "rotational"
         if flag.exists():
-            # What a virtual disk says of itself is a default, and means nothing.
+            # Virtual disks report a default that means nothing.
             if flag.read_text().strip() == "1" and not _VIRTUAL.match(folder.name):
                 return HDD
             return NVME if folder.name.startswith("nvme") else SSD
@@ -169,15 +169,15 @@ def _disk(device: str, system: Path) -> Device:
 
 
 def measure_device(folder: str | os.PathLike[str]) -> Device:
-    """Measure a folder with a temporary file of at most 32 MiB, in at most some two seconds.
+    """Measure a folder with a temporary file of at most 32 MiB, in about two seconds.
 
-    How many requests it serves at once is taken from its kind. What a device keeps in a memory
-    of its own, or a system that will not forget what it has cached, makes it look faster.
+    The concurrency is not measured, but that of the preset. Caches of the device or of the system
+    make it appear faster.
 
     Parameters
     ----------
     folder
-        Where to measure; if it is a file or absent, the folder it lies in.
+        The folder to measure; if it is a file or missing, the nearest existing parent.
 
     Raises
     ------
@@ -188,8 +188,8 @@ def measure_device(folder: str | os.PathLike[str]) -> Device:
     """
     if is_url(folder):
         raise UsageError(
-            f"device {MEASURED!r} is measured in a folder, and {printable(str(folder))} is none; "
-            f"choose one of {', '.join(DEVICES)}"
+            f"device {MEASURED!r} needs a local folder, but {printable(str(folder))} is in an "
+            f"object store; choose one of {', '.join(DEVICES)}"
         )
     place = existing_folder(folder)
     with (
@@ -203,7 +203,7 @@ def measure_device(folder: str | os.PathLike[str]) -> Device:
         _forget(fd)
         seek = _measure_seeks(fd, n_bytes)
         opening = _time_each(lambda: os.close(os.open(file.name, os.O_RDONLY | os.O_CLOEXEC)))
-    # A run costs the seek and the request, and what was measured is both.
+    # The measured time of a run is the sum of seek and request.
     return Device(
         MEASURED,
         seek_seconds=max(0.0, seek - opening),
@@ -215,8 +215,8 @@ def measure_device(folder: str | os.PathLike[str]) -> Device:
 
 
 def _measure_writing(fd: int) -> tuple[int, float]:
-    """Write until there is enough; return the bytes written and how many a second."""
-    # Noise, so that a filesystem that compresses gains nothing.
+    """Write a file; return the number of bytes written and the bytes per second."""
+    # Random data does not compress.
     piece = memoryview(random.Random(0).randbytes(_PIECE_BYTES))  # noqa: S311  # data, no secret
     n_bytes, started = 0, perf_counter()
     while n_bytes < _MOST_BYTES and perf_counter() - started < _MOST_SECONDS:
@@ -240,7 +240,7 @@ def _measure_seeks(fd: int, n_bytes: int) -> float:
 
 
 def _time_each(act: Callable[[], object]) -> float:
-    """Return the mean time of doing something again and again for a while."""
+    """Call a function repeatedly for a while, and return the mean time."""
     n_times, started = 0, perf_counter()
     while n_times < _MOST_TIMES and perf_counter() - started < _MOST_SECONDS:
         act()
@@ -253,6 +253,6 @@ def _since(started: float) -> float:
 
 
 def _forget(fd: int) -> None:
-    """Have the system drop what it has cached of a file, where it can be asked to."""
+    """Drop a file from the page cache, if the system supports this."""
     if hasattr(os, "posix_fadvise"):
         os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)

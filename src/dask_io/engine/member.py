@@ -1,4 +1,4 @@
-"""One target of a run: what has been read for it, until a write cell is complete and written."""
+"""One target of a run: it holds the data read for it until write cells are complete."""
 
 from __future__ import annotations
 
@@ -30,22 +30,22 @@ if TYPE_CHECKING:
     from dask_io.planning import Plan
     from dask_io.stores.store import BlockWriter
 
-# Runs at least this long are spread in memory, so that each can be written past the page cache:
-# that takes less than a hundredth more.
+# Runs of at least this length are aligned in memory, so that each can be written with direct I/O.
+# This takes less than 1 % more memory.
 _LONG_RUN = 512 * 2**10
-# A piece that no hole in memory has room for is cut into parts, but not those of so many bytes, or
-# of this part of it.
+# A piece that fits in no hole of the memory is divided into parts, but not into parts smaller than
+# this many bytes, or than this fraction of it.
 _SMALLEST_PART, _MOST_HALVED = 64 * 2**10, 64
-# Ranges that are remembered from step to step, and what of each is: moving the cells of one that
-# overlaps many takes so long that finding them anew does not count.
-_MOST_RANGES, _MOST_CELLS, _MOST_PARTS = 256, 16, 64
+# The most ranges cached from step to step, cells of a cached range, and overlaps cached for each.
+# For ranges with more cells, finding them again takes little time compared to moving them.
+_MOST_RANGES, _MOST_CELLS, _MOST_OVERLAPS = 256, 16, 64
 
 
 class Room(NamedTuple):
-    """What the targets of a run share: memory, and the threads that write.
+    """The memory and the threads that the targets of a run share.
 
-    What is complete but not yet written counts as `behind` where there is room for it, so that
-    reading can go on; what is `held` then is exactly what the plan says.
+    Complete cells that wait to be written count as `behind` if there is room, so that reading can
+    continue. Then `held` is exactly as predicted by the plan.
     """
 
     held: Account
@@ -55,8 +55,8 @@ class Room(NamedTuple):
 
 
 @dataclass(slots=True)
-class Piece:
-    """Part of the array in memory, in the target's layout; `run` elements lie together at least."""
+class HeldPiece:
+    """Part of the array in memory, in the target's layout, in runs of at least `run` elements."""
 
     region: Region
     array: NDArray[Any]
@@ -66,17 +66,17 @@ class Piece:
 
 @dataclass(slots=True)
 class Cell:
-    """A write cell that has been begun: its block, what is there of it, how much is missing."""
+    """A write cell that is being filled: its block, its pieces, and the missing elements."""
 
     region: Region
     index: tuple[int, ...]
     block: Region
     missing: int
-    pieces: list[Piece] = field(default_factory=list)
+    pieces: list[HeldPiece] = field(default_factory=list)
 
 
-class Stretch(NamedTuple):
-    """A write cell along one axis, and where the newest piece of it begins and ends."""
+class CellRange(NamedTuple):
+    """A write cell along one axis, and where its newest piece starts and ends."""
 
     start: int
     stop: int
@@ -85,9 +85,9 @@ class Stretch(NamedTuple):
 
 
 class Overlaps(NamedTuple):
-    """The write cells that a range overlaps, along one axis.
+    """The write cells that a range overlaps along one axis.
 
-    Where each of them begins, and what is common to both as a part of its piece, and of the range.
+    For each: its start, and the intersection as a slice of its piece and of the range.
     """
 
     starts: tuple[int, ...]
@@ -95,16 +95,16 @@ class Overlaps(NamedTuple):
     taken: tuple[slice, ...]
 
 
-class Along:
+class AxisWriteCells:
     """The write cells that a step fills along one axis.
 
-    There may be many blocks in a step and many small pieces in a block, but few ranges along an
-    axis: what each overlaps is worked out once.
+    A step may have many blocks, and a block many small pieces, but there are few ranges along an
+    axis. So the overlaps of each range are cached.
     """
 
-    def __init__(self, stretches: list[Stretch]) -> None:
-        self.stretches, self.starts = stretches, [each.start for each in stretches]
-        self.is_short = len(stretches) <= _MOST_CELLS
+    def __init__(self, ranges: list[CellRange]) -> None:
+        self.ranges, self.starts = ranges, [each.start for each in ranges]
+        self.is_short = len(ranges) <= _MOST_CELLS
         self._known: dict[tuple[int, int], Overlaps] = {}
 
     def overlaps(self, bounds: tuple[int, int]) -> Overlaps:
@@ -112,39 +112,39 @@ class Along:
         found = self._known.get(bounds)
         if found is None:
             found = Overlaps(*zip(*self._find(*bounds), strict=True))
-            # What is long lasts for one step only.
-            if not self.is_short or len(self._known) < _MOST_PARTS:
+            # Long ones are used for one step only.
+            if not self.is_short or len(self._known) < _MOST_OVERLAPS:
                 self._known[bounds] = found
         return found
 
     def _find(self, low: int, high: int) -> Iterator[tuple[int, slice, slice]]:
-        for start, _, origin, last in self.stretches:
+        for start, _, origin, last in self.ranges:
             begin, end = max(origin, low), min(last, high)
             if begin < end:
                 yield start, slice(begin - origin, end - origin), slice(begin - low, end - low)
 
 
-class Wanted(NamedTuple):
-    """The write cells that a step fills, and for which of them what room has to be made."""
+class StepCells(NamedTuple):
+    """The write cells that a step fills, and the regions for which it needs new buffers."""
 
-    along: list[Along]
+    along: list[AxisWriteCells]
     cells: dict[tuple[int, ...], Cell]
     regions: dict[tuple[int, ...], Region]
     n_bytes: int
 
 
 class Filling(NamedTuple):
-    """What a step fills: write cells along each axis, and by its corner each with its pieces."""
+    """The write cells that a step fills, each with its newest pieces, by corner."""
 
-    along: list[Along]
-    cells: dict[tuple[int, ...], tuple[Cell, list[Piece]]]
+    along: list[AxisWriteCells]
+    cells: dict[tuple[int, ...], tuple[Cell, list[HeldPiece]]]
 
 
 class Member:
-    """A plan's target under way; positions are those of the plan.
+    """The target of a plan that is being written; positions are those of the plan.
 
-    What is durable already is neither held nor written. `on_written` is told the bytes of every
-    cell that has been written, and whether that made a block whole.
+    Durable cells are neither held nor written. `on_written` is called with the bytes of every
+    written cell, and whether it completed a block.
     """
 
     def __init__(
@@ -156,26 +156,26 @@ class Member:
         self.on_written = on_written
         self.moved = plain(self.target.dtype)
         self.in_pieces = plan.hold is Hold.PIECES
-        # What outlasts a step along the outermost axis stays for many steps more.
+        # Cells that outlast a step along the outermost axis are held for many steps.
         self.outer = plan.order[0]
         self.is_backward = self.outer in plan.backwards
         self.cuts_blocks = any(cut.pieces for cut in plan.write_cuts)
         self.streams = plan.writes_stream and self.ledger is None
         # Steps have the same ranges along most axes.
-        self.known: dict[tuple[int, int, int], Along] = {}
+        self.known: dict[tuple[int, int, int], AxisWriteCells] = {}
         self.cells: dict[tuple[int, ...], Cell] = {}
         self.cells_missing: dict[tuple[int, ...], int] = {}
         self.lock = Lock()
 
-    def begin(self, region: Region) -> Wanted:
-        """Begin the write cells of a region that will be read, and say what memory they need."""
-        along = [self._along(axis, *bounds) for axis, bounds in enumerate(region.bounds)]
+    def begin(self, region: Region) -> StepCells:
+        """Begin the write cells of a region that will be read, and count the memory they need."""
+        along = [self._axis_cells(axis, *bounds) for axis, bounds in enumerate(region.bounds)]
         corners = product(*(each.starts for each in along))
-        stretches = product(*(each.stretches for each in along))
+        ranges = product(*(each.ranges for each in along))
         cells: dict[tuple[int, ...], Cell] = {}
         regions: dict[tuple[int, ...], Region] = {}
         with self.lock:
-            for corner, parts in zip(corners, stretches, strict=True):
+            for corner, parts in zip(corners, ranges, strict=True):
                 cell = self.cells.get(corner)
                 if cell is None or self.in_pieces:
                     _, stop, origin, end = zip(*parts, strict=True)
@@ -185,19 +185,19 @@ class Member:
                     regions[corner] = Region(origin, end)
                 cells[corner] = cell
         n_elements = sum(each.size for each in regions.values())
-        return Wanted(along, cells, regions, n_elements * self.itemsize)
+        return StepCells(along, cells, regions, n_elements * self.itemsize)
 
-    def _along(self, axis: int, low: int, high: int) -> Along:
-        """Return the write cells of a range, which are remembered if they are few."""
+    def _axis_cells(self, axis: int, low: int, high: int) -> AxisWriteCells:
+        """Return the write cells of a range along an axis, from a cache if there are few."""
         found = self.known.get((axis, low, high))
         if found is None:
-            found = _along(self.plan, axis, low, high)
+            found = _find_axis_cells(self.plan, axis, low, high)
             if found.is_short and len(self.known) < _MOST_RANGES:
                 self.known[axis, low, high] = found
         return found
 
     def _begin_cell(self, region: Region) -> Cell | None:
-        """Return a new cell, None if it is durable already."""
+        """Return a new cell, None if it is already durable."""
         index = self.target.grid.index_at(region.start)
         if self.ledger is not None and self.ledger.covers(index, region):
             return None
@@ -206,7 +206,7 @@ class Member:
         return cell
 
     def needed(self, region: Region) -> Region:
-        """Return the smallest box around what is not durable yet of a region."""
+        """Return the bounding box of the part of a region that is not durable yet."""
         if self.ledger is None:
             return region
         parts = [cell & region for cell in self._missing_cells(region)]
@@ -224,28 +224,28 @@ class Member:
             if ledger is None or not ledger.covers(index_at(cell.start), cell):
                 yield cell
 
-    def make_pieces(self, wanted: Wanted, step: Region) -> Filling:
+    def make_pieces(self, step_cells: StepCells, step: Region) -> Filling:
         """Make the buffers for which memory has been taken; return each cell with its newest."""
         begin, end = step.bounds[self.outer]
         cells = {}
-        for corner, cell in wanted.cells.items():
+        for corner, cell in step_cells.cells.items():
             newest = cell.pieces
-            if corner in wanted.regions:
+            if corner in step_cells.regions:
                 low, high = cell.region.bounds[self.outer]
                 lasting = low < begin if self.is_backward else end < high
-                newest = self._make_pieces(wanted.regions[corner], cell.block, lasting=lasting)
+                newest = self._make_pieces(step_cells.regions[corner], cell.block, lasting=lasting)
                 cell.pieces.extend(newest)
             cells[corner] = cell, newest
-        return Filling(wanted.along, cells)
+        return Filling(step_cells.along, cells)
 
-    def _make_pieces(self, region: Region, block: Region, *, lasting: bool) -> list[Piece]:
-        """Make one piece of a region, or several where no hole in memory is long enough for one."""
+    def _make_pieces(self, region: Region, block: Region, *, lasting: bool) -> list[HeldPiece]:
+        """Make one piece for a region, or several if no hole in memory is long enough for one."""
         itemsize = self.itemsize
         strides, n_bytes = self.layout.byte_strides(region.shape, itemsize), region.size * itemsize
         phase, run = 0, region.size
         if self.cuts_blocks:
-            # What begins in memory as far behind a multiple of `ALIGNMENT` as it will in its file
-            # can be written past the page cache as it is.
+            # If memory address and file offset have the same remainder modulo `ALIGNMENT`, the
+            # buffer can be written with direct I/O.
             stored = self.layout.stored(region.relative_to(block.start), block.shape)
             phase = stored.first * itemsize % ALIGNMENT
             if not self.in_pieces and stored.run * itemsize >= _LONG_RUN:
@@ -257,10 +257,10 @@ class Member:
             return self._make_parts(region, max(least, itemsize), lasting=lasting)
         return [self._make_piece(region, buffer, strides, run)]
 
-    def _make_parts(self, region: Region, least: int, *, lasting: bool) -> list[Piece]:
-        """Make pieces of a region's halves, or of their halves; `least` bytes are never cut.
+    def _make_parts(self, region: Region, least: int, *, lasting: bool) -> list[HeldPiece]:
+        """Make pieces for the halves of a region, recursively down to `least` bytes.
 
-        They are put together to be written, so it does not matter where in memory they begin.
+        They are assembled before they are written, so their alignment does not matter.
         """
         pieces = []
         for half in _halves(region, self.layout):
@@ -275,7 +275,7 @@ class Member:
     def _lend(
         self, n_bytes: int, least: int, *, phase: int = 0, lasting: bool
     ) -> memoryview | None:
-        """Return a buffer, None if no hole is long enough for what can be cut."""
+        """Return a buffer, None if no hole is long enough and the piece can be divided."""
         buffer = self.room.buffers.lend_inside(n_bytes, phase=phase, lasting=lasting)
         if buffer is None and n_bytes <= least:
             return self.room.buffers.lend_outside(n_bytes)
@@ -283,14 +283,14 @@ class Member:
 
     def _make_piece(
         self, region: Region, buffer: memoryview, strides: tuple[int, ...], run: int
-    ) -> Piece:
+    ) -> HeldPiece:
         array = np.ndarray(region.shape, self.moved, buffer, strides=strides)
-        return Piece(region, array, buffer, run)
+        return HeldPiece(region, array, buffer, run)
 
     def place(self, region: Region, values: NDArray[Any], filling: Filling) -> None:
-        """Put what has been read of a region where it belongs."""
+        """Copy the values read for a region to the pieces that it overlaps."""
         along, cells, placed = filling.along, filling.cells, []
-        overlaps = zip(*map(Along.overlaps, along, region.bounds), strict=True)
+        overlaps = zip(*map(AxisWriteCells.overlaps, along, region.bounds), strict=True)
         for corner, inside, taken in zip(*starmap(product, overlaps), strict=True):
             if corner in cells:
                 cell, pieces = cells[corner]
@@ -303,9 +303,9 @@ class Member:
         self._count_placed(placed)
 
     def _place_in_parts(
-        self, values: NDArray[Any], inside: tuple[slice, ...], pieces: list[Piece]
+        self, values: NDArray[Any], inside: tuple[slice, ...], pieces: list[HeldPiece]
     ) -> None:
-        """Put values into several pieces; where they belong is counted from the first one."""
+        """Copy values to several pieces; `inside` is relative to the first one."""
         bounds = ((each.start, each.stop) for each in inside)
         whole = Region.of(bounds).shifted_by(pieces[0].region.start)
         for piece in pieces:
@@ -315,7 +315,7 @@ class Member:
                 copy(values[part.relative_to(whole.start).slices], found, self.layout)
 
     def _count_placed(self, placed: list[tuple[Cell, int]]) -> None:
-        """Count what has arrived in write cells, and have those written that are complete."""
+        """Count the elements placed in write cells, and queue complete cells for writing."""
         complete = []
         with self.lock:
             for cell, n_elements in placed:
@@ -327,7 +327,7 @@ class Member:
             self._queue_write(cell)
 
     def _queue_write(self, cell: Cell) -> None:
-        """Have a complete cell written; until then it counts as staging if there is room."""
+        """Queue a complete cell for writing; it counts as staging if staging has room."""
         n_bytes = cell.region.size * self.itemsize
         account = self.room.held
         if self.room.behind.take_if_free(n_bytes):
@@ -336,7 +336,7 @@ class Member:
         self.room.crew.add_urgent(partial(self._write, cell, n_bytes, account))
 
     def _write(self, cell: Cell, n_bytes: int, account: Account, staging: memoryview) -> None:
-        """Write a complete cell, free it, and have it committed."""
+        """Write a complete cell, free its memory, and pass it on to be committed."""
         first, *others = cell.pieces
         inside = cell.region.relative_to(cell.block.start)
         with self.target.writer(cell.index) as writer:
@@ -359,7 +359,7 @@ class Member:
         self.on_written(n_bytes, is_last)
 
     def _write_pieces(self, staging: memoryview, cell: Cell, writer: BlockWriter) -> None:
-        """Put a cell together from its pieces and write it in sequence."""
+        """Assemble a cell from its pieces and write it in sequence."""
         origin = cell.block.start
         pieces = [(piece.region.relative_to(origin), piece.array) for piece in cell.pieces]
 
@@ -374,7 +374,7 @@ class Member:
         writer.write_filled(cell.region.relative_to(origin), staging, fill)
 
     def _is_last(self, cell: Cell) -> bool:
-        """Count a cell of a block as written; tell whether the block is whole now."""
+        """Count a cell of a block as written; tell whether it completed the block."""
         if not self.cuts_blocks:
             return True
         with self.lock:
@@ -386,22 +386,22 @@ class Member:
             return missing == 1
 
     def _count_cells(self, index: tuple[int, ...], block: Region) -> int:
-        """Return how many cells of a block are to be written."""
+        """Return the number of cells of a block that have to be written."""
         if self.ledger is None or index not in self.ledger.parts:
             return self.plan.count_write_cells(block)
         return sum(1 for _ in self._missing_cells(block))
 
 
-def _along(plan: Plan, axis: int, low: int, high: int) -> Along:
-    """Return the write cells of a range, each with the piece of it that is held, or all of it."""
+def _find_axis_cells(plan: Plan, axis: int, low: int, high: int) -> AxisWriteCells:
+    """Return the write cells of a range, each with the range of its buffer."""
     cells = plan.axes[axis].write_cells(low, high)
     if plan.hold is Hold.PIECES:
-        return Along([Stretch(a, b, max(a, low), min(b, high)) for a, b in cells])
-    return Along([Stretch(a, b, a, b) for a, b in cells])
+        return AxisWriteCells([CellRange(a, b, max(a, low), min(b, high)) for a, b in cells])
+    return AxisWriteCells([CellRange(a, b, a, b) for a, b in cells])
 
 
 def _halves(region: Region, layout: Layout) -> tuple[Region, Region]:
-    """Cut a region in two along the slowest axis that can be cut."""
+    """Divide a region in two along the slowest axis longer than 1."""
     axis = next(axis for axis in layout.axes if region.shape[axis] > 1)
     bounds = list(region.bounds)
     low, high = bounds[axis]
@@ -416,9 +416,9 @@ def _halves(region: Region, layout: Layout) -> tuple[Region, Region]:
 def _spread(
     shape: tuple[int, ...], block: tuple[int, ...], layout: Layout, itemsize: int
 ) -> tuple[tuple[int, ...], int]:
-    """Return how far apart in memory the elements of a part of a block lie, and its bytes.
+    """Return the byte strides and the size of a buffer for part of a block, with aligned runs.
 
-    Each of its runs begins as far behind a multiple of `ALIGNMENT` as in the file.
+    Each run has the same remainder modulo `ALIGNMENT` in memory as in the file.
     """
     strides, n_bytes, is_run = [0] * len(shape), itemsize, True
     in_file = layout.strides(block)

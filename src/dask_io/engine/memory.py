@@ -1,4 +1,4 @@
-"""What a run may hold, and the buffers it holds it in."""
+"""The memory accounts of a run, and its buffers."""
 
 from __future__ import annotations
 
@@ -13,21 +13,20 @@ from dask_io.storage.local.transport import address_of
 from dask_io.storage.medium import ALIGNMENT
 
 _PAGE = mmap.PAGESIZE
-# Buffers end at multiples of this and begin there too, unless they may be written past the page
-# cache: those begin where that can be done.
+# Buffers start and end at multiples of this. Large buffers start where direct I/O is possible.
 _GRAIN = 16
 _ALIGNED = 128 * 2**10
-# Large pages are quicker to read into and to write from, but may be slow to get: what is lent most
-# often, at the beginning, lies in them.
+# Reading into and writing from huge pages is faster, but they may be slow to get. So only the
+# beginning of the memory, which is lent most often, uses them.
 _IN_LARGE_PAGES = 256 * 2**20
-# Larger pieces are given back to the system in any case: 32 MiB, less what lies around them.
+# The C library always returns larger allocations to the system: 32 MiB, minus overhead.
 _LARGEST_KEPT = 2**25 - 2 * _PAGE
-# The stretch is longer by this part, for what is lost between buffers that begin at such multiples.
+# The memory is longer by this fraction, to make up for gaps between aligned buffers.
 _LOST = 64
 
 
 class Account:
-    """Bytes in use out of a fixed number; going over it is a bug."""
+    """Bytes in use, up to a fixed limit; exceeding the limit is a bug."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
@@ -39,12 +38,12 @@ class Account:
         self._closed = False
 
     def take(self, n_bytes: int) -> bool:
-        """Wait until there is room and take it; False if the account was closed meanwhile."""
+        """Wait until there is room and take it; return False if the account has been closed."""
         assert n_bytes <= self.limit, f"{n_bytes} bytes of {self.limit}: the plan was wrong"
         with self._lock:
             while self.used + n_bytes > self.limit and not self._closed:
                 self._n_waiting += 1
-                # Waking up now and then lets the interpreter deliver signals.
+                # Waking up regularly lets the interpreter deliver signals.
                 self._changed.wait(timeout=0.5)
                 self._n_waiting -= 1
             if self._closed:
@@ -53,7 +52,7 @@ class Account:
             return True
 
     def take_if_free(self, n_bytes: int) -> bool:
-        """Take room only if it is there now."""
+        """Take room if it is free now; return whether it was."""
         with self._lock:
             if self.used + n_bytes > self.limit:
                 return False
@@ -61,16 +60,16 @@ class Account:
             return True
 
     def give_back(self, n_bytes: int) -> None:
-        """Return what was taken."""
+        """Return bytes that were taken."""
         with self._lock:
             self.used -= n_bytes
             assert self.used >= 0, "more was given back than taken"
-            # To wake someone takes long even if no one waits.
+            # Notifying takes long even if no thread waits.
             if self._n_waiting:
                 self._changed.notify_all()
 
     def close(self) -> None:
-        """Let everyone who waits go on with nothing."""
+        """Wake all waiting threads, without giving them room."""
         with self._lock:
             self._closed = True
             self._changed.notify_all()
@@ -81,16 +80,16 @@ class Account:
 
 
 class Buffers:
-    """Parts of one stretch of memory, lent and taken back.
+    """Lends buffers of any size from one memory mapping.
 
-    Touching fresh memory costs more than a copy, so what has been touched is used again, whatever
-    sizes come and go. A buffer for which no hole is long enough may lie outside. As long as there
-    is one, as much of the last holes belongs to the system, so that no more is resident.
+    Touching fresh memory costs more than a copy, so memory is reused. If no hole is long enough for
+    a buffer, it may be allocated outside of the mapping. Then the same number of bytes of the last
+    holes is returned to the system, so that the resident memory does not grow.
     """
 
     def __init__(self, limit: int) -> None:
-        self._stretch = _map(limit + limit // _LOST)
-        self._view = memoryview(self._stretch)
+        self._memory = _map(limit + limit // _LOST)
+        self._view = memoryview(self._memory)
         self._base = address_of(self._view)
         self._holes = [(0, len(self._view))]
         self._n_outside = 0
@@ -104,18 +103,18 @@ class Buffers:
     def lend_inside(
         self, n_bytes: int, *, phase: int = 0, lasting: bool = False
     ) -> memoryview | None:
-        """Return a part of the stretch, None if no hole is long enough.
+        """Return a part of the mapping, None if no hole is long enough.
 
-        A large one begins `phase` bytes behind a multiple of `ALIGNMENT`. Those that are `lasting`
-        lie together at the end, so that they do not come to lie between others' holes.
+        A large buffer starts `phase` bytes after a multiple of `ALIGNMENT`. `lasting` buffers are
+        at the end, so that they do not fragment the holes between short-lived buffers.
         """
         step, phase = (ALIGNMENT, phase) if n_bytes >= _ALIGNED else (_GRAIN, 0)
         with self._lock:
             places = range(len(self._holes))
-            # The first hole that is long enough: that leaves longer ones than the shortest would.
+            # First fit leaves longer holes than best fit.
             for place in reversed(places) if lasting else places:
                 start, stop = self._holes[place]
-                # Most are too short in any case: it is told at once.
+                # A quick check first, because most holes are too short.
                 if stop - start < n_bytes:
                     continue
                 begin = start + (phase - start) % step
@@ -132,15 +131,15 @@ class Buffers:
         return None
 
     def lend_outside(self, n_bytes: int) -> memoryview:
-        """Return a buffer of its own."""
+        """Return a buffer outside of the mapping."""
         with self._lock:
             self._n_outside += n_bytes
             self._settle()
-        # A page of its own would be too much for a small one.
+        # A small buffer does not need pages of its own.
         return memoryview(_map(n_bytes) if n_bytes >= _ALIGNED else bytearray(n_bytes))[:n_bytes]
 
     def take_back(self, buffer: memoryview) -> None:
-        """Have a buffer back that is no longer used."""
+        """Take back a buffer that is no longer used."""
         start = address_of(buffer) - self._base if buffer else -1
         with self._lock:
             if not 0 <= start < len(self._view):
@@ -162,9 +161,9 @@ class Buffers:
         self._holes.insert(place, (start, stop))
 
     def _settle(self) -> None:
-        """Let the system have as much of the last holes as lies outside; it is empty afterwards.
+        """Return as much of the last holes to the system as is lent outside of the mapping.
 
-        Those are used least: what lasts is lent rarely.
+        The last holes are used least, because lasting buffers are lent rarely.
         """
         left = self._n_outside
         if not left:
@@ -173,29 +172,29 @@ class Buffers:
             begin = max(_up(start, _PAGE), (stop - left) // _PAGE * _PAGE)
             end = stop // _PAGE * _PAGE
             if begin < end:
-                self._stretch.madvise(mmap.MADV_DONTNEED, begin, end - begin)
+                self._memory.madvise(mmap.MADV_DONTNEED, begin, end - begin)
                 left -= end - begin
             if left <= 0:
                 return
 
 
 def _map(n_bytes: int) -> mmap.mmap:
-    """Ask the system for memory of our own, the first of it in large pages if there are any."""
+    """Map anonymous memory, the first part in huge pages if they are available."""
     size = max(_PAGE, _up(n_bytes, _PAGE))
     memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     if hasattr(mmap, "MADV_HUGEPAGE"):
-        # A hint: kernels may be built without large pages.
+        # This is a hint. Kernels may be built without huge pages.
         with suppress(OSError):
             memory.madvise(mmap.MADV_HUGEPAGE, 0, min(size, _IN_LARGE_PAGES))
     return memory
 
 
 def keep_what_is_freed(n_bytes: int) -> None:
-    """Have pieces up to a size used again when they are freed, of memory that is not lent.
+    """Make the C library reuse freed allocations up to a size, instead of unmapping them.
 
-    The C library gives what it has mapped back to the system, until it has seen a piece as large
-    being freed. Codecs ask for more than they return in the end, so it never would.
-    Where the environment sets what it keeps (``MALLOC_TRIM_THRESHOLD_``), that stays as it is.
+    The C library unmaps large allocations until it has seen one of their size being freed. Codecs
+    shrink their allocations before they free them, so this would never happen. A
+    ``MALLOC_TRIM_THRESHOLD_`` in the environment has precedence.
     """
     np.empty(min(n_bytes, _LARGEST_KEPT), np.uint8)
 

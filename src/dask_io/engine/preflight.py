@@ -1,4 +1,4 @@
-"""What can be known to fail before anything is written."""
+"""Checks before a run: disk space, number of files, open files."""
 
 from __future__ import annotations
 
@@ -24,58 +24,58 @@ if TYPE_CHECKING:
 
     from dask_io.stores.store import Source, Store, Target
 
-# A visit to a block has a file open twice at the most: through the page cache and past it.
+# A visit to a block opens a file at most twice: through the page cache and with direct I/O.
 _FILES_A_WORKER = 2
-# Beside the blocks a target has a description of itself, and folders that may have to be made.
+# In addition to blocks, a target has metadata, and folders that may have to be created.
 _MORE_FILES = 8
 
 
 class Replaced(NamedTuple):
-    """What goes before anything is written."""
+    """Files and bytes that are removed before anything is written."""
 
     n_files: int = 0
     n_bytes: int = 0
 
 
 class Move(NamedTuple):
-    """An array on its way from a source to a target."""
+    """A source and the target that it is moved to."""
 
     source: Source
     target: Target
 
     @property
     def most_bytes(self) -> int:
-        """What the target takes on disk at most."""
+        """The most bytes that the target takes on disk."""
         return self.target.grid.size * self.target.dtype.itemsize + self.more_bytes
 
     @property
     def more_bytes(self) -> int:
-        """What headers take, and what is left of the last page of each file."""
+        """Bytes for headers, and for the unused part of the last page of each file."""
         return footprint_of(self.target).n_files * ALIGNMENT
 
     @property
     def has_gaps(self) -> bool:
-        """Whether blocks are not stored on either side."""
+        """Whether some blocks are absent, and the target omits them."""
         return footprint_of(self.target).leaves_out and absent_in(self.source) != 0
 
     @property
     def may_shrink(self) -> bool:
-        """Whether the target may take less than its array: it is encoded, or has gaps."""
+        """Whether the target may be smaller than its array, because it has a codec or gaps."""
         return bool(self.target.metadata.get("codecs")) or self.has_gaps
 
     @property
     def likely_bytes(self) -> int:
-        """What the target takes, if as much as the source does."""
-        # Over HTTP nobody can tell.
+        """The size of the target, assuming that of the source."""
+        # Over HTTP the size is unknown.
         with suppress(StorageError):
             return min(self.most_bytes, self.source.n_bytes_on_disk + self.more_bytes)
         return self.most_bytes
 
 
 def free_space(target: Target) -> int:
-    """Return the bytes that are left on a target's disk once its array is there; at least 0.
+    """Return the bytes left on a target's disk after its array has been written, at least 0.
 
-    What is spilled on the way to an object store goes to the folder for temporary files.
+    For an object store, this is the disk of the temporary directory, which holds scratch blocks.
     """
     if is_url(target.place):
         return shutil.disk_usage(tempfile.gettempdir()).free
@@ -85,7 +85,7 @@ def free_space(target: Target) -> int:
 
 
 def share_disk(source: Store, target: Store) -> bool:
-    """Whether two stores lie on one disk."""
+    """Whether two stores are on the same disk."""
     if is_url(source.place) or is_url(target.place):
         return False
     return _folder_of(source).stat().st_dev == _folder_of(target).stat().st_dev
@@ -99,20 +99,21 @@ def check_before_run(
     disk_bytes: int | None = None,
     replaced: Replaced | None = None,
 ) -> None:
-    """Check that a run would find room for its arrays, for its files, and for those it opens.
+    """Check that there is room for a run's arrays and files, and that it may open enough files.
 
-    Targets on one disk share its room. Scratch blocks lie beside the first target. Of a single
-    target, `disk_bytes` may say how much it takes in all, if that is less because a source is
-    used up, and `replaced` what goes before, if it is more than what is in the target's directory.
+    Targets on one disk share its room. Scratch blocks are next to the first target. For a single
+    target, `disk_bytes` may give the total bytes needed, if this is less because the source is
+    consumed. `replaced` may give what is removed first, if this is more than the content of the
+    target's directory.
 
     Raises
     ------
     StorageError
-        If it would not.
+        If a check fails.
     """
     check_open_files(moves[0].target, workers)
     by_disk: dict[int, list[Move]] = {}
-    # Object stores take whatever comes.
+    # Object stores have no limit.
     for move in (each for each in moves if not is_url(each.target.place)):
         by_disk.setdefault(_folder_of(move.target).stat().st_dev, []).append(move)
     for sharing in by_disk.values():
@@ -130,15 +131,14 @@ def check_space(
 ) -> None:
     """Check that a filesystem has room for the arrays of some targets, and for scratch blocks.
 
-    What is `replaced` counts as free, by default what an earlier run left in the targets'
-    directories. Arrays take up as much as they hold, unless `array_bytes` says otherwise. Of those
-    that may take less, nobody knows how much: what they have where they are is a guess, and more
-    than that is only warned of.
+    Bytes that are `replaced`, by default the content of the targets' directories, count as free.
+    Arrays need their full size, unless `array_bytes` is given. The size of encoded or sparse
+    arrays is unknown. It is estimated as that of the source, and a lack of room is only a warning.
 
     Raises
     ------
     StorageError
-        If it has not.
+        If there is not enough room.
     """
     targets = [move.target for move in moves]
     place, disk = targets[0].place, _disk_of(targets[0])
@@ -147,65 +147,65 @@ def check_space(
     least = sum(move.most_bytes for move in moves if not move.may_shrink)
     if array_bytes is not None and not shrinking:
         least = array_bytes + moves[0].more_bytes
-    has = f"{format_bytes(free)} are free"
+    has = f"but only {format_bytes(free)} are free"
     if least + scratch_bytes > free:
         also = f", and {format_bytes(scratch_bytes)} for scratch blocks," if scratch_bytes else ""
         reason = f"{format_bytes(least)}{also} are needed, {has}"
         raise StorageError(place, reason, "free some space, or choose another target")
     left = free - least - scratch_bytes
-    # What a source takes is only looked for if it matters; if it is used up, it makes room.
+    # The size of the source is determined only if it matters. A consumed source makes room.
     if array_bytes is not None or sum(move.most_bytes for move in shrinking) <= left:
         return
     if (likely := sum(move.likely_bytes for move in shrinking)) > left:
         needed = format_bytes(least + scratch_bytes + likely)
         is_whole = isinstance(targets[0], Indivisible) and targets[0].is_indivisible
         advice = f"if it fills up, free some space and {'run it again' if is_whole else 'resume'}"
-        said = f"{printable(place)}: {needed} may be needed, {has}; {advice}"
-        warnings.warn(said, RoomWarning, stacklevel=2)
+        message = f"{printable(place)}: {needed} may be needed, {has}; {advice}"
+        warnings.warn(message, RoomWarning, stacklevel=2)
 
 
 def check_inodes(moves: Sequence[Move], replaced: Replaced | None = None) -> None:
-    """Check that a filesystem can hold as many files more as some targets have.
+    """Check that a filesystem has room for the number of files of some targets.
 
-    What is `replaced` counts as free, as for `check_space`.
+    Files that are `replaced` count as free, as for `check_space`.
 
     Raises
     ------
     StorageError
-        If it cannot.
+        If there are not enough inodes.
     """
     targets = [move.target for move in moves]
     disk = _disk_of(targets[0])
-    # Filesystems without a fixed number of files say that they have 0 of them.
+    # Filesystems without a fixed number of inodes report 0.
     if not disk.f_files:
         return
     needed = sum(footprint_of(move.target).n_files for move in moves if not move.has_gaps)
     free = disk.f_favail + (replaced or _replaced(targets)).n_files
     if needed + _MORE_FILES > free:
-        reason = f"{needed:,} blocks are to be written, the filesystem can hold {free:,} files more"
+        reason = f"the target needs {needed:,} files, but the filesystem has room for only {free:,}"
         advice = "use larger chunks, or choose another target"
         raise StorageError(targets[0].place, reason, advice)
 
 
 def check_open_files(target: Target, workers: int) -> None:
-    """Check that the process may have as many files open as its threads need at once.
+    """Check that the process may open as many files as its threads need at once.
 
     Raises
     ------
     StorageError
-        If it may not.
+        If the limit is too low.
     """
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if limit == resource.RLIM_INFINITY:
         return
     needed = _n_open_files() + _FILES_A_WORKER * workers
     if needed > limit:
-        reason = f"up to {needed:,} files are open at once, the limit is {limit:,}"
+        reason = f"up to {needed:,} files are open at once, but the limit is {limit:,}"
         raise StorageError(target.place, reason, "raise it (ulimit -n), or use fewer --workers")
 
 
 def _n_open_files() -> int:
-    """Return how many files the process has open; where the system does not say, the usual 3."""
+    """Return the number of files that the process has open; 3 if the system does not tell."""
     with suppress(OSError):
         return len(os.listdir("/proc/self/fd"))  # noqa: PTH208  # numbers, not paths
     return 3
@@ -218,13 +218,13 @@ def _disk_of(target: Store) -> os.statvfs_result:
 
 
 def _folder_of(target: Store) -> Path:
-    """Return the folder nearest to a store that is there already."""
+    """Return the nearest existing folder of a store."""
     place = Path(target.place).absolute()
     return next(folder for folder in (place, *place.parents) if folder.is_dir())
 
 
 def find_replaced(*places: str) -> Replaced:
-    """Count what is in directories now; a single file stays until the new one is whole."""
+    """Count the content of directories; a single file stays until the new one is complete."""
     sizes: list[int] = []
     for place in places:
         with storage_errors(Path(place)):

@@ -1,4 +1,4 @@
-"""From two stores to the problem that planning solves."""
+"""Build the planning problem for two stores."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ if TYPE_CHECKING:
     from dask_io.stores.store import Store
 
 
-# At ten thousand a second they would take months; to plan for more takes long, and much memory.
+# At ten thousand blocks a second, this would take months.
 _MOST_BLOCKS = 2**36
 
 
 def side_of(store: Store) -> Side:
-    """Return a store's side of a problem.
+    """Return the side of a problem for a store.
 
     Raises
     ------
     UsageError
-        If it has absurdly many blocks.
+        If it has implausibly many blocks.
     """
     if store.grid.n_blocks > _MOST_BLOCKS:
         raise UsageError(
-            f"{printable(store.place)} has {store.grid.n_blocks:,} blocks, more than could ever be "
-            "moved; use larger ones, or check what the source says of its shape"
+            f"{printable(store.place)} has {store.grid.n_blocks:,} blocks, which is implausibly "
+            "many; use larger chunks, or check the shape in the source's metadata"
         )
     whole, region = store, None
     if isinstance(store, SourceView):
@@ -54,7 +54,7 @@ def side_of(store: Store) -> Side:
 
 
 def side_in_pieces(target: Store) -> Side | None:
-    """Return a target's side if it encodes blocks piece by piece, None if it cannot."""
+    """Return the side for a target that encodes blocks piece by piece, None if it cannot."""
     taken = taken_in_pieces(target)
     if taken is None:
         return None
@@ -64,7 +64,7 @@ def side_in_pieces(target: Store) -> Side | None:
 
 
 def _coding_of(store: Store) -> Coding:
-    """Return how long a store's codecs take with all cores at work."""
+    """Return the estimated coding time of a store with all cores at work."""
     codecs, n_cores = store.metadata.get("codecs", ()), usable_cores()
     return Coding(seconds_to_decode(codecs) / n_cores, seconds_to_encode(codecs) / n_cores)
 
@@ -81,13 +81,13 @@ def make_problem(
     to_copy: int | None = None,
     apart: bool = False,
 ) -> Problem:
-    """Put a problem together, with the staging that the engine asks for.
+    """Return a problem with the staging that the engine needs.
 
-    `stored` is the type that elements have in the source, if it may be another one than `dtype`;
-    if the target's blocks can be copied as they are stored, every thread needs `to_copy` bytes
-    for that. `apart` says that source and target lie on two devices.
+    `stored` is the dtype of the source, if it may differ from `dtype`. If blocks can be copied
+    verbatim, every thread needs `to_copy` bytes for this. `apart` tells that source and target are
+    on different devices.
     """
-    # Every thread may be about to commit a batch while another one fills.
+    # Every thread may be committing a batch while the next batch fills.
     lag = Lag((workers + 1) * MOST_CELLS, (workers + 1) * MOST_BYTES) if consume else None
     coding = coding_bytes([source, target])
     slab = slab_for(source, target, max(dtype.itemsize, (stored or dtype).itemsize))
@@ -99,6 +99,6 @@ def make_problem(
 
 
 def converted(stored: np.dtype[Any] | None, dtype: np.dtype[Any]) -> np.dtype[Any] | None:
-    """Return the type that elements have in a source, if they are converted to another one."""
-    # To NumPy, None is a type too.
+    """Return the dtype of a source, None if it is not converted."""
+    # For NumPy, None is a dtype.
     return None if stored is None or stored == dtype else stored

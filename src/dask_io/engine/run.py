@@ -1,9 +1,9 @@
-"""Carry plans out: read, place, write whole cells, free.
+"""Run plans: read blocks, place their data, write complete cells, free memory.
 
-A plan is a bundle of one. Memory is taken in the order of the bundle's steps, by one thread, for
-all members of a step at once, and given back when a write cell has been written. The bundle
-guarantees that a step fits once all cells completed before it are written, so waiting for
-memory always ends, however many steps are under way.
+A single plan runs as a bundle of one. One thread takes memory in the order of the bundle's steps,
+for all members of a step at once. Memory is given back when a write cell has been written. The
+bundle guarantees that a step fits after all cells completed before it have been written. So
+waiting for memory always ends, no matter how many steps are in progress.
 """
 
 from __future__ import annotations
@@ -40,17 +40,17 @@ if TYPE_CHECKING:
     from dask_io.planning import Plan, SharedStep
     from dask_io.stores.store import Source
 
-# Runs at least this long are worth a call of their own, past the page cache.
+# Runs of at least this length are read by a separate call, with direct I/O.
 _LONG_RUN = 256 * 2**10
-# This part of the room to write behind stays free, so that buffers of any size find a hole.
+# This fraction of the room to write behind stays free, so that there are holes for all buffers.
 _SPARE = 3
-# What one thread reads of a block before another may take over.
+# The most bytes of a block that one thread reads before another may continue.
 _SHARE = 16 * 2**20
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a run has come, in bytes of the array and in blocks."""
+    """The progress of a run, in bytes of the array and in blocks."""
 
     n_bytes_written: int
     n_bytes: int
@@ -60,11 +60,11 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """What a run did, as counted and measured while it ran.
+    """The counts and measurements of a run.
 
-    `peak_memory` is by how much the process grew, None where the system does not tell. Blocks
-    are skipped that an earlier run has written. `not_kept` names the metadata of the source that
-    the target's format cannot hold.
+    `peak_memory` is the growth of the process, None if it is unknown. `blocks_skipped` were written
+    by an earlier run. `not_kept` lists the metadata of the source that the target's format cannot
+    store.
     """
 
     seconds: float
@@ -81,11 +81,11 @@ class RunResult:
 
     @classmethod
     def of_nothing(cls, blocks_skipped: int) -> RunResult:
-        """Return the result of a run that found everything done."""
+        """Return the result of a run that had nothing to do."""
         return cls(0.0, Seeks(0, 0), 0, 0, 0, 0, 0, 0, blocks_skipped)
 
     def followed_by(self, other: RunResult) -> RunResult:
-        """Return the result of two runs, one after the other."""
+        """Return the combined result of two consecutive runs."""
         peaks = (self.peak_memory, other.peak_memory)
         return RunResult(
             seconds=self.seconds + other.seconds,
@@ -103,14 +103,14 @@ class RunResult:
 
 
 class Sweep(NamedTuple):
-    """A bundle with what it reads, counted from its box's corner, and an outlet per member."""
+    """A bundle, its source (relative to the bundle's box), and an outlet for each member."""
 
     bundle: Bundle
     source: Source
     outlets: tuple[Outlet, ...]
 
     def carry_out(self, workers: int, on_written: Callable[[int, bool], None]) -> int:
-        """Carry the bundle out, and return the most bytes of array data that were held."""
+        """Run the bundle, and return the most bytes of array data that were held."""
         run = _Run(self, workers, on_written)
         run.carry_out()
         return run.room.held.peak
@@ -124,7 +124,7 @@ def run_plan(
     workers: int,
     on_progress: Callable[[Progress], None] | None = None,
 ) -> RunResult:
-    """Carry out a plan with at most `workers` threads; otherwise as `run_sweeps`."""
+    """Run a plan with at most `workers` threads; see `run_sweeps`."""
     sweep = Sweep(Bundle.of(plan), source, (outlet,))
     return run_sweeps([sweep], workers=workers, on_progress=on_progress)
 
@@ -136,13 +136,13 @@ def run_sweeps(
     on_progress: Callable[[Progress], None] | None = None,
     leader: Outlet | None = None,
 ) -> RunResult:
-    """Carry out bundles of one source, one after another, with at most `workers` threads.
+    """Run bundles with one source, one after another, with at most `workers` threads.
 
     If there are several outlets, one is the `leader`, whose journal lists all targets. It begins
-    first and finishes last, so that this journal knows every target that exists.
+    first and finishes last, so that its journal knows every target that exists.
 
-    After an error, or an interrupt, blocks that are there are whole, and what has been
-    committed is there for another run to go on with.
+    After an error or an interrupt, all existing blocks are complete, and another run can resume
+    from the committed cells.
     """
     started, meter = time.perf_counter(), ResidentMeter()
     source, outlets = sweeps[0].source, [outlet for sweep in sweeps for outlet in sweep.outlets]
@@ -153,7 +153,7 @@ def run_sweeps(
     held = 0
     unfinished = sorted(outlets, key=lambda outlet: outlet is not leader)
     try:
-        # Nothing is touched before all of them are known to be free.
+        # Nothing is changed before all targets have been checked.
         for outlet in unfinished:
             outlet.check()
         for outlet in unfinished:
@@ -165,7 +165,7 @@ def run_sweeps(
             unfinished[-1].finish()
             unfinished.pop()
     except BaseException:
-        # Of targets that are written together, all can be resumed or none.
+        # Of targets that are written together, either all can be resumed or none.
         any_done = len(unfinished) < len(outlets) or any(each.has_blocks for each in outlets)
         keep = len(outlets) > 1 and any_done
         for outlet in reversed(unfinished):
@@ -191,17 +191,17 @@ def run_sweeps(
 
 
 def _moved_since(before: Traffic, now: Traffic) -> Traffic:
-    """Return what one run moved: a store may be used for several."""
+    """Return the traffic of one run; several runs may use a store."""
     return Traffic(
         now.seeks - before.seeks, now.visits - before.visits, now.n_bytes - before.n_bytes
     )
 
 
 class _Counter:
-    """Counts what has been written to all targets, and tells whoever wants to know.
+    """Counts the bytes and blocks written to all targets, and reports progress.
 
-    They are told under the lock, so that what they hear never goes backwards; an exception of
-    theirs ends the run.
+    The callback is called under the lock, so that progress never goes backwards. An exception that
+    it raises ends the run.
     """
 
     def __init__(
@@ -228,44 +228,44 @@ class _Counter:
                 self.on_progress(Progress(*counts))
 
 
-class _Taker(NamedTuple):
-    """A member in one step: what it takes, in the box's coordinates, and where that goes."""
+class _StepMember(NamedTuple):
+    """A member in one step: the region that it needs, in the box's coordinates, and its cells."""
 
     member: Member
     region: Region
     origin: tuple[int, ...]
     filling: Filling
 
-    def takes(self, region: Region) -> Region:
-        """Return what the member needs of a region."""
+    def needs(self, region: Region) -> Region:
+        """Return the part of a region that the member needs."""
         found = region & self.region
         if self.member.ledger is None or not found.size:
             return found
         return self.member.needed(found.relative_to(self.origin)).shifted_by(self.origin)
 
     def place(self, region: Region, values: NDArray[Any]) -> None:
-        """Put values where they belong."""
-        # Most targets are the only ones, and begin where their source does.
+        """Copy values to the member's pieces."""
+        # Most runs have one target that starts where the source does.
         moved = region.relative_to(self.origin) if any(self.origin) else region
         self.member.place(moved, values, self.filling)
 
 
-class _Part(NamedTuple):
-    """What a member takes of a source block, in the box's coordinates."""
+class _NeededPart(NamedTuple):
+    """The part of a source block that a member needs, in the box's coordinates."""
 
-    taker: _Taker
+    member: _StepMember
     region: Region
 
 
 class _Run:
-    """One bundle under way."""
+    """The run of one bundle."""
 
     def __init__(self, sweep: Sweep, workers: int, on_written: Callable[[int, bool], None]) -> None:
         self.bundle, self.source = bundle, source = sweep.bundle, sweep.source
         problems = [member.problem for member in bundle.members]
         share = share_staging(bundle.staging_bytes, problems, workers)
         keep_what_is_freed(share.codec_bytes)
-        # What codecs take is theirs: no buffer is lent for it.
+        # Codecs allocate their own memory.
         buffers = Buffers(bundle.peak_bytes - share.n_workers * share.codec_bytes)
         stagings = [buffers.lend(share.staging) for _ in range(share.n_workers)]
         held = Account(bundle.held_bytes)
@@ -277,68 +277,68 @@ class _Run:
         ]
         self.moved, itemsize = plain(source.dtype), source.dtype.itemsize
         self.is_atomic = source.access is Access.ATOMIC
-        # What is decoded is there as a whole, if staging has room for that; what is read may fill
-        # it, if it need not be used for anything else.
+        # Decoded blocks are passed on whole, if staging has room. Other reads may fill the staging
+        # buffer, unless codecs need part of it.
         self.largest_slab = max(1, (len(stagings[0]) - 2 * ALIGNMENT) // itemsize)
         if not self.is_atomic and any(problem.reused_bytes for problem in problems):
             self.largest_slab = staged(stagings[0], source.dtype)
         self.through = 0 if self.is_atomic else bundle.source.through
         self.largest_share = max(1, _SHARE // itemsize)
         is_large = prod(source.grid.longest) > self.largest_share
-        # The cell of a step then is what the one member takes.
-        self.takes_all = len(self.members) == 1 and self.members[0].ledger is None
-        self.streams = self.takes_all and bundle.members[0].reads_stream
-        # The block that was read last, and what of it: a stream goes on there.
+        # With a single member and no ledger, the member needs the whole cell of each step.
+        self.needs_all = len(self.members) == 1 and self.members[0].ledger is None
+        self.streams = self.needs_all and bundle.members[0].reads_stream
+        # The block and region that were read last: a stream continues there.
         self.read_last: dict[tuple[int, ...], Region] = {}
         self.shares_blocks = not self.is_atomic and (is_large or self.through > 0 or self.streams)
 
     def carry_out(self) -> None:
         with self.room.crew as crew:
             for step in self.bundle.steps():
-                takers = self._make_room(step)
-                if takers is None:
+                members = self._make_room(step)
+                if members is None:
                     break
                 for index, region in self.source.grid.pieces(step.cell):
-                    for after, parts in self._shares(index, self._parts(takers, region)):
+                    for after, parts in self._shares(index, self._parts(members, region)):
                         crew.add(partial(self._read, index, parts, after))
             crew.finish()
 
-    def _make_room(self, step: SharedStep) -> list[_Taker] | None:
-        """Take memory for what a step reads; None if the run has been stopped."""
-        wanted = [self.members[part.member].begin(part.step.cell) for part in step.parts]
-        if not self.room.held.take(sum(each.n_bytes for each in wanted)):
+    def _make_room(self, step: SharedStep) -> list[_StepMember] | None:
+        """Take memory for the data of a step; None if the run has been stopped."""
+        cells = [self.members[part.member].begin(part.step.cell) for part in step.parts]
+        if not self.room.held.take(sum(each.n_bytes for each in cells)):
             return None
-        takers = []
-        for part, each in zip(step.parts, wanted, strict=True):
+        members = []
+        for part, each in zip(step.parts, cells, strict=True):
             member, origin = self.members[part.member], self.bundle.windows[part.member].start
             cell = part.step.cell
             filling = member.make_pieces(each, cell)
-            takers.append(_Taker(member, cell.shifted_by(origin), origin, filling))
-        return takers
+            members.append(_StepMember(member, cell.shifted_by(origin), origin, filling))
+        return members
 
-    def _parts(self, takers: list[_Taker], region: Region) -> list[_Part]:
-        """Return what each member takes of a region, if anything."""
-        if self.takes_all:
-            return [_Part(takers[0], region)]
-        parts = (_Part(taker, taker.takes(region)) for taker in takers)
+    def _parts(self, members: list[_StepMember], region: Region) -> list[_NeededPart]:
+        """Return the parts of a region that members need."""
+        if self.needs_all:
+            return [_NeededPart(members[0], region)]
+        parts = (_NeededPart(member, member.needs(region)) for member in members)
         return [part for part in parts if part.region.size]
 
     def _shares(
-        self, index: tuple[int, ...], parts: list[_Part]
-    ) -> Iterable[tuple[Region | None, list[_Part]]]:
-        """Divide a large part of a block between threads: each share, and what comes before it."""
+        self, index: tuple[int, ...], parts: list[_NeededPart]
+    ) -> Iterable[tuple[Region | None, list[_NeededPart]]]:
+        """Divide a large part of a block among threads: the previous share, and each share."""
         if len(parts) == 1 and self.shares_blocks:
             return self._cut(index, parts[0])
         return [(None, parts)] if parts else []
 
     def _cut(
-        self, index: tuple[int, ...], part: _Part
-    ) -> Iterator[tuple[Region | None, list[_Part]]]:
-        after, (taker, region) = self.read_last.get(index), part
+        self, index: tuple[int, ...], part: _NeededPart
+    ) -> Iterator[tuple[Region | None, list[_NeededPart]]]:
+        after, (member, region) = self.read_last.get(index), part
         if self.through:
             (region,) = self._read_through(index, [part])
         for share in self.source.layout.slabs(region, self.largest_share):
-            yield after, [_Part(taker, share)]
+            yield after, [_NeededPart(member, share)]
             after = share
         if self.streams:
             self.read_last = {index: region}
@@ -346,11 +346,11 @@ class _Run:
     def _read(
         self,
         index: tuple[int, ...],
-        parts: list[_Part],
+        parts: list[_NeededPart],
         after: Region | None,
         staging: memoryview,
     ) -> None:
-        """Read what is taken of one source block, slab by slab, and place it."""
+        """Read the needed parts of one source block, slab by slab, and place them."""
         block = self.source.grid.block(index)
         origin = block.start
         before = None if after is None else after.relative_to(origin)
@@ -365,24 +365,24 @@ class _Run:
                     values = reader.read_into(slab.relative_to(origin), staging)
                     self._place(slab, values.view(self.moved), parts)
 
-    def _place(self, slab: Region, values: NDArray[Any], parts: list[_Part]) -> None:
-        """Give each member its part of a slab."""
+    def _place(self, slab: Region, values: NDArray[Any], parts: list[_NeededPart]) -> None:
+        """Pass its part of a slab to each member."""
         if len(parts) == 1 and not self.through:
-            parts[0].taker.place(slab, values)
+            parts[0].member.place(slab, values)
             return
-        for taker, _ in parts:
-            # Of what is read through, nothing beyond the step's cell is anyone's.
-            part = slab & taker.region
+        for member, _ in parts:
+            # Gaps that are read through may extend beyond the step's cell.
+            part = slab & member.region
             if part.size:
-                taker.place(part, values[part.relative_to(slab.start).slices])
+                member.place(part, values[part.relative_to(slab.start).slices])
 
-    def _boxes(self, index: tuple[int, ...], parts: list[_Part]) -> list[Region]:
-        """Return what is to be read of a block, each element once, in the order of reading."""
+    def _boxes(self, index: tuple[int, ...], parts: list[_NeededPart]) -> list[Region]:
+        """Return the boxes of a block to read, each element once, in reading order."""
         return [parts[0].region] if len(parts) == 1 else self._read_through(index, parts)
 
-    def _read_through(self, index: tuple[int, ...], parts: list[_Part]) -> list[Region]:
-        """Return disjoint boxes of a block that hold some parts and the gaps to be read through."""
-        # Runs are those of the block as it is stored, not of its part within the box.
+    def _read_through(self, index: tuple[int, ...], parts: list[_NeededPart]) -> list[Region]:
+        """Return disjoint boxes of a block that contain the parts and the gaps to read through."""
+        # Runs are those of the stored block, not of its part within the box.
         side, box = self.bundle.source, self.bundle.box
         first = (axis.index_at(low) for axis, low in zip(side.stored.axes, box.start, strict=True))
         stored = side.stored.block([a + b for a, b in zip(first, index, strict=True)])
@@ -395,12 +395,12 @@ class _Run:
         return [found.shifted_by(corner) for found in boxes]
 
     def _slab_size(self, region: Region, block: Region) -> int:
-        """Return how many elements of a region are read at once: long runs one by one."""
+        """Return the number of elements to read at once: long runs are read one by one."""
         if self.is_atomic or region == block:
             return self.largest_slab
         shape = block.shape
         if self.through:
-            # What is read through may reach out of the block's part within the box.
+            # Gaps that are read through may extend beyond the block's part within the box.
             shape = tuple(map(max, shape, region.shape))
         run = self.source.layout.run_length(region, shape)
         is_long = run * self.source.dtype.itemsize >= _LONG_RUN

@@ -1,4 +1,4 @@
-"""Runs one after another: their progress is told as that of one."""
+"""Report the progress of consecutive runs as that of one run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class SeriesProgress:
-    """Progress of several runs as that of one."""
+    """Combines the progress of several runs."""
 
     def __init__(
         self, report: Callable[[Progress], None] | None, targets: Sequence[Target]
@@ -25,7 +25,7 @@ class SeriesProgress:
         self._with_next = (0, 0)
 
     def of_next(self, target: Target) -> Callable[[Progress], None] | None:
-        """Return what is to be told of the next run."""
+        """Return the progress callback for the next run."""
         report, grid = self._report, target.grid
         n_bytes, n_blocks = self._before = self._with_next
         size = grid.size * target.dtype.itemsize
@@ -33,9 +33,9 @@ class SeriesProgress:
         if report is None:
             return None
 
-        def tell(progress: Progress) -> None:
+        def report_total(progress: Progress) -> None:
             written = n_bytes + progress.n_bytes_written
             blocks = n_blocks + progress.n_blocks_written
             report(Progress(written, self._n_bytes, blocks, self._n_blocks))
 
-        return tell
+        return report_total

@@ -1,4 +1,4 @@
-"""Carry out a plan of two passes, through a scratch store beside the target."""
+"""Run a plan of two passes, through scratch blocks next to the target."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ def run_spill(
     workers: int,
     on_progress: Callable[[Progress], None] | None = None,
 ) -> RunResult:
-    """Carry out both passes; the scratch blocks are gone afterwards, whatever happens.
+    """Run both passes; the scratch blocks are always removed afterwards.
 
-    Scratch blocks are not made durable: a run that is cut short starts anew.
+    Scratch blocks are not durable: a resumed run starts the first pass again.
     """
-    # What is wrong with the target shows before the first pass, not after it.
+    # This reports problems with the target before the first pass.
     outlet.begin()
     target = outlet.target
     try:
@@ -73,32 +73,32 @@ def run_spill(
 
 
 def remove_scratch(target: Target) -> None:
-    """Remove scratch blocks that a killed run left beside a target, which is this run's now."""
-    folder, name = _beside(target)
-    # As `mkdtemp` names them, so that those of `out.v2` are not taken for those of `out`.
+    """Remove scratch blocks that a killed run left next to a target that this run now owns."""
+    folder, name = _scratch_place(target)
+    # The pattern of `mkdtemp`, so that the blocks of `out.v2` do not match `out`.
     any_token = "[a-z0-9_]" * 8
     for stale in folder.glob(f"{glob.escape(name)}{any_token}.scratch"):
-        # Opening a pipe would wait for a writer, and only a folder can be ours.
+        # Only a folder can be ours; opening a pipe would wait for a writer.
         if stale.is_dir():
             shutil.rmtree(stale, ignore_errors=True)
 
 
-def _beside(target: Target) -> tuple[Path, str]:
-    """Return where scratch folders lie and how their names begin: beside a target that is local."""
+def _scratch_place(target: Target) -> tuple[Path, str]:
+    """Return the folder and the name prefix of scratch folders, next to a local target."""
     if is_url(target.place):
         name = xxh3_64_hexdigest(target.place.encode())
         return Path(tempfile.gettempdir()), f".dask-io-{name}."
     place = Path(target.place).absolute()
-    # An array in a container may have no folder of its own.
+    # An array in a container may not have its own folder.
     folder = existing_folder(place.parent)
     return folder, f".{str(place.relative_to(folder)).replace('/', ':')}."
 
 
 @contextmanager
 def _scratch_folder(target: Target) -> Iterator[Path]:
-    """Make a folder on the target's filesystem, and remove it with all that is in it."""
+    """Create a folder on the target's filesystem, and remove it with its content at the end."""
     remove_scratch(target)
-    above, name = _beside(target)
+    above, name = _scratch_place(target)
     with storage_errors(above):
         folder = Path(tempfile.mkdtemp(prefix=name, suffix=".scratch", dir=above))
     try:
@@ -108,18 +108,18 @@ def _scratch_folder(target: Target) -> Iterator[Path]:
 
 
 class _Halves:
-    """Progress of two passes as that of one run."""
+    """Reports the progress of two passes as that of one run."""
 
     def __init__(self, report: Callable[[Progress], None] | None, target: Target) -> None:
         self._report, self._n_blocks = report, target.grid.n_blocks
 
     def first(self, progress: Progress) -> None:
-        self._tell(progress.n_bytes_written, progress.n_bytes, 0)
+        self._report_both(progress.n_bytes_written, progress.n_bytes, 0)
 
     def second(self, progress: Progress) -> None:
         n_bytes = progress.n_bytes + progress.n_bytes_written
-        self._tell(n_bytes, progress.n_bytes, progress.n_blocks_written)
+        self._report_both(n_bytes, progress.n_bytes, progress.n_blocks_written)
 
-    def _tell(self, n_bytes_written: int, n_bytes: int, n_blocks: int) -> None:
+    def _report_both(self, n_bytes_written: int, n_bytes: int, n_blocks: int) -> None:
         if self._report is not None:
             self._report(Progress(n_bytes_written, 2 * n_bytes, n_blocks, self._n_blocks))

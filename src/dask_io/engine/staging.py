@@ -1,4 +1,4 @@
-"""How much staging the engine asks for, and how its threads share what a plan grants."""
+"""The staging that the engine requests, and how its threads share the staging of a plan."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ if TYPE_CHECKING:
 
     from dask_io.planning import Problem, Side
 
-# What each thread may leave to be written, at the least: this part of an array, up to a limit.
+# The least room to write behind for each thread: this fraction of an array, up to a limit.
 _BEHIND, _PART_BEHIND = 4 * 2**20, 256
-# What all of them may, if reading has to wait for the device meanwhile anyway: fresh memory costs
-# more than it gains.
+# The most room to write behind for all threads, if reads and writes share a device. More would
+# cost more time to touch fresh memory than it saves.
 _MOST_BEHIND = 64 * 2**20
-# With so much at once, a call's cost counts little.
+# In slabs of this size, the overhead of calls is small.
 _GOOD_SLAB = 2**20
-# With so much for each of the blocks that it goes to, a copy's cost counts little too. A slab may
-# become so long for that.
+# With this many bytes for each target block, the overhead of copies is small, too. Slabs grow up to
+# the given size for this.
 _GOOD_COPY, _LONGEST_SLAB = 256 * 2**10, 12 * 2**20
-# The least there is room for in any budget.
+# The smallest slab.
 _SMALLEST_SLAB = 16 * 2**10
-# This part of a large budget is staging: it costs few seeks, and much time if it is missing.
+# This fraction of a large budget is staging. It costs few seeks, and saves much time.
 _PART_OF_BUDGET = 12
 _MOST_NEEDED = 32 * 2**20
 
@@ -44,11 +44,11 @@ def staging_for(
     slab: int = SLAB,
     apart: bool = False,
 ) -> Staging:
-    """Ask for one `slab` a thread, and for room to write blocks behind while reading goes on.
+    """Request one `slab` for each thread, and room to write blocks behind while reading continues.
 
-    Every thread needs `coding` bytes besides, for what it decodes or encodes. A slab has room for
-    elements of `dtype` and, if they are converted, for those that are `stored`. If source and
-    target lie `apart`, on two devices, that is a block of any size for each thread.
+    Every thread needs another `coding` bytes to decode or encode. A slab has room for elements of
+    `dtype` and, if they are converted, of the `stored` dtype. If source and target are `apart`, on
+    different devices, the room to write behind is a block of any size for each thread.
     """
     smallest = _smallest_slab(max(dtype.itemsize, (stored or dtype).itemsize))
     block_bytes, n_bytes = (
@@ -64,17 +64,17 @@ def staging_for(
 
 
 def slab_for(source: Side, target: Side, itemsize: int) -> int:
-    """Return the bytes that a thread moves at once: more where they go to many target blocks.
+    """Return the bytes that a thread moves at once: more if they go to many target blocks.
 
-    No more than a block on either side fills, in elements of at most `itemsize`.
+    A slab is not larger than needed for a block of either side, with elements of `itemsize`.
     """
-    # Two of a size, as what is written while the other half of a slab is filled. Of a block that
-    # reaches out of a window more may be read than lies in it.
+    # Twice the block, because one half of a slab is written while the other half is filled. More of
+    # a block than its part within the window may be read.
     fills = 2 * itemsize * max(prod(side.stored.longest) for side in (source, target))
     most = room_for(fills) + 2 * ALIGNMENT
     if coding_bytes([source, target]):
         return min(SLAB, most)
-    # In what is read at once, all blocks across the slowest axis have a part.
+    # Each slab contains a part of every target block across the slowest axis.
     lengths = zip(source.grid.longest, target.grid.longest, strict=True)
     n_blocks = [-(-length // max(1, part)) for length, part in lengths]
     n_across = prod(n_blocks[axis] for axis in source.layout.axes[1:])
@@ -82,19 +82,19 @@ def slab_for(source: Side, target: Side, itemsize: int) -> int:
 
 
 def coding_bytes(sides: Collection[Side]) -> int:
-    """Return what a thread needs to decode or encode blocks of any of these stores.
+    """Return the bytes that a thread needs to decode or encode blocks of any of these stores.
 
-    What one side uses again stays while the other's codecs take their own.
+    Reused memory of one side stays allocated while the codecs of the other side run.
     """
     reused = max(side.reused_bytes for side in sides)
     return reused + max(side.codec_bytes for side in sides)
 
 
 class Share(NamedTuple):
-    """How many threads can work, and the bytes that each of them has.
+    """The number of threads, and the bytes of each.
 
-    Its staging is a slab, and what it uses again and again to decode and to encode. For each block
-    a thread takes `codec_bytes` by itself; all that remains is `behind`.
+    The `staging` of a thread is a slab and the memory that codecs reuse. Codecs allocate
+    `codec_bytes` for each block. The rest is `behind`.
     """
 
     n_workers: int
@@ -104,13 +104,13 @@ class Share(NamedTuple):
 
 
 def share_staging(staging_bytes: int, problems: Sequence[Problem], workers: int) -> Share:
-    """Divide what a plan grants among threads, of which any may work on any problem."""
+    """Divide the staging of a plan among threads, each of which may work on any problem."""
     reused = max(problem.reused_bytes for problem in problems)
     codec_bytes = max(problem.codec_bytes for problem in problems)
     coding = reused + codec_bytes
     itemsize = max(problems[0].itemsize, problems[0].source_itemsize)
     smallest = _smallest_slab(itemsize)
-    # Few threads that move much at once are faster than many with little, but cores are to code.
+    # Few threads with large slabs are faster than many with small ones, but all cores should code.
     at_ease = staging_bytes // (max(smallest, min(_GOOD_SLAB, coding)) + coding)
     coders = min(usable_cores(), staging_bytes // (smallest + coding))
     n_workers = max(1, min(workers, max(at_ease, coders)))
@@ -121,14 +121,14 @@ def share_staging(staging_bytes: int, problems: Sequence[Problem], workers: int)
 
 
 def staging_to_copy(workers: int, held: int) -> Staging:
-    """Ask for what copies blocks as they are stored: one slab a thread, and what that holds."""
+    """Request the staging to copy blocks verbatim: one slab and `held` bytes for each thread."""
     return Staging(_SMALLEST_SLAB + held, workers * (SLAB + held))
 
 
-def copying_slabs(staging_bytes: int, asked: Staging, workers: int) -> list[int]:
+def copying_slabs(staging_bytes: int, requested: Staging, workers: int) -> list[int]:
     """Return the bytes of each thread's slab; with little staging there are fewer threads."""
-    held = asked.minimum - _SMALLEST_SLAB
-    n_workers = max(1, min(workers, staging_bytes // asked.minimum))
+    held = requested.minimum - _SMALLEST_SLAB
+    n_workers = max(1, min(workers, staging_bytes // requested.minimum))
     return [staging_bytes // n_workers - held] * n_workers
 
 
@@ -137,5 +137,5 @@ def _smallest_slab(itemsize: int) -> int:
 
 
 def comparison_slab(memory: int, itemsize: int, workers: int) -> int:
-    """Return the bytes each thread reads at once of the array that another is compared with."""
+    """Return the bytes that each thread reads at once to compare two arrays."""
     return max(_smallest_slab(2 * itemsize), min(SLAB, memory // (4 * workers)))

@@ -1,4 +1,4 @@
-"""Compare two arrays block by block: the engine runs, but what it would write it compares."""
+"""Compare two arrays block by block: the engine runs, but compares instead of writing."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ if TYPE_CHECKING:
     from dask_io.stores.store import Access, BlockReader, BlockWriter, Source
 
 
-# What is compared at once, in bytes or in elements: comparing makes arrays that nobody counts.
+# Bytes or elements compared at once. Comparing allocates arrays that no account counts.
 _PIECE = 64 * 2**10
 
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """Whether two arrays agree; if not, where they first differ and in how many elements.
+    """Whether two arrays are equal; if not, the first difference and the number of elements.
 
-    The first differing region is, of the differing elements of one slab of one block, the
-    smallest box around them; it is the first in C order of its corner. Where only checksums are
-    compared, it is a write cell, and nobody knows how many of its elements differ. `place` says in
-    which of several arrays it is.
+    `first_difference` is the bounding box of the differing elements in one slab of one block. It
+    is the first such box, in C order of the corners. If only checksums are compared, it is a write
+    cell, and `n_differing` is unknown. If several arrays are compared, `place` is the array with
+    the first difference.
     """
 
     n_elements: int
@@ -58,7 +58,7 @@ class Verification:
         return self.equal
 
     def followed_by(self, other: Verification, place: str) -> Verification:
-        """Return what has been found in arrays before and in another one, which is at a place."""
+        """Combine the results of earlier arrays with that of another array at `place`."""
         is_known = None not in (self.n_differing, other.n_differing)
         return Verification(
             self.n_elements + other.n_elements,
@@ -71,11 +71,11 @@ class Verification:
 def verify_plan(
     plan: Plan, source: Source, other: Source, *, workers: int, slab: int
 ) -> Verification:
-    """Compare the source with another array along a plan from its blocks to the other's.
+    """Compare a source with another array, with a plan from its blocks to those of the other.
 
-    Elements of one type are compared by their bits, of different types by their values, those of
-    records field by field, a NaN being equal to a NaN. The plan says whether the source's are
-    converted first. Each thread needs `slab` bytes besides what it counts.
+    Elements of the same dtype are compared bitwise. Elements of different dtypes are compared by
+    value, records field by field; NaN equals NaN. If the plan converts elements, this is done
+    first. Each thread needs `slab` bytes in addition to the plan's memory.
     """
     differences = _Differences()
     buffers = Buffers(workers * slab)
@@ -86,7 +86,7 @@ def verify_plan(
 
 @dataclass(slots=True)
 class _Differences:
-    """What has been found to differ so far."""
+    """The differences found so far."""
 
     count: int = 0
     first: Region | None = None
@@ -100,7 +100,7 @@ class _Differences:
 
 
 class _Compared:
-    """A target that compares what it is given with what it holds, and writes nothing."""
+    """A target that compares data with its content instead of writing it."""
 
     def __init__(
         self,
@@ -152,22 +152,22 @@ class _Compared:
         return self._other.describe()
 
     def check(self) -> None:
-        """There is nothing to refuse."""
+        """Do nothing: any array can be compared."""
 
     def create(self, job: bytes = b"{}") -> None:
-        """There is nothing to make."""
+        """Do nothing."""
 
     def resume(self) -> Ledger:
         return Ledger(self.grid)
 
     def commit(self, cells: Collection[Written]) -> None:
-        """There is nothing to make durable."""
+        """Do nothing."""
 
     def note(self, lines: Iterable[str]) -> None:
-        """There is nowhere to note it."""
+        """Do nothing: there is no journal."""
 
     def finish(self) -> None:
-        """There is nothing to finish."""
+        """Do nothing."""
 
     def abandon(self, *, keep: bool = False) -> bool:  # noqa: ARG002 - there is nothing to keep
         return False
@@ -235,7 +235,7 @@ class _Comparison:
 
 
 def _same_bytes(ours: NDArray[Any], theirs: NDArray[Any], layout: Layout) -> bool:
-    """Tell quickly whether there is no need to look at single elements."""
+    """Tell quickly whether all bytes are equal, so that elements need not be compared."""
     if ours.dtype != theirs.dtype:
         return False
     for piece in layout.slabs(Region.whole(ours.shape), _PIECE):
@@ -246,18 +246,18 @@ def _same_bytes(ours: NDArray[Any], theirs: NDArray[Any], layout: Layout) -> boo
 
 
 def _bytes_of(values: NDArray[Any], layout: Layout) -> NDArray[np.uint8]:
-    """Look at elements as bytes; what is taken of a block that was decoded lies in rows."""
+    """View elements as bytes; a part of a decoded block consists of contiguous rows."""
     return np.atleast_1d(values.transpose(layout.axes)).view(np.uint8)
 
 
 def _box_of(differs: NDArray[np.bool_]) -> Region:
-    """Return the smallest box around what differs."""
+    """Return the bounding box of the differing elements."""
     where = differs.nonzero()
     return Region.of([(int(along.min()), int(along.max()) + 1) for along in where])
 
 
 def _differs(ours: NDArray[Any], theirs: NDArray[Any]) -> NDArray[np.bool_]:
-    """Tell which elements differ: in their bits if the types are one, else in their values."""
+    """Tell which elements differ: bitwise if the dtypes are equal, otherwise by value."""
     if ours.dtype == theirs.dtype:
         bits = np.dtype((np.void, ours.dtype.itemsize))
         return np.asarray(ours.view(bits) != theirs.view(bits))
@@ -265,7 +265,7 @@ def _differs(ours: NDArray[Any], theirs: NDArray[Any]) -> NDArray[np.bool_]:
 
 
 def _differs_in_value(ours: NDArray[Any], theirs: NDArray[Any]) -> NDArray[np.bool_]:
-    """Tell which values differ, of records field by field; a NaN is equal to a NaN."""
+    """Tell which values differ, records field by field; NaN equals NaN."""
     names = ours.dtype.names
     if names is not None and names == theirs.dtype.names:
         differs = np.zeros(ours.shape, bool)
@@ -273,7 +273,7 @@ def _differs_in_value(ours: NDArray[Any], theirs: NDArray[Any]) -> NDArray[np.bo
             mine, other = ours[name], theirs[name]
             if mine.shape != other.shape:
                 return np.ones(ours.shape, bool)
-            # A field may be an array itself: its axes come last.
+            # A field may be an array. Its axes come last.
             inner = tuple(range(ours.ndim, mine.ndim))
             differs |= _differs_in_value(mine, other).any(axis=inner)
         return differs
@@ -281,7 +281,7 @@ def _differs_in_value(ours: NDArray[Any], theirs: NDArray[Any]) -> NDArray[np.bo
         with np.errstate(invalid="ignore"):
             differs = np.asarray(ours != theirs)
     except TypeError:
-        # Types that have nothing in common, such as records and numbers.
+        # The dtypes cannot be compared, such as records and numbers.
         return np.ones(ours.shape, bool)
     if all(array.dtype.kind in "fcmM" for array in (ours, theirs)):
         differs &= ~(np.isnan(ours) & np.isnan(theirs))

@@ -1,4 +1,4 @@
-"""One axis of a grid: where an array is cut along one of its dimensions."""
+"""One axis of a grid: the boundaries of blocks along one dimension of an array."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-# Positions below this are handled as 64-bit integers; beyond it arrays hold Python's own.
+# Longer axes use Python integers instead of 64-bit integers.
 _LARGEST_INT64 = 2**62
 
-# Up to so many runs, going through them is faster than looking each position up.
+# With at most this many runs, a loop over them is faster than a binary search.
 _FEW_RUNS = 8
 
 
 @dataclass(frozen=True)
 class Axis:
-    """The cuts along one dimension, as a run-length list of ``(length, count)``.
+    """The blocks along one dimension, as a run-length list of ``(length, count)``.
 
-    A regular axis of a billion blocks is one or two runs, so nothing here grows with the
-    number of blocks. Blocks are numbered from 0; positions are counted in elements. Both ends
-    of the axis count as boundaries. An axis of length 0 has no blocks.
+    A regular axis of a billion blocks is one or two runs, so no cost here grows with the number
+    of blocks. Blocks are numbered from 0. Positions count elements. Both ends of the axis are
+    boundaries. An axis of length 0 has no blocks.
 
     Examples
     --------
@@ -45,7 +45,7 @@ class Axis:
         merged: list[tuple[int, int]] = []
         for length, count in self.runs:
             if length < 1 or count < 1:
-                message = f"a run of blocks needs a length and a count above 0: {(length, count)}"
+                message = f"a run of blocks needs a positive length and count: {(length, count)}"
                 raise ValueError(message)
             if merged and merged[-1][0] == length:
                 merged[-1] = (length, merged[-1][1] + count)
@@ -55,18 +55,18 @@ class Axis:
 
     @classmethod
     def regular(cls, length: int, chunk: int) -> Axis:
-        """Cut `length` elements into blocks of `chunk`; the last one may be shorter."""
+        """Divide `length` elements into blocks of `chunk` elements; the last may be shorter."""
         whole, rest = divmod(length, chunk)
         return cls(tuple((size, n) for size, n in ((chunk, whole), (rest, 1)) if size * n))
 
     @classmethod
     def of(cls, lengths: Iterable[int]) -> Axis:
-        """Make an axis of blocks with these lengths, one after another."""
+        """Return an axis whose blocks have these lengths, in order."""
         return cls(tuple((length, sum(1 for _ in same)) for length, same in groupby(lengths)))
 
     @cached_property
     def run_ends(self) -> tuple[int, ...]:
-        """Positions at which the length of the blocks changes, with 0 and the axis' length."""
+        """Boundaries of the runs: 0, every position where the block length changes, the end."""
         ends = [0]
         for length, count in self.runs:
             ends.append(ends[-1] + length * count)
@@ -74,7 +74,7 @@ class Axis:
 
     @cached_property
     def _run_indices(self) -> tuple[int, ...]:
-        """Numbers of the blocks at which the runs begin and, last, the number of blocks."""
+        """Index of the first block of each run, followed by the number of blocks."""
         indices = [0]
         for _, count in self.runs:
             indices.append(indices[-1] + count)
@@ -92,7 +92,7 @@ class Axis:
 
     @property
     def longest(self) -> int:
-        """Length of the longest block; 0 if there is none."""
+        """Length of the longest block; 0 if there are no blocks."""
         return max((length for length, _ in self.runs), default=0)
 
     @property
@@ -114,7 +114,7 @@ class Axis:
         return None
 
     def length_at(self, position: int) -> int:
-        """Return the length of the block that holds the element at `position`."""
+        """Return the length of the block that contains `position`."""
         return self.runs[bisect_right(self.run_ends, position) - 1][0]
 
     def lengths(self) -> Iterator[int]:
@@ -156,11 +156,11 @@ class Axis:
         return self._run_indices[run] + (position - self.run_ends[run]) // self.runs[run][0]
 
     def index_at(self, position: int) -> int:
-        """Return the number of the block that holds the element at `position`."""
+        """Return the index of the block that contains `position`."""
         return self.count_ends(position)
 
     def first_from(self, position: int) -> int:
-        """Return the number of the first block that starts at or after `position`."""
+        """Return the index of the first block that starts at or after `position`."""
         index = self.count_ends(position)
         return index if self.start_of(index) == position else index + 1
 
@@ -173,7 +173,7 @@ class Axis:
         return self.start_of(self.first_from(position))
 
     def pieces(self, start: int, stop: int) -> Iterator[tuple[int, int, int]]:
-        """Yield ``(index, start, stop)`` of every block's part within a range, lazily.
+        """Yield ``(index, start, stop)`` of every block's intersection with a range, lazily.
 
         Examples
         --------
@@ -189,7 +189,7 @@ class Axis:
             index, start = index + 1, end
 
     def grouped(self, n_blocks: int) -> Axis:
-        """Return an axis whose blocks are `n_blocks` of this one each, the last perhaps fewer.
+        """Join every `n_blocks` blocks into one; the last group may have fewer.
 
         Examples
         --------
@@ -197,27 +197,27 @@ class Axis:
         ((6, 1), (4, 1))
         """
         runs: list[tuple[int, int]] = []
-        n_waiting = waiting = 0
+        # Number of blocks and total length of the group that is not full yet.
+        n_open = open_length = 0
         for length, count in self.runs:
-            # A group that the run before has begun is filled first.
-            n_first = min(count, -n_waiting % n_blocks)
-            n_waiting, waiting = n_waiting + n_first, waiting + n_first * length
-            if n_waiting == n_blocks:
-                runs.append((waiting, 1))
-                n_waiting = waiting = 0
+            n_first = min(count, -n_open % n_blocks)
+            n_open, open_length = n_open + n_first, open_length + n_first * length
+            if n_open == n_blocks:
+                runs.append((open_length, 1))
+                n_open = open_length = 0
             n_groups, n_rest = divmod(count - n_first, n_blocks)
             if n_groups:
                 runs.append((length * n_blocks, n_groups))
-            n_waiting, waiting = n_waiting + n_rest, waiting + n_rest * length
-        return Axis((*runs, (waiting, 1)) if waiting else tuple(runs))
+            n_open, open_length = n_open + n_rest, open_length + n_rest * length
+        return Axis((*runs, (open_length, 1)) if open_length else tuple(runs))
 
     @property
     def mirrored(self) -> Axis:
-        """The same blocks counted from the far end."""
+        """The blocks in reverse order."""
         return Axis(self.runs[::-1])
 
     def clipped(self, start: int, stop: int) -> Axis:
-        """Return the blocks' parts within a range as an axis of their own."""
+        """Return the part of the axis within a range, as a new axis."""
         if start <= 0 and stop >= self.length:
             return self
         runs: list[tuple[int, int]] = []
@@ -232,7 +232,7 @@ class Axis:
             runs += [(size, n) for size, n in ((first, 1), (length, whole), (last, 1)) if size * n]
         return Axis(tuple(runs))
 
-    # The same look-ups for many positions at once.
+    # The same lookups, vectorized.
 
     @cached_property
     def _tables(self) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
@@ -245,7 +245,7 @@ class Axis:
         )
 
     def starts_of(self, indices: NDArray[Any]) -> NDArray[Any]:
-        """Return `start_of` for an array of block numbers."""
+        """Return `start_of` for an array of block indices."""
         ends, firsts, lengths = self._tables
         if len(ends) > _FEW_RUNS:
             run = np.maximum(np.searchsorted(firsts, indices, side="right") - 1, 0)
@@ -281,7 +281,7 @@ class Axis:
         return np.where(starts == positions, starts, self.starts_of(indices + 1))
 
     def indices(self, start: int, stop: int) -> NDArray[Any]:
-        """Return the block numbers from `start` to `stop` as an array fit for the look-ups."""
+        """Return the block indices from `start` to `stop` as an array for the lookups above."""
         if self.length < _LARGEST_INT64:
             return np.arange(start, stop, dtype=np.int64)
         return np.array(list(range(start, stop)), dtype=object)

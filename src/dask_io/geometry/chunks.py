@@ -1,4 +1,4 @@
-"""Chunks as users write them: how an array is to be cut."""
+"""Chunks as users specify them, and the grids that they describe."""
 
 from __future__ import annotations
 
@@ -15,37 +15,37 @@ MOST_AXES = 64
 AUTO_BYTES = 64 * 2**20
 
 AxisChunks: TypeAlias = int | str | Sequence[int] | None
-"""Along one axis: a length, -1 (all of it), "auto", all lengths, or None for the source's."""
+"""Chunks along one axis: a length, -1 (the whole axis), "auto", all lengths, or None (default)."""
 ByAxis: TypeAlias = (
     Mapping[int, AxisChunks] | Mapping[str, AxisChunks] | Mapping[int | str, AxisChunks]
 )
 Chunks: TypeAlias = AxisChunks | Sequence[AxisChunks] | ByAxis
-"""For all axes: one of the above for every axis, or a sequence or a mapping of them by axis, of
-which an array that names its axes has the names, too."""
+"""Chunks along all axes: one `AxisChunks` for every axis, a sequence with one per axis, or a
+mapping by axis number or, if the array has named axes, by axis name."""
 
 
 def normalize_chunks(
     chunks: Chunks, shape: Sequence[int], itemsize: int, *, like: Grid | None = None
 ) -> Grid:
-    """Cut a shape as asked.
+    """Return the grid that `chunks` describes for an array of this shape.
 
     Parameters
     ----------
     chunks
         As in Dask: a length for all axes, a sequence with an entry per axis, or a mapping from
-        axis to entry. An entry is a length, -1 (the whole axis), ``"auto"`` (near-cubic blocks
+        axis to entry. An entry is a length, -1 (the whole axis), ``"auto"`` (nearly cubic blocks
         of about 64 MiB), all lengths along the axis, or None.
     shape
-        What is cut.
+        Shape of the array.
     itemsize
         Bytes per element, for ``"auto"``.
     like
-        How axes are cut that `chunks` leaves open; whole if not given.
+        Grid for axes whose entry is None or missing. By default these are one block.
 
     Raises
     ------
     UsageError
-        If the shape cannot be cut that way.
+        If `chunks` is invalid for this shape.
 
     Examples
     --------
@@ -60,7 +60,7 @@ def normalize_chunks(
     if not 1 <= len(shape) <= MOST_AXES:
         raise UsageError(f"the array has {len(shape)} axes; 1 to {MOST_AXES} are supported")
     if min(shape) < 0:
-        raise UsageError(f"the shape {_join(shape)} has an axis of negative length")
+        raise UsageError(f"shape {_join(shape)} has a negative length")
     entries = _per_axis(chunks, shape)
     axes = [_cut(entry, axis, shape[axis], like) for axis, entry in enumerate(entries)]
     fixed = [axis for axis in axes if axis is not None]
@@ -76,12 +76,12 @@ def normalize_chunks(
 
 
 def by_number(chunks: Chunks, names: Sequence[str | None] | None, what: str = "chunks") -> Chunks:
-    """Replace names of axes by their numbers; messages say what is given by them.
+    """Replace axis names by axis numbers; `what` is the option that error messages name.
 
     Raises
     ------
     UsageError
-        If a name is none of them.
+        If a name is not an axis name of the array.
 
     Examples
     --------
@@ -93,9 +93,9 @@ def by_number(chunks: Chunks, names: Sequence[str | None] | None, what: str = "c
     known = [name for name in names or () if name is not None]
     for axis in chunks:
         if isinstance(axis, str) and axis not in known:
-            unnamed = f"the array names none; give {what} by number, as in 0=24"
+            unnamed = f"the array has unnamed axes; give {what} by axis number, as in 0=24"
             found = f"its axes are {', '.join(known)}" if known else unnamed
-            raise UsageError(f"{what} name the axis {axis!r}, but {found}")
+            raise UsageError(f"{what} are given for axis {axis!r}, but {found}")
     return {
         list(names or ()).index(axis) if isinstance(axis, str) else axis: entry
         for axis, entry in chunks.items()
@@ -103,13 +103,15 @@ def by_number(chunks: Chunks, names: Sequence[str | None] | None, what: str = "c
 
 
 def _per_axis(chunks: Chunks, shape: tuple[int, ...]) -> list[object]:
-    """Spread what the user wrote over the axes."""
+    """Return one entry for each axis."""
     if isinstance(chunks, Mapping):
         entries: list[object] = [None] * len(shape)
         for axis, entry in chunks.items():
             number = as_int(axis) if is_int(axis) else len(shape)
             if not -len(shape) <= number < len(shape):
-                raise UsageError(f"chunks name axis {axis}, but the array has {len(shape)} axes")
+                raise UsageError(
+                    f"chunks are given for axis {axis}, but the array has {len(shape)} axes"
+                )
             entries[number] = entry
         return entries
     if isinstance(chunks, str) or chunks is None or not isinstance(chunks, Iterable):
@@ -126,7 +128,7 @@ def _per_axis(chunks: Chunks, shape: tuple[int, ...]) -> list[object]:
 
 
 def _cut(entry: object, number: int, length: int, like: Grid | None) -> Axis | None:
-    """Cut one axis; None leaves it to "auto"."""
+    """Return the blocks along one axis, None for "auto"."""
     if entry is None:
         return like.axes[number] if like else Axis.regular(length, max(1, length))
     if isinstance(entry, str):
@@ -138,7 +140,7 @@ def _cut(entry: object, number: int, length: int, like: Grid | None) -> Axis | N
             return Axis.regular(length, max(1, length))
         if size > 0:
             return Axis.regular(length, size)
-        raise UsageError(f"chunks along axis {number} are {size}; give a length above 0, or -1")
+        raise UsageError(f"chunks along axis {number} are {size}; give a positive length, or -1")
     elif isinstance(entry, Iterable):
         return _cut_by_lengths(list(entry), number, length)
     raise UsageError(
@@ -149,11 +151,11 @@ def _cut(entry: object, number: int, length: int, like: Grid | None) -> Axis | N
 def _cut_by_lengths(lengths: list[object], number: int, length: int) -> Axis:
     sizes = [as_int(size) for size in lengths if is_int(size)]
     if len(sizes) < len(lengths):
-        raise UsageError(f"chunks along axis {number} are not all lengths: {_join(lengths)}")
+        raise UsageError(f"chunks along axis {number} are not all integers: {_join(lengths)}")
     if length == 0 and not any(sizes):
         return Axis(())
     if min(sizes, default=0) < 1:
-        raise UsageError(f"chunks along axis {number} are not all above 0: {_join(lengths)}")
+        raise UsageError(f"chunks along axis {number} are not all positive: {_join(lengths)}")
     if sum(sizes) != length:
         raise UsageError(
             f"chunks along axis {number} add up to {sum(sizes)}, but the axis has length {length}"
@@ -162,7 +164,7 @@ def _cut_by_lengths(lengths: list[object], number: int, length: int) -> Axis:
 
 
 def is_int(value: object) -> TypeGuard[SupportsIndex]:
-    """Tell whether a value is a whole number, of Python or NumPy, and no truth."""
+    """Tell whether a value is an integer, of Python or NumPy, but not a bool."""
     return isinstance(value, SupportsIndex) and not isinstance(value, bool)
 
 
@@ -172,7 +174,7 @@ def _join(values: Sequence[object]) -> str:
 
 
 def _near_cube(lengths: Sequence[int], largest: int) -> list[int]:
-    """Return the sides of a box of at most `largest` elements that cuts `lengths` evenly."""
+    """Return the sides of a box of at most `largest` elements that divides `lengths` evenly."""
     sides = [1] * len(lengths)
     by_length = sorted(range(len(lengths)), key=lambda axis: lengths[axis])
     for n_left, axis in zip(range(len(lengths), 0, -1), by_length, strict=True):
@@ -184,18 +186,18 @@ def _near_cube(lengths: Sequence[int], largest: int) -> list[int]:
 
 
 def _root(value: int, degree: int) -> int:
-    """Return the largest integer whose power does not exceed a value."""
+    """Return the integer part of a root."""
     root: int = round(value ** (1 / degree))
     return root if root**degree <= value else root - 1
 
 
 def parse_chunks(text: str) -> Chunks:
-    """Read chunks from the command line.
+    """Parse chunks as written on the command line.
 
     Raises
     ------
     UsageError
-        If the text is not in the notation.
+        If the syntax is invalid.
 
     Examples
     --------
@@ -209,7 +211,7 @@ def parse_chunks(text: str) -> Chunks:
         pairs = [entry.partition("=") for entry in entries]
         axes = [_parse_axis(axis.strip(), text) for axis, _, _ in pairs]
         if len(set(axes)) < len(axes):
-            raise UsageError(f"chunks {text!r} name an axis twice")
+            raise UsageError(f"chunks {text!r} contain an axis twice")
         return {
             axis: _parse_entry(entry, text) for axis, (_, _, entry) in zip(axes, pairs, strict=True)
         }
@@ -218,14 +220,14 @@ def parse_chunks(text: str) -> Chunks:
 
 
 def _split(text: str) -> list[str]:
-    """Cut at the commas outside brackets."""
+    """Split at commas outside brackets."""
     entries, depth = [""], 0
-    for sign in text:
-        depth += (sign in "([") - (sign in ")]")
-        if sign == "," and depth == 0:
+    for char in text:
+        depth += (char in "([") - (char in ")]")
+        if char == "," and depth == 0:
             entries.append("")
         else:
-            entries[-1] += sign
+            entries[-1] += char
     if len(entries) > 1 and not entries[-1].strip():
         entries.pop()
     return [entry.strip() for entry in entries]
@@ -249,6 +251,6 @@ def _parse_int(entry: str, text: str) -> int:
         return int(entry)
     except ValueError:
         raise UsageError(
-            f"chunks {text!r} cannot be read; write them as 500,500,500 or -1 or auto or "
+            f"chunks {text!r} are invalid; write them as 500,500,500 or -1 or auto or "
             "(3,4,3),5 or 0=24,2=-1 or time=24,y=-1"
         ) from None

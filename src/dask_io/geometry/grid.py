@@ -1,4 +1,4 @@
-"""An array cut into blocks."""
+"""An array divided into blocks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Grid:
-    """A shape cut along each axis; a block is named by its number along each of them.
+    """A shape divided into blocks; the index of a block has a number for each axis.
 
     Examples
     --------
@@ -31,7 +31,7 @@ class Grid:
 
     @classmethod
     def regular(cls, shape: Sequence[int], chunks: Sequence[int]) -> Grid:
-        """Cut a shape into equal blocks, shorter at the far ends."""
+        """Divide a shape into equal blocks; the last along each axis may be shorter."""
         pairs = zip(shape, chunks, strict=True)
         return cls(tuple(Axis.regular(length, chunk) for length, chunk in pairs))
 
@@ -62,13 +62,13 @@ class Grid:
 
     @cached_property
     def _chunks(self) -> tuple[int, ...]:
-        """Length of a block along each axis; empty if one of them is irregular."""
+        """Block length along each axis; empty if an axis is irregular."""
         chunks = tuple(axis.chunk or 0 for axis in self.axes)
         return chunks if all(chunks) else ()
 
     @cached_property
     def _steps(self) -> tuple[int, ...]:
-        """By how much the number of a block grows from one to the next along each axis."""
+        """Difference of the flat index of neighbouring blocks, for each axis."""
         return tuple(prod(self.counts[axis + 1 :]) for axis in range(len(self.axes)))
 
     def block(self, index: Sequence[int]) -> Region:
@@ -77,7 +77,7 @@ class Grid:
         Raises
         ------
         IndexError
-            If there is no such block.
+            If the index is out of bounds.
         """
         if self._chunks:
             return _regular_block(self._chunks, self.shape, tuple(index))
@@ -87,21 +87,21 @@ class Grid:
         return Region(start, stop)
 
     def __contains__(self, index: Sequence[int]) -> bool:
-        """Whether there is a block of this index."""
+        """Whether a block with this index exists."""
         return len(index) == len(self.counts) and all(map(contains, map(range, self.counts), index))
 
     def index_at(self, position: Sequence[int]) -> tuple[int, ...]:
-        """Return the index of the block that holds an element."""
+        """Return the index of the block that contains an element."""
         if self._chunks:
             return tuple(map(floordiv, position, self._chunks))
         return tuple(map(Axis.index_at, self.axes, position))
 
     def flat(self, index: Sequence[int]) -> int:
-        """Return the number of a block when all are counted, last axis fastest."""
+        """Return the flat index of a block in C order."""
         return sum(map(mul, index, self._steps))
 
     def indices(self) -> Iterator[tuple[int, ...]]:
-        """Yield the index of every block, last axis fastest."""
+        """Yield the index of every block in C order."""
         return product(*map(range, self.counts))
 
     def pieces(self, region: Region) -> Iterator[tuple[tuple[int, ...], Region]]:
@@ -119,7 +119,7 @@ class Grid:
             yield index, Region(start, stop)
 
     def clipped(self, region: Region) -> Grid:
-        """Return the blocks' parts within a region as a grid of their own."""
+        """Return the part of the grid within a region, as a new grid."""
         bounds = zip(self.axes, region.start, region.stop, strict=True)
         return Grid(tuple(axis.clipped(low, high) for axis, low, high in bounds))
 
@@ -127,7 +127,7 @@ class Grid:
         return " x ".join(map(_lengths, self.axes))
 
 
-# A block is asked for by all who have to do with it, soon after one another.
+# Several callers ask for the same block within a short time.
 @lru_cache(maxsize=1024)
 def _regular_block(
     chunks: tuple[int, ...], shape: tuple[int, ...], index: tuple[int, ...]
@@ -139,11 +139,11 @@ def _regular_block(
 
 
 def _no_block(index: Sequence[int], shape: tuple[int, ...]) -> IndexError:
-    return IndexError(f"there is no block {tuple(index)} in this grid of an array of {shape}")
+    return IndexError(f"block {tuple(index)} is out of bounds for an array of shape {shape}")
 
 
 def _lengths(axis: Axis) -> str:
-    """Return the length of an axis' blocks, or the range of lengths if they are uneven."""
+    """Return the block length of an axis, or the range of lengths if they differ."""
     if axis.chunk is not None:
         return str(axis.chunk)
     return f"({min(length for length, _ in axis.runs)} to {axis.longest})"

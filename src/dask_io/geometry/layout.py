@@ -1,4 +1,4 @@
-"""The order in which a block's elements lie in storage, and the runs that follow from it."""
+"""The storage order of a block's elements, and the contiguous runs that result from it."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 
 class Stored(NamedTuple):
-    """A region of a block as it lies in storage, in elements.
+    """The position of a region in a block's storage, in elements.
 
-    Its first run begins at `first`, and each of its runs is `run` long.
+    Its first run starts at `first`, and each of its runs has `run` elements.
     """
 
     shape: tuple[int, ...]
@@ -28,7 +28,7 @@ class Stored(NamedTuple):
 
     @property
     def is_one_run(self) -> bool:
-        """Whether it lies in one piece; what is empty does not."""
+        """Whether it is contiguous and not empty."""
         return self.run == self.size > 0
 
 
@@ -46,7 +46,7 @@ class Layout:
 
     def __post_init__(self) -> None:
         if sorted(self.axes) != list(range(len(self.axes))):
-            message = f"a layout names every axis once, slowest first: {self.axes}"
+            message = f"a layout lists every axis once, slowest first: {self.axes}"
             raise ValueError(message)
 
     @classmethod
@@ -75,19 +75,19 @@ class Layout:
 
     @property
     def inverse(self) -> tuple[int, ...]:
-        """For each array axis, its place in storage order."""
+        """For each array axis, its position in storage order."""
         return tuple(self.axes.index(axis) for axis in range(len(self.axes)))
 
     def strides(self, shape: tuple[int, ...]) -> tuple[int, ...]:
-        """Return how many elements apart neighbours along each axis lie in a block of `shape`."""
+        """Return the strides of a block of `shape`, in elements."""
         return _strides(self.axes, shape, 1)
 
     def byte_strides(self, shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
-        """Return how many bytes apart they lie."""
+        """Return the strides of a block of `shape`, in bytes."""
         return _strides(self.axes, shape, itemsize)
 
     def run_length(self, region: Region, shape: tuple[int, ...]) -> int:
-        """Return the number of elements that lie next to each other in storage.
+        """Return the number of elements in each contiguous run of a region.
 
         Examples
         --------
@@ -98,7 +98,7 @@ class Layout:
         return _run_length(self.axes, region.shape, shape)
 
     def stored(self, region: Region, shape: tuple[int, ...]) -> Stored:
-        """Return how a region of a block lies in storage.
+        """Return the position of a region in a block's storage.
 
         Examples
         --------
@@ -132,7 +132,7 @@ class Layout:
             yield first + at, length
 
     def end_of(self, region: Region, shape: tuple[int, ...]) -> int:
-        """Return the place right behind a region's last element in a block's storage.
+        """Return the offset just after the last element of a region.
 
         Examples
         --------
@@ -144,9 +144,9 @@ class Layout:
         return 1 + sum((high - 1) * stride for high, stride in pairs)
 
     def read_through(self, region: Region, shape: tuple[int, ...], n_axes: int) -> Region:
-        """Return a region that is whole along the fastest axes, so many of them, of a block.
+        """Extend a region to the whole block along the `n_axes` fastest axes.
 
-        It has fewer and longer runs, and holds what lies between those of the region.
+        The result has fewer and longer runs, because it includes the gaps between the runs.
 
         Examples
         --------
@@ -161,14 +161,14 @@ class Layout:
         )
 
     def count_runs(self, region: Region, shape: tuple[int, ...]) -> int:
-        """Return how many runs `runs` yields."""
+        """Return the number of contiguous runs of a region."""
         return region.size and prod(region.shape) // self.run_length(region, shape)
 
     def slabs(self, region: Region, largest: int) -> Iterator[Region]:
-        """Cut a region into boxes of at most `largest` elements, in storage order.
+        """Divide a region into boxes of at most `largest` elements, in storage order.
 
-        Reading or writing the boxes one after another touches storage in the same order as the
-        whole region, so it costs no seek more.
+        Reading or writing the boxes in this order touches storage in the same order as the whole
+        region does, so it needs no additional seeks.
 
         Examples
         --------
@@ -194,7 +194,7 @@ class Layout:
             )
 
 
-# Blocks have few shapes and are cut in few ways: what follows from them is worked out once.
+# Few shapes and regions occur, so the results are cached.
 
 
 @lru_cache(maxsize=4096)

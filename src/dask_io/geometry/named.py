@@ -1,4 +1,4 @@
-"""Chunks of many arrays at once, by the names of their dimensions."""
+"""Chunks of several arrays, given by dimension name."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ if TYPE_CHECKING:
 
 
 def chunks_by_name(
-    asked: Mapping[str, AxisChunks], dimensions: Mapping[str, Sequence[str | None]]
+    chunks: Mapping[str, AxisChunks], dimensions: Mapping[str, Sequence[str | None]]
 ) -> dict[str, Chunks]:
-    """Return the chunks of every array, None for those that keep theirs.
+    """Return the chunks of every array, None for arrays that keep their chunks.
 
-    These are arrays that have none of the dimensions, and coordinates.
+    Coordinates, and arrays without any of the given dimensions, keep their chunks.
 
     Parameters
     ----------
-    asked
-        Chunks along dimensions.
+    chunks
+        Chunks by dimension name.
     dimensions
-        The names of every array's dimensions, by its path.
+        Dimension names of every array, by the path of the array.
 
     Raises
     ------
     UsageError
-        If a name is that of no array's dimension.
+        If no array has a dimension of a given name.
 
     Examples
     --------
@@ -38,25 +38,26 @@ def chunks_by_name(
     {'t': {0: 24}, 'time': None, 'mask': None, 'crs': None}
     """
     known = {axis for names in dimensions.values() for axis in names if axis is not None}
-    for axis in asked:
+    for axis in chunks:
         if axis not in known:
-            listed = ", ".join(sorted(map(_shown, known))) or "none"
-            raise UsageError(f"no array has a dimension {_shown(axis)!r}; there are {listed}")
+            listed = ", ".join(sorted(map(_escaped, known)))
+            found = f"the dimensions are {listed}" if known else "all dimensions are unnamed"
+            raise UsageError(f"no array has a dimension {_escaped(axis)!r}; {found}")
     return {
-        name: None if is_coordinate(name, names) else _of_those(asked, names)
+        name: None if is_coordinate(name, names) else _by_axis(chunks, names)
         for name, names in dimensions.items()
     }
 
 
 def is_coordinate(name: str, dimensions: Sequence[str | None]) -> bool:
-    """Tell whether an array has one axis, and its name."""
+    """Tell whether an array is a coordinate: its only dimension has the name of the array."""
     return list(dimensions) == [name.rpartition("/")[2]]
 
 
-def _of_those(asked: Mapping[str, AxisChunks], names: Sequence[str | None]) -> Chunks:
-    found = {list(names).index(axis): entry for axis, entry in asked.items() if axis in names}
-    return found or None
+def _by_axis(chunks: Mapping[str, AxisChunks], names: Sequence[str | None]) -> Chunks:
+    by_axis = {list(names).index(axis): entry for axis, entry in chunks.items() if axis in names}
+    return by_axis or None
 
 
-def _shown(name: str) -> str:
+def _escaped(name: str) -> str:
     return name if name.isprintable() else ascii(name)[1:-1]

@@ -1,9 +1,9 @@
-"""Blocks of an axis that look alike from where other axes are cut.
+"""Equivalence classes of an axis' blocks, given the boundaries of other axes.
 
-Two blocks look alike if the other axes' boundaries lie the same way around them. On regular
-axes blocks repeat with the least common multiple of the block lengths, so an axis of a billion
-blocks has few kinds of them. Everything that is summed over blocks then is a sum over kinds, and
-everything linear in the position is largest at the first or the last block of a kind.
+Two blocks are equivalent if the boundaries of the other axes have the same positions relative to
+them. On regular axes the pattern repeats with the least common multiple of the block lengths, so
+an axis of a billion blocks has few classes ("kinds"). A sum over blocks becomes a sum over kinds,
+and an expression linear in the position is largest at the first or the last block of a kind.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ if TYPE_CHECKING:
 
     from dask_io.geometry.axis import Axis
 
-# With fewer blocks than this, or than this for each run, listing them all is faster.
-_LISTED = 4096
-# An axis with fewer blocks than this within a stretch is followed boundary by boundary.
-_SPARSE = 1024
-# More cuts than this are not listed to combine two axes.
-_MERGED = 2**20
+# With fewer blocks than this (more if there are many runs), every block is its own kind.
+_FEW_BLOCKS = 4096
+# If an axis has fewer boundaries than this in a period range, the range is split at each of them.
+_FEW_BOUNDARIES = 1024
+# The most boundaries that `cut_axis` lists.
+_MOST_LISTED = 2**20
 
 
 @dataclass(frozen=True, slots=True)
 class Orbits:
-    """Kinds of blocks: the number of each one's first and last block, and how many there are."""
+    """Kinds of blocks: the index of the first and the last block of each kind, and their count."""
 
     first: NDArray[Any]
     last: NDArray[Any]
@@ -40,10 +40,10 @@ class Orbits:
 
 
 def orbits(axis: Axis, *others: Axis) -> Orbits:
-    """Sort the blocks of `axis` into kinds by where the boundaries of `others` lie around them.
+    """Group the blocks of `axis` into kinds by the boundaries of `others` relative to them.
 
-    The blocks of a kind are evenly spaced. From the first to the last of them, each other
-    axis' rounded positions either move along with the block or stay.
+    The blocks of a kind are evenly spaced. From one to the next, a position rounded to a boundary
+    of another axis either moves by the same distance or stays.
 
     Examples
     --------
@@ -53,17 +53,17 @@ def orbits(axis: Axis, *others: Axis) -> Orbits:
     (1000000000, True)
     """
     n_runs = sum(len(each.runs) for each in (axis, *others))
-    if axis.n_blocks <= _LISTED * max(1, n_runs // 16):
+    if axis.n_blocks <= _FEW_BLOCKS * max(1, n_runs // 16):
         every = axis.indices(0, axis.n_blocks)
         return Orbits(every, every, np.ones(len(every), dtype=np.int64))
-    parts = [
-        kinds for stretch in _stretches(axis, others) for kinds in _kinds_of_stretch(axis, stretch)
+    kinds = [
+        some for periodic in _periodic_ranges(axis, others) for some in _kinds_in(axis, periodic)
     ]
-    return Orbits(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+    return Orbits(*(np.concatenate(column) for column in zip(*kinds, strict=True)))
 
 
-class _Stretch(NamedTuple):
-    """Part of an axis in which all axes repeat with a period; `reach` is their longest block."""
+class _PeriodicRange(NamedTuple):
+    """A range in which the boundaries of all axes are periodic; `reach` is the longest block."""
 
     start: int
     stop: int
@@ -71,14 +71,14 @@ class _Stretch(NamedTuple):
     reach: int
 
 
-def _stretches(axis: Axis, others: tuple[Axis, ...]) -> Iterator[_Stretch]:
-    """Yield the stretches where every other axis is regular or has no boundary inside."""
+def _periodic_ranges(axis: Axis, others: tuple[Axis, ...]) -> Iterator[_PeriodicRange]:
+    """Yield the ranges in which every other axis is regular or has no boundary."""
     all_runs = sorted({end for each in (axis, *others) for end in each.run_ends})
     for start, stop in pairwise(all_runs):
         ends, period, reach = {start, stop}, axis.length_at(start), 0
         for other in others:
             low, high = other.count_ends(start), other.count_ends(stop)
-            if high - low < _SPARSE:
+            if high - low < _FEW_BOUNDARIES:
                 ends.update(
                     end
                     for index in range(low, high + 1)
@@ -89,20 +89,20 @@ def _stretches(axis: Axis, others: tuple[Axis, ...]) -> Iterator[_Stretch]:
                 reach = max(reach, other.length_at(start))
         bounds = sorted(ends)
         for low, high in pairwise(bounds):
-            yield _Stretch(low, high, period, reach)
+            yield _PeriodicRange(low, high, period, reach)
 
 
-def _kinds_of_stretch(
-    axis: Axis, stretch: _Stretch
+def _kinds_in(
+    axis: Axis, periodic: _PeriodicRange
 ) -> Iterator[tuple[NDArray[Any], NDArray[Any], NDArray[Any]]]:
-    """Group the blocks that start within a stretch.
+    """Group the blocks that start within a range.
 
-    Those so near its ends that rounding may lead out of it stay alone.
+    Near its ends, rounding may leave the range, so every block there is its own kind.
     """
-    length = axis.length_at(stretch.start)
-    low, high = axis.first_from(stretch.start), axis.first_from(stretch.stop)
-    per_period = stretch.period // length
-    n_alone = stretch.reach // length + 3
+    length = axis.length_at(periodic.start)
+    low, high = axis.first_from(periodic.start), axis.first_from(periodic.stop)
+    per_period = periodic.period // length
+    n_alone = periodic.reach // length + 3
     n_periods = (high - low - 2 * n_alone) // per_period
     if n_periods <= 1:
         alone = axis.indices(low, high)
@@ -118,7 +118,7 @@ def _kinds_of_stretch(
 
 
 def count_segments(*axes: Axis) -> int:
-    """Count the stretches between neighbouring boundaries of any of these axes.
+    """Count the intervals between neighbouring boundaries of any of these axes.
 
     Examples
     --------
@@ -127,19 +127,19 @@ def count_segments(*axes: Axis) -> int:
     6
     """
     n_segments = 0
-    for place, axis in enumerate(axes):
+    for number, axis in enumerate(axes):
         if axis.n_blocks:
-            kinds = orbits(axis, *axes[:place])
+            kinds = orbits(axis, *axes[:number])
             ends = axis.starts_of(kinds.first + 1)
             new = np.full(len(ends), fill_value=True)
-            for before in axes[:place]:
-                new &= before.floors(ends) != ends
+            for earlier in axes[:number]:
+                new &= earlier.floors(ends) != ends
             n_segments += int(kinds.count[new].sum())
     return n_segments
 
 
 def cut_axis(axis: Axis, other: Axis) -> Axis:
-    """Return an axis that is cut wherever either of two is.
+    """Return an axis with the boundaries of both axes.
 
     Examples
     --------
@@ -150,18 +150,18 @@ def cut_axis(axis: Axis, other: Axis) -> Axis:
     Raises
     ------
     OverflowError
-        If neither contains the other's cuts and they are too many to list.
+        If there are too many boundaries to list, and neither axis has all those of the other.
     """
     for fine, coarse in ((axis, other), (other, axis)):
         kinds = orbits(coarse, fine)
         starts = coarse.starts_of(kinds.first)
         if (fine.floors(starts) == starts).all():
             return fine
-    if axis.n_blocks + other.n_blocks > _MERGED:
-        message = f"{axis.n_blocks} and {other.n_blocks} cuts are too many to combine"
+    if axis.n_blocks + other.n_blocks > _MOST_LISTED:
+        message = f"axes of {axis.n_blocks} and {other.n_blocks} blocks are too long to combine"
         raise OverflowError(message)
     every = [each.starts_of(each.indices(0, each.n_blocks + 1)) for each in (axis, other)]
     ends = np.sort(np.concatenate(every))
-    # `np.unique` would load much more of NumPy first.
+    # `np.unique` would import much more of NumPy.
     ends = ends[np.diff(ends, prepend=-1) > 0]
     return type(axis).of(np.diff(ends).tolist())

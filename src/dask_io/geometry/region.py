@@ -30,27 +30,27 @@ class Region(NamedTuple):
 
     @classmethod
     def whole(cls, shape: Iterable[int]) -> Region:
-        """Return the region that covers an array of this shape."""
+        """Return the region that covers a whole array of this shape."""
         stop = tuple(shape)
         return cls((0,) * len(stop), stop)
 
     @classmethod
     def of(cls, bounds: Iterable[tuple[int, int]]) -> Region:
-        """Make a region of ``(start, stop)`` per axis."""
+        """Return the region with this ``(start, stop)`` along each axis."""
         start, stop = zip(*bounds, strict=True)
         return cls(start, stop)
 
     @classmethod
     def parse(cls, text: str, shape: tuple[int, ...]) -> Region:
-        """Read a region of an array of this shape, as ``"0:100,:,-5:"``.
+        """Parse a region of an array of this shape, such as ``"0:100,:,-5:"``.
 
-        Starts and stops may be left out, and count from the end if they are negative. Axes at
-        the end may be left out.
+        Starts and stops may be omitted; negative ones count from the end. Trailing axes may be
+        omitted.
 
         Raises
         ------
         ValueError
-            If it is not a region, or not one of this array.
+            If the syntax is invalid, or the region exceeds the array.
 
         Examples
         --------
@@ -59,7 +59,7 @@ class Region(NamedTuple):
         """
         parts = text.split(",") if text.strip() else []
         if len(parts) > len(shape):
-            message = f"region {text!r} names {len(parts)} axes of an array of {len(shape)}"
+            message = f"region {text!r} has {len(parts)} axes, but the array has {len(shape)}"
             raise ValueError(message)
         parts += [":"] * (len(shape) - len(parts))
         return cls.of(map(_bounds, parts, shape, range(len(shape))))
@@ -90,11 +90,11 @@ class Region(NamedTuple):
         return Region(start, tuple(map(max, start, stop)))
 
     def relative_to(self, origin: tuple[int, ...]) -> Region:
-        """Return the same box counted from `origin`."""
+        """Return the region in coordinates relative to `origin`."""
         return Region(tuple(map(sub, self.start, origin)), tuple(map(sub, self.stop, origin)))
 
     def shifted_by(self, offset: tuple[int, ...]) -> Region:
-        """Return the box moved by `offset`."""
+        """Return the region shifted by `offset`."""
         return Region(tuple(map(add, self.start, offset)), tuple(map(add, self.stop, offset)))
 
     def __str__(self) -> str:
@@ -102,15 +102,15 @@ class Region(NamedTuple):
 
 
 def _bounds(text: str, length: int, axis: int) -> tuple[int, int]:
-    """Read a start and a stop along an axis."""
+    """Parse the start and stop along one axis."""
     match = _RANGE.fullmatch(text)
     if match is None:
-        message = f"{text!r} is not a range of an axis; write it as 0:100, 5: or :"
+        message = f"{text!r} is not a range; write it as 0:100, 5: or :"
         raise ValueError(message)
     low, high = (
         end + length if end < 0 else end for end in (int(match[1] or 0), int(match[2] or length))
     )
     if not 0 <= low <= high <= length:
-        message = f"the range {text} of axis {axis} does not lie within 0:{length}"
+        message = f"range {text} of axis {axis} is not within 0:{length}"
         raise ValueError(message)
     return low, high

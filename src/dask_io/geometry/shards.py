@@ -1,4 +1,4 @@
-"""Shards as users write them: how many chunks are in one file."""
+"""Shards as users specify them: the length of a shard along each axis."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ if TYPE_CHECKING:
     from dask_io.geometry.grid import Grid
 
 Shards: TypeAlias = int | Sequence[int] | Mapping[int, int] | Mapping[str, int]
-"""A length for all axes, one for each, or some by axis; -1 is the whole axis."""
+"""A length for all axes, one per axis, or a mapping by axis; -1 is the whole axis."""
 
 
 def normalize_shards(
     shards: Shards, chunks: Grid, names: Sequence[str | None] | None
 ) -> tuple[int, ...]:
-    """Return a length for every axis; one that is left open is as long as a chunk.
+    """Return the length of a shard along every axis, by default that of a chunk.
 
-    Whether they are made of whole chunks is not looked at, nor is -1 replaced.
+    This neither checks that shards contain whole chunks nor replaces -1.
 
     Parameters
     ----------
     shards
-        What is asked for.
+        Shards as the user gave them.
     chunks
-        How the array is cut.
+        Chunks of the array.
     names
-        The names of its axes, if they have some.
+        Axis names of the array, if it has any.
 
     Raises
     ------
     UsageError
-        If they cannot be those of such an array.
+        If `shards` is invalid for this array.
 
     Examples
     --------
@@ -45,36 +45,38 @@ def normalize_shards(
     """
     lengths = _lengths(shards, chunks, names)
     if not all(map(is_int, lengths)):
-        raise UsageError(f"shards are {shards!r}; give a length for each axis, or -1 for all of it")
+        raise UsageError(
+            f"shards are {shards!r}; give a length for each axis, or -1 for the whole axis"
+        )
     return tuple(lengths * len(chunks.axes) if is_int(shards) else lengths)
 
 
 def _lengths(shards: Shards, chunks: Grid, names: Sequence[str | None] | None) -> list[int]:
-    """Return what is asked for, whatever it is, of the axes in their order."""
+    """Return the entries in the order of the axes, without validating them."""
     if not isinstance(shards, Mapping):
         return list(shards) if isinstance(shards, Iterable) else [shards]
     n_axes, lengths = len(chunks.axes), [axis.chunk or axis.longest for axis in chunks.axes]
     for axis, length in cast("Mapping[int, int]", by_number(shards, names, "shards")).items():
         if not -n_axes <= axis < n_axes:
-            raise UsageError(f"shards name axis {axis}, but the array has {n_axes} axes")
+            raise UsageError(f"shards are given for axis {axis}, but the array has {n_axes} axes")
         lengths[axis] = length
     return lengths
 
 
 def parse_shards(text: str) -> Shards:
-    """Read shards from the command line.
+    """Parse shards as written on the command line.
 
     Raises
     ------
     UsageError
-        If the text is not in the notation.
+        If the syntax is invalid.
 
     Examples
     --------
     >>> parse_shards("64,64,-1"), parse_shards("-1"), parse_shards("time=48,y=-1")
     ((64, 64, -1), -1, {'time': 48, 'y': -1})
     """
-    problem = f"shards {text!r} cannot be read; write them as 64,64,-1 or -1 or time=48,y=-1"
+    problem = f"shards {text!r} are invalid; write them as 64,64,-1 or -1 or time=48,y=-1"
     try:
         parsed = parse_chunks(text.strip(" ,()"))
     except UsageError as error:

@@ -1,4 +1,4 @@
-"""Several boxes of one block as boxes that share nothing, to be moved one after another."""
+"""The union of several boxes of one block, as disjoint boxes."""
 
 from __future__ import annotations
 
@@ -13,16 +13,15 @@ if TYPE_CHECKING:
 
     from dask_io.geometry.layout import Layout
 
-# Start and stop along each axis, slowest first.
+# Start and stop along each axis, slowest axis first.
 _Box: TypeAlias = tuple[tuple[int, int], ...]
 
 
 def disjoint_boxes(boxes: Sequence[Region], layout: Layout, shape: tuple[int, ...]) -> list[Region]:
-    """Cut what boxes of a block cover together into boxes that share nothing.
+    """Divide the union of boxes of a block into disjoint boxes.
 
-    Moving these one after another, each in storage order, touches no more runs than the
-    elements have that the boxes cover. They are as few as that allows when the block is cut
-    along its slowest axis first.
+    Moving the result box by box, each in storage order, touches no more runs than the union has.
+    It has as few boxes as this allows if the block is divided along its slowest axis first.
 
     Examples
     --------
@@ -39,9 +38,9 @@ def disjoint_boxes(boxes: Sequence[Region], layout: Layout, shape: tuple[int, ..
 
 
 def count_boxes_runs(boxes: Sequence[Region], layout: Layout, shape: tuple[int, ...]) -> int:
-    """Count the runs of boxes that are moved one after another.
+    """Count the runs of boxes that are moved in this order.
 
-    Where a box starts right behind the one before it, the run goes on.
+    A box that starts where the previous box ended continues its last run.
 
     Examples
     --------
@@ -62,7 +61,7 @@ def count_boxes_runs(boxes: Sequence[Region], layout: Layout, shape: tuple[int, 
 
 
 def _cut(boxes: list[_Box], lengths: tuple[int, ...]) -> list[_Box]:
-    """Cut boxes into bands along the slowest axis, and each band along the axes inside it."""
+    """Divide boxes into bands along the slowest axis, then each band along the faster axes."""
     if len(boxes) <= 1:
         return boxes
     if len(lengths) == 1:
@@ -76,13 +75,12 @@ def _cut(boxes: list[_Box], lengths: tuple[int, ...]) -> list[_Box]:
             bands[-1] = (bands[-1][0], high, inside)
         elif inside:
             bands.append((low, high, inside))
-    found: list[_Box] = []
+    disjoint: list[_Box] = []
     for low, high, inside in bands:
-        # Where the boxes of a band follow each other without a gap, moving it line by line
-        # saves seeks. Elsewhere it saves none.
-        step = 1 if len(inside) > 1 and _join(inside, lengths[1:]) else high - low
-        found += [((at, at + step), *box) for at in range(low, high, step) for box in inside]
-    return found
+        # Moving a band line by line saves seeks only if its boxes are contiguous in storage.
+        step = 1 if len(inside) > 1 and _touch(inside, lengths[1:]) else high - low
+        disjoint += [((at, at + step), *box) for at in range(low, high, step) for box in inside]
+    return disjoint
 
 
 def _merged(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -96,8 +94,8 @@ def _merged(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
     return merged
 
 
-def _join(boxes: list[_Box], lengths: tuple[int, ...]) -> bool:
-    """Whether a box starts right behind the one before it, or the first one behind the last."""
+def _touch(boxes: list[_Box], lengths: tuple[int, ...]) -> bool:
+    """Whether a box starts where the previous one ends, or the first where the last ends."""
     strides = [prod(lengths[place + 1 :]) for place in range(len(lengths))]
     firsts = [sum(low * n for (low, _), n in zip(box, strides, strict=True)) for box in boxes]
     ends = [

@@ -1,12 +1,12 @@
-"""The journal of a target: what is to be done, and a line for all that is durable.
+"""The journal of a target: a description of the job, and a line for each durable cell.
 
-It is a folder, ``DST/.dask-io`` or, beside a target of one file, ``DST.dask-io``, and the first
-thing that appears. Its first line says what is to be done, those that follow what is durable, and
-the last one that the target is complete. Each begins with a checksum of its own. How lines are
-kept, and that only one process adds to them, is the medium's business: see `logs`.
+It is a folder, ``DST/.dask-io`` or, next to a single-file target, ``DST.dask-io``. It is created
+before anything else. The first line describes the job, the following lines list durable cells, and
+the last line marks the target as complete. Each line starts with a checksum. `logs` stores the
+lines, and makes sure that only one process adds to them.
 
-Lines are only ever added. One that was cut short by a crash does not match its checksum and counts
-for nothing: what it would have said is done again.
+Lines are only ever added. A line that a crash has truncated does not match its checksum and is
+ignored, so its work is done again.
 """
 
 from __future__ import annotations
@@ -41,45 +41,45 @@ _WORDS: Mapping[type, str] = {
     str: "a string",
 }
 _JOB, _SEALED, _ABOUT = "job", "sealed", "about"
-# What is done under the lock of a group takes no longer; seconds.
+# How long to wait for the lock of a group, in seconds.
 PATIENCE, _LOOK_SECONDS = 60.0, 0.2
-# Bytes of a journal that can be put back: of some ninety thousand blocks.
+# The largest journal, in bytes, that can be restored: about ninety thousand blocks.
 _MOST_HELD = 4 * 2**20
-# Where the last line begins, if it is the one that seals.
+# The most bytes of the line that marks a target as complete.
 _LONGEST_SEAL = 64
 
 
 def journal_of(path: Location, *, is_one_file: bool) -> Location:
-    """Return where a target's journal is."""
+    """Return the path of a target's journal."""
     return path.with_name(path.name + JOURNAL) if is_one_file else path / JOURNAL
 
 
 def find_journal(path: Location) -> Location | None:
-    """Return the journal of what a path names, if it has one."""
-    # A path such as `..` is no file.
+    """Return the journal of a target, None if it has none."""
+    # A path such as `..` is not a file.
     kinds = (False, True) if path.name not in {"", ".."} else (False,)
     places = [journal_of(path, is_one_file=is_one_file) for is_one_file in kinds]
     return next((place for place in places if logs_of(place).exists(place)), None)
 
 
 def is_unfinished(folder: Location) -> bool:
-    """Whether there is a journal, and it says that its target is not complete."""
+    """Whether there is a journal whose target is not complete."""
     return logs_of(folder).exists(folder) and not is_sealed(folder)
 
 
 def is_sealed(folder: Location) -> bool:
-    """Whether a journal says that its target is complete."""
+    """Whether a journal marks its target as complete."""
     lines = logs_of(folder).tail(folder, _LONGEST_SEAL).rstrip(b"\n").split(b"\n")
     return _parse(lines[-1]) == _SEALED
 
 
 def read_job(folder: Location) -> Mapping[str, Any]:
-    """Read what is to be done.
+    """Read the description of the job.
 
     Raises
     ------
     DataError
-        If that cannot be understood.
+        If it is missing or invalid.
     """
     line = next(logs_of(folder).lines(folder), b"").rstrip(b"\n")
     kind, _, text = _parse(line).partition(" ")
@@ -89,13 +89,13 @@ def read_job(folder: Location) -> Mapping[str, Any]:
         job = None
     place = printable(str(folder))
     if not isinstance(job, dict):
-        raise DataError(place, ["does not say what is to be done"], "start again with --overwrite")
+        raise DataError(place, ["does not describe its job"], "start again with --overwrite")
     if "\\u0000" in text and _has_nul(job):
-        problem = "contains a NUL character, which no name or path can have"
+        problem = "contains a NUL character, which names and paths cannot have"
         raise DataError(place, [problem], "start again with --overwrite")
     if job.get("version") != VERSION:
-        found = f"has version {job.get('version')!r:.40}, but this Dask IO knows {VERSION}"
-        raise DataError(place, [found], "use the Dask IO that wrote it")
+        found = f"has version {job.get('version')!r:.40}, but this Dask IO needs {VERSION}"
+        raise DataError(place, [found], "use the version of Dask IO that wrote it")
     return job
 
 
@@ -132,9 +132,9 @@ def read_field(record: Mapping[str, Any], name: str, kind: type[_T]) -> _T:
 
 
 def read_lines(folder: Location, array: int | None = None) -> Iterator[list[str]]:
-    """Yield the words of every line that matches its checksum, but for the job.
+    """Yield the words of every line that matches its checksum, except the job.
 
-    Of a target that holds several arrays they can be those about one of them.
+    If the target has several arrays, `array` selects the lines of one of them.
     """
     lines = logs_of(folder).lines(folder)
     next(lines, None)
@@ -148,7 +148,7 @@ def read_lines(folder: Location, array: int | None = None) -> Iterator[list[str]
 
 
 def read_all(folder: Location) -> bytes | None:
-    """Return all that a journal says, as it is; None if that is too much to be held."""
+    """Return the content of a journal; None if it is too large to keep in memory."""
     lines, n_bytes = [], 0
     for line in logs_of(folder).lines(folder):
         n_bytes += len(line)
@@ -159,80 +159,80 @@ def read_all(folder: Location) -> bytes | None:
 
 
 def about(array: int, lines: Iterable[str]) -> Iterator[str]:
-    """Return lines about one of several arrays."""
+    """Mark lines as those of one of several arrays."""
     return (f"{_ABOUT} {array} {line}" for line in lines)
 
 
 def _parse(line: bytes) -> str:
-    """Return what a line says; nothing if it does not match its checksum."""
+    """Return the text of a line; empty if it does not match its checksum."""
     checksum, _, text = line.partition(b" ")
     is_whole = checksum == _checksum(text) and text.isascii()
     return text.decode("ascii") if is_whole else ""
 
 
 class Journal:
-    """A journal that is written, by the one process that holds its lock."""
+    """A journal that is being written by the process that holds its lock."""
 
     def __init__(self, log: Log) -> None:
         self._log = log
 
     @classmethod
     def begin(cls, folder: Location, job: bytes, lines: Iterable[str], *, durable: bool) -> Self:
-        """Make a journal where there is none.
+        """Create a journal.
 
         Raises
         ------
         FileExistsError
-            If there is one already.
+            If there is already one.
         UsageError
-            If there is more to be said about the job than could be read again.
+            If the description of the job is too long to be read again.
         """
         content = _first_lines(job, lines)
         return cls(logs_of(folder).begin(folder, content, durable=durable))
 
     def begin_again(self, job: bytes, lines: Iterable[str]) -> None:
-        """Become the journal of another run, whose target replaces this one's."""
+        """Turn this journal into that of a new run, whose target replaces the old one."""
         self._log.replace(_first_lines(job, lines))
 
     def restore(self, content: bytes) -> None:
-        """Become again what `read_all` returned: nothing has been replaced."""
+        """Restore the content that `read_all` returned, because nothing has been replaced."""
         self._log.replace(content.rstrip(b"\n") + b"\n")
 
     @classmethod
     def resume(cls, folder: Location, *, durable: bool) -> Self:
-        """Go on with a journal that is there.
+        """Continue an existing journal.
 
         Raises
         ------
         StorageError
-            If another process has it.
+            If another process holds its lock.
         """
         return cls(logs_of(folder).resume(folder, durable=durable))
 
     def append(self, lines: Iterable[str]) -> None:
-        """Add lines; they are durable afterwards, if they are meant to be."""
+        """Add lines; with `durable`, they are durable afterwards."""
         self._log.append(_to_bytes(lines))
 
     def check_held(self) -> None:
-        """Refuse to go on if another process may have taken the journal over."""
+        """Raise an error if another process may have taken over the journal."""
         self._log.check_held()
 
     def is_held(self) -> bool:
-        """Tell whether no other process can have taken the journal over."""
+        """Tell whether this process certainly still holds the journal."""
         return self._log.is_held()
 
     def seal(self) -> None:
-        """Note that the target is complete, and let go of the journal."""
+        """Mark the target as complete, and release the journal."""
         self._log.fold()
         self.append([_SEALED])
         self.close()
 
     def close(self) -> None:
-        """Let another process go on with it."""
+        """Release the journal, so that another process can continue it."""
         self._log.close()
 
     def remove(self) -> None:
-        """Take the journal away."""
+        """Remove the journal."""
         self._log.remove()
 
 
@@ -242,21 +242,21 @@ def refuse_locked(folder: Location) -> None:
     Raises
     ------
     StorageError
-        If there is one.
+        If another run is writing it.
     """
     logs_of(folder).refuse_locked(folder)
 
 
 @contextmanager
 def alone(folder: Location) -> Iterator[None]:
-    """Hold the lock of a journal, which need not be there; wait for it, but not for ever.
+    """Hold the lock of a journal, which need not exist; wait up to `PATIENCE` seconds for it.
 
-    For what runs share that write different things, such as the group around their arrays.
+    This is for data that several runs share, such as the group that contains their arrays.
 
     Raises
     ------
     LockedError
-        If another run does not let go of it.
+        If another run does not release it in time.
     """
     until = time.monotonic() + PATIENCE
     with ExitStack() as stack:
@@ -276,9 +276,9 @@ def _first_lines(job: bytes, lines: Iterable[str]) -> bytes:
     first = _to_bytes([f"{_JOB} {job.decode('ascii')}"])
     if len(first) > LONGEST_LINE:
         raise UsageError(
-            f"what there is to note about this run takes {format_bytes(len(first))}, more than "
-            f"{format_bytes(LONGEST_LINE)}; write fewer targets at once, or leave out what "
-            "describes the array"
+            f"the description of this run takes {format_bytes(len(first))}, more than "
+            f"{format_bytes(LONGEST_LINE)}; write fewer targets at once, or remove metadata of "
+            "the array"
         )
     return first + _to_bytes(lines)
 

@@ -1,4 +1,4 @@
-"""Targets whose blocks are files, or objects; a journal says which of them are durable."""
+"""Targets whose blocks are files or objects, with a journal of the durable blocks."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
     from dask_io.storage.medium import Writer
     from dask_io.storage.tally import Tally
 
-# Lines of the journal: how blocks are named; what is to be removed, and that it is gone; the one
-# file that will be replaced when the new one is whole.
+# Lines of the journal: names of blocks; files to be removed, and that they have been removed; the
+# single file that will be replaced when the new one is complete.
 _NAMES, _REPLACES, _CLEARED, _OLD = "names", "replaces", "cleared", "old"
 
 
 def refuse_needed(journal: Location, target: Location) -> None:
-    """Refuse to replace a target that a run is writing, or that holds what nothing else has.
+    """Refuse to replace a target that a run is writing, or that has the only copy of its data.
 
     Raises
     ------
@@ -53,34 +53,34 @@ def refuse_needed(journal: Location, target: Location) -> None:
     if any_freed(read_lines(journal)):
         name = printable(str(target))
         raise UsageError(
-            f"{name} holds what only it has: its source was consumed; complete it with dask-io "
-            f"resume {name}"
+            f"{name} contains the only copy of data whose source was consumed; complete it with "
+            f"dask-io resume {name}"
         )
 
 
 class BlockPaths(Protocol):
-    """A target whose blocks are files with paths of their own."""
+    """A target whose blocks are separate files."""
 
     def path_of(self, index: tuple[int, ...]) -> Location:
         """Return the file of a block."""
 
 
 class JournalledTarget(ABC):
-    """A target whose blocks become files; any number may be written at once.
+    """A target whose blocks are files; any number may be written at once.
 
-    Until its journal is sealed it is unfinished. What a format has to say is what files there
-    are, what may be replaced, and what makes an array of them in the end.
+    It is unfinished until its journal is sealed. A format defines the files, which existing files
+    may be replaced, and the metadata that is written at the end.
 
     Parameters
     ----------
     path
         The directory, or the file if there is only one.
     is_one_file
-        Which of the two.
+        Whether the target is one file.
     overwrite
-        Whether what is there may be replaced.
+        Whether an existing target may be replaced.
     durability
-        What blocks outlast once they are committed.
+        What committed blocks survive.
     """
 
     def __init__(
@@ -96,64 +96,64 @@ class JournalledTarget(ABC):
     @property
     @abstractmethod
     def grid(self) -> Grid:
-        """What is written at once."""
+        """The blocks."""
 
     @abstractmethod
     def _file_of(self, index: tuple[int, ...]) -> tuple[str, int | None]:
-        """Return the name of a block's file in the directory, and its size if that is known."""
+        """Return the name of a block's file, and its size if it is known."""
 
     def _header_of(self, index: tuple[int, ...]) -> bytes:  # noqa: ARG002 - most files have none
-        """Return what a block's file begins with, before its data."""
+        """Return the header of a block's file."""
         return b""
 
     @abstractmethod
     def _find_old(self) -> list[Location]:
-        """Return the files that will be replaced: what makes an array of them comes first.
+        """Return the files that will be replaced, metadata first.
 
         Raises
         ------
         TargetExistsError
-            If there are some and they are not to be overwritten.
+            If there are files and `overwrite` is False.
         UsageError
-            If something is there that is not part of a target.
+            If there are files that are not part of a target.
         """
 
     def _own_names(self) -> list[str]:
-        """Return words for the journal that say how blocks are named, if that is not always so."""
+        """Return words for the journal that describe how blocks are named, if this can vary."""
         return []
 
     def _old_names(self) -> list[str]:
-        """Return such words for the files that are to be replaced, for `_find_left`."""
+        """Return such words for the files to be replaced, for `_find_left`."""
         return []
 
     def _find_left(self, words: Sequence[str]) -> list[Location]:  # noqa: ARG002 - most have none
-        """Return what an earlier run did not come to remove, if anything is."""
+        """Return old files that an interrupted run has not removed yet."""
         return []
 
     @abstractmethod
     def _find_files(self) -> Mapping[str, int]:
-        """Return the size of every block's file, and of those in the making, by name."""
+        """Return the size of every block's file, also of incomplete files, by name."""
 
     @abstractmethod
     def _complete(self) -> None:
-        """Make an array of the blocks, which are all there."""
+        """Write the metadata that turns the complete blocks into an array."""
 
     def _is_left_out(self, name: str) -> bool:  # noqa: ARG002 - of most formats none is
-        """Whether a block that is whole needs no file: what it holds is understood."""
+        """Whether a complete block needs no file, because it has only the fill value."""
         return False
 
     def _refuse(self) -> NoReturn:
-        """Refuse to write where something is, and say what it is."""
+        """Refuse to overwrite an existing target."""
         unfinished = is_unfinished(self._journal_place)
         if unfinished:
             refuse_locked(self._journal_place)
         raise TargetExistsError(printable(str(self._target)), unfinished)
 
     def _forget_run(self) -> None:
-        """Be as new: what is there now belongs to whoever made it, not to the next run."""
+        """Reset the state of the run."""
         self._publisher = self._medium.publisher(self._folder, self.durability)
         self._journal: Journal | None = None
-        # What is known of a file that stays until the new one is whole.
+        # The old journal of a file that stays until the new one is complete.
         self._replaced: bytes | None = None
         self._any_removed = self._any_committed = False
         # Files of which a part is durable.
@@ -161,16 +161,16 @@ class JournalledTarget(ABC):
         self._made: list[Location] = []
 
     def create(self, job: bytes = b"{}") -> None:
-        """Make the place, with its parents; what exists is refused or, if asked, replaced.
+        """Create the target, with its parents; refuse or replace an existing one.
 
         A second call, before the target is finished or abandoned, does nothing.
 
         Raises
         ------
         TargetExistsError
-            If the target exists and is not to be overwritten.
+            If the target exists and `overwrite` is False.
         UsageError
-            If it is to be, but holds files that are not its own, or is of another kind.
+            If `overwrite` is True, but the target has foreign files or is of another kind.
         """
         if self._journal is not None:
             return
@@ -184,21 +184,21 @@ class JournalledTarget(ABC):
             raise
 
     def check(self) -> None:
-        """Refuse what `create` would refuse; nothing is touched.
+        """Raise the errors that `create` would raise, without changing anything.
 
         Raises
         ------
         TargetExistsError
-            If the target exists and is not to be overwritten.
+            If the target exists and `overwrite` is False.
         UsageError
-            If it is to be, but something would be lost.
+            If `overwrite` is True, but data would be lost.
         StorageError
             If another run is writing it.
         """
         self._find_replaceable()
 
     def _find_replaceable(self) -> list[Location]:
-        """Return the files that will be replaced, if nothing stands in the way of that."""
+        """Return the files that will be replaced, after checking that they may be."""
         with storage_errors(self._target):
             old = self._find_old()
             refuse_needed(self._journal_place, self._target)
@@ -212,8 +212,8 @@ class JournalledTarget(ABC):
         lines += [f"{_REPLACES} {word}" for word in self._old_names()] if old else [_CLEARED]
         if self._is_one_file and is_taken(self._target):
             lines.append(f"{_OLD} {self._medium.identity(self._target)}")
-        # What is left of the old target, if this run is killed, must not look complete: the new
-        # journal comes first, then what makes an array of the old blocks goes, then they do.
+        # If this run is killed, the rest of the old target must not look complete. So the new
+        # journal is written first, then the old metadata is removed, then the old blocks.
         if logs_of(place).exists(place) and (self._overwrite or is_sealed(place)):
             self._take_journal(job, lines, stays=not old)
         else:
@@ -227,7 +227,7 @@ class JournalledTarget(ABC):
         return self.durability is Durability.FSYNC
 
     def _take_journal(self, job: bytes, lines: list[str], *, stays: bool) -> None:
-        """Have the old target's journal; if that `stays` for now, so does what is known of it."""
+        """Take over the journal of the old target; keep its content if the old target `stays`."""
         place = self._journal_place
         journal = Journal.resume(place, durable=self._is_durable)
         try:
@@ -243,11 +243,11 @@ class JournalledTarget(ABC):
         try:
             self._journal = Journal.begin(place, job, lines, durable=self._is_durable)
         except FileExistsError:
-            # Of two runs that find the place free, one gets it.
+            # Another run created the target at the same time.
             raise TargetExistsError(printable(str(self._target)), unfinished=True) from None
 
     def _clear(self, old: list[Location]) -> None:
-        """Remove what the target replaces; nothing is written before that is done."""
+        """Remove the old files, before anything is written."""
         assert self._journal is not None
         self._remove_old(old)
         self._medium.tidy(self._folder, old)
@@ -259,14 +259,14 @@ class JournalledTarget(ABC):
         self._medium.remove(old)
 
     def resume(self) -> Ledger:
-        """Go on where another run ended.
+        """Continue where an interrupted run ended.
 
         Raises
         ------
         StorageError
             If another run is writing it.
         DataError
-            If the journal is not about this target.
+            If the journal does not match this target.
         """
         self._forget_run()
         with storage_errors(self._target):
@@ -278,7 +278,7 @@ class JournalledTarget(ABC):
             except BaseException:
                 self._let_go()
                 raise
-        # A journal that this run has not begun is not its to remove.
+        # This run must not remove a journal that it has not created.
         self._any_committed = True
         return ledger
 
@@ -289,12 +289,12 @@ class JournalledTarget(ABC):
         return [words[1] for words in self._lines() if words[0] == kind and words[1:]]
 
     def _names_in_journal(self) -> list[str]:
-        """Return how the blocks are named of the run whose journal is there now."""
+        """Return the words that describe the names of blocks in the current journal."""
         is_there = logs_of(self._journal_place).exists(self._journal_place)
         return self._words_of(_NAMES) if is_there else []
 
     def _find_durable(self, journal: Journal) -> Ledger:
-        """Read what the journal says to be durable, and leave out what is not there any more."""
+        """Read the durable blocks from the journal, and drop those that no longer exist."""
         try:
             ledger = Ledger(self.grid, self._lines())
         except ValueError as error:
@@ -310,15 +310,15 @@ class JournalledTarget(ABC):
         for index in lost:
             ledger.drop(index)
         if lost and any_freed(self._lines()):
-            # The source may not have it any more: whoever knows that tells the journal.
+            # The source may not have them any more. `Consumption` checks this first.
             ledger.lost = lost
         elif lost:
-            # Told to the journal too: what is written anew must not be mixed up with it.
+            # The journal records the drop, so that old lines do not count for the new blocks.
             journal.append(map(dropped_line_of, lost))
         return ledger
 
     def _remove_left_out(self, ledger: Ledger, files: Mapping[str, int]) -> None:
-        """Remove what was begun of blocks that are left out, if a run did not come to do so."""
+        """Remove incomplete files of omitted blocks that an interrupted run has left."""
         if self._medium.writes_whole:
             return
         left_out = (index for index in ledger.blocks() if not ledger.is_stored(index))
@@ -328,20 +328,20 @@ class JournalledTarget(ABC):
         )
 
     def _take_over(self, index: tuple[int, ...], files: Mapping[str, int]) -> bool:
-        """Go on with a file of which a part is durable, if it is there."""
+        """Continue a partly durable file, if it exists."""
         name, n_bytes = self._file_of(index)
         part = self._publisher.partial(name)
         if files.get(str(part.relative_to(self._folder))) != n_bytes:
             if files.get(name) != n_bytes or self._is_old(name):
                 return False
-            # Its last cells were not noted before the run ended: they are written again.
+            # The run ended before it recorded the last cells, so they are written again.
             self._publisher.take_back(name)
         self._publisher.go_on(name, self._header_of(index))
         self._begun.add(name)
         return True
 
     def _is_old(self, name: str) -> bool:
-        """Tell whether a file is the one that is to be replaced."""
+        """Tell whether a file is the old one that will be replaced."""
         return self._medium.identity(self._folder / name) in self._words_of(_OLD)
 
     def _is_there(self, index: tuple[int, ...], files: Mapping[str, int]) -> bool:
@@ -357,7 +357,7 @@ class JournalledTarget(ABC):
         n_bytes: int | None = None,
         reserve: bool = True,
     ) -> Writer:
-        """Visit a block's file in the making, as long as the target is this run's."""
+        """Open a block's file for writing, if this run still holds the target."""
         self._check_held()
         # An object is put when the visit ends, which may be long after it began.
         return self._publisher.writer(
@@ -369,18 +369,18 @@ class JournalledTarget(ABC):
             self._journal.check_held()
 
     def commit(self, cells: Collection[Written]) -> None:
-        """Sync cells that have been written, name the blocks that are whole, and note it."""
+        """Sync written cells, publish complete blocks, and record both in the journal."""
         assert self._journal is not None, "nothing has been created"
         names = {cell.index: self._file_of(cell.index)[0] for cell in cells}
         whole = [names[cell.index] for cell in cells if cell.is_last]
-        # Blocks may have got their names before something goes wrong.
+        # Blocks may be published before an error occurs.
         self._any_committed = True
         self._begun.update(names.values())
         left_out = {name for name in whole if self._is_left_out(name)}
         kept = [name for name in whole if name not in left_out]
         self._publisher.commit(set(names.values()) - left_out, kept)
         self._journal.append(line_of(cell, self.grid) for cell in cells)
-        # Not before that: cells of theirs that were noted earlier would count as lost.
+        # Only now: otherwise their recorded cells would count as lost.
         self._publisher.leave_out(left_out)
         self._begun.difference_update(whole)
 
@@ -390,7 +390,7 @@ class JournalledTarget(ABC):
         self._journal.append(lines)
 
     def finish(self) -> None:
-        """Make the target complete, and seal the journal."""
+        """Complete the target, and seal the journal."""
         assert self._journal is not None, "nothing has been created"
         self._journal.check_held()
         self._complete()
@@ -433,15 +433,15 @@ class JournalledTarget(ABC):
         self._medium.sync_names({old.parent for old in new_of})
 
     def abandon(self, *, keep: bool = False) -> bool:
-        """Remove what has not been committed; what has been stays, marked as unfinished.
+        """Remove uncommitted files; keep committed ones, in an unfinished target.
 
-        So does a place whose old blocks are gone. With `keep` the journal stays in any case.
-        Without a `create` or `resume` that succeeded nothing is touched: what is there is not this
+        The journal also stays if old blocks have been removed, and with `keep` in any case. Without
+        a successful `create` or `resume`, nothing is changed, because the target is not this
         run's.
         """
         if self._journal is None:
             return False
-        # What another run has taken over, or may have, is not this one's to remove.
+        # This run must not remove files that another run may have taken over.
         is_held = self._journal.is_held()
         is_begun = self._any_removed or self._any_committed or keep or not is_held
         if is_held:
@@ -454,7 +454,7 @@ class JournalledTarget(ABC):
         return is_begun
 
     def _give_back(self, journal: Journal) -> None:
-        """Leave the place as it was found, or without a journal if there is no room for one."""
+        """Restore the old journal, or remove the journal if there is no room to restore it."""
         if self._replaced is not None:
             with suppress(OSError, StorageError):
                 journal.restore(self._replaced)
@@ -462,7 +462,7 @@ class JournalledTarget(ABC):
         journal.remove()
 
     def _let_go(self) -> None:
-        """Let another run have the journal."""
+        """Release the journal."""
         if self._journal is not None:
             self._journal.close()
             self._journal = None

@@ -1,10 +1,10 @@
-"""A lock in an object store that a dead process does not hold for ever.
+"""A lock in an object store that expires when its process dies.
 
-It is an object that is made, changed and let go of only by conditional puts: of two that try, one
-succeeds. The holder renews it every quarter of `LEASE_SECONDS`. If it could not do so for
-`LEASE_SECONDS`, it does nothing more until it has renewed the lock. Another process takes the lock
-over only if the holder was a process on the same machine and has ended, or after it has watched the
-lock for `LEASE_SECONDS` without a renewal. So no two clocks are compared. Time during which a
+The lock is an object that is created, changed and released only by conditional puts: of two
+processes that try, one succeeds. The holder renews it every quarter of `LEASE_SECONDS`. If it
+cannot renew the lock for `LEASE_SECONDS`, it stops until it has renewed it. Another process takes
+over the lock only if the holder was a process on the same machine that has ended, or after watching
+the lock for `LEASE_SECONDS` without a renewal. So clocks are never compared. Time during which a
 machine sleeps counts.
 """
 
@@ -34,13 +34,13 @@ if TYPE_CHECKING:
 LEASE_SECONDS = 60.0
 _LOOK_SECONDS = 1.0
 _LONGEST = 64 * 2**10
-# What this process holds, by its tokens: it need not wait for what it has given up.
+# The locks of this process, by token: it need not wait for locks that it has released.
 _HELD: WeakValueDictionary[str, Lease] = WeakValueDictionary()
 
 
 @dataclass(frozen=True, slots=True)
-class _Seen:
-    """A lock as it was found: who holds it, and its version."""
+class _LockState:
+    """The state of a lock: its holder, and its version."""
 
     holder: dict[str, Any]
     version: UpdateVersion
@@ -56,7 +56,7 @@ class _Seen:
 
 
 def _seconds() -> float:
-    """Return seconds that go on while the machine sleeps, where the system counts them."""
+    """Return monotonic seconds that include the time when the machine sleeps, if possible."""
     clock = getattr(time, "CLOCK_BOOTTIME", None)
     return time.monotonic() if clock is None else time.clock_gettime(clock)
 
@@ -79,10 +79,10 @@ class Lease:
         Raises
         ------
         StorageError
-            If another run has it, or the store does not keep to conditions.
+            If another run holds it, or the store ignores conditions.
         """
         lease = cls(path)
-        # Before others can see it: to them, what nobody of this process holds has been given up.
+        # Registered first: other threads consider an unregistered lock of this process released.
         _HELD[lease.token] = lease
         try:
             try:
@@ -107,19 +107,19 @@ class Lease:
             raise _held(self._path, _look(self._path)) from None
 
     def _refuse_unconditional(self) -> None:
-        """Refuse a store that puts what is there already: two runs could both hold a lock."""
+        """Refuse a store that ignores conditions: two runs could hold the same lock."""
         with suppress(ConflictError):
             put_if(self._path, b"{}", "create")
             remove(self._path)
             raise StorageError(
                 printable(str(self._path)),
-                "the store does not keep to conditional puts, so that runs cannot be kept apart",
+                "the store does not support conditional puts, so runs cannot lock their targets",
                 "write to another store, or to a local disk",
             )
 
     def _put(self, mode: PutMode, *, free: bool = False) -> None:
-        """Put the lock unless another one has."""
-        asked = _seconds()
+        """Put the lock, unless another process has."""
+        requested = _seconds()
         self._n_renewed += 1
         content = {
             **_this_process(),
@@ -129,10 +129,10 @@ class Lease:
             "free": free,
         }
         self._version = put_if(self._path, json.dumps(content).encode(), mode)
-        self._renewed = asked
+        self._renewed = requested
 
     def renew(self) -> None:
-        """Show that the process lives."""
+        """Renew the lock, to show that the process lives."""
         with self._renewing:
             if self._ended.is_set() or self._is_lost:
                 return
@@ -142,24 +142,24 @@ class Lease:
                 self.lose()
 
     def lose(self) -> None:
-        """Know that another process holds the lock."""
+        """Record that another process holds the lock."""
         self._is_lost = True
 
     def check(self) -> None:
-        """Refuse to go on if another process may hold the lock by now.
+        """Check that no other process can hold the lock.
 
         Raises
         ------
         StorageError
-            If so.
+            If another process may hold it.
         """
         if self.is_stale:
             self._renew_late()
         if self._is_lost or self.is_stale:
             raise StorageError(
                 printable(str(_target_of(self._path))),
-                "its lock could not be renewed, so that another run may have taken over",
-                "see whether one has",
+                "its lock could not be renewed, so another run may have taken over",
+                "check whether another run is active",
             )
 
     @property
@@ -189,13 +189,13 @@ class Lease:
                     self._put(self._version, free=True)
 
     def remove(self) -> None:
-        """Remove the lock, as long as it is held."""
+        """Remove the lock, if it is still held."""
         with self._renewing:
             self.check()
             try:
                 remove(self._path)
             finally:
-                # Not before: another one of this process would take it, and see it removed.
+                # Not before: another thread of this process could take it and see it removed.
                 self._end()
 
     def _end(self) -> None:
@@ -204,24 +204,24 @@ class Lease:
 
 
 def _keep(lease: ref[Lease], ended: Event) -> None:
-    """Renew a lock until it is released, or nobody thinks of it any more."""
+    """Renew a lock until it is released or garbage collected."""
     while not ended.wait(LEASE_SECONDS / 4):
         held = lease()
         if held is None:
             return
-        # What cannot be renewed now may be the next time; if not, `check` says so.
+        # A failed renewal may succeed the next time; if not, `check` raises an error.
         with suppress(StorageError):
             held.renew()
         del held
 
 
 def refuse_held(path: ObjectPath) -> None:
-    """Refuse a lock that a run seems to hold; nothing is waited for.
+    """Refuse a lock that a run seems to hold, without waiting.
 
     Raises
     ------
     StorageError
-        If one does.
+        If a run seems to hold it.
     """
     seen = _look(path)
     if seen is None or seen.is_free or _has_ended(seen.holder):
@@ -231,13 +231,13 @@ def refuse_held(path: ObjectPath) -> None:
 
 
 def _is_recent(holder: dict[str, Any]) -> bool:
-    """Tell whether a lock was renewed of late, as far as clocks agree."""
-    told = holder.get("time")
-    return isinstance(told, float) and 0 <= time.time() - told < LEASE_SECONDS
+    """Tell whether a lock was renewed recently, if clocks agree."""
+    renewed = holder.get("time")
+    return isinstance(renewed, float) and 0 <= time.time() - renewed < LEASE_SECONDS
 
 
-def _watch(path: ObjectPath, seen: _Seen) -> _Seen | None:
-    """Wait until a lock has not been renewed for so long that its holder has given up."""
+def _watch(path: ObjectPath, seen: _LockState) -> _LockState | None:
+    """Wait until a lock has not been renewed for so long that it has expired."""
     if _is_recent(seen.holder):
         raise _held(path, seen)
     since = _seconds()
@@ -251,7 +251,7 @@ def _watch(path: ObjectPath, seen: _Seen) -> _Seen | None:
     return seen
 
 
-def _held(path: ObjectPath, seen: _Seen | None) -> LockedError:
+def _held(path: ObjectPath, seen: _LockState | None) -> LockedError:
     shown = f" ({seen.shown})" if seen else ""
     return LockedError(
         printable(str(_target_of(path))),
@@ -261,15 +261,15 @@ def _held(path: ObjectPath, seen: _Seen | None) -> LockedError:
 
 
 def _target_of(path: ObjectPath) -> ObjectPath:
-    """Return what is written under a lock."""
+    """Return the target of a lock."""
     folder = path.parent
     if folder.name == JOURNAL:
         return folder.parent
     return folder.with_name(folder.name.removesuffix(JOURNAL))
 
 
-def _look(path: ObjectPath) -> _Seen | None:
-    """Return a lock as it is now, None if there is none."""
+def _look(path: ObjectPath) -> _LockState | None:
+    """Return the current state of a lock, None if it does not exist."""
     found = look(path)
     if found is None:
         return None
@@ -278,11 +278,11 @@ def _look(path: ObjectPath) -> _Seen | None:
         holder = json.loads(content[:_LONGEST])
     except (ValueError, RecursionError):
         holder = {}
-    return _Seen(holder if isinstance(holder, dict) else {}, version)
+    return _LockState(holder if isinstance(holder, dict) else {}, version)
 
 
 def _this_process() -> dict[str, Any]:
-    """Return what tells this process from all others, on this machine or not."""
+    """Return fields that identify this process among all processes of all machines."""
     pid = os.getpid()
     return {
         "host": socket.gethostname(),
@@ -293,7 +293,7 @@ def _this_process() -> dict[str, Any]:
 
 
 def _machine() -> str | None:
-    """Return what tells this machine, since it started, and its processes from others."""
+    """Return an identifier of this machine, its boot, and its process namespace."""
     with suppress(OSError):
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
         return f"{boot} {Path('/proc/self/ns/pid').readlink()}"
@@ -301,16 +301,16 @@ def _machine() -> str | None:
 
 
 def _started(pid: int) -> str | None:
-    """Return when a process started, None if there is none."""
+    """Return the start time of a process, None if it does not exist."""
     with suppress(OSError):
-        # The name, in parentheses, may hold anything.
+        # The name, in parentheses, may contain anything.
         text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
         return text.rpartition(")")[2].split()[19]
     return None
 
 
 def _has_ended(holder: dict[str, Any]) -> bool:
-    """Tell whether who holds a lock ran on this machine, and does so no more."""
+    """Tell whether the holder of a lock ran on this machine and has ended."""
     pid, machine = holder.get("process"), holder.get("machine")
     if machine is None or machine != _machine() or type(pid) is not int:
         return False

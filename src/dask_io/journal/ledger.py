@@ -1,4 +1,4 @@
-"""Which write cells of a target are durable, and how the journal says so."""
+"""The durable write cells of a target, and their lines in the journal."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _CELL, _DROPPED, _FREED = "cell", "dropped", "freed"
 CHANGED_LINE = "changed"
-"""What the journal says if the source changed while it was read."""
+"""The line that records that the source changed while it was read."""
 NOTHING = xxh3_64_intdigest(b"")
 """Checksum of a cell for which nothing was written: it holds only the fill value."""
 _DURABLE, _STORED = 1, 2
@@ -29,10 +29,10 @@ _DURABLE, _STORED = 1, 2
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A write cell whose bytes are in its block's file.
+    """A write cell that has been written to its block's file.
 
-    The region is one of the array, the checksum that of the bytes in the order in which they lie
-    in the block. The last cell makes its block whole.
+    `region` is a region of the array. `checksum` is that of the bytes in storage order. `is_last`
+    tells that the cell completes its block.
     """
 
     index: tuple[int, ...]
@@ -42,39 +42,39 @@ class Written:
 
 
 def line_of(cell: Written, grid: Grid) -> str:
-    """Return what the journal says about a durable cell; one that is a block needs no region."""
+    """Return the journal line of a durable cell; a whole block has no region."""
     region = "-" if cell.region == grid.block(cell.index) else str(cell.region)
     return f"{_CELL} {join(cell.index)} {region} {cell.checksum:016x}"
 
 
 def dropped_line_of(index: Iterable[int]) -> str:
-    """Return what the journal says about a block of which nothing is there any more."""
+    """Return the journal line of a lost block."""
     return f"{_DROPPED} {join(index)}"
 
 
 def freed_line_of(index: Iterable[int], fingerprint: int) -> str:
-    """Return what the journal says about a source block that is not needed any more."""
+    """Return the journal line of a removed source block."""
     return f"{_FREED} {join(index)} {fingerprint:016x}"
 
 
 def any_freed(lines: Iterable[Sequence[str]]) -> bool:
-    """Tell whether a journal says of any source block that it is removed."""
+    """Tell whether a journal lists removed source blocks."""
     return any(words[0] == _FREED for words in lines)
 
 
 def any_changed(lines: Iterable[Sequence[str]]) -> bool:
-    """Tell whether a journal says, of any of its arrays, that the source changed during a run."""
+    """Tell whether a journal records, for any array, that the source changed during a run."""
     return any(words[-1] == CHANGED_LINE for words in lines)
 
 
 def freed_in(lines: Iterable[Sequence[str]]) -> dict[tuple[int, ...], int]:
-    """Return the source blocks that a journal says to be removed, with their fingerprints."""
+    """Return the removed source blocks of a journal, with their fingerprints."""
     found = (_behind(words, 2) for words in lines if words[0] == _FREED)
     return {tuple(map(int, index.split(","))): int(mark, 16) for index, mark in found}
 
 
 def join(index: Iterable[int]) -> str:
-    """Write an index as a word of a line."""
+    """Format an index as one word."""
     return ",".join(map(str, index))
 
 
@@ -89,28 +89,28 @@ def _parse_cell(words: Sequence[str], grid: Grid) -> Written:
 
 
 def _behind(words: Sequence[str], n_words: int) -> Sequence[str]:
-    """Return what a line says behind its first word, if that is as much as it should be."""
+    """Return the words after the first one, of which there must be `n_words`."""
     if len(words) != 1 + n_words:
-        raise ValueError(f"a line that begins with {words[0]} has not {n_words} words behind that")
+        raise ValueError(f"a line that starts with {words[0]} needs {n_words} more words")
     return words[1:]
 
 
 def _parse_index(numbers: str, grid: Grid) -> tuple[int, ...]:
     index = tuple(map(int, numbers.split(",")))
     if index not in grid:
-        raise ValueError(f"there is no block {numbers}")
+        raise ValueError(f"block {numbers} is out of bounds")
     return index
 
 
 @dataclass
 class Parts:
-    """The durable parts of one block: disjoint, and not all of it."""
+    """The durable parts of an incomplete block, as disjoint regions."""
 
     regions: list[Region]
 
     def covers(self, region: Region) -> bool:
-        """Whether a region is durable that does not reach beyond any of the parts' ends."""
-        # A region may begin or end between two cuts: within a part, not only where one does.
+        """Whether a region is durable."""
+        # A region may start or end inside a part, between two cuts.
         cells = tuple(
             slice(np.searchsorted(cuts, low, "right") - 1, np.searchsorted(cuts, high))
             for cuts, (low, high) in zip(self.cuts, region.bounds, strict=True)
@@ -120,13 +120,13 @@ class Parts:
 
     @cached_property
     def cuts(self) -> tuple[list[int], ...]:
-        """Where parts begin and end along each axis."""
+        """Where parts start and end along each axis."""
         bounds = zip(*(part.bounds for part in self.regions), strict=True)
         return tuple(sorted({end for pair in along for end in pair}) for along in bounds)
 
     @cached_property
     def _is_durable(self) -> NDArray[Any]:
-        """Every cell between the cuts: there may be many parts, and many are asked for."""
+        """Whether each cell between the cuts is durable, for fast lookups."""
         found = np.zeros([len(cuts) - 1 for cuts in self.cuts], bool)
         for part in self.regions:
             pairs = zip(self.cuts, part.bounds, strict=True)
@@ -135,17 +135,17 @@ class Parts:
 
 
 class Ledger:
-    """What is durable of a target: blocks, and parts of blocks."""
+    """The durable blocks and parts of blocks of a target."""
 
     def __init__(self, grid: Grid, lines: Iterable[Sequence[str]] = ()) -> None:
         self.grid = grid
         self.n_blocks = 0
         self.parts: dict[tuple[int, ...], Parts] = {}
-        # Blocks that are not there any more, of which the journal has not been told yet.
+        # Lost blocks that the journal does not record yet.
         self.lost: list[tuple[int, ...]] = []
-        # How often each block was dropped: its cells that were noted before do not count.
+        # How often each block was dropped: cells recorded before do not count.
         self._n_drops: Counter[tuple[int, ...]] = Counter()
-        # One byte a block: there may be millions.
+        # One byte per block, because there may be millions.
         self._blocks = bytearray(grid.n_blocks)
         begun: dict[tuple[int, ...], set[Region]] = {}
         missing: dict[tuple[int, ...], int] = {}
@@ -170,7 +170,7 @@ class Ledger:
         index, flat = cell.index, self.grid.flat(cell.index)
         if cell.checksum != NOTHING:
             self._blocks[flat] |= _STORED
-        # After a crash a cell may have been written, and told of, a second time.
+        # After a crash, a cell may have been written and recorded twice.
         if self.has_block(index) or cell.region in begun.get(index, ()):
             return
         size = self.grid.block(index).size
@@ -186,16 +186,16 @@ class Ledger:
         return bool(self._blocks[self.grid.flat(index)] & _DURABLE)
 
     def is_stored(self, index: tuple[int, ...]) -> bool:
-        """Whether something was written of what is durable of a block."""
+        """Whether a file was written for the durable part of a block."""
         return bool(self._blocks[self.grid.flat(index)] & _STORED)
 
     def covers(self, index: tuple[int, ...], region: Region) -> bool:
-        """Whether a region of a block is durable; none of the block's parts ends within it."""
+        """Whether a region of a block is durable."""
         parts = self.parts.get(index)
         return self.has_block(index) or (parts is not None and parts.covers(region))
 
     def drop(self, index: tuple[int, ...]) -> None:
-        """Forget a block: it is not there any more."""
+        """Forget a lost block."""
         self.parts.pop(index, None)
         self.n_blocks -= self.has_block(index)
         self._blocks[self.grid.flat(index)] = 0
@@ -205,9 +205,9 @@ class Ledger:
         return (index for index in self.grid.indices() if self.has_block(index))
 
     def cells(self, lines: Iterable[Sequence[str]]) -> Iterator[Written]:
-        """Yield the cells in these lines that count; `is_last` is not known.
+        """Yield the valid cells in these lines; `is_last` is unknown.
 
-        Cells that were noted before their block was dropped are left out.
+        Cells recorded before their block was dropped are omitted.
         """
         n_drops = self._n_drops.copy()
         for words in lines:
@@ -231,7 +231,7 @@ class Ledger:
 
     @property
     def cuts(self) -> tuple[list[int], ...]:
-        """Where durable parts of blocks begin and end along each axis."""
+        """Where durable parts of blocks start and end along each axis."""
         along = zip(*(parts.cuts for parts in self.parts.values()), strict=True)
         found = [sorted(set().union(*cuts)) for cuts in along]
         return tuple(found) or tuple([] for _ in self.grid.axes)

@@ -1,7 +1,7 @@
-"""Journals on local disk: a folder with a file that grows, and one that is locked.
+"""Journals on local disk: a folder with a file that grows, and a lock file.
 
-The folder is built aside and renamed into place. Whoever writes holds a lock on its file ``lock``,
-which the system releases when the process ends, however it ends.
+The folder is built under a temporary name and renamed. The writing process holds a lock on the file
+``lock``, which the system releases when the process ends for any reason.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _LONGEST_HOLDER = 32
 
 
 class FileLog:
-    """A journal that is written, in the folder whose lock this process holds."""
+    """A journal that is being written; this process holds its lock."""
 
     def __init__(self, folder: Path, lock: int, *, durable: bool) -> None:
         self.folder = folder
@@ -55,29 +55,29 @@ class FileLog:
             self._size += len(content)
 
     def replace(self, content: bytes) -> None:
-        """Have other lines in place of all that there are."""
+        """Replace all lines."""
         write_whole(self.folder / _FILE, content)
         self._size = len(content)
 
     def fold(self) -> None:
-        """A file is one piece."""
+        """Do nothing: the journal is one file."""
 
     def check_held(self) -> None:
-        """The system keeps the lock as long as the process lives."""
+        """Do nothing: the system keeps the lock as long as the process lives."""
 
     def is_held(self) -> bool:
-        """Tell whether it has not been let go of."""
+        """Tell whether the lock has not been released."""
         return self._lock is not None
 
     def close(self) -> None:
-        """Let another process go on with it."""
+        """Release the lock."""
         lock, self._lock = self._lock, None
         if lock is not None:
             with suppress(OSError):
                 system.calls.close(lock)
 
     def remove(self) -> None:
-        """Take the journal away, all at once."""
+        """Remove the journal in one step."""
         gone = _new_name(_aside(self.folder))
         system.calls.rename(self.folder, gone)
         self.close()
@@ -106,7 +106,7 @@ class FileLogs:
             return file.read()
 
     def begin(self, folder: Path, content: bytes, *, durable: bool) -> FileLog:
-        """Build a journal aside, and put it where it belongs."""
+        """Build a journal under a temporary name, and rename it."""
         made, lock = _new_name(_aside(folder)), -1
         system.calls.mkdir(made)
         try:
@@ -125,7 +125,7 @@ class FileLogs:
             raise
 
     def resume(self, folder: Path, *, durable: bool) -> FileLog:
-        """Go on with a journal that is there."""
+        """Continue an existing journal."""
         with storage_errors(folder):
             lock = _lock(folder)
             try:
@@ -133,7 +133,7 @@ class FileLogs:
                 with suppress(FileNotFoundError):
                     system.calls.unlink(Publisher(folder).partial(_FILE))
                 log = FileLog(folder, lock, durable=durable)
-                # What was cut short must not spoil the next line.
+                # A truncated line must not damage the next line.
                 log.append(b"\n")
             except BaseException:
                 system.calls.close(lock)
@@ -141,12 +141,12 @@ class FileLogs:
         return log
 
     def refuse_locked(self, folder: Path) -> None:
-        """Refuse a journal that another process has."""
+        """Refuse a journal whose lock another process holds."""
         system.calls.close(_lock(folder))
 
     @contextmanager
     def holding(self, folder: Path) -> Iterator[None]:
-        """Hold the lock of a journal; if there is none, nothing of it stays."""
+        """Hold the lock of a journal; if there is no journal, remove the folder afterwards."""
         with suppress(FileExistsError):
             system.calls.mkdir(folder)
         try:
@@ -163,14 +163,14 @@ class FileLogs:
             system.calls.close(lock)
 
     def remove(self, folder: Path) -> None:
-        """Remove a journal, if it is there."""
+        """Remove a journal, if it exists."""
         remove_folder(folder)
 
     def remove_stale(self, folder: Path) -> None:
-        """Remove what killed runs left of journals that they were building or taking away."""
+        """Remove journals that killed runs have left under temporary names."""
         aside = _aside(folder)
         for left in aside.parent.glob(f"{glob.escape(aside.name)}.*.part"):
-            # One that another run is building is locked, or just gone.
+            # A journal that another run is building is locked, or just renamed.
             with suppress(OSError, StorageError):
                 lock = _lock(left)
                 try:
@@ -180,9 +180,9 @@ class FileLogs:
 
 
 def _aside(folder: Path) -> Path:
-    """Return how the paths start of what is not yet, or no longer, a target's journal.
+    """Return the prefix of temporary paths of a target's journal.
 
-    They lie outside of the target, so that they do not show, if that is on the same disk.
+    They are outside of the target, so that they are not visible in it, if this is the same disk.
     """
     if folder.name != JOURNAL:
         return folder.with_name(f".{folder.name}").absolute()
@@ -201,19 +201,19 @@ def _move(made: Path, folder: Path) -> None:
     try:
         system.calls.rename(made, folder)
     except OSError as error:
-        # Which of the two it is depends on the system.
+        # The errno depends on the system.
         if error.errno == errno.ENOTEMPTY:
             raise FileExistsError(*error.args) from error
         raise
 
 
 def _reading(path: Path) -> BinaryIO:
-    """Open a journal; a user may have put it elsewhere and left a link."""
+    """Open a journal; follow links, because a user may have moved it."""
     return os.fdopen(regular.open_to_read(path), "rb")
 
 
 def _lock(folder: Path) -> int:
-    """Lock a journal, or say who has it."""
+    """Lock a journal, or raise an error with the process that holds the lock."""
     regular.refuse_link(folder)
     path = folder / LOCK
     fd = regular.open_own(path, os.O_RDWR | os.O_CREAT)
@@ -234,6 +234,6 @@ def _lock(folder: Path) -> int:
 
 
 def _check_still_there(fd: int, path: Path) -> None:
-    """Raise an error if whoever had a lock has removed it meanwhile."""
+    """Raise an error if the previous holder has removed the lock file."""
     if not os.path.samestat(os.fstat(fd), path.stat()):
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))

@@ -1,4 +1,4 @@
-"""How a journal is kept: bytes that are only ever added, by the one process that holds a lock."""
+"""The interface of journal storage: append-only, by the process that holds a lock."""
 
 from __future__ import annotations
 
@@ -8,91 +8,91 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from contextlib import AbstractContextManager
 
-# Far more than any line has to say; anything longer was not written by us.
+# Far longer than any line that we write.
 LONGEST_LINE = 64 * 2**20
 
 
 class Log(Protocol):
-    """A journal that is written."""
+    """A journal that is being written."""
 
     def append(self, content: bytes) -> None:
-        """Add lines; they are durable afterwards, if they are meant to be."""
+        """Add lines; with `durable`, they are durable afterwards."""
 
     def replace(self, content: bytes) -> None:
-        """Have other lines in place of all that there are, at once."""
+        """Replace all lines in one step."""
 
     def fold(self) -> None:
-        """Keep the same lines in fewer pieces, if they are in many."""
+        """Store the same lines in fewer pieces, if there are many."""
 
     def check_held(self) -> None:
-        """Refuse to go on if the lock has been lost.
+        """Check that the lock has not been lost.
 
         Raises
         ------
         StorageError
-            If it has.
+            If it has been lost.
         """
 
     def is_held(self) -> bool:
-        """Tell whether the lock is certainly this process's, even if that takes asking."""
+        """Tell whether this process certainly holds the lock; this may make a request."""
 
     def close(self) -> None:
-        """Let another process go on with it."""
+        """Release the lock, so that another process can continue."""
 
     def remove(self) -> None:
-        """Take the journal away."""
+        """Remove the journal."""
 
 
 class Logs(Protocol):
     """The journals on a medium, each a directory."""
 
     def exists(self, folder: Any) -> bool:
-        """Tell whether there is a journal."""
+        """Tell whether a journal exists."""
 
     def lines(self, folder: Any) -> Iterator[bytes]:
-        """Yield all lines, with their ends."""
+        """Yield all lines, including line ends."""
 
     def tail(self, folder: Any, n_bytes: int) -> bytes:
         """Return the last bytes."""
 
     def begin(self, folder: Any, content: bytes, *, durable: bool) -> Log:
-        """Make a journal that holds some lines, which is there from then on, or not at all.
+        """Create a journal with some lines, in one step.
 
         Raises
         ------
         FileExistsError
-            If there is one already.
+            If there is already one.
         """
 
     def resume(self, folder: Any, *, durable: bool) -> Log:
-        """Go on with a journal that is there.
+        """Continue an existing journal.
 
         Raises
         ------
         StorageError
-            If another process has it.
+            If another process holds its lock.
         """
 
     def refuse_locked(self, folder: Any) -> None:
-        """Refuse a journal that another process has.
+        """Refuse a journal whose lock another process holds.
 
         Raises
         ------
         StorageError
-            If one has.
+            If another process holds it.
         """
 
     def holding(self, folder: Any) -> AbstractContextManager[None]:
-        """Hold the lock of a journal, which need not be there.
+        """Hold the lock of a journal, which need not exist.
 
         Raises
         ------
         LockedError
-            If another process has it, or had it a moment ago.
+            If another process holds it, or held it a moment ago.
         """
 
     def remove(self, folder: Any) -> None:
-        """Remove a journal that nobody has, if it is there."""
+        """Remove a journal that is not locked, if it exists."""
 
     def remove_stale(self, folder: Any) -> None:
-        """Remove what killed runs left of journals that they were making or taking away."""
+        """Remove incomplete journals that killed runs have left."""

@@ -1,4 +1,4 @@
-"""Which logs journals are kept in: those of local disk, or of object stores."""
+"""Choose the journal storage of a path: local disk or object store."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LOCAL = FileLogs()
 
 
 def logs_of(path: Location) -> Logs:
-    """Return the logs of the medium that holds a path."""
+    """Return the journal storage for the medium of a path."""
     if isinstance(path, Path):
         return _LOCAL
     from dask_io.journal.object_log import ObjectLogs  # noqa: PLC0415 - needs obstore

@@ -1,10 +1,10 @@
 """Journals in an object store: numbered objects, and one that is the lock.
 
-Every addition is an object of its own, ``journal.000001`` and so on, which is made by a conditional
-put: it cannot be another run's. It begins with a line that says by which run it was put, whether
-a journal begins with it or goes on, and the checksum of the rest. What comes before the last one
-that begins counts for nothing. So many of them are folded into one, with which a journal begins,
-and then removed: when a run is resumed, and when it is complete.
+Every addition is a new object, ``journal.000001`` and so on. A conditional put makes sure that no
+other run has created it. Its first line contains the run that put it, whether the object begins or
+continues a journal, and the checksum of the rest. Objects before the last one that begins a journal
+are ignored. When a run is resumed or complete, many objects are folded into one that begins a
+journal, and then removed.
 """
 
 from __future__ import annotations
@@ -35,23 +35,23 @@ if TYPE_CHECKING:
 
 _NAME = re.compile(r"journal\.([0-9]{6,})")
 _BEGINS, _GOES_ON = b"begins", b"goes-on"
-# Objects that are asked for at once; more of them are folded, unless they take more bytes.
+# Objects that are requested at once. More objects are folded, up to this many bytes.
 _AT_ONCE = _MOST_APART = 8
 _MOST_FOLDED = 16 * 2**20
-# Of what an object says before its lines.
+# The most bytes of an object before its lines.
 _LONGEST_HEAD = 128
-# How often a journal is read anew that others fold meanwhile.
+# How often to read a journal again that another process folds.
 _MOST_TIMES = 4
 _T = TypeVar("_T")
 
 
 class ObjectLog:
-    """A journal that is written, whose lock this process holds."""
+    """A journal that is being written; this process holds its lock."""
 
     def __init__(self, folder: ObjectPath, lease: Lease, last: int) -> None:
         self.folder = folder
         self._lease, self._last = lease, last
-        # What whoever held the lock before, or who wanted it at the same time, would put next.
+        # The number that a previous or concurrent holder of the lock would put next.
         self._taken = last + 1
         self._appending = Lock()
 
@@ -60,23 +60,23 @@ class ObjectLog:
         self._add(_GOES_ON, content)
 
     def replace(self, content: bytes) -> None:
-        """Have other lines in place of all that there are."""
+        """Replace all lines."""
         self._add(_BEGINS, content)
         _remove_below(self.folder, self._last, but=self._taken)
 
     def fold(self) -> None:
-        """Have one object in place of many, unless it would be large."""
+        """Replace many objects by one, unless it would be large."""
         pieces = _pieces(self.folder)
         if len(pieces) > _MOST_APART and sum(each.n_bytes for each in pieces) <= _MOST_FOLDED:
             self.replace(b"".join(entry.content for entry in _entries(self.folder)))
 
     def begin(self, content: bytes) -> None:
-        """Have the first lines.
+        """Put the first lines.
 
         Raises
         ------
         FileExistsError
-            If there are some.
+            If there is already a journal.
         """
         try:
             self._put(_BEGINS, content)
@@ -89,7 +89,7 @@ class ObjectLog:
             self._put(kind, content)
         except ConflictError:
             self._lease.lose()
-            reason, advice = "another run has taken over", "see whether it goes on"
+            reason, advice = "another run has taken over", "check whether it is active"
             raise StorageError(printable(str(self.folder)), reason, advice) from None
 
     def _put(self, kind: bytes, content: bytes) -> None:
@@ -100,7 +100,7 @@ class ObjectLog:
             self._last += 1
 
     def check_held(self) -> None:
-        """Refuse to go on if the lock has been lost."""
+        """Check that the lock has not been lost."""
         self._lease.check()
 
     def is_held(self) -> bool:
@@ -113,11 +113,11 @@ class ObjectLog:
         return False
 
     def close(self) -> None:
-        """Let another process go on with it."""
+        """Release the lock."""
         self._lease.release()
 
     def remove(self) -> None:
-        """Take the journal away, that with which it begins last."""
+        """Remove the journal; the object that begins it is removed last."""
         self._lease.check()
         numbers = [number for number, _ in _newest_first(self.folder)]
         _remove_below(self.folder, numbers[-1], but=None)
@@ -143,7 +143,7 @@ class ObjectLogs:
         return _look_again(folder, lambda: _tail(folder, n_bytes))
 
     def begin(self, folder: ObjectPath, content: bytes, *, durable: bool) -> ObjectLog:  # noqa: ARG002 - what is put is durable
-        """Make a journal that holds some lines; until then there is at most a lock."""
+        """Create a journal with some lines; before, there is at most a lock."""
         lease = Lease.take(folder / LOCK)
         try:
             log = ObjectLog(folder, lease, 0)
@@ -154,13 +154,13 @@ class ObjectLogs:
         return log
 
     def resume(self, folder: ObjectPath, *, durable: bool) -> ObjectLog:  # noqa: ARG002 - as above
-        """Go on with a journal that is there."""
+        """Continue an existing journal."""
         lease = Lease.take(folder / LOCK)
         try:
             last = max((each.number for each in _pieces(folder)), default=0)
             log = ObjectLog(folder, lease, last)
-            # Whoever held the lock before, and may not know yet, can add no more: not now, nor
-            # when a put arrives late.
+            # This prevents a previous holder, which may not know yet that it lost the lock, from
+            # adding lines, even if its put arrives late.
             log.append(b"")
             log.fold()
         except BaseException:
@@ -169,17 +169,17 @@ class ObjectLogs:
         return log
 
     def refuse_locked(self, folder: ObjectPath) -> None:
-        """Refuse a journal that another process has."""
+        """Refuse a journal whose lock another process holds."""
         refuse_held(folder / LOCK)
 
     @contextmanager
     def holding(self, folder: ObjectPath) -> Iterator[None]:
-        """Hold the lock of a journal; if there is none, nothing of it stays."""
+        """Hold the lock of a journal; if there is no journal, remove the lock afterwards."""
         lease = Lease.take(folder / LOCK)
         try:
             yield
         finally:
-            # What cannot be let go of is given up by itself.
+            # A lock that cannot be released expires.
             with suppress(StorageError):
                 if self.exists(folder):
                     lease.release()
@@ -187,31 +187,31 @@ class ObjectLogs:
                     lease.remove()
 
     def remove(self, folder: ObjectPath) -> None:
-        """Remove a journal, if it is there."""
+        """Remove a journal, if it exists."""
         for each in reversed(_pieces(folder)):
             remove(_numbered(folder, each.number))
         remove(folder / LOCK)
 
     def remove_stale(self, folder: ObjectPath) -> None:
-        """Nothing is made aside."""
+        """Do nothing: there are no temporary objects."""
 
 
-class _Piece(NamedTuple):
-    """An object of a journal, as it is listed."""
+class _JournalObject(NamedTuple):
+    """An object of a journal: its number and size."""
 
     number: int
     n_bytes: int
 
 
 class _Entry(NamedTuple):
-    """What an object of a journal says."""
+    """The content of an object of a journal."""
 
     begins: bool
     content: bytes
 
 
 def _entries(folder: ObjectPath) -> list[_Entry]:
-    """Return the entries of a journal, from the one that begins it."""
+    """Return the entries of a journal, starting with the one that begins it."""
     found = _look_again(folder, lambda: list(_newest_first(folder)))
     return [entry for _, entry in reversed(found)]
 
@@ -221,7 +221,7 @@ def _tail(folder: ObjectPath, n_bytes: int) -> bytes:
     for number, size in reversed(_pieces(folder)):
         path = _numbered(folder, number)
         if size > n_bytes + _LONGEST_HEAD:
-            # Lines have checksums of their own, and most of a large object need not be read.
+            # Lines have their own checksums, so only the end of a large object is read.
             return (_read_end(path, size, n_bytes) + found)[-n_bytes:]
         entry = _read(path)
         found = entry.content + found
@@ -231,11 +231,11 @@ def _tail(folder: ObjectPath, n_bytes: int) -> bytes:
 
 
 def _look_again(folder: ObjectPath, read: Callable[[], _T]) -> _T:
-    """Read what is listed; if something is gone by then, others have folded it into one."""
+    """Read a journal; repeat this if another process has folded objects meanwhile."""
     for _ in range(_MOST_TIMES):
         with suppress(FileNotFoundError):
             return read()
-    problem = "loses what it holds while it is read"
+    problem = "changes while it is being read"
     raise DataError(printable(str(folder)), [problem], "try again later")
 
 
@@ -269,14 +269,14 @@ def _read_end(path: ObjectPath, size: int, n_bytes: int) -> bytes:
     return ask_again(path, lambda: bytes(ask().bytes()))
 
 
-def _pieces(folder: ObjectPath) -> list[_Piece]:
-    """Return a journal's objects, lowest number first."""
+def _pieces(folder: ObjectPath) -> list[_JournalObject]:
+    """Return the objects of a journal, lowest number first."""
     ask = partial(requests.calls.list_with_delimiter, folder.store, folder.key)
     with storage_errors(folder):
         listed = ask_again(folder, ask)
     named = ((each["path"].rpartition("/")[2], each["size"]) for each in listed["objects"])
     found = ((_NAME.fullmatch(name), size) for name, size in named)
-    return sorted(_Piece(int(number[1]), size) for number, size in found if number)
+    return sorted(_JournalObject(int(number[1]), size) for number, size in found if number)
 
 
 def _numbered(folder: ObjectPath, number: int) -> ObjectPath:
@@ -284,7 +284,7 @@ def _numbered(folder: ObjectPath, number: int) -> ObjectPath:
 
 
 def _remove_below(folder: ObjectPath, first: int, *, but: int | None) -> None:
-    """Remove what an older journal has left, except for a number that stays taken."""
+    """Remove the objects of an older journal, except for the number `but`."""
     numbers = (each.number for each in _pieces(folder) if each.number != but)
     remove_all([_numbered(folder, number) for number in numbers if number < first])
 

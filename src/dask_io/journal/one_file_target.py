@@ -1,4 +1,4 @@
-"""Targets that are one file of many blocks: written aside, named when all of it is there."""
+"""Targets that are one file with many blocks, renamed to its final name when complete."""
 
 from __future__ import annotations
 
@@ -20,24 +20,23 @@ if TYPE_CHECKING:
 
 
 class OneFileTarget(JournalledTarget):
-    """A target whose blocks lie in one file; any number may be written at once.
+    """A target whose blocks are in one file; any number may be written at once.
 
-    What a format has to say is how the file in the making is gone on with, if it can be, and what
-    is to be done before it gets its name.
+    A format defines how to continue an incomplete file, if possible, and how to complete it.
     """
 
     @property
     @abstractmethod
     def is_indivisible(self) -> bool:
-        """Whether nothing of the file can be gone on with unless all of it is there."""
+        """Whether an incomplete file cannot be continued."""
 
     @abstractmethod
     def _open_again(self) -> bool:
-        """Go on with the file that another run has begun, as it is now; tell whether it can be."""
+        """Continue the file of an interrupted run, if possible; tell whether it is."""
 
     @abstractmethod
     def _close_file(self) -> None:
-        """Make the file whole: all blocks have been written. There may be none."""
+        """Complete the file after all blocks, possibly none, have been written."""
 
     def _forget_run(self) -> None:
         super()._forget_run()
@@ -70,7 +69,7 @@ class OneFileTarget(JournalledTarget):
         return self._goes_on(files)
 
     def _goes_on(self, files: Mapping[str, int]) -> bool:
-        """Go on with the file that another run has begun, if it is there; tell whether it is."""
+        """Continue the file of an interrupted run, if it exists; tell whether it does."""
         if self._is_gone_on is None:
             self._is_gone_on = self._try_to_go_on(files)
         return self._is_gone_on
@@ -79,11 +78,11 @@ class OneFileTarget(JournalledTarget):
         if self._publisher.partial(self._name).name not in files:
             if self._name not in files or self._is_old(self._name):
                 return False
-            # It was whole, but the run ended before it said so.
+            # It was complete, but the run ended before it recorded this.
             self._publisher.take_back(self._name)
         elif self.is_indivisible:
             return False
-        # One that is damaged is begun anew.
+        # A damaged file is started again.
         if not self._open_again():
             return False
         self._publisher.go_on(self._name, b"")
@@ -91,17 +90,17 @@ class OneFileTarget(JournalledTarget):
         return True
 
     def commit(self, cells: Collection[Written]) -> None:
-        """Sync cells that have been written, and note it; the file gets its name at the end."""
+        """Sync written cells and record them; the file is renamed at the end."""
         assert self._journal is not None, "nothing has been created"
         if not self.is_indivisible:
             self._any_committed = True
             self._begun.add(self._name)
             self._publisher.commit([self._name], [])
-        # Of a file that counts only as a whole, `resume` believes the lines if it has its name.
+        # For an indivisible file, `resume` uses these lines only if the file has its final name.
         self._journal.append(line_of(cell, self.grid) for cell in cells)
 
     def _complete(self) -> None:
         self._close_file()
-        # It may have got its name before something goes wrong.
+        # The file may be renamed before an error occurs.
         self._any_committed = True
         self._publisher.commit([self._name], [self._name])

@@ -1,4 +1,4 @@
-"""Problem, plan, cost and strategies: decided without doing, no I/O."""
+"""Problems, plans, their cost, and the strategies that make plans. No I/O."""
 
 from dask_io.planning.bundle import Bundle, SharedStep
 from dask_io.planning.choose import (
@@ -26,7 +26,7 @@ from dask_io.planning.reads import AxisPlan, Hold, ReadRun
 from dask_io.planning.reread import plan_reread
 from dask_io.planning.serial import plan_from_json, plan_to_json
 from dask_io.planning.series import Series, series_to_json
-from dask_io.planning.slabs import Slabs, Stretch
+from dask_io.planning.slabs import SlabRange, Slabs
 from dask_io.planning.spill import AnyPlan, SpillPlan, plan_spill
 from dask_io.planning.sweep import memory_for_lower_bound, plan_sweep
 from dask_io.planning.through import read_through
@@ -53,11 +53,11 @@ __all__ = [
     "Series",
     "SharedStep",
     "Side",
+    "SlabRange",
     "Slabs",
     "SpillPlan",
     "Staging",
     "Step",
-    "Stretch",
     "Sweeps",
     "check_strategy",
     "describe_plan",

@@ -1,4 +1,4 @@
-"""Boxes of whole blocks that fit a number of elements."""
+"""Boxes of whole blocks that fit in a number of elements."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ if TYPE_CHECKING:
 
     from dask_io.geometry import Axis, Grid
 
-# How many boxes are looked at, at the most; with more axes, fewer lengths of each.
+# The most boxes considered. With more axes, fewer lengths are tried along each.
 _MOST_BOXES = 512
 
 
 def fitting_boxes(grid: Grid, largest: int) -> Iterator[tuple[Axis, ...]]:
     """Yield grids of equal boxes of whole blocks, each of at most `largest` elements.
 
-    Only large boxes are of interest: along one of the axes each is as long as possible, evenly
-    over the axis. Along the others it takes lengths from one block to all of them.
+    Only large boxes are useful. So each box is as long as possible along one axis, with equal
+    lengths over the axis. Along the other axes, lengths from one block to all blocks are tried.
 
     Examples
     --------
@@ -45,14 +45,14 @@ def fitting_boxes(grid: Grid, largest: int) -> Iterator[tuple[Axis, ...]]:
 
 
 def _group_sizes(n_blocks: int, n_most: int) -> list[int]:
-    """Return numbers of blocks that divide an axis into 1, 2, 3 … boxes, thinned out evenly."""
+    """Return the numbers of blocks per box that divide an axis into 1, 2, 3 … boxes, thinned."""
     n_boxes = {round(max(1, n_blocks) ** (step / (n_most - 1))) for step in range(n_most)}
     few = range(1, min(n_most // 2, n_blocks) + 1)
     return sorted({-(-max(1, n_blocks) // n) for n in n_boxes.union(few)})
 
 
 def _largest_group(axis: Axis, length: int) -> int:
-    """Return the most blocks that are within a length together, evenly over the axis; 0 if none."""
+    """Return the most blocks per group of at most this length, in equal groups; 0 if none fit."""
     low, high = 0, max(1, axis.n_blocks)
     while low < high:
         middle = (low + high + 1) // 2

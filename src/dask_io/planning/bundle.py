@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from dask_io.planning.reads import AxisStep, Hold
 
 
-class Part(NamedTuple):
-    """What one member does in a step: its number and its own step, in its own coordinates."""
+class MemberStep(NamedTuple):
+    """One member's share of a step: its number, and its step in its own coordinates."""
 
     member: int
     step: Step
@@ -34,19 +34,19 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SharedStep:
-    """Read of `cell` what the parts' cells cover, each element once, and hand it to each."""
+    """Read the part of `cell` that the members need, each element once, and pass it to each."""
 
     cell: Region
-    parts: tuple[Part, ...]
+    parts: tuple[MemberStep, ...]
 
 
 def window_of(side: Side) -> Region:
-    """Return the region of what is stored that takes part."""
+    """Return the region of the stored array that is moved."""
     return side.window or Region.whole(side.stored.shape)
 
 
 def box_around(windows: Sequence[Region]) -> Region:
-    """Return the smallest box that holds all windows.
+    """Return the smallest box that contains all windows.
 
     Examples
     --------
@@ -61,18 +61,18 @@ def box_around(windows: Sequence[Region]) -> Region:
 
 @dataclass(frozen=True)
 class Bundle:
-    """Plans that share one sweep over one source, and what that costs.
+    """Plans that share one sweep over one source, and their cost.
 
-    Each member is a plan over its own window of the source. Its read cells are the common ones
-    clipped to the window, so all that a plan says about its target holds for a member
-    too. What several members need of a source block in one step is read once.
+    Each member is a plan for its own window of the source. Its read cells are the common read
+    cells, clipped to the window. So the costs of a plan on the target side apply to a member, too.
+    Source data that several members need in one step is read once.
 
     Attributes
     ----------
     members
-        The plans: one order, one dtype, one budget and staging that hold for all together.
+        The plans. They have the same order and dtype, and share one budget and one staging.
     reads
-        The common read cells along each axis of the box around all windows.
+        The common read cells along each axis of the bounding box of all windows.
     """
 
     members: tuple[Plan, ...]
@@ -95,10 +95,10 @@ class Bundle:
             for plan in self.members
         }
         if len(shared) > 1:
-            message = "members of a bundle share their source, order, budget and staging"
+            message = "members of a bundle must share source, order, budget and staging"
             raise ValueError(message)
         if len(self.members) > 1 and any(plan.slabs or plan.backwards for plan in self.members):
-            message = "members of a bundle share their read cells, in every slab and forwards"
+            message = "members of a bundle must have the same read cells in every slab, forwards"
             raise ValueError(message)
         for plan, window in zip(self.members, self.windows, strict=True):
             common = [
@@ -106,12 +106,12 @@ class Bundle:
                 for reads, (low, high) in zip(self.reads, window.bounds, strict=True)
             ]
             if common != [axis.ends for axis in plan.axes]:
-                message = f"the member with the window {window} does not share the read cells"
+                message = f"the member with window {window} does not have the common read cells"
                 raise ValueError(message)
 
     @classmethod
     def of(cls, plan: Plan) -> Bundle:
-        """Make a bundle of one plan."""
+        """Return a bundle with one plan."""
         return cls((plan,), plan.reads)
 
     @classmethod
@@ -122,7 +122,7 @@ class Bundle:
         reads: tuple[tuple[ReadRun, ...], ...],
         hold: Hold,
     ) -> Bundle:
-        """Make a bundle of the problems of one source, with these read cells of their box."""
+        """Return a bundle for problems with one source, with these read cells of their box."""
         windows = [window_of(problem.source) for problem in problems]
         corner = box_around(windows).start
         members = tuple(
@@ -149,12 +149,12 @@ class Bundle:
 
     @property
     def budget(self) -> int:
-        """Bytes of array data that all members together may hold."""
+        """Memory budget in bytes, shared by all members."""
         return self.members[0].problem.budget
 
     @property
     def staging(self) -> Staging:
-        """What the engine needs besides, for all members together."""
+        """Staging that the engine needs, shared by all members."""
         return self.members[0].problem.staging
 
     @property
@@ -164,19 +164,19 @@ class Bundle:
 
     @cached_property
     def source(self) -> Side:
-        """The source's blocks within the box around all windows."""
+        """The source's blocks within the bounding box of all windows."""
         side = self.members[0].problem.source
         box = box_around([window_of(plan.problem.source) for plan in self.members])
         return replace(side, window=box)
 
     @property
     def box(self) -> Region:
-        """The box around all windows, in the source's coordinates."""
+        """The bounding box of all windows, in the source's coordinates."""
         return window_of(self.source)
 
     @cached_property
     def windows(self) -> tuple[Region, ...]:
-        """The members' windows, counted from the box's corner."""
+        """The members' windows, relative to the box."""
         corner = self.box.start
         return tuple(window_of(m.problem.source).relative_to(corner) for m in self.members)
 
@@ -196,24 +196,24 @@ class Bundle:
 
     @property
     def seeks(self) -> Seeks:
-        """Runs that will be touched: of the source once for all members."""
+        """Seeks: those in the source count once for all members."""
         return Seeks(self._read.runs, sum(member.seeks.write for member in self.members))
 
     @property
     def lower_bound(self) -> int:
-        """The fewest seeks possible: what is needed of every block touched once."""
+        """The fewest possible seeks: the needed part of every block is touched once."""
         uncut = [Axis(((length, 1),) if length else ()) for length in self.box.shape]
         needed = count_shared_reads(self.source, uncut, self.windows)
         return needed.runs + sum(fewest_runs(member.problem.target) for member in self.members)
 
     @property
     def openings(self) -> int:
-        """Visits to blocks, of the source and of all targets."""
+        """Visits to blocks of the source and of all targets."""
         return self.read_openings + self.write_openings
 
     @property
     def read_openings(self) -> int:
-        """Visits to source blocks, once for all members."""
+        """Visits to source blocks, counted once for all members."""
         return self._read.visits
 
     @property
@@ -223,12 +223,12 @@ class Bundle:
 
     @property
     def n_bytes_read(self) -> int:
-        """Bytes that are read: what the windows cover together."""
+        """Bytes read: the union of the windows."""
         return self._read.n_elements * self.members[0].problem.source_itemsize
 
     @property
     def n_bytes_written(self) -> int:
-        """Bytes that are written, to all targets together."""
+        """Bytes written to all targets."""
         return sum(member.problem.n_bytes for member in self.members)
 
     @cached_property
@@ -241,7 +241,7 @@ class Bundle:
 
     @property
     def n_steps(self) -> int:
-        """Number of read cells that hold something of a window."""
+        """Number of read cells that overlap a window."""
         return self._held.n_steps
 
     @property
@@ -251,30 +251,30 @@ class Bundle:
 
     @property
     def staging_bytes(self) -> int:
-        """Bytes between file and array: what the engine would like, as far as there is room."""
+        """Bytes of staging: the preferred amount, limited by the memory left."""
         left = self.budget - self.held_bytes
         cell = min(member.cell_bytes for member in self.members)
         return self.staging.granted(self.budget, left=left, cell=cell)
 
     @property
     def peak_bytes(self) -> int:
-        """Everything the run will hold at the most."""
+        """Peak memory of the run, in bytes."""
         return self.held_bytes + self.staging_bytes
 
     @property
     def fits(self) -> bool:
-        """Whether all members together keep within the budget."""
+        """Whether all members together fit in the budget."""
         return self.peak_bytes <= self.budget
 
     def reading_through(self, n_axes: int) -> Self:
-        """Return the same bundle with source blocks read whole along so many fastest axes."""
+        """Return this bundle with source blocks read whole along the `n_axes` fastest axes."""
         return replace(self, members=tuple(each.reading_through(n_axes) for each in self.members))
 
     def steps(self) -> Iterator[SharedStep]:
-        """Yield the steps that some member takes part in, in order, lazily."""
+        """Yield the steps that at least one member needs, in order, lazily."""
         if len(self.members) == 1:
             for step in self.members[0].steps():
-                yield SharedStep(step.cell, (Part(0, step),))
+                yield SharedStep(step.cell, (MemberStep(0, step),))
             return
         everyone = tuple(n for n, window in enumerate(self.windows) if window.size)
         yield from self._steps(0, everyone, {}, {n: {} for n in everyone})
@@ -288,7 +288,7 @@ class Bundle:
     ) -> Iterator[SharedStep]:
         axes = range(len(self.order))
         if depth == len(axes):
-            parts = tuple(Part(n, _step([chosen[n][axis] for axis in axes])) for n in alive)
+            parts = tuple(MemberStep(n, _step([chosen[n][axis] for axis in axes])) for n in alive)
             yield SharedStep(Region.of(cell[axis] for axis in axes), parts)
             return
         axis = self.order[depth]
@@ -297,7 +297,7 @@ class Bundle:
         ranges = sorted((ends.index_at(low), ends.index_at(high - 1)) for _, low, high in bounds)
         index = -1
         for first, last in ranges:
-            for index in range(max(first, index + 1), last + 1):  # noqa: B020 - goes on where it was
+            for index in range(max(first, index + 1), last + 1):  # noqa: B020 - continues
                 low, high = ends.start_of(index), ends.start_of(index + 1)
                 still = tuple(n for n, start, stop in bounds if start < high and low < stop)
                 for n in still:

@@ -37,7 +37,7 @@ STRATEGIES: Mapping[str, Callable[[Problem], AnyPlan]] = MappingProxyType(
         "copy": plan_copy,
     }
 )
-"""Every strategy by its name; among plans that cost the same, the first one's is taken."""
+"""Every strategy by name. Of plans with equal cost, that of the first strategy is chosen."""
 
 _ONLY_FOR: Mapping[str, Callable[[Problem], bool]] = MappingProxyType(
     {
@@ -49,44 +49,44 @@ _ONLY_FOR: Mapping[str, Callable[[Problem], bool]] = MappingProxyType(
 )
 
 ABOUT_AS_FAST = 1.02
-"""How much longer may be predicted for what is worth it: fewer seeks, and room to write behind."""
-# How much longer than the fastest a plan may take that is chosen for its little memory.
+"""How many times the fastest predicted time counts as equally fast, if it saves seeks."""
+# How many times the fastest predicted time is acceptable to save memory.
 _PATIENCE = 1.1
-# Bytes of staging that such a plan still asks for, at least: a few slabs for each thread.
+# The least staging, in bytes, of a plan that saves memory: a few slabs for each thread.
 _ENOUGH_STAGING = 64 * 2**20
-# What room to write behind is worth, at the most.
+# The most additional seeks that are acceptable to get room to write behind.
 _FEW_SEEKS = 16
 
 
 class Objective(StrEnum):
-    """What ``auto`` looks for in a plan."""
+    """The objective of ``auto``."""
 
     TIME = "time"
-    """The fewest predicted seconds on the device; of plans about as fast, the fewest seeks."""
+    """The shortest predicted time on the device; of plans about as fast, the fewest seeks."""
     SEEKS = "seeks"
     """The fewest seeks."""
     MEMORY = "memory"
-    """The least memory at which a run takes at most a tenth longer than the fastest."""
+    """The least memory with which a run takes at most 10 % longer than the fastest."""
 
 
 def parse_objective(text: str | None) -> Objective:
-    """Return the objective of this name; by default the least time.
+    """Return the objective with this name; the default is the least time.
 
     Raises
     ------
     UsageError
-        If there is none.
+        If the name is unknown.
     """
     try:
         return Objective(text) if text is not None else Objective.TIME
     except ValueError:
         known = ", ".join(Objective)
-        raise UsageError(f"there is no objective {text!r}; choose one of {known}") from None
+        raise UsageError(f"unknown objective {text!r}; choose one of {known}") from None
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """The plan that one strategy finds, or why it finds none."""
+    """The plan of one strategy, or the error if it has none."""
 
     strategy: str
     plan: AnyPlan | None
@@ -94,9 +94,9 @@ class Candidate:
 
 
 def find_candidates(problem: Problem, *, scratch: int | None = None) -> list[Candidate]:
-    """Plan with every strategy that is meant for the problem.
+    """Plan with every strategy that applies to the problem.
 
-    With `scratch`, plans that need more bytes of disk in between are left out.
+    With `scratch`, plans that need more bytes of scratch space are left out.
 
     Examples
     --------
@@ -132,30 +132,31 @@ def plan_auto(
     device: Device = SSD,
     scratch: int | None = None,
 ) -> AnyPlan:
-    """Take the best plan of all strategies by an objective.
+    """Return the best plan of all strategies for an objective.
 
-    Blocks that can be copied as they are stored are, since no plan does less.
-    Where the budget allows that every block is touched once, only such plans are considered;
-    else also those that leave room for more threads to decode and encode.
-    Among equals by the objective the fewest seeks win, then the least memory touched, then the
-    fewest steps, then the strategy that comes first in `STRATEGIES`. Plans are equal by their time
-    if it is within `ABOUT_AS_FAST` of the least; for more staging, a few seeks more are taken.
+    Blocks that can be copied verbatim are copied, because no plan does less. If the budget allows
+    plans that touch every block once, only these are considered. Otherwise, plans that leave room
+    for more threads to decode and encode are considered, too.
+
+    Ties are broken by the fewest seeks, then the least memory touched, then the fewest steps, then
+    the order of `STRATEGIES`. Times within a factor of `ABOUT_AS_FAST` of the shortest are ties.
+    A plan with more staging may have a few more seeks.
 
     Parameters
     ----------
     problem
-        What is to be done, within its budget.
+        The problem, with its budget.
     objective
-        What is best.
+        The objective.
     device
-        Where it is to be done; without meaning for `Objective.SEEKS`.
+        The device of source and target; ignored for `Objective.SEEKS`.
     scratch
-        Bytes of disk that may be used in between; any number by default.
+        The most bytes of scratch space; unlimited by default.
 
     Raises
     ------
     BudgetTooSmallError
-        If no strategy finds a plan; it names the smallest budget with which one would.
+        If no strategy finds a plan. It contains the smallest budget with which one would.
     """
     if problem.copied is not None:
         return plan_copy(problem)
@@ -185,16 +186,16 @@ def _fastest(plans: Sequence[AnyPlan], device: Device) -> AnyPlan:
 
 
 def _about_fastest(problem: Problem, plans: Sequence[AnyPlan], device: Device) -> AnyPlan:
-    """Return the plan with the fewest seeks of those about as fast as the fastest, with room."""
+    """Return the plan with the fewest seeks among the fastest, if possible with more staging."""
     longest = ABOUT_AS_FAST * min(predict_seconds(plan, device) for plan in plans)
     found = min((plan for plan in plans if predict_seconds(plan, device) <= longest), key=_ties)
     return _with_room_to_write(problem, found, device, longest)
 
 
 def _with_room_to_code(problem: Problem, plans: Sequence[AnyPlan]) -> Iterator[AnyPlan]:
-    """Yield sweeps that hold less than the one among the plans, so that more threads code at once.
+    """Yield sweep plans that hold less, so that more threads can decode and encode at once.
 
-    Each has room for twice as many as the one before, until it has for all.
+    Each has room for twice as many threads as the previous one, until there is room for all.
     """
     staging = problem.staging
     found = next((plan for plan in plans if plan.strategy == "sweep"), None)
@@ -203,7 +204,7 @@ def _with_room_to_code(problem: Problem, plans: Sequence[AnyPlan]) -> Iterator[A
     n_coders = staging.count_coders(found.staging_bytes)
     while n_coders < staging.coders:
         n_coders = min(2 * n_coders, staging.coders)
-        # More than the sweep leaves, and so than any plan must: what is found keeps to the budget.
+        # This is more staging than the sweep leaves, so the plan found fits in the budget.
         room = n_coders * staging.minimum
         smaller = problem.within(staging.budget_for(max(0, problem.budget - room)))
         plan = _candidate("sweep", smaller).plan
@@ -217,9 +218,9 @@ def _with_room_to_code(problem: Problem, plans: Sequence[AnyPlan]) -> Iterator[A
 def _with_room_to_write(
     problem: Problem, found: AnyPlan, device: Device, longest: float
 ) -> AnyPlan:
-    """Leave room for threads to read more at once and to write behind, if it is about as fast.
+    """Return a plan with room to read ahead and write behind, if it is about as fast.
 
-    It is worth a few seeks, but where every block can be touched once it is.
+    This is worth a few seeks, unless every block can be touched once.
     """
     wanted = problem.staging.preferred
     if found.staging_bytes >= min(wanted, found.held_bytes):
@@ -228,7 +229,7 @@ def _with_room_to_write(
     if seeks > problem.lower_bound:
         seeks += _FEW_SEEKS
     smaller = problem.within(max(problem.budget - wanted, problem.budget // 2))
-    # The strategy that was chosen is mostly the quicker one to plan with.
+    # Planning with the chosen strategy is usually faster.
     for name in dict.fromkeys([found.strategy, "sweep"]):
         plan = _candidate(name, smaller).plan
         if plan is None:
@@ -243,7 +244,7 @@ def _with_room_to_write(
 def _with_least_memory(
     problem: Problem, plans: list[AnyPlan], device: Device, scratch: int | None
 ) -> AnyPlan:
-    """Halve the budget as long as a plan comes out that is about as fast as the fastest."""
+    """Halve the budget as long as there is a plan about as fast as the fastest."""
     found = _fastest(plans, device)
     longest = predict_seconds(found, device) * _PATIENCE
     little = partial(_with_little_staging, problem, device=device, longest=longest)
@@ -262,9 +263,9 @@ def _with_least_memory(
 def _with_little_staging(
     problem: Problem, found: AnyPlan, *, device: Device, longest: float
 ) -> AnyPlan:
-    """Return a plan with as much staging as it takes to be about as fast as the fastest.
+    """Return a plan with just enough staging to be about as fast as the fastest.
 
-    All that it does not hold would go to staging, and most of that makes it no faster.
+    Otherwise all unused memory would become staging, although most of it saves no time.
     """
     if isinstance(found, SpillPlan | CopyPlan):
         return found
@@ -279,16 +280,16 @@ def _with_little_staging(
 
 
 def check_strategy(name: str) -> None:
-    """Refuse a strategy that there is not.
+    """Check the name of a strategy.
 
     Raises
     ------
     UsageError
-        With the names of those that there are.
+        If the name is unknown. The message lists the known names.
     """
     names = ["auto", *STRATEGIES]
     if name not in names:
-        raise UsageError(f"there is no strategy {name!r}; choose one of {', '.join(names)}")
+        raise UsageError(f"unknown strategy {name!r}; choose one of {', '.join(names)}")
 
 
 def plan_with(
@@ -299,12 +300,12 @@ def plan_with(
     device: Device = SSD,
     scratch: int | None = None,
 ) -> AnyPlan:
-    """Plan with the strategy of this name, or with the best one for ``"auto"``.
+    """Plan with the strategy of this name, or with the best one if it is ``"auto"``.
 
     Raises
     ------
     UsageError
-        If there is no such strategy, or it is not meant for the problem.
+        If the strategy is unknown, or does not apply to the problem.
     """
     check_strategy(strategy)
     if strategy == "auto":
@@ -321,11 +322,12 @@ def plan_either(
     device: Device = SSD,
     scratch: int | None = None,
 ) -> AnyPlan:
-    """Plan with blocks encoded whole or, where memory is short for that, piece by piece.
+    """Plan with target blocks encoded whole or, if memory is short, piece by piece.
 
-    The two are one problem, of which the second takes less memory to encode, and may take longer.
-    Unless memory is the objective, it is whole if every block is touched once and all who code
-    have room. Else the one is chosen that touches every block once, and then the faster one.
+    Both problems are the same, but encoding piece by piece needs less memory and may take longer.
+    Blocks are encoded whole if this touches every block once, has room for all threads that
+    encode, and memory is not the objective. Otherwise, a plan that touches every block once is
+    preferred, then the faster plan.
     """
     plan = partial(plan_with, strategy, objective=objective, device=device, scratch=scratch)
     whole, in_pieces = (replace(each, piecewise=in_pieces.staging) for each in (whole, in_pieces))

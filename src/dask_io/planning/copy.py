@@ -1,4 +1,4 @@
-"""The copy strategy: what is stored alike on both sides is copied as it is stored."""
+"""The copy strategy: copy blocks verbatim if both sides store them in the same way."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class CopyPlan:
-    """Every block of the target is copied from the source as it is stored there.
+    """Copy every block of the target verbatim from the source.
 
-    Nothing is decoded and nothing is held: bytes go through staging, block by block.
+    Blocks are not decoded, and no array data is held. Bytes pass through staging block by block.
     """
 
     problem: Problem
@@ -35,7 +35,7 @@ class CopyPlan:
 
     @cached_property
     def moves(self) -> Plan:
-        """The same moves, as if elements were moved."""
+        """The equivalent plan that moves decoded elements."""
         return box_plan(self.problem, self.problem.target.grid.axes, self.strategy)
 
     @property
@@ -45,79 +45,79 @@ class CopyPlan:
 
     @property
     def seeks(self) -> Seeks:
-        """Runs that will be touched: one for each block, on both sides."""
+        """Seeks: one for each block, on both sides."""
         return Seeks(self.n_steps, self.n_steps)
 
     @property
     def openings(self) -> int:
-        """Visits to blocks, of both sides."""
+        """Visits to blocks of both sides."""
         return self.seeks.total
 
     @property
     def coding_seconds(self) -> float:
-        """None: blocks stay as they are stored."""
+        """Time to decode and encode: 0, because blocks stay encoded."""
         return 0.0
 
     @property
     def n_placements(self) -> int:
-        """Number of copies within memory: none."""
+        """Number of copies within memory: 0."""
         return 0
 
     @property
     def decodes(self) -> int:
-        """Times that a block is decoded: none is."""
+        """How many times a source block is decoded: 0."""
         return 0
 
     @property
     def n_bytes_read(self) -> int:
-        """Bytes of source blocks that are read, as they would be in memory."""
+        """Decoded size of the source blocks that are read."""
         return self.problem.n_bytes
 
     @property
     def n_bytes_in_gaps(self) -> int:
-        """Blocks have no gaps."""
+        """Bytes read in gaps: 0, because blocks are read whole."""
         return 0
 
     @property
     def n_bytes_written(self) -> int:
-        """Bytes of target blocks that are written, as they would be in memory."""
+        """Decoded size of the target blocks that are written."""
         return self.problem.n_bytes
 
     @property
     def held_bytes(self) -> int:
-        """Bytes of array data held: none."""
+        """Bytes of array data held: 0."""
         return 0
 
     @property
     def touched_bytes(self) -> int:
-        """What is held has to be touched: nothing."""
+        """Memory touched for the first time: 0, because no array data is held."""
         return 0
 
     @property
     def staging_bytes(self) -> int:
-        """Bytes between file and file: what the engine would like, as far as there is room."""
+        """Bytes of staging: the preferred amount, limited by the budget."""
         staging = _staging(self.problem)
         return max(staging.minimum, min(staging.preferred, self.problem.budget))
 
     @property
     def peak_bytes(self) -> int:
-        """Everything the run will hold at the most."""
+        """Peak memory of the run, in bytes."""
         return self.staging_bytes
 
     @property
     def scratch_bytes(self) -> int:
-        """Disk space needed in between: none."""
+        """Scratch space in bytes: 0."""
         return 0
 
     @cached_property
     def disk_bytes(self) -> int:
-        """Disk space that a run needs at the most, beyond what its source takes up."""
+        """Peak disk space of the run, in addition to the source."""
         lag = self.problem.consumed
         return self.n_bytes_written if lag is None else peak_when_consumed(self.moves, lag)
 
     @property
     def fits(self) -> bool:
-        """Whether the plan keeps within its problem's budget."""
+        """Whether the plan fits in the budget."""
         return self.peak_bytes <= self.problem.budget
 
     def reading_through(self, n_axes: int) -> Self:  # noqa: ARG002 - blocks have no parts
@@ -125,28 +125,28 @@ class CopyPlan:
         return self
 
     def flushed_at(self, cuts: Sequence[Collection[int]]) -> CopyPlan:
-        """Return the same plan: there is nothing within a block to go on with."""
+        """Return the same plan: blocks are written whole."""
         assert not any(cuts), "blocks are copied whole"
         return self
 
 
 def plan_copy(problem: Problem) -> CopyPlan:
-    """Copy every block as it is stored, where source and target store blocks alike.
+    """Copy every block verbatim, if source and target store blocks in the same way.
 
-    Every block is touched once, whatever the budget, and no other plan does less. What is
-    damaged in the source stays so: any other strategy decodes blocks, and would notice.
+    Every block is touched once with any budget, and no other plan does less. Damaged source blocks
+    stay undetected: all other strategies decode blocks and would report the damage.
 
     Raises
     ------
     UsageError
-        If blocks are not stored alike.
+        If source and target store blocks differently.
     BudgetTooSmallError
-        If there is no room for the smallest staging.
+        If the smallest staging does not fit in the budget.
     """
     if problem.copied is None:
         raise UsageError(
-            "strategy copy copies blocks as they are stored, but source and target differ in "
-            "chunks, shards, codec, type, order or fill value, or have no codec"
+            "strategy copy copies encoded blocks, but source and target differ in chunks, shards, "
+            "codec, dtype, order or fill value, or have no codec; use --strategy auto"
         )
     plan = CopyPlan(problem)
     if not plan.fits:
@@ -155,5 +155,5 @@ def plan_copy(problem: Problem) -> CopyPlan:
 
 
 def _staging(problem: Problem) -> Staging:
-    assert problem.copied is not None, "only for blocks that are stored alike"
+    assert problem.copied is not None, "source and target must store blocks in the same way"
     return problem.copied

@@ -1,7 +1,8 @@
-"""Exact costs of a plan in closed form: runs, openings, and the most that is ever held.
+"""Exact costs of a plan in closed form: runs, openings, and the most elements held.
 
-The formulas of docs/explanation/plans.md, with kinds of blocks (`dask_io.geometry.orbits`) in
-place of blocks, so that the cost of a plan does not depend on how many blocks there are.
+These are the formulas of docs/explanation/plans.md, summed over kinds of blocks
+(`dask_io.geometry.orbits`) instead of blocks. So the time to compute a cost does not depend on
+the number of blocks.
 """
 
 from __future__ import annotations
@@ -25,13 +26,13 @@ if TYPE_CHECKING:
     from dask_io.planning.envelope import Envelope
     from dask_io.planning.problem import Problem, Side
 
-# Sums of two products below this fit a 64-bit integer.
+# Sums of two products below this fit in a 64-bit integer.
 _LARGEST_INT64 = 2**62
 
 
 @dataclass(frozen=True, slots=True)
 class CutCounts:
-    """How one axis of a grid is cut by a finer one: blocks left whole, pieces of the others."""
+    """How cuts divide the blocks along an axis: number of uncut blocks, and pieces of the rest."""
 
     uncut: int
     pieces: int
@@ -41,9 +42,9 @@ class CutCounts:
 
 
 def count_cuts(blocks: Axis, cuts: Axis, partial: tuple[bool, bool] = (False, False)) -> CutCounts:
-    """Count the blocks that no boundary of `cuts` falls into, and the pieces of the rest.
+    """Count the blocks without a boundary of `cuts` inside, and the pieces of the other blocks.
 
-    If the first or the last block is only part of a larger one, it counts as cut.
+    A first or last block that is only part of a larger block (`partial`) counts as cut.
 
     Examples
     --------
@@ -55,7 +56,7 @@ def count_cuts(blocks: Axis, cuts: Axis, partial: tuple[bool, bool] = (False, Fa
         return CutCounts(0, 0)
     kinds = orbits(blocks, cuts)
     starts, stops = blocks.starts_of(kinds.first), blocks.starts_of(kinds.first + 1)
-    # Ends strictly inside a block: those up to its last element, less those up to its start.
+    # Boundaries strictly inside a block: those up to its last element, minus those up to its start.
     inside = cuts.counts_ends(stops - 1) - cuts.counts_ends(starts)
     whole = inside == 0
     for is_partial, end in zip(partial, (0, blocks.n_blocks - 1), strict=True):
@@ -71,7 +72,7 @@ def count_cuts_between(
     ranges: Sequence[tuple[int, int]],
     partial: tuple[bool, bool] = (False, False),
 ) -> CutCounts:
-    """Count the blocks' parts in some ranges as `count_cuts` does; cut is what reaches out of one.
+    """Count as `count_cuts` does, within ranges; blocks that extend beyond a range count as cut.
 
     Examples
     --------
@@ -79,18 +80,18 @@ def count_cuts_between(
     >>> count_cuts_between(Axis.regular(12, 4), Axis.regular(12, 2), [(0, 4), (6, 12)])
     CutCounts(uncut=0, pieces=5)
     """
-    found = CutCounts(0, 0)
+    total = CutCounts(0, 0)
     for low, high in ranges:
-        reaches_out = (
+        extends_beyond = (
             blocks.floor(low) < low or (low == 0 and partial[0]),
             blocks.ceil(high) > high or (high == blocks.length and partial[1]),
         )
-        found += count_cuts(blocks.clipped(low, high), cuts.clipped(low, high), reaches_out)
-    return found
+        total += count_cuts(blocks.clipped(low, high), cuts.clipped(low, high), extends_beyond)
+    return total
 
 
 def count_moved(blocks: Axis, cuts: Axis, low: int, high: int) -> int:
-    """Count the elements moved in a range of an axis if every piece of a block costs all of it.
+    """Count the elements moved in a range of an axis, if every piece moves its whole block.
 
     Examples
     --------
@@ -106,7 +107,7 @@ def count_moved(blocks: Axis, cuts: Axis, low: int, high: int) -> int:
     starts, stops = parts.starts_of(kinds.first), parts.starts_of(kinds.first + 1)
     pieces = 1 + ends.counts_ends(stops - 1) - ends.counts_ends(starts)
     moved = int((pieces * (stops - starts)).astype(object) @ kinds.count.astype(object))
-    # Blocks that reach out of the range are moved whole too.
+    # Blocks that extend beyond the range are moved whole, too.
     for index in {blocks.index_at(low), blocks.index_at(high - 1)}:
         start, stop = blocks.start_of(index), blocks.start_of(index + 1)
         first, last = max(start, low), min(stop, high)
@@ -118,9 +119,9 @@ def count_moved(blocks: Axis, cuts: Axis, low: int, high: int) -> int:
 def count_runs(
     layout: Layout, shape: Sequence[int], cuts: Sequence[CutCounts], through: int = 0
 ) -> int:
-    """Count the runs of all blocks' pieces, each piece touched on its own.
+    """Count the runs of all pieces of all blocks, each piece touched separately.
 
-    Along the fastest axes, `through` of them, a piece is moved as if its block were not cut.
+    Along the `through` fastest axes, a piece is moved as if its block were not cut.
 
     Examples
     --------
@@ -142,11 +143,11 @@ def count_runs(
 
 
 def streams(side: Side, cuts: Sequence[CutCounts]) -> bool:
-    """Tell whether a side's pieces, in the order of the steps, lie one behind the other in storage.
+    """Tell whether a side's pieces, in the order of the steps, are contiguous in storage.
 
-    They do if blocks are stacked along the slowest axis, and moved whole along all others. Pieces
-    of one block that are moved directly one after another are one seek, so such a side costs
-    one for each block, if the steps follow one another as parts of one visit.
+    They are if blocks are stacked along the slowest axis and moved whole along all other axes.
+    Contiguous pieces of a block need one seek, so such a side needs one seek for each block, if
+    the steps continue one visit.
 
     Examples
     --------
@@ -167,12 +168,12 @@ def streams(side: Side, cuts: Sequence[CutCounts]) -> bool:
 
 
 def cut_side(side: Side, cuts: Sequence[Axis]) -> tuple[CutCounts, ...]:
-    """Count along each axis how a side's blocks are cut."""
+    """Count the cuts of a side's blocks along each axis."""
     return tuple(map(count_cuts, side.grid.axes, cuts, side.partial))
 
 
 def fewest_runs(side: Side) -> int:
-    """Return the runs of a side's blocks when none of them is cut: one each, if all are whole."""
+    """Return the runs of a side's uncut blocks: one for each block, unless a window cuts some."""
     if side.atomic:
         return side.grid.n_blocks
     uncut = [Axis(((length, 1),) if length else ()) for length in side.grid.shape]
@@ -180,7 +181,7 @@ def fewest_runs(side: Side) -> int:
 
 
 def read_cost(side: Side, cells: Sequence[Axis]) -> int:
-    """Count the seeks of reading a side cell by cell: visits, if its blocks are atomic."""
+    """Count the seeks of reading a side cell by cell; atomic blocks need one for each visit."""
     cuts = cut_side(side, cells)
     if side.atomic:
         return count_openings(cuts)
@@ -188,24 +189,24 @@ def read_cost(side: Side, cells: Sequence[Axis]) -> int:
 
 
 def naive_seeks(problem: Problem) -> int:
-    """Return the seeks of reading block by block, were there memory for one source block."""
+    """Return the seeks of the naive strategy with memory for one source block."""
     source, target = problem.source, problem.target
     cuts = cut_side(target, source.grid.axes)
     return fewest_runs(source) + count_runs(target.layout, problem.shape, cuts)
 
 
 def count_openings(cuts: Sequence[CutCounts]) -> int:
-    """Count the visits to a block: one for each of its pieces."""
+    """Count the visits to blocks: one for each piece."""
     return prod(cut.uncut + cut.pieces for cut in cuts)
 
 
 @dataclass(frozen=True, slots=True)
 class AxisCells:
-    """The read cells of one axis as far as memory is concerned.
+    """The read cells of one axis, reduced to the data that determines memory.
 
-    `kinds` maps what a cell adds, ``(held, completed)`` along this axis, to the positions
-    ``(held, completed)`` before it that matter: those that maximise some
-    ``a * held - b * completed`` with `a` and `b` at least 0.
+    `kinds` has pairs: the increments ``(held, completed)`` of a cell along this axis, and the
+    positions ``(held, completed)`` before such cells that maximise ``a * held - b * completed``
+    for some `a` and `b` of at least 0. No other positions matter.
     """
 
     length: int
@@ -213,7 +214,7 @@ class AxisCells:
 
     @classmethod
     def of(cls, held: NDArray[Any], completed: NDArray[Any], length: int) -> AxisCells:
-        """Group cells by what they add; rows of the arrays are before and after each cell."""
+        """Group cells by their increments; the rows of the arrays are before and after a cell."""
         adds, completes = held[1] - held[0], completed[1] - completed[0]
         order = np.lexsort((completes, adds))
         adds, completes = adds[order], completes[order]
@@ -231,7 +232,7 @@ class AxisCells:
 def _corners(points: NDArray[Any]) -> Iterator[tuple[int, int]]:
     """Yield the points that maximise ``a * held - b * completed`` for some a, b >= 0.
 
-    They are the corners of a convex hull, from the least completed to the most held.
+    They are corners of the convex hull, from the least completed to the most held.
     """
     held, completed = points
     low = np.flatnonzero(completed == completed.min())
@@ -248,8 +249,8 @@ def _between(
 ) -> Iterator[tuple[int, int]]:
     """Yield the corners strictly beyond the chord from `left` to `top`, in order.
 
-    Whichever point beyond the chord is taken next, no corner lies within the triangle that
-    is left out then, so the distance may be rounded as long as its sign is right.
+    Any point beyond the chord may come next, because the triangle then skipped contains no
+    corner. So the distance may be rounded, as long as its sign is correct.
     """
     beyond = _distance(points, left, top)
     points, beyond = points[:, beyond > 0], beyond[beyond > 0]
@@ -261,10 +262,10 @@ def _between(
 
 
 def _distance(points: NDArray[Any], left: tuple[int, int], top: tuple[int, int]) -> NDArray[Any]:
-    """Return how far points are beyond a chord, in some unit; only the sign is exact.
+    """Return the distance of points beyond a chord, in an arbitrary unit; only the sign is exact.
 
-    The distance is ``chord_completed * held - chord_held * completed``, counted from `left`.
-    Written with ``held - completed``, which is small, it seldom exceeds a 64-bit integer.
+    The distance is ``chord_completed * held - chord_held * completed``, relative to `left`.
+    Expressed by the small difference ``held - completed``, it seldom exceeds 64 bits.
     """
     held = points[0] - left[0]
     waiting = held - (points[1] - left[1])
@@ -275,7 +276,7 @@ def _distance(points: NDArray[Any], left: tuple[int, int], top: tuple[int, int])
         return np.asarray(chord_held * waiting - chord_waiting * held)
     gain, loss = float(chord_held) * waiting, float(chord_waiting) * held
     distance = np.asarray(gain - loss)
-    # Four roundings of at most 2**-53 each: nearer to the chord than this is decided exactly.
+    # There are four roundings of at most 2**-53 each. Points closer to the chord are done exactly.
     unsure = np.flatnonzero(abs(distance) <= 2.0**-50 * (abs(gain) + abs(loss)))
     distance[unsure] = [
         float(chord_held * w - chord_waiting * h)
@@ -290,33 +291,33 @@ def _point(points: NDArray[Any], index: int) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """Elements held: at the most while a cell is in memory, and at the most after a step."""
+    """The most elements held: while a cell is in memory, and after a step."""
 
     peak: int
     carried: int
 
 
 def most_held(parts: Sequence[Sequence[AxisCells]], place: int = 0) -> Held:
-    """Return the most elements held over all steps of a plan's parts, axes outermost first.
+    """Return the most elements held over all steps of a plan's uniform slabs, outermost axis first.
 
-    The recursion of docs/explanation/plans.md, from the inside out: inner axes depend on outer
-    ones only through two products, so what they hold at the most is an envelope of pairs (see
-    `planning.envelope`). Parts differ from the axis at `place` inwards; the others are common.
+    This is the recursion of docs/explanation/plans.md, from the inside out. Inner axes depend on
+    outer axes only through two products, so the most that they hold is an envelope of pairs (see
+    `planning.envelope`). All entries of `parts` are equal for the axes before `place`.
     """
     if not all(axis.kinds for cells in parts for axis in cells):
         return Held(0, 0)
     outside = parts[0][:place]
-    found = []
+    maxima = []
     for innermost in (NOTHING_WRITTEN, ALL_WRITTEN):
         within = (_wrap_all(cells[place:], innermost, 1) for cells in parts)
         inside = prod(axis.length for axis in parts[0][place:])
         envelope = upper_hull(chain.from_iterable(within))
-        found.append(most(_wrap_all(outside, envelope, inside)))
-    return Held(*found)
+        maxima.append(most(_wrap_all(outside, envelope, inside)))
+    return Held(*maxima)
 
 
 def _wrap_all(cells: Sequence[AxisCells], envelope: Envelope, inside: int) -> Envelope:
-    """Put axes around others, the innermost of them first."""
+    """Add outer axes to an envelope, innermost first."""
     for axis in reversed(cells):
         envelope = wrap(axis, envelope, inside)
         inside *= axis.length

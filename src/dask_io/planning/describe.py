@@ -1,4 +1,4 @@
-"""A plan as text for people."""
+"""Plans as text."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from dask_io.planning.slabs import Slabs
     from dask_io.planning.together import Sweeps
 
-# Runs of read cells shown for one axis.
+# The most runs of read cells shown for one axis.
 _SHOWN = 4
 
 
 def describe_plan(plan: Plan) -> str:
-    """Say in some ten lines what a plan does and what it costs.
+    """Describe a plan and its cost in about ten lines.
 
     Examples
     --------
@@ -52,8 +52,8 @@ def describe_plan(plan: Plan) -> str:
 
 
 def describe_copy(plan: CopyPlan) -> str:
-    """Say as `describe_plan` does what a plan costs that copies blocks as they are stored."""
-    head = "copy plan: blocks are copied as they are stored, and not decoded"
+    """Describe a plan that copies blocks verbatim."""
+    head = "copy plan: blocks are copied verbatim, without decoding"
     return _listed(head, {**_what(plan.problem), **_costs(plan)})
 
 
@@ -87,7 +87,7 @@ def _costs(plan: Plan | CopyPlan) -> dict[str, str]:
 
 
 def gaps_of(plan: Plan | CopyPlan | Sweeps) -> str:
-    """Say how much is read only because it lies between what is needed."""
+    """Describe how many of the bytes read are gaps between needed runs."""
     n_bytes = plan.n_bytes_in_gaps
     return f" ({format_bytes(n_bytes)} of it gaps, read through)" if n_bytes else ""
 
@@ -106,7 +106,7 @@ def _side(side: Side) -> str:
 
 
 def absent_of(*sides: Side) -> str:
-    """Say how many blocks are not stored, and what that means for all that is planned."""
+    """Describe how many blocks are not stored, so that the costs are upper bounds."""
     known = [side.absent for side in sides if side.absent is not None]
     if not any(known) and len(known) == len(sides):
         return ""
@@ -118,28 +118,28 @@ def absent_of(*sides: Side) -> str:
 
 
 def _slabs(slabs: Slabs) -> str:
-    n_stretches = len(slabs.stretches)
-    where = ", ".join(f"{start}:{stop}" for start, stop, _ in slabs.stretches[:_SHOWN])
-    more = f" and {n_stretches - _SHOWN} stretches more" if n_stretches > _SHOWN else ""
-    return f"axis {slabs.inner} otherwise at {where}{more} of axis {slabs.outer}"
+    n_ranges = len(slabs.ranges)
+    where = ", ".join(f"{start}:{stop}" for start, stop, _ in slabs.ranges[:_SHOWN])
+    more = f" and {n_ranges - _SHOWN} more ranges" if n_ranges > _SHOWN else ""
+    return f"axis {slabs.inner} differently at {where}{more} of axis {slabs.outer}"
 
 
 def _cells(runs: Sequence[ReadRun]) -> str:
     shown = [f"{run.n_cells} × {run.length} {mark(run)}" for run in runs[:_SHOWN]]
     rest = len(runs) - _SHOWN
     return (
-        ", ".join([*shown, f"{rest} run{'s' if rest > 1 else ''} more"] if rest > 0 else shown)
+        ", ".join([*shown, f"{rest} more run{'s' if rest > 1 else ''}"] if rest > 0 else shown)
         or "nothing"
     )
 
 
 def mark(run: ReadRun) -> str:
-    """Return the word for what happens at the ends of read cells."""
+    """Return ``"keep"`` or ``"flush"`` for the ends of read cells."""
     return "keep" if run.keep else "flush"
 
 
 def table(rows: Sequence[tuple[str, ...]]) -> str:
-    """Align columns, the first to the left, the others to the right but for a last long one.
+    """Align columns: the first and columns without a heading to the left, the others to the right.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Sweeps that write several targets, as text for people and as JSON."""
+"""Sweeps that write several targets, as text and as JSON."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from dask_io.planning.device import Device
     from dask_io.planning.together import Sweeps
 
-# Targets shown one by one.
+# The most targets shown.
 _SHOWN = 4
 
 
 def describe_sweeps(sweeps: Sweeps) -> str:
-    """Say in some ten lines what sweeps do and what they cost."""
+    """Describe sweeps and their cost in about ten lines."""
     problems, bundle = sweeps.problems, sweeps.bundles[0]
     n_targets, n_sweeps = len(problems), len(sweeps.bundles)
     side = problems[0].source
@@ -80,17 +80,17 @@ def describe_sweeps(sweeps: Sweeps) -> str:
 
 
 def sweeps_to_json(sweeps: Sweeps, device: Device | None = None) -> dict[str, Any]:
-    """Return sweeps as the ``"plan"`` object of the command line; unknown is None.
+    """Return sweeps as the ``"plan"`` object of the command line; unknown values are None.
 
-    Beside the keys of a plan there are ``"targets"``, each with its ``"window"`` of the source,
-    and ``"sweeps"``, each a list of plans, one for each target that it writes.
+    In addition to the keys of a plan there are ``"targets"``, each with its ``"window"`` of the
+    source, and ``"sweeps"``, each with a list of plans, one for each target that it writes.
     """
     bundles, problems = sweeps.bundles, sweeps.problems
     members = [[plan_to_json(member) for member in bundle.members] for bundle in bundles]
     by_number = {
         number: member
-        for group, told in zip(sweeps.groups, members, strict=True)
-        for number, member in zip(group, told, strict=True)
+        for group, plans in zip(sweeps.groups, members, strict=True)
+        for number, member in zip(group, plans, strict=True)
     }
     first, stored = by_number[0], problems[0].source.stored
     orders = {bundle.order for bundle in bundles}
@@ -144,7 +144,7 @@ def sweeps_to_json(sweeps: Sweeps, device: Device | None = None) -> dict[str, An
             "for_lower_bound": sweeps.memory_for_lower_bound,
         },
         "sweeps": [
-            {"targets": list(group), "members": told}
-            for group, told in zip(sweeps.groups, members, strict=True)
+            {"targets": list(group), "members": plans}
+            for group, plans in zip(sweeps.groups, members, strict=True)
         ],
     }

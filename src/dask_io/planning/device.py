@@ -1,7 +1,7 @@
-"""What a storage device makes of a plan: seconds.
+"""Predict the time that a plan takes on a storage device.
 
-A model, not a promise: it is there to rank plans and to tell minutes from days. Measuring a
-device, or reading what kind it is, is the engine's business.
+The model ranks plans and tells minutes from days; it does not promise exact times. Detecting and
+measuring devices is the engine's task.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """Where blocks lie, as far as time is concerned.
+    """The timing of a storage device.
 
     Attributes
     ----------
     name
-        What it is called.
+        Name of the device.
     seek_seconds
-        Time from one run to the next, for each run touched.
+        Seconds to move from one run to the next.
     read_bandwidth, write_bandwidth
-        Bytes per second once a run is under way.
+        Bytes per second within a run.
     request_latency
-        Time until a request is answered: one for each run, and one more for each opening.
+        Seconds until a request is answered: one request for each run and for each opening.
     concurrency
-        Seeks and requests under way at once.
+        Number of concurrent seeks and requests.
     """
 
     name: str
@@ -47,27 +47,27 @@ class Device:
         waits = (self.seek_seconds, self.request_latency)
         rates = (self.read_bandwidth, self.write_bandwidth, self.concurrency)
         if min(waits) < 0 or min(rates) <= 0:
-            raise ValueError(f"times are at least 0, rates and concurrency above it: {self}")
+            raise ValueError(f"times must not be negative, rates and concurrency positive: {self}")
 
     @property
     def seconds_a_seek(self) -> float:
-        """What one seek adds to the time of a plan, the engine's own work included."""
+        """Seconds that one seek adds to a plan, including the engine's own work."""
         return (self.seek_seconds + self.request_latency) / self.concurrency + SECONDS_A_RUN
 
 
-# What a run, an opening and a copy cost besides the device, as measured in memory: one thread at
-# a time does this work, on any device. Without it a million visits to a fast one would seem free.
-# To make a file takes up to four times as long as to open one, but all plans make the same files.
+# The engine's own work for a run, an opening and a copy, measured in memory. One thread at a time
+# does this work, on any device. Without it, a million visits to a fast device would seem free.
+# Creating a file takes up to four times as long as opening one, but all plans create the same ones.
 SECONDS_A_RUN, SECONDS_AN_OPENING, SECONDS_A_PLACEMENT = 1e-5, 5e-5, 1e-5
 
-# Round figures of common devices. With some eight requests under way they give what they have; a
-# disk with one arm serves them one after another.
+# Rough figures of common devices. About eight concurrent requests saturate them. A disk with one
+# arm serves requests one by one.
 HDD = Device("hdd", 1e-2, 160e6, 160e6, 2e-5, 1)
 SSD = Device("ssd", 1e-4, 500e6, 450e6, 2e-5, 8)
 NVME = Device("nvme", 2e-5, 2.5e9, 1.5e9, 1e-5, 8)
-# A gigabit network to a disk array; every opening asks the server.
+# A gigabit network to a disk array; every opening is a request to the server.
 NFS = Device("nfs", 1e-3, 110e6, 110e6, 1e-3, 8)
-# On an object store a seek is a request, and nothing but.
+# On an object store a seek is just a request.
 S3 = Device("s3", 0.0, 400e6, 200e6, 5e-2, 8)
 
 DEVICES: Mapping[str, Device] = MappingProxyType(
@@ -77,7 +77,7 @@ DEVICES: Mapping[str, Device] = MappingProxyType(
 
 
 def predict_seconds(plan: AnyPlan | Sweeps | Series, device: Device) -> float:
-    """Predict how long a plan takes with source and target on one device.
+    """Predict the seconds that a plan takes with source and target on one device.
 
     ::
 
@@ -86,12 +86,14 @@ def predict_seconds(plan: AnyPlan | Sweeps | Series, device: Device) -> float:
             + placements × SECONDS_A_PLACEMENT
             + max(bytes read / read_bandwidth + bytes written / write_bandwidth, coding)
 
-    The first line is the device's waiting, the next two the engine's own work, the last moving, or
-    decoding and encoding if that takes longer: the engine does both at once.
-    Reading and writing are added up although the engine overlaps them: source and target mostly
-    lie on one device, which does one thing at a time. With two devices a run takes down to
-    half of that, whatever the plan, so that the ranking of plans stays. Of copying in memory
-    only what each single copy costs is counted: the bytes are about the same for all plans.
+    The first line is the latency of the device. The next two lines are the engine's own work. The
+    last line is the time to move the bytes, or to decode and encode them if this takes longer,
+    because the engine does both at once.
+
+    Read and write times are added although the engine overlaps them: source and target are
+    usually on one device, which does one thing at a time. With two devices, every plan takes down
+    to half of this time, so the ranking stays the same. For copies in memory, only the overhead of
+    each copy counts, because all plans copy about the same number of bytes.
 
     Examples
     --------

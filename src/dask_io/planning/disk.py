@@ -1,4 +1,4 @@
-"""How much disk a run needs beside its source, if the source is used up on the way."""
+"""The disk space that a run needs if it consumes its source."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ if TYPE_CHECKING:
     from dask_io.planning.plan import Plan
     from dask_io.planning.problem import Lag
 
-# Walking through more than this takes longer than the answer is worth.
+# Simulating more copies would take too long.
 _MOST_PLACEMENTS = 10**6
 
 
 def peak_when_consumed(plan: Plan, lag: Lag) -> int:
-    """Return the most bytes that target blocks take up more than has been freed of the source.
+    """Return the most bytes by which written target blocks exceed freed source blocks.
 
-    Source blocks are freed when everything that they feed is durable. It is a bound: as much as
-    possible is written before it is durable. Of plans with very many pieces it is the whole array.
+    A source block is freed when all target data from it is durable. The result is an upper bound,
+    because it assumes the longest possible delay. For plans with very many pieces, the bound is
+    the size of the whole array.
     """
     if plan.n_placements > _MOST_PLACEMENTS:
         return plan.n_bytes_written

@@ -1,9 +1,9 @@
-"""The most that is held within one cell of the outer axes, as a function of that cell.
+"""The most elements held within one cell of the outer axes, as a function of that cell.
 
-The inner axes know of the outer ones only two products (docs/explanation/plans.md): `a` of what
-the current cell adds along each of them, `b` of what it completes. What is held at the most is a
-maximum of terms ``a * held - b * completed``, so it is kept as the pairs that ever reach it.
-This makes it cheap to put one more axis around others, and to compare two ways to sweep them.
+The inner axes depend on the outer ones only through two products (docs/explanation/plans.md): `a`
+of the increments of the current cell along each outer axis, `b` of the lengths that it completes.
+The most elements held is a maximum of terms ``a * held - b * completed``, so an envelope is the set
+of pairs that attain it. This makes it cheap to add an outer axis, and to compare two sweeps.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from dask_io.planning.cost import AxisCells
 
 Envelope: TypeAlias = tuple[tuple[int, int], ...]
-"""Pairs ``(held, completed)``, both ascending, each the largest for some `a` and `b`."""
+"""Pairs ``(held, completed)``, both ascending, each the maximum for some `a` and `b`."""
 
 NOTHING_WRITTEN: Envelope = ((1, 0),)
-"""The envelope of no axes while the cell is held and nothing of it is written yet."""
+"""The envelope without axes, while the cell is held and before anything is written."""
 ALL_WRITTEN: Envelope = ((1, 1),)
-"""The envelope of no axes once what the cell completes has been written."""
+"""The envelope without axes, after the completed elements have been written."""
 
 
 def upper_hull(pairs: Iterable[tuple[int, int]]) -> Envelope:
@@ -48,7 +48,7 @@ def upper_hull(pairs: Iterable[tuple[int, int]]) -> Envelope:
 
 
 def wrap(cells: AxisCells, inner: Envelope, inside: int) -> Envelope:
-    """Put an axis with these cells around inner axes that hold `inside` elements altogether.
+    """Add an axis with these cells around inner axes of `inside` elements.
 
     Examples
     --------
@@ -65,15 +65,15 @@ def wrap(cells: AxisCells, inner: Envelope, inside: int) -> Envelope:
 
 
 def most(envelope: Envelope, a: int = 1, b: int = 1) -> int:
-    """Return the most that is held when the outer products are `a` and `b`."""
+    """Return the most elements held if the outer products are `a` and `b`."""
     return max([a * held - b * completed for held, completed in envelope])
 
 
 def is_never_above(one: Envelope, other: Envelope) -> bool:
-    """Tell whether the first holds no more than the second whatever the outer cells are.
+    """Tell whether the first envelope holds at most as much as the second for all outer cells.
 
-    Both are convex in ``b / a`` and the second is linear between its corners, so it is
-    enough to compare there.
+    Both are convex in ``b / a``, and the second is linear between its corners. So comparing at
+    these corners is sufficient.
 
     Examples
     --------

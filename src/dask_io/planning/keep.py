@@ -1,4 +1,4 @@
-"""The keep strategy, as published, made general and exact."""
+"""The keep strategy: the published algorithm, generalized and exact."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class _Buffer:
-    """Length of the buffer along each axis, and along which axes what is left over is kept."""
+    """Length of the buffer along each axis, and whether remainders along it are kept."""
 
     lengths: tuple[int, ...]
     kept: tuple[bool, ...]
@@ -33,22 +33,22 @@ class _Buffer:
 
 
 def plan_keep(problem: Problem) -> Plan:
-    """Keep in memory what does not yet fill a target block, and write every block once.
+    """Keep incomplete target blocks in memory, and write every block once.
 
-    The buffer is stretched in storage order, fastest axis first, to the aggregate: whole
-    source blocks that cover a target block. An axis that does not fit its aggregate takes
-    the target's length; one that does not fit that either takes what fits and is flushed, and so
-    are all slower ones. Atomic target blocks are never flushed in part. If memory is left,
-    the buffer grows beyond the aggregate by whole source blocks along the axis with the
-    largest remainder. The axis with the largest remainder is swept innermost. Whole target blocks
-    are held where that is less work than to put them together from pieces.
+    The buffer grows in storage order, fastest axis first, to the aggregate: whole source blocks
+    that cover a target block. If the aggregate does not fit along an axis, the length of a target
+    block is used. If this does not fit either, the axis gets the length that fits and is flushed,
+    and so are all slower axes. Atomic target blocks are never flushed in part. If memory is left,
+    the buffer grows beyond the aggregate by whole source blocks, along the axis with the largest
+    remainder. This axis is swept innermost. Whole target blocks are held if this is less work than
+    assembling them from pieces.
 
-    With plenty of memory every block is touched once. `plan_sweep` gets there with less.
+    With enough memory, every block is touched once. `plan_sweep` needs less memory for this.
 
     Raises
     ------
     BudgetTooSmallError
-        If not even one element fits besides the staging.
+        If not even one element fits in addition to the staging.
     """
     n_axes, unit = len(problem.shape), "element and the staging it needs"
     smallest = _Buffer((1,) * n_axes, (False,) * n_axes)
@@ -61,7 +61,7 @@ def plan_keep(problem: Problem) -> Plan:
         raise BudgetTooSmallError(required, problem.budget, unit)
 
     def fits(buffer: _Buffer) -> bool:
-        # The buffer alone is held at least; most that is too large need no closer look.
+        # At least the buffer itself is held, which rules out most large buffers quickly.
         cell = prod(map(min, buffer.lengths, problem.shape)) * problem.itemsize
         return cell <= problem.holdable and _plan(problem, buffer).fits
 
@@ -71,7 +71,7 @@ def plan_keep(problem: Problem) -> Plan:
 
     buffer, complete = _stretch_to_aggregate(problem, smallest, fits)
     if complete and fits_easily(buffer):
-        # Beyond the aggregate no seek is saved, so staging goes first.
+        # A buffer beyond the aggregate saves no seeks, so staging has priority.
         buffer = _stretch_beyond(problem, buffer, fits_easily)
     plan = _plan(problem, buffer)
     return plan.or_in_blocks(replace(plan, hold=Hold.BLOCKS))
@@ -82,13 +82,13 @@ def _plan(problem: Problem, buffer: _Buffer) -> Plan:
         tuple(ReadRun(*run, keep) for run in Axis.regular(extent, length).runs)
         for extent, length, keep in zip(problem.shape, buffer.lengths, buffer.kept, strict=True)
     )
-    # A stable sort: axes with equal remainders stay in storage order.
+    # The sort is stable: axes with equal remainders stay in storage order.
     order = sorted(problem.source.layout.axes, key=lambda axis: _remainder(problem, buffer, axis))
     return Plan(problem, tuple(order), reads, Hold.PIECES, "keep")
 
 
 def _remainder(problem: Problem, buffer: _Buffer, axis: int) -> Fraction:
-    """Return the largest part of an axis that can be left over after a read."""
+    """Return the largest fraction of an axis that can remain after a read."""
     extent, length = problem.shape[axis], buffer.lengths[axis]
     if length >= extent or not buffer.kept[axis]:
         return Fraction(0)
@@ -99,7 +99,7 @@ def _remainder(problem: Problem, buffer: _Buffer, axis: int) -> Fraction:
 def _stretch_to_aggregate(
     problem: Problem, buffer: _Buffer, fits: Callable[[_Buffer], bool]
 ) -> tuple[_Buffer, bool]:
-    """Stretch each axis to its aggregate, fastest first; tell whether all of them got there."""
+    """Extend each axis to its aggregate, fastest first; tell whether all aggregates fit."""
     for axis in reversed(problem.source.layout.axes):
         extent = max(1, problem.shape[axis])
         source = max(1, problem.source.grid.axes[axis].longest)
@@ -116,13 +116,13 @@ def _stretch_to_aggregate(
 def _stretch_partly(
     buffer: _Buffer, axis: int, target: int, fits: Callable[[_Buffer], bool]
 ) -> _Buffer:
-    """Stretch an axis as far as memory goes, and flush what is left over."""
+    """Extend an axis as far as memory allows, and flush the remainder."""
     n_fitting = _largest(target, lambda n: fits(buffer.stretched(axis, n, keep=False)))
     return buffer.stretched(axis, n_fitting, keep=False)
 
 
 def _stretch_beyond(problem: Problem, buffer: _Buffer, fits: Callable[[_Buffer], bool]) -> _Buffer:
-    """Add whole source blocks, along the axis with the largest remainder first."""
+    """Add whole source blocks along every axis, the axis with the largest remainder first."""
     axes = range(len(buffer.lengths))
     for axis in sorted(axes, key=lambda axis: -_remainder(problem, buffer, axis)):
         buffer = _stretch_axis(problem, buffer, axis, fits)
@@ -147,7 +147,7 @@ def _stretch_axis(
 
 
 def _largest(limit: int, fits: Callable[[int], bool]) -> int:
-    """Return a large number up to `limit` that fits, knowing that 1 does, by bisection."""
+    """Return a large number up to `limit` that fits, by bisection; 1 must fit."""
     low, high = 1, limit
     while low < high:
         middle = (low + high + 1) // 2

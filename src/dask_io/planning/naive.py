@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 def plan_naive(problem: Problem) -> Plan:
     """Read one source block at a time and write all of it at once.
 
-    Nothing is carried, so memory is one source block. Target blocks are reopened for every
-    source block they overlap: seeks grow with each cut along the fastest axis. `plan_keep`
-    exists to avoid that. A source block larger than the budget is read target block by
-    target block; so is everything if target blocks are atomic.
+    Nothing is carried, so memory is one source block. Every target block is reopened for each
+    source block that overlaps it: seeks grow with each cut along the fastest axis. `plan_keep`
+    avoids this. A source block larger than the budget is read in the parts that each target block
+    needs. If target blocks are atomic, they are filled one by one.
 
     Raises
     ------
     BudgetTooSmallError
-        If what one source and one target block share exceeds the budget, or a source block
-        does and the pieces are too many to list.
+        If the intersection of a source and a target block exceeds the budget, or if a source block
+        does and there are too many pieces to list.
     """
     source, target = problem.source.grid.axes, problem.target.grid.axes
     if problem.target.atomic:
@@ -47,7 +47,7 @@ def plan_naive(problem: Problem) -> Plan:
 
 
 def flush_everywhere(problem: Problem, axes: tuple[Axis, ...]) -> Plan:
-    """Read the cells of these axes and flush every end."""
+    """Return the plan that reads the cells of these axes and flushes every end."""
     reads = tuple(
         tuple(ReadRun(length, count, keep=False) for length, count in axis.runs) for axis in axes
     )
@@ -56,7 +56,7 @@ def flush_everywhere(problem: Problem, axes: tuple[Axis, ...]) -> Plan:
 
 
 def _by_target(problem: Problem) -> Plan:
-    """Fill one target block after another."""
+    """Return the plan that fills one target block after another."""
     plan = box_plan(problem, problem.target.grid.axes, "naive")
     if not plan.fits:
         required = problem.staging.budget_for(plan.held_bytes)

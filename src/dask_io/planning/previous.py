@@ -1,8 +1,7 @@
-"""The strategies of Hayot-Sasson et al. (2017) for one file to many and many to one.
+"""The strategies of Hayot-Sasson et al. (2017) to split one file and to merge into one file.
 
-Both fill memory with as much as fits of the one big file, read it and write it, and carry
-nothing. They differ in the unit: whole blocks of the side with many, or single elements. They are
-here to be compared with.
+Both read as much of the one big file as fits in memory, write it, and carry nothing. They differ
+in the unit: whole blocks of the other side, or single elements. They are included for comparison.
 """
 
 from __future__ import annotations
@@ -23,11 +22,11 @@ if TYPE_CHECKING:
 
 
 def plan_clustered(problem: Problem) -> Plan:
-    """Split or merge as many whole blocks at a time as fit, next to each other in the big file.
+    """Split or merge as many neighbouring whole blocks at a time as fit in memory.
 
-    Blocks are touched once each. The big file is touched once for each cluster only if
-    memory holds all blocks that share its slowest axis; a cluster of less than a row of
-    blocks costs a seek for each row of elements. `plan_multiple` is better then.
+    Every block is touched once. The big file is touched once for each cluster, if memory holds all
+    blocks at one position along the slowest axis. A cluster smaller than a row of blocks needs a
+    seek for each row of elements. `plan_multiple` is better then.
 
     Raises
     ------
@@ -41,18 +40,18 @@ def plan_clustered(problem: Problem) -> Plan:
 
 
 def plan_multiple(problem: Problem) -> Plan:
-    """Split or merge ranges of the big file, as long as fit.
+    """Split or merge contiguous ranges of the big file that are as long as memory allows.
 
-    The big file is touched once for each range. Every block that a range goes through is opened
-    again for it: one seek as long as ranges are whole planes of the big file and the blocks
-    lie in the same order, many if memory is smaller than such a plane.
+    The big file is touched once for each range. Each range reopens every block that it overlaps:
+    with one seek if ranges are whole planes of the big file and the blocks have the same storage
+    order, with many seeks if memory is smaller than a plane.
 
-    A range is a box here: whole rows, or whole planes, and so on, and never a row and a half.
+    A range is a box: whole rows, whole planes, and so on, never a row and a half.
 
     Raises
     ------
     BudgetTooSmallError
-        If not even one element fits besides the staging.
+        If not even one element fits in addition to the staging.
     UsageError
         If neither the source nor the target is one block, or target blocks are atomic.
     """
@@ -63,7 +62,7 @@ def plan_multiple(problem: Problem) -> Plan:
 
 
 def is_for_previous(problem: Problem) -> bool:
-    """Tell whether the source or the target is one block, and target blocks may be cut."""
+    """Tell whether the source or the target is one block, and target blocks are not atomic."""
     n_fewest = min(problem.source.grid.n_blocks, problem.target.grid.n_blocks)
     return n_fewest <= 1 and not problem.target.atomic
 
@@ -72,14 +71,14 @@ def _big_and_small(problem: Problem, strategy: str) -> tuple[Layout, tuple[Axis,
     """Return the layout of the side that is one block, and the blocks of the other."""
     if problem.target.atomic:
         raise UsageError(
-            f"strategy {strategy} writes blocks in parts, but the target's are written whole; "
+            f"strategy {strategy} writes parts of blocks, but this target needs whole blocks; "
             "use --strategy auto"
         )
     if not is_for_previous(problem):
         n_source, n_target = problem.source.grid.n_blocks, problem.target.grid.n_blocks
         raise UsageError(
-            f"strategy {strategy} splits one block or merges into one, but here {n_source} blocks "
-            f"become {n_target}; use --strategy auto"
+            f"strategy {strategy} needs one source block or one target block, but there are "
+            f"{n_source} source blocks and {n_target} target blocks; use --strategy auto"
         )
     if problem.target.grid.n_blocks <= 1:
         return problem.target.layout, problem.source.grid.axes, "source"
@@ -89,7 +88,7 @@ def _big_and_small(problem: Problem, strategy: str) -> tuple[Layout, tuple[Axis,
 def _plan(
     problem: Problem, layout: Layout, units: tuple[Axis, ...], *, strategy: str, unit: str
 ) -> Plan:
-    """Read boxes of whole units, stretched in storage order as far as memory goes."""
+    """Read boxes of whole units, extended in storage order as far as memory allows."""
     smallest = prod(axis.longest for axis in units) * problem.itemsize
     if problem.holdable < smallest:
         required = problem.staging.budget_for(smallest)
@@ -100,9 +99,9 @@ def _plan(
 
 
 def stretch(units: Sequence[Axis], layout: Layout, room: int) -> tuple[Axis, ...]:
-    """Join units to boxes of at most `room` elements, stretched in storage order.
+    """Join units into boxes of at most `room` elements, extended in storage order.
 
-    A box is one unit at the least, whatever room there is.
+    A box has at least one unit, even if this exceeds `room`.
 
     Examples
     --------
@@ -111,7 +110,7 @@ def stretch(units: Sequence[Axis], layout: Layout, room: int) -> tuple[Axis, ...
     [((4, 2),), ((8, 1),)]
     """
     cells, box = list(units), [max(1, axis.longest) for axis in units]
-    # An empty array fits any room.
+    # An empty array always fits.
     room = max(room, prod(box))
     for axis in reversed(layout.axes):
         longest = room * box[axis] // prod(box)
@@ -123,7 +122,7 @@ def stretch(units: Sequence[Axis], layout: Layout, room: int) -> tuple[Axis, ...
 
 
 def _grouped(axis: Axis, longest: int) -> Axis:
-    """Join neighbours to cells of at most this length; each of them alone is no longer.
+    """Join neighbouring blocks into cells of at most this length; no block is longer.
 
     Examples
     --------
@@ -131,16 +130,16 @@ def _grouped(axis: Axis, longest: int) -> Axis:
     (((6, 1), (4, 1)), ((4, 1), (6, 1)))
     """
     runs: list[tuple[int, int]] = []
-    begun = 0
+    # Length of the cell that is not full yet.
+    open_length = 0
     for length, count in axis.runs:
-        n_joining = min(count, (longest - begun) // length)
-        begun += n_joining * length
+        n_joining = min(count, (longest - open_length) // length)
+        open_length += n_joining * length
         if n_joining == count:
             continue
-        # The last cell stays open for what follows.
         in_cell = longest // length
-        n_cells, n_begun = divmod(count - n_joining - 1, in_cell)
-        runs += [(begun, 1), (in_cell * length, n_cells)]
-        begun = (n_begun + 1) * length
-    runs.append((begun, 1))
+        n_cells, n_rest = divmod(count - n_joining - 1, in_cell)
+        runs += [(open_length, 1), (in_cell * length, n_cells)]
+        open_length = (n_rest + 1) * length
+    runs.append((open_length, 1))
     return Axis(tuple((length, count) for length, count in runs if length * count))

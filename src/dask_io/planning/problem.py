@@ -1,4 +1,4 @@
-"""What is to be done: one array, the blocks it has, the blocks it should have, a budget."""
+"""A problem: one array, its source blocks, its target blocks, and a memory budget."""
 
 from __future__ import annotations
 
@@ -16,40 +16,40 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-# Bytes to write behind, beyond which there is room for one write cell.
-_MUCH_BEHIND = 256 * 2**20
+# The most bytes to write behind, unless one write cell needs more.
+_MOST_BEHIND = 256 * 2**20
 
 
 class Coding(NamedTuple):
-    """Seconds a byte."""
+    """Seconds per byte to decode and to encode."""
 
     decode: float
     encode: float
 
 
 NO_CODING = Coding(0.0, 0.0)
-"""Elements that are stored as they are."""
+"""The coding of elements that are stored without a codec."""
 
 
 @dataclass(frozen=True)
 class Side:
-    """Where the array is or goes: the blocks that are stored, and how elements lie in each.
+    """The source or target of an array: its stored blocks, and the storage order in each.
 
-    With a `window`, only that region of what is stored takes part. Blocks that reach out of it
-    are moved in part, and cost the runs of that part. Blocks that are `atomic` cannot be moved
-    in part: reading some of one costs all of it, and it is written whole or not at all. Moving
-    one takes `codec_bytes` besides its elements, and `reused_bytes` that the next one can use
-    too. Of what is `indivisible`, nothing can be removed,
-    or kept of a run that was cut short, but all of it.
+    With a `window`, only this region of the stored array is moved. Blocks that extend beyond it
+    are moved in part, and cost the runs of that part.
 
-    Part of a source block may be read with what lies between its runs, so that they become
-    fewer and longer: along the fastest axes, `through` of them, all of the block is read.
+    `atomic` blocks cannot be moved in part: reading a part costs the whole block, and blocks are
+    written whole. Moving one needs `codec_bytes` in addition to its elements, and `reused_bytes`
+    that the next block reuses. If the side is `indivisible`, blocks cannot be removed one by one,
+    and an interrupted run keeps all of them or none.
 
-    Blocks that are `absent` are not stored, and cost nothing, so that what is planned is an upper
-    bound; None means that some may be.
+    Part of a source block may be read including the gaps between its runs, so that there are fewer
+    and longer runs: along the `through` fastest axes, the whole block is read.
 
-    `coding` is about how long a byte of its elements takes to decode, and to encode, with all cores
-    at work.
+    `absent` blocks are not stored and cost nothing, so all predicted costs are upper bounds. None
+    means that their number is unknown.
+
+    `coding` is the estimated time to decode and to encode a byte, with all cores at work.
 
     Examples
     --------
@@ -72,60 +72,60 @@ class Side:
 
     def __post_init__(self) -> None:
         if not 0 <= self.through <= max(0, len(self.stored.axes) - 1):
-            message = f"blocks of {len(self.stored.axes)} axes are not read through {self.through}"
+            message = f"cannot read blocks of {len(self.stored.axes)} axes through {self.through}"
             raise ValueError(message)
         if len(self.layout.axes) != len(self.stored.axes):
-            message = f"a layout of {len(self.layout.axes)} axes for {len(self.stored.axes)}"
+            message = f"the layout has {len(self.layout.axes)} axes, not {len(self.stored.axes)}"
             raise ValueError(message)
         if self.window is not None and self.window & Region.whole(self.stored.shape) != self.window:
-            message = f"the window {self.window} reaches out of {Region.whole(self.stored.shape)}"
+            message = f"window {self.window} exceeds {Region.whole(self.stored.shape)}"
             raise ValueError(message)
 
     @cached_property
     def grid(self) -> Grid:
-        """The blocks' parts that take part, counted from the window's corner."""
+        """The blocks within the window, relative to the window."""
         return self.stored if self.window is None else self.stored.clipped(self.window)
 
     @property
     def is_coded(self) -> bool:
-        """Whether it takes time to decode, or to encode."""
+        """Whether decoding or encoding takes time."""
         return any(self.coding)
 
     @cached_property
     def is_stacked(self) -> bool:
-        """Whether its blocks are stacked along the slowest axis, and can be moved in part."""
+        """Whether its blocks are stacked along the slowest axis and are not atomic."""
         others = self.layout.axes[1:]
         is_stack = all(self.grid.axes[axis].n_blocks == 1 for axis in others)
         return bool(self.layout.axes) and not self.atomic and is_stack
 
     @property
     def grain(self) -> str:
-        """What is kept of a target when a run is cut short: cells, blocks, or all or nothing."""
+        """The unit that an interrupted run keeps of a target: cell, block, or container."""
         if self.indivisible:
             return "container"
         return "block" if self.atomic else "cell"
 
     @property
     def read_whole(self) -> tuple[int, ...]:
-        """The axes along which all of a block is read, whatever part of it is needed."""
+        """The axes along which a block is always read whole."""
         if self.atomic:
             return self.layout.axes
         return self.layout.axes[len(self.layout.axes) - self.through :]
 
     def count_moved(self, axis: int, ends: Axis, low: int, high: int) -> int:
-        """Count the elements read along an axis, from one position of the window to another.
+        """Count the elements read along an axis, from position `low` to `high`.
 
-        `ends` are those of the read cells, counted from the window's corner as the positions are.
+        `ends` are the read cells. They and the positions are relative to the window.
         """
         if axis not in self.read_whole:
             return high - low
-        zero = self.window.start[axis] if self.window else 0
-        shifted = Axis(((zero, 1), *ends.runs)) if zero else ends
-        return count_moved(self.stored.axes[axis], shifted, zero + low, zero + high)
+        origin = self.window.start[axis] if self.window else 0
+        shifted = Axis(((origin, 1), *ends.runs)) if origin else ends
+        return count_moved(self.stored.axes[axis], shifted, origin + low, origin + high)
 
     @cached_property
     def partial(self) -> tuple[tuple[bool, bool], ...]:
-        """Along each axis, whether the first and the last block reach out of the window."""
+        """Along each axis, whether the first and the last block extend beyond the window."""
         if self.window is None:
             return ((False, False),) * len(self.stored.axes)
         bounds = zip(self.stored.axes, self.window.start, self.window.stop, strict=True)
@@ -134,11 +134,12 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Staging:
-    """Bytes the engine needs between file and array: what it must have, what it would like.
+    """Bytes that the engine needs between storage and array.
 
-    It must have `minimum`, and of a larger budget one `part`, up to `most`. If it says what its
-    `threads` work with, the rest of what is preferred is room to write behind. A side's `coding`
-    is meant for `coders` at work, each with a `minimum` of its own.
+    It needs at least `minimum`, and at least 1 / `part` of the budget, up to `most`. It prefers
+    `preferred`. If `threads`, the bytes that all threads work with, is given, the rest of
+    `preferred` is room to write behind. The `coding` of a side assumes that `coders` threads are
+    at work, each with `minimum` bytes.
 
     Examples
     --------
@@ -162,44 +163,44 @@ class Staging:
     coders: int = 1
 
     def needed(self, budget: int) -> int:
-        """Return the bytes that a budget has to leave to staging."""
+        """Return the staging that must fit in a budget."""
         share = min(budget // self.part, self.most) if self.part else 0
         return max(self.minimum, share)
 
     def granted(self, budget: int, *, left: int, cell: int) -> int:
-        """Return the bytes that staging has of a budget of which so many are left to it.
+        """Return the staging for a budget of which `left` bytes are not held.
 
-        Room to write behind is of use if the largest write cell has its place there, and a half
-        more: so much stays free, that buffers of any size find a hole. With less there is none,
-        and of cells so large that it would be very much, there is room for one.
+        Room to write behind is useful only if it exceeds the largest write cell by half, so that
+        fragmentation leaves a hole for a buffer of any size. With less memory there is no room to
+        write behind. If cells are very large, there is room for one.
         """
         room = min(self.preferred, left)
         if self.threads:
             least = self.threads + cell + cell // 2
-            most = self.threads if room <= least else max(least + 1, self.threads + _MUCH_BEHIND)
+            most = self.threads if room <= least else max(least + 1, self.threads + _MOST_BEHIND)
             room = min(room, most)
         return max(self.needed(budget), room)
 
     def count_coders(self, staging_bytes: int) -> int:
-        """Return how many of those who code have room if so much is granted, at least one."""
+        """Return how many threads can decode and encode with this much staging, at least one."""
         n_coders = staging_bytes // self.minimum if self.minimum else self.coders
         return max(1, min(self.coders, n_coders))
 
     def slowdown(self, staging_bytes: int) -> float:
-        """Return how many times longer coding takes if so much is granted."""
+        """Return how many times longer coding takes with this much staging."""
         return self.coders / self.count_coders(staging_bytes)
 
     def budget_for(self, held: int) -> int:
         """Return the smallest budget that leaves room for `held` bytes."""
         share = 0
         if self.part > 1:
-            # The smallest share that is no less than its part of itself and what is held.
+            # The smallest share that is at least 1 / `part` of the budget, which includes it.
             share = min(self.most, max(0, (held - self.part) // (self.part - 1) + 1))
         return held + max(self.minimum, share)
 
 
 class Lag(NamedTuple):
-    """How many cells, or bytes, may have been written that are not durable yet."""
+    """The most cells, and bytes, that are written but not durable yet."""
 
     n_cells: int
     n_bytes: int
@@ -207,10 +208,10 @@ class Lag(NamedTuple):
 
 @dataclass(frozen=True)
 class Problem:
-    """Move an array of `dtype` from the source's blocks to the target's within `budget` bytes.
+    """Move an array from the source's blocks to the target's blocks, within `budget` bytes.
 
-    Elements that the source has in another type are converted as soon as they have been read, so
-    what is held and written is of `dtype`.
+    If the source has another dtype, elements are converted to `dtype` right after reading. So
+    elements are held and written as `dtype`.
 
     Examples
     --------
@@ -225,20 +226,20 @@ class Problem:
     budget: int
     staging: Staging = Staging()
     consumed: Lag | None = None
-    """If source blocks are removed on the way, how far that stays behind."""
+    """If the run removes source blocks, how far the removal lags behind the writes."""
     converted: np.dtype[np.generic] | None = None
-    """The type that elements have in the source, if it is another one."""
+    """The dtype of the source, if it differs."""
     copied: Staging | None = None
-    """What it takes to copy blocks as they are stored, if both sides store them alike."""
+    """The staging to copy blocks verbatim, if both sides store them in the same way."""
     piecewise: Staging | None = None
-    """What it takes with target blocks encoded piece by piece, if they can be."""
+    """The staging to encode target blocks piece by piece, if this is possible."""
 
     def __post_init__(self) -> None:
         if self.source.grid.shape != self.target.grid.shape:
             message = f"source {self.source.grid.shape} and target {self.target.grid.shape} differ"
             raise ValueError(message)
         if self.target.through:
-            raise ValueError("what lies between the runs of a target is not written")
+            raise ValueError("gaps between the runs of a target cannot be written")
 
     @classmethod
     def regular(
@@ -251,7 +252,7 @@ class Problem:
         budget: int,
         staging: Staging = Staging(),
     ) -> Problem:
-        """Make a problem of regular grids, both in C order."""
+        """Return a problem with regular grids, both in C order."""
         layout = Layout.c(len(shape))
         return cls(
             Side(Grid.regular(shape, source), layout),
@@ -278,12 +279,12 @@ class Problem:
 
     @property
     def reused_bytes(self) -> int:
-        """Bytes that a thread keeps besides, to decode and to encode blocks."""
+        """Additional bytes that a thread keeps to decode and encode blocks."""
         return max(self.source.reused_bytes, self.target.reused_bytes)
 
     @property
     def codec_bytes(self) -> int:
-        """Bytes that a thread takes for each block that it decodes or encodes."""
+        """Additional bytes that a thread needs for each block that it decodes or encodes."""
         return max(self.source.codec_bytes, self.target.codec_bytes)
 
     @property
@@ -293,25 +294,25 @@ class Problem:
 
     @property
     def n_source_bytes(self) -> int:
-        """Bytes of the whole array in the source."""
+        """Bytes of the whole array in the source's dtype."""
         return prod(self.shape) * self.source_itemsize
 
     @property
     def lower_bound(self) -> int:
-        """The fewest seeks possible: every block, or its part in a window, touched once."""
+        """The fewest possible seeks: every block, or its part in a window, is touched once."""
         if self.copied is not None:
             return 2 * self.target.grid.n_blocks
         return fewest_runs(self.source) + fewest_runs(self.target)
 
     @property
     def holdable(self) -> int:
-        """Bytes that may be held once the engine has the staging it must have."""
+        """Bytes of array data that may be held, next to the required staging."""
         return self.budget - self.staging.needed(self.budget)
 
     def reading_through(self, n_axes: int) -> Problem:
-        """Return the same problem with source blocks read whole along so many fastest axes."""
+        """Return this problem with source blocks read whole along the `n_axes` fastest axes."""
         return replace(self, source=replace(self.source, through=n_axes))
 
     def within(self, budget: int) -> Problem:
-        """Return the same problem with another budget."""
+        """Return this problem with another budget."""
         return replace(self, budget=budget)

@@ -1,4 +1,4 @@
-"""The plan along one axis: which stretches are read one after another, and where writes end."""
+"""The plan along one axis: its read cells, and where write cells end."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
 Ranges: TypeAlias = tuple[tuple[int, int], ...]
-"""Starts and stops along an axis, ascending; one ends before the next begins."""
+"""Disjoint ``(start, stop)`` ranges along an axis, in ascending order."""
 
 
 class Hold(StrEnum):
-    """How data is held that has been read and not yet written."""
+    """How data is held between reading and writing."""
 
     PIECES = "pieces"
-    """Each piece, what one read cell and one write cell share, in a buffer of its own."""
+    """Each piece, the intersection of a read cell and a write cell, has its own buffer."""
     BLOCKS = "blocks"
-    """Each write cell in one buffer of its full size, from its first piece on."""
+    """Each write cell has one buffer of its full size, from its first piece on."""
 
 
 class ReadRun(NamedTuple):
-    """`n_cells` read cells of `length` elements, and whether what they leave incomplete is kept."""
+    """`n_cells` read cells of `length` elements, and whether they keep incomplete write cells."""
 
     length: int
     n_cells: int
@@ -41,9 +41,9 @@ class ReadRun(NamedTuple):
 class AxisPlan:
     """The plan along one axis: its read cells, and where write cells end.
 
-    Read cells lie between `ends`. Write cells end where the target's blocks do and where read
-    ends are flushed. Backwards, the last cell is read first, and what is kept or flushed is
-    where a cell starts.
+    Read cells are between `ends`. Write cells end at the boundaries of target blocks and at flushed
+    ends. If the axis is swept backwards, the last cell is read first, and the start of a cell is
+    kept or flushed.
 
     Examples
     --------
@@ -58,17 +58,17 @@ class AxisPlan:
 
     @cached_property
     def mirrored(self) -> AxisPlan:
-        """The same counted from the far end: what goes backwards here goes forwards there."""
+        """The same plan along the reversed axis, in the opposite direction."""
         return AxisPlan(self.target.mirrored, self.reads[::-1], not self.backwards)
 
     @cached_property
     def ends(self) -> Axis:
-        """The read cells, without their marks."""
+        """The read cells, without marks."""
         return Axis(tuple((run.length, run.n_cells) for run in self.reads))
 
     @cached_property
     def flushes(self) -> Axis:
-        """The stretches between flushed ends; the last one ends with the axis."""
+        """The intervals between flushed ends; the last one ends with the axis."""
         if self.backwards:
             return self.mirrored.flushes.mirrored
         runs: list[tuple[int, int]] = []
@@ -83,15 +83,15 @@ class AxisPlan:
         return Axis(tuple((length, count) for length, count in runs if length * count))
 
     def write_floor(self, position: int) -> int:
-        """Round a position down to where a write cell ends."""
+        """Round a position down to a boundary of write cells."""
         return max(self.target.floor(position), self.flushes.floor(position))
 
     def write_ceil(self, position: int) -> int:
-        """Round a position up to where a write cell ends."""
+        """Round a position up to a boundary of write cells."""
         return min(self.target.ceil(position), self.flushes.ceil(position))
 
     def write_cells(self, start: int, stop: int) -> Iterator[tuple[int, int]]:
-        """Yield ``(start, stop)`` of the write cells that overlap one read cell or its carry."""
+        """Yield ``(start, stop)`` of the write cells that overlap a range."""
         low, end = self.write_floor(start), self.write_ceil(stop)
         while low < end:
             high = min(self.target.start_of(self.target.index_at(low) + 1), self.next_flush(low))
@@ -103,7 +103,7 @@ class AxisPlan:
         return self.flushes.start_of(self.flushes.index_at(position) + 1)
 
     def cells(self) -> Iterator[AxisStep]:
-        """Yield the read cells in order, lazily."""
+        """Yield the read cells in reading order, lazily."""
         if self.backwards:
             length = self.ends.length
             for start, stop, done_start, done_stop in self.mirrored.cells():
@@ -120,14 +120,14 @@ class AxisPlan:
                 start, done = stop, done_stop
 
     def flushed_at(self, positions: Iterable[int]) -> AxisPlan:
-        """Return the same with reads that also end, and are flushed, at these positions."""
+        """Return this plan with read cells that also end, and are flushed, at these positions."""
         if self.backwards:
             length = self.ends.length
             return self.mirrored.flushed_at(length - position for position in positions).mirrored
         return replace(self, reads=flush_at(self.reads, positions))
 
     def memory(self, hold: Hold, ranges: Ranges | None = None) -> AxisCells:
-        """Return what its read cells, or only those in some ranges, mean for memory."""
+        """Return the memory needs of the read cells, or only of those within `ranges`."""
         if self.backwards:
             length = self.ends.length
             mirrored = ranges and tuple((length - b, length - a) for a, b in ranges[::-1])
@@ -138,17 +138,17 @@ class AxisPlan:
         target, flushes, ends = self.target, self.flushes, self.ends
         if not ends.n_blocks:
             return AxisCells(0, ())
-        # Where every end is flushed, the target's boundaries change nothing.
+        # If every end is flushed, the target's boundaries do not matter.
         others = () if flushes == ends else (target, flushes)
         if ranges is None:
             kinds = orbits(ends, *others)
             index = np.concatenate([kinds.first, kinds.last])
         else:
             limits = list(chain.from_iterable(ranges))
-            stretches = pairwise(sorted({0, *limits, ends.length}))
-            kinds = orbits(ends, *others, Axis.of(high - low for low, high in stretches))
+            intervals = pairwise(sorted({0, *limits, ends.length}))
+            kinds = orbits(ends, *others, Axis.of(high - low for low, high in intervals))
             index = np.concatenate([kinds.first, kinds.last])
-            # After an odd number of limits, a cell lies within a range.
+            # A cell after an odd number of limits is within a range.
             index = index[np.searchsorted(limits, ends.starts_of(index), "right") % 2 == 1]
         bounds = np.stack([ends.starts_of(index), ends.starts_of(index + 1)])
         completed = np.maximum(target.floors(bounds), flushes.floors(bounds))
@@ -157,14 +157,14 @@ class AxisPlan:
         return AxisCells.of(bounds, completed, ends.length)
 
 
-# A search tries many plans that differ along one axis only.
+# A search tries many plans that differ along only one axis.
 @lru_cache(maxsize=256)
 def _axis_memory(axis: AxisPlan, hold: Hold, ranges: Ranges | None) -> AxisCells:
-    return axis._memory(hold, ranges)  # noqa: SLF001 - the cache is the method's own
+    return axis._memory(hold, ranges)  # noqa: SLF001 - caches the method
 
 
 class AxisStep(NamedTuple):
-    """One read cell along one axis, and the stretch of write cells that ends within it."""
+    """One read cell along one axis, and the range of write cells that it completes."""
 
     start: int
     stop: int
@@ -173,7 +173,7 @@ class AxisStep(NamedTuple):
 
 
 def clip_reads(reads: Sequence[ReadRun], start: int, stop: int) -> tuple[ReadRun, ...]:
-    """Return the read cells' parts within a range; marks stay with their ends.
+    """Clip read cells to a range; the marks stay with their ends.
 
     Examples
     --------
@@ -195,7 +195,7 @@ ReadRun(length=1, n_cells=1, keep=True))
 
 
 def flush_at(reads: Sequence[ReadRun], positions: Iterable[int]) -> tuple[ReadRun, ...]:
-    """Return the read cells cut at these positions too, and flushed there.
+    """Split read cells at these positions and flush there.
 
     Examples
     --------
@@ -206,13 +206,13 @@ ReadRun(length=2, n_cells=1, keep=True))
     length = sum(run.length * run.n_cells for run in reads)
     bounds = sorted({0, *positions, length})
     if bounds[0] < 0 or bounds[-1] > length:
-        message = f"positions to flush at reach out of an axis of {length}: {bounds}"
+        message = f"positions to flush at exceed an axis of length {length}: {bounds}"
         raise ValueError(message)
-    found: list[ReadRun] = []
+    flushed: list[ReadRun] = []
     for low, high in pairwise(bounds):
-        found += clip_reads(reads, low, high)
+        flushed += clip_reads(reads, low, high)
         if high < length:
-            size, n_cells, keep = found.pop()
+            size, n_cells, keep = flushed.pop()
             parts = (ReadRun(size, n_cells - 1, keep), ReadRun(size, 1, keep=False))
-            found += [run for run in parts if run.n_cells]
-    return tuple(found)
+            flushed += [run for run in parts if run.n_cells]
+    return tuple(flushed)

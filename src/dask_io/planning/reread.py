@@ -1,4 +1,4 @@
-"""The reread strategy: for source blocks that can only be read whole."""
+"""The reread strategy, for source blocks that can only be read whole."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 
 def plan_reread(problem: Problem) -> Plan:
-    """Fill one box of whole target blocks after another, reading for each what overlaps it.
+    """Fill boxes of whole target blocks, one box at a time, and read all overlapping source blocks.
 
-    Nothing is carried and every target block is written once, whole. Source blocks that overlap
-    several boxes are read, and decoded, once for each: `Plan.decodes` says how often in
-    all. The boxes are those with the fewest decodes that memory allows. `plan_spill` reads
-    every block once, and moves everything through the disk once more instead.
+    Nothing is carried, and every target block is written once, whole. A source block that overlaps
+    several boxes is read and decoded once for each: `Plan.decodes` is the total. The boxes are
+    chosen for the fewest decodes that memory allows. `plan_spill` reads every block once instead,
+    but moves all data through scratch space on disk.
 
     Raises
     ------
@@ -40,6 +40,6 @@ def plan_reread(problem: Problem) -> Plan:
 
 
 def box_plan(problem: Problem, axes: Sequence[Axis], strategy: str) -> Plan:
-    """Read box by box, in the target's storage order, and hold whole blocks."""
+    """Return the plan that reads box by box, in the target's storage order, and holds blocks."""
     reads = tuple(tuple(ReadRun(*run, keep=True) for run in axis.runs) for axis in axes)
     return Plan(problem, problem.target.layout.axes, reads, Hold.BLOCKS, strategy)

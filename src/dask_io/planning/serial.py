@@ -1,7 +1,7 @@
-"""Plans to JSON and back.
+"""Convert plans to JSON and back.
 
-The keys that users rely on, and beside them what is needed to make the same plan again. Numbers
-are exact however large; everything derived is written and ignored on the way back.
+The JSON has the keys that users rely on, and those needed to restore the same plan. Integers are
+exact at any size. Derived values are written, but ignored when a plan is read.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dask_io.planning.device import predict_seconds
 from dask_io.planning.plan import Plan
 from dask_io.planning.problem import NO_CODING, Coding, Lag, Problem, Side, Staging
 from dask_io.planning.reads import AxisPlan, Hold, ReadRun
-from dask_io.planning.slabs import Slabs, Stretch
+from dask_io.planning.slabs import SlabRange, Slabs
 from dask_io.planning.spill import SpillPlan
 from dask_io.planning.sweep import memory_for_lower_bound
 
@@ -34,16 +34,16 @@ if TYPE_CHECKING:
 __all__ = ["describe_plan", "plan_from_json", "plan_to_json"]
 
 _STAGING = [field.name for field in fields(Staging)]
-# Longer lists are left out: they would say little to a reader, and much of it.
+# Longer lists are omitted, because nobody reads them.
 _LONGEST_LIST = 4096
-# A whole number may be more than any float can hold.
+# JSON integers may exceed the range of floats.
 _MOST_SECONDS = 1e300
 
 
 def plan_to_json(plan: AnyPlan, device: Device | None = None) -> dict[str, Any]:
-    """Return a plan as the ``"plan"`` object of the command line; unknown is None.
+    """Return a plan as the ``"plan"`` object of the command line; unknown values are None.
 
-    With a device, the object says how long the plan is predicted to take on it.
+    With a device, the object includes the predicted time.
 
     Examples
     --------
@@ -155,7 +155,7 @@ def _slabs_to_json(slabs: Slabs) -> dict[str, Any]:
         "inner": slabs.inner,
         "stretches": [
             {"start": start, "stop": stop, "read": _reads_to_json(reads)}
-            for start, stop, reads in slabs.stretches
+            for start, stop, reads in slabs.ranges
         ],
     }
 
@@ -177,12 +177,12 @@ def _listed(descr: Any) -> Any:
 
 
 def plan_from_json(obj: object) -> AnyPlan:
-    """Make the plan again that `plan_to_json` wrote.
+    """Restore the plan that `plan_to_json` wrote.
 
     Raises
     ------
     ValueError
-        If something is missing, of the wrong type or negative, or does not match the rest.
+        If a value is missing, has the wrong type, is negative, or contradicts another value.
     """
     plan = _Node(obj, "plan")
     if "copy_rule" in plan["memory"] and plan["strategy"].text() == "copy":
@@ -210,27 +210,25 @@ def _problem_from_json(plan: _Node) -> Problem:
 
 
 def _staging_from_json(rule: _Node) -> Staging:
-    # Plans written before the room to write behind was known by itself do not tell of threads,
-    # those written before coding took longer without room do not tell of coders.
+    # Plans of earlier versions have no threads or coders.
     known = (key for key in _STAGING if key in rule or key not in {"threads", "coders"})
     return Staging(**{key: rule[key].number() for key in known})
 
 
 def _rule_from_json(memory: _Node, name: str) -> Staging | None:
-    # Plans written before blocks could be copied as they are stored, or be encoded piece by piece,
-    # do not say so.
+    # Plans of earlier versions do not have all rules.
     return None if name not in memory or memory[name].is_null else _staging_from_json(memory[name])
 
 
 def _converted_from_json(plan: _Node) -> np.dtype[Any] | None:
-    # Plans written before elements could be converted do not say so.
+    # Plans of earlier versions do not have this key.
     if "converted" not in plan or plan["converted"].is_null:
         return None
     return _dtype_from_json(plan["converted"])
 
 
 def _lag_from_json(disk: _Node) -> Lag | None:
-    # Plans written before sources could be used up do not say so.
+    # Plans of earlier versions do not have this key.
     if "lag" not in disk or disk["lag"].is_null:
         return None
     return Lag(*(number.number() for number in disk["lag"].items(2)))
@@ -250,8 +248,7 @@ def _one_pass(plan: _Node) -> Plan:
         reads=tuple(_reads_from_json(axis["read"]) for axis in axes),
         hold=Hold(plan["hold"].choice([str(hold) for hold in Hold])),
         strategy=plan["strategy"].text(),
-        # Plans written before slabs could differ, axes be swept backwards, or stacks be streams, do
-        # not say so.
+        # Plans of earlier versions do not have these keys.
         slabs=_slabs_from_json(plan["slabs"]) if "slabs" in plan else None,
         backwards=frozenset(
             number
@@ -265,11 +262,11 @@ def _one_pass(plan: _Node) -> Plan:
 def _slabs_from_json(slabs: _Node) -> Slabs | None:
     if slabs.is_null:
         return None
-    stretches = (
-        Stretch(each["start"].number(), each["stop"].number(), _reads_from_json(each["read"]))
+    ranges = (
+        SlabRange(each["start"].number(), each["stop"].number(), _reads_from_json(each["read"]))
         for each in slabs["stretches"].items()
     )
-    return Slabs(slabs["outer"].number(), slabs["inner"].number(), tuple(stretches))
+    return Slabs(slabs["outer"].number(), slabs["inner"].number(), tuple(ranges))
 
 
 def _side_from_json(side: _Node) -> Side:
@@ -281,8 +278,7 @@ def _side_from_json(side: _Node) -> Side:
     atomic, codec_bytes = side["atomic"].truth(), side["codec_bytes"].number()
     indivisible = side["grain"].text() == "container"
     described = (grid, layout, side["format"].text(), window, atomic, codec_bytes)
-    # Plans written before gaps could be read through, memory be used again, or coding take time, do
-    # not say so.
+    # Plans of earlier versions do not have these keys.
     through, reused_bytes = (
         side[name].number() if name in side else 0 for name in ("through", "reused_bytes")
     )
@@ -294,7 +290,7 @@ def _side_from_json(side: _Node) -> Side:
 
 
 def _absent_from_json(side: _Node) -> int | None:
-    # Plans written before blocks that are not stored were counted do not say so.
+    # Plans of earlier versions do not have this key.
     if "absent" not in side:
         return 0
     return None if side["absent"].is_null else side["absent"].number()
@@ -325,9 +321,9 @@ def _dtype_from_json(node: _Node) -> np.dtype[Any]:
     try:
         dtype: np.dtype[Any] = descr_to_dtype(_described(node.value))
     except (TypeError, ValueError, KeyError, IndexError, SyntaxError, OverflowError) as error:
-        raise ValueError(f"{node.path} is no data type: {_shown(node.value)}") from error
+        raise ValueError(f"{node.path} is not a data type: {_shorten(node.value)}") from error
     if dtype.hasobject or not dtype.itemsize or dtype.subdtype:
-        raise ValueError(f"{node.path} is no data type of fixed size: {_shown(node.value)}")
+        raise ValueError(f"{node.path} is not a data type of fixed size: {_shorten(node.value)}")
     return dtype
 
 
@@ -347,7 +343,7 @@ def _field(name: object, kind: object, shape: Sequence[int] = ()) -> tuple[Any, 
 
 
 class _Node:
-    """One value of the parsed JSON and the way to it, so that errors can name it."""
+    """One value of the parsed JSON, and its path for error messages."""
 
     def __init__(self, value: object, path: str) -> None:
         self.value, self.path = value, path
@@ -364,11 +360,11 @@ class _Node:
 
     @property
     def is_null(self) -> bool:
-        """Whether there is nothing."""
+        """Whether the value is null."""
         return self.value is None
 
     def items(self, n_items: int | None = None) -> list[_Node]:
-        """Return the items of a list, of this many if a number is given."""
+        """Return the items of a list; if `n_items` is given, it must have this length."""
         if not isinstance(self.value, (list, tuple)):
             raise self._wrong("a list")
         if n_items is not None and len(self.value) != n_items:
@@ -376,14 +372,14 @@ class _Node:
         return [_Node(item, f"{self.path}[{at}]") for at, item in enumerate(self.value)]
 
     def number(self, least: int = 0) -> int:
-        """Return an integer that is not below `least`."""
-        # To Python, True is a number too.
+        """Return an integer of at least `least`."""
+        # In Python, a bool is an int.
         if not isinstance(self.value, int) or isinstance(self.value, bool) or self.value < least:
             raise self._wrong(f"an integer of at least {least}")
         return self.value
 
     def seconds(self) -> float:
-        """Return a number that is not below 0, and that a float can hold."""
+        """Return a number of at least 0 as a float."""
         value = self.value
         if (
             not isinstance(value, int | float)
@@ -394,28 +390,28 @@ class _Node:
         return float(value)
 
     def truth(self) -> bool:
-        """Return true or false."""
+        """Return a boolean."""
         if not isinstance(self.value, bool):
             raise self._wrong("true or false")
         return self.value
 
     def text(self) -> str:
-        """Return a text."""
+        """Return a string."""
         if not isinstance(self.value, str):
-            raise self._wrong("a text")
+            raise self._wrong("a string")
         return self.value
 
     def choice(self, words: Sequence[str]) -> str:
-        """Return one of the words."""
+        """Return a string that is one of these words."""
         if self.value not in words:
             raise self._wrong(" or ".join(words))
         return str(self.value)
 
     def _wrong(self, expected: str) -> ValueError:
-        return ValueError(f"{self.path} should be {expected}, found {_shown(self.value)}")
+        return ValueError(f"{self.path} should be {expected}, found {_shorten(self.value)}")
 
 
-def _shown(value: object) -> str:
+def _shorten(value: object) -> str:
     """Return a value as one short line."""
     text, longest = repr(value), 60
     return text if len(text) <= longest else f"{text[:longest]}..."

@@ -1,4 +1,4 @@
-"""Plans that are carried out one after another, each for an array of its own."""
+"""A series of plans, each for one array, that run one after another."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Series:
-    """The plans of several arrays by name, in order: costs add up, memory is the most of any."""
+    """The plans of several arrays by name, in order. Costs add up; memory is the maximum."""
 
     plans: Mapping[str, AnyPlan]
     strategy: str = "series"
 
     @property
     def seeks(self) -> Seeks:
-        """Runs that will be touched."""
+        """Number of seeks."""
         return sum((plan.seeks for plan in self.plans.values()), Seeks(0, 0))
 
     @property
     def lower_bound(self) -> int:
-        """The fewest seeks possible."""
+        """The fewest possible seeks."""
         return sum(plan.problem.lower_bound for plan in self.plans.values())
 
     @property
@@ -47,22 +47,22 @@ class Series:
 
     @property
     def coding_seconds(self) -> float:
-        """About how long decoding and encoding take."""
+        """Estimated seconds to decode and encode."""
         return sum(plan.coding_seconds for plan in self.plans.values())
 
     @property
     def n_steps(self) -> int:
-        """Steps of all plans."""
+        """Number of steps of all plans."""
         return sum(plan.n_steps for plan in self.plans.values())
 
     @property
     def n_bytes_read(self) -> int:
-        """Bytes of source blocks that are read, as they are in memory."""
+        """Bytes of decoded source blocks that are read."""
         return sum(plan.n_bytes_read for plan in self.plans.values())
 
     @property
     def n_bytes_written(self) -> int:
-        """Bytes of target blocks that are written, as they are in memory."""
+        """Bytes of target blocks that are written, before encoding."""
         return sum(plan.n_bytes_written for plan in self.plans.values())
 
     @property
@@ -72,12 +72,12 @@ class Series:
 
     @property
     def peak_bytes(self) -> int:
-        """Everything the run will hold at the most."""
+        """Peak memory of the run, in bytes."""
         return max((plan.peak_bytes for plan in self.plans.values()), default=0)
 
     @property
     def scratch_bytes(self) -> int:
-        """Disk space that scratch blocks take at the most; each plan leaves none of them."""
+        """Peak scratch space in bytes; each plan removes its scratch blocks at the end."""
         return max((plan.scratch_bytes for plan in self.plans.values()), default=0)
 
     def __str__(self) -> str:
@@ -101,13 +101,12 @@ def _row(name: str, plan: AnyPlan) -> tuple[str, ...]:
     sides = plan.problem.source, plan.problem.target
     blocks = (f"{side.grid.n_blocks:,} of {side.stored}" for side in sides)
     size, memory = format_bytes(plan.problem.n_bytes), format_bytes(plan.peak_bytes)
-    # Files of others may hold any name.
-    shown = name if name.isprintable() else ascii(name)[1:-1]
-    return shown, size, *blocks, plan.strategy, f"{plan.seeks.total:,}", memory
+    escaped = name if name.isprintable() else ascii(name)[1:-1]
+    return escaped, size, *blocks, plan.strategy, f"{plan.seeks.total:,}", memory
 
 
 def series_to_json(series: Series, device: Device | None = None) -> dict[str, Any]:
-    """Return a series as the ``"plan"`` object of the command line: totals, and every plan."""
+    """Return a series as the ``"plan"`` object of the command line: the totals and all plans."""
     arrays = {name: plan_to_json(plan, device) for name, plan in series.plans.items()}
     enough = max((plan["memory"]["for_lower_bound"] for plan in arrays.values()), default=0)
     return {

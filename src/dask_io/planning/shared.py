@@ -1,4 +1,4 @@
-"""Exact costs of plans that share one sweep: what is read for all of them, what all hold."""
+"""Exact costs of plans that share one sweep: what they read and hold together."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
 
 class SharedReads(NamedTuple):
-    """What reading the union of several windows costs."""
+    """The cost of reading the union of several windows."""
 
     runs: int = 0
     visits: int = 0
     n_elements: int = 0
 
     def times(self, n: int) -> SharedReads:
-        """Return the cost of doing this so many times."""
+        """Return the cost of doing this `n` times."""
         return SharedReads(self.runs * n, self.visits * n, self.n_elements * n)
 
     def plus(self, other: SharedReads) -> SharedReads:
@@ -39,25 +39,25 @@ class SharedReads(NamedTuple):
         return SharedReads(*map(sum, zip(self, other, strict=True)))
 
 
-# Along one axis, a block's part that one step reads: the block's length, and the number, start
-# and stop within the block of every window that overlaps the part.
+# Along one axis, the part of a block that one step reads: the length of the block, and for every
+# window that overlaps the part its number, start and stop within the block.
 _Kind = tuple[int, tuple[tuple[int, int, int], ...]]
 
 
 def count_shared_reads(side: Side, ends: Sequence[Axis], windows: Sequence[Region]) -> SharedReads:
-    """Count what is read of a side's blocks for windows of it, each block once in each step.
+    """Count the reads of a side's blocks for several windows, each block once in each step.
 
-    Parts of blocks that look alike from all windows are counted together: the work grows
-    with the number of windows, not with that of blocks.
+    Equivalent parts of blocks are counted together, so the work grows with the number of windows,
+    not of blocks.
 
     Parameters
     ----------
     side
-        The blocks within the box that all windows lie in.
+        The blocks within the bounding box of all windows.
     ends
         The read cells along each axis of the box.
     windows
-        What is needed, counted from the box's corner.
+        The windows, relative to the box.
 
     Examples
     --------
@@ -72,7 +72,7 @@ def count_shared_reads(side: Side, ends: Sequence[Axis], windows: Sequence[Regio
     return _count_reads(side, tuple(ends), tuple(sorted(needed)))
 
 
-# A search tries many bundles that read the same.
+# A search tries many bundles with the same reads.
 @lru_cache(maxsize=256)
 def _count_reads(
     side: Side,
@@ -129,13 +129,13 @@ def _list_parts(
 ) -> list[tuple[int, int, int, int, int]]:
     """List the kinds of parts of blocks that steps read.
 
-    For each kind how many there are, and of one of them the block's length and start and the
-    part's ends. In parts of a kind, windows lie in the same way.
+    Parts of a kind have the same windows at the same relative positions. Each kind has the number
+    of its parts and, for one of them, the length and start of the block, and the part's bounds.
     """
     if not ends.length:
         return []
     stored, blocks = side.stored.axes[axis], side.grid.axes[axis]
-    zero = side.window.start[axis] if side.window else 0
+    origin = side.window.start[axis] if side.window else 0
     bounds = sorted({0, ends.length, *chain.from_iterable(windows)})
     limits = Axis.of(high - low for low, high in pairwise(bounds))
     parts = cut_axis(ends, blocks)
@@ -143,13 +143,13 @@ def _list_parts(
     found = []
     for index, n_parts in zip(kinds.first.tolist(), kinds.count.tolist(), strict=True):
         low, high = parts.start_of(index), parts.start_of(index + 1)
-        corner = stored.floor(zero + low) - zero
-        found.append((n_parts, stored.length_at(zero + low), corner, low, high))
+        corner = stored.floor(origin + low) - origin
+        found.append((n_parts, stored.length_at(origin + low), corner, low, high))
     return found
 
 
 class SharedHeld(NamedTuple):
-    """The most elements that several plans hold together, and in how many steps of the sweep."""
+    """The most elements that several plans hold together, and the number of steps of the sweep."""
 
     peak: int
     n_steps: int
@@ -158,10 +158,10 @@ class SharedHeld(NamedTuple):
 def most_held_together(
     members: Sequence[Plan], ends: Sequence[Axis], origins: Sequence[tuple[int, ...]]
 ) -> SharedHeld:
-    """Walk the steps of one sweep and return the most that its members hold at once.
+    """Walk the steps of one sweep and return the most elements that its members hold at once.
 
-    In a step a member that takes part holds its cell and what it carried before; the others
-    hold what they carry.
+    In a step, the members involved hold their cell and the data that they carried before. The
+    other members hold the data that they carry.
     """
     walks = [_walk(*pair, ends) for pair in zip(members, origins, strict=True)]
     steps = np.unique(np.concatenate([walk.steps for walk in walks]))
@@ -177,7 +177,7 @@ def most_held_together(
 
 
 class _Walk(NamedTuple):
-    """A member's steps, by their number in the common sweep, and what it holds in each."""
+    """A member's steps, numbered in the common sweep, and the elements that it holds in each."""
 
     steps: NDArray[Any]
     peak: NDArray[Any]
@@ -185,7 +185,7 @@ class _Walk(NamedTuple):
 
 
 def _walk(plan: Plan, origin: tuple[int, ...], ends: Sequence[Axis]) -> _Walk:
-    """List what a plan holds in each of its steps: the V of docs/explanation/plans.md."""
+    """List the elements that a plan holds in each step: the V of docs/explanation/plans.md."""
     order, shape = plan.order, plan.problem.shape
     steps: Any = 0
     before: Any = 0

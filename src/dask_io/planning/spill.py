@@ -1,4 +1,4 @@
-"""The spill strategy: once through a scratch store, where memory is too small for one pass."""
+"""The spill strategy: two passes through scratch blocks, if memory is too small for one pass."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SpillPlan:
-    """Two plans, one after the other: from the source to scratch blocks, from these to the target.
+    """Two plans that run in order: from the source to scratch blocks, then to the target.
 
-    It costs what both cost, and needs the memory of the larger one.
+    The costs of both add up. The memory is that of the larger plan.
     """
 
     problem: Problem
@@ -55,47 +55,47 @@ class SpillPlan:
 
     @property
     def scratch(self) -> Side:
-        """The blocks in between."""
+        """The scratch blocks."""
         return self.first.problem.target
 
     @property
     def seeks(self) -> Seeks:
-        """Runs that will be touched, of scratch blocks too."""
+        """Number of seeks, including those of scratch blocks."""
         return self.first.seeks + self.second.seeks
 
     @property
     def openings(self) -> int:
-        """Visits to blocks, scratch blocks too."""
+        """Visits to blocks, including scratch blocks."""
         return sum(each.openings for each in self.passes)
 
     @property
     def n_placements(self) -> int:
-        """Number of copies of both passes."""
+        """Number of copies in both passes."""
         return sum(each.n_placements for each in self.passes)
 
     @property
     def coding_seconds(self) -> float:
-        """About how long decoding and encoding take; scratch blocks are not encoded."""
+        """Estimated seconds to decode and encode; scratch blocks are not encoded."""
         return sum(each.coding_seconds for each in self.passes)
 
     @property
     def n_steps(self) -> int:
-        """Number of read cells of both passes."""
+        """Number of read cells in both passes."""
         return sum(each.n_steps for each in self.passes)
 
     @property
     def decodes(self) -> int:
-        """Times that an atomic source block is read and decoded, over all blocks."""
+        """How many times source blocks are decoded, summed over all atomic blocks."""
         return self.first.decodes
 
     @property
     def n_bytes_read(self) -> int:
-        """Bytes read, of scratch blocks too."""
+        """Bytes read, including scratch blocks."""
         return sum(each.n_bytes_read for each in self.passes)
 
     @property
     def n_bytes_written(self) -> int:
-        """Bytes written, of scratch blocks too."""
+        """Bytes written, including scratch blocks."""
         return 2 * self.problem.n_bytes
 
     @property
@@ -105,60 +105,60 @@ class SpillPlan:
 
     @property
     def touched_bytes(self) -> int:
-        """What is held, in one pass after the other, and what the copies of both cost."""
+        """Memory touched for the first time, including an equivalent for copies; see `Plan`."""
         copying = sum(each.touched_bytes - each.held_bytes for each in self.passes)
         return self.held_bytes + copying
 
     @property
     def staging_bytes(self) -> int:
-        """Bytes between file and array in the pass that needs the most in all."""
+        """Bytes of staging in the pass with the larger peak."""
         return self.peak_bytes - self.held_bytes
 
     @property
     def peak_bytes(self) -> int:
-        """Everything the run will hold at the most."""
+        """Peak memory of the run, in bytes."""
         return max(each.peak_bytes for each in self.passes)
 
     @property
     def scratch_bytes(self) -> int:
-        """Disk space that the scratch blocks take."""
+        """Scratch space in bytes."""
         return self.problem.n_bytes
 
     @property
     def disk_bytes(self) -> int:
-        """Disk space that a run needs at the most, beyond what its source takes up."""
+        """Peak disk space of the run, in addition to the source."""
         return self.scratch_bytes + self.problem.n_bytes
 
     def flushed_at(self, cuts: Sequence[Collection[int]]) -> SpillPlan:
-        """Return the same plan with writes that also end at these positions; see `Plan`."""
+        """Return this plan with write cells that also end at these positions; see `Plan`."""
         return replace(self, second=self.second.flushed_at(cuts))
 
     def reading_through(self, n_axes: int) -> Self:
-        """Return the same plan with source blocks read whole along so many fastest axes.
+        """Return this plan with source blocks read whole along the `n_axes` fastest axes.
 
-        Scratch blocks are read whole anyway.
+        Scratch blocks are always read whole.
         """
         problem, first = self.problem.reading_through(n_axes), self.first.reading_through(n_axes)
         return replace(self, problem=problem, first=first)
 
     @property
     def fits(self) -> bool:
-        """Whether both passes keep within the budget."""
+        """Whether both passes fit in the budget."""
         return all(each.fits for each in self.passes)
 
 
 AnyPlan: TypeAlias = "Plan | SpillPlan | CopyPlan"
-"""What a strategy may return."""
+"""The plans that strategies return."""
 
 
 def plan_spill(problem: Problem) -> SpillPlan:
-    """Read every source block once, write every target block once, and spill in between.
+    """Read every source block once, write every target block once, and use scratch space between.
 
-    The first pass reads boxes of whole source blocks and cuts each into scratch blocks; the second
-    puts boxes of whole target blocks together from scratch blocks. A scratch block is what one
-    box of each pass share, so both passes move it whole, in one run. The boxes are chosen so
-    that there are as few scratch blocks, and so the runs are as long, as memory allows. The
-    order of passes costs twice the bytes, and scratch space for the whole array.
+    The first pass reads boxes of whole source blocks and divides each into scratch blocks. The
+    second pass assembles boxes of whole target blocks from scratch blocks. A scratch block is the
+    intersection of a box of each pass, so both passes move it whole, in one run. The boxes are
+    chosen for the fewest, and so the largest, scratch blocks that memory allows. The two passes
+    move twice the bytes, and need scratch space for the whole array.
 
     Raises
     ------
@@ -179,9 +179,9 @@ def plan_spill(problem: Problem) -> SpillPlan:
 def _with_fewest_pieces(
     first: Sequence[tuple[Axis, ...]], second: Sequence[tuple[Axis, ...]]
 ) -> tuple[tuple[Axis, ...], tuple[Axis, ...]]:
-    """Return the boxes of either pass that share the fewest scratch blocks, of all pairs."""
+    """Return the boxes of both passes whose intersections are the fewest scratch blocks."""
     totals = np.ones((len(first), len(second)))
-    # Few lengths along each axis make many pairs of boxes.
+    # There are few different lengths along each axis, but many pairs of boxes.
     for ours, theirs in zip(zip(*first, strict=True), zip(*second, strict=True), strict=True):
         (a, rows), (b, columns) = _numbered(ours), _numbered(theirs)
         counts = np.array([[float(_count_pieces(x, y)) for y in b] for x in a])
@@ -191,7 +191,7 @@ def _with_fewest_pieces(
 
 
 def _numbered(axes: Sequence[Axis]) -> tuple[list[Axis], list[int]]:
-    """Return the different ones, and for each which of them it is."""
+    """Return the distinct axes, and for each axis its index among them."""
     numbers: dict[Axis, int] = {}
     places = [numbers.setdefault(axis, len(numbers)) for axis in axes]
     return list(numbers), places

@@ -1,4 +1,4 @@
-"""Whether gaps between runs of source blocks are read through: chosen by cost."""
+"""Decide by cost whether to read through the gaps between runs of source blocks."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ if TYPE_CHECKING:
     from dask_io.planning.plan import Plan
     from dask_io.planning.spill import AnyPlan
 
-# Seconds that have to be saved: what takes no time anyway is read without anything else.
-_NOTICEABLE = 0.01
+# The least seconds to be saved. Otherwise gaps are skipped.
+_LEAST_SAVED = 0.01
 
 Planned = TypeVar("Planned", bound="Plan | AnyPlan | Sweeps")
 
 
 def read_through(planned: Planned, device: Device) -> Planned:
-    """Return the same plan with gaps between runs read through, where that is faster.
+    """Return the plan that reads through gaps between runs, if this is faster.
 
-    The runs of part of a block are often short, and a gap is read in less time than it takes to
-    seek beyond it. Along how many of the fastest axes all of a block is read, none of them
-    included, is what costs the least: the time of seeks and of bytes, all of which are counted.
+    The runs of part of a block are often short, and reading a gap takes less time than a seek. The
+    result reads whole blocks along the number of fastest axes, possibly none, for which seeks and
+    bytes take the least time.
 
     Examples
     --------
@@ -40,10 +40,10 @@ def read_through(planned: Planned, device: Device) -> Planned:
         return seeking + each.n_bytes_read / device.read_bandwidth
 
     problem = planned.problems[0] if isinstance(planned, Sweeps) else planned.problem
-    # Each kind of plan returns its own kind, which a union does not tell.
+    # Each kind of plan returns its own kind, which a union type does not express.
     plain, *others = (
         cast("Planned", planned.reading_through(n_axes))
         for n_axes in range(max(1, len(problem.shape)))
     )
     fastest = min(others, key=cost, default=plain)
-    return fastest if cost(plain) - cost(fastest) >= _NOTICEABLE else plain
+    return fastest if cost(plain) - cost(fastest) >= _LEAST_SAVED else plain

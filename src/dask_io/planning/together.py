@@ -1,4 +1,4 @@
-"""How several targets are written from one source: in one sweep if memory allows, else in few."""
+"""Plan several targets from one source: in one sweep if memory allows, otherwise in a few."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from dask_io.planning.problem import Problem
     from dask_io.planning.shared import SharedReads
 
-# Steps of a sweep are walked to find what it holds, for many a sweep; more steps are not looked at.
+# The most steps of a sweep. The search walks the steps of many sweeps to find their memory.
 _MOST_STEPS = 2**16
-# Of more axes than this, not every order and every set of flushed axes is tried.
+# With at least this many axes, not every order and every set of flushed axes is tried.
 _MANY_AXES = 4
-# After the coarsest cut of the read cells that fits, so many finer ones are tried.
+# How many finer read cells are tried after the coarsest that fit.
 _FINER_CUTS = 2
-# What costs hardly more than the fewest seeks possible need not be bettered.
+# Within this factor of the fewest possible seeks, the search stops.
 _NEARLY = 1.01
 
 Reads = tuple[tuple[ReadRun, ...], ...]
@@ -40,10 +40,10 @@ Reads = tuple[tuple[ReadRun, ...], ...]
 
 @dataclass(frozen=True)
 class Sweeps:
-    """Bundles that together write all targets, one sweep after another, and their cost.
+    """Bundles that write all targets, one sweep after another, and their cost.
 
-    `groups` has for each bundle the numbers of the problems that its members solve. With
-    more than one, what several of them need of the source is read again by each.
+    `groups` has for each bundle the numbers of the problems that its members solve. Source data
+    that several bundles need is read again by each of them.
     """
 
     bundles: tuple[Bundle, ...]
@@ -52,7 +52,7 @@ class Sweeps:
 
     @cached_property
     def problems(self) -> tuple[Problem, ...]:
-        """What each target is to hold, in the order in which they were given."""
+        """The problem of each target, in the order given."""
         found = {
             number: member.problem
             for bundle, group in zip(self.bundles, self.groups, strict=True)
@@ -62,12 +62,12 @@ class Sweeps:
 
     @property
     def budget(self) -> int:
-        """Bytes of array data that the run may hold."""
+        """Memory budget in bytes."""
         return self.problems[0].budget
 
     @property
     def seeks(self) -> Seeks:
-        """Runs that will be touched."""
+        """Number of seeks."""
         found = [bundle.seeks for bundle in self.bundles]
         return Seeks(sum(seeks.read for seeks in found), sum(seeks.write for seeks in found))
 
@@ -84,12 +84,12 @@ class Sweeps:
 
     @property
     def n_source_blocks(self) -> int:
-        """Source blocks that are needed, in whole or in part."""
+        """Number of source blocks that are needed, in whole or in part."""
         return self._needed.visits
 
     @cached_property
     def memory_for_lower_bound(self) -> int:
-        """A budget at which one sweep touches every block once."""
+        """A budget with which one sweep touches every block once."""
         if len(self.problems) == 1:
             return memory_for_lower_bound(self.problems[0])
         ends = next(_cuts(self.problems))
@@ -99,22 +99,22 @@ class Sweeps:
 
     @property
     def lower_bound(self) -> int:
-        """The fewest seeks possible: what is needed of every block touched once."""
+        """The fewest possible seeks: the needed part of every block is touched once."""
         return self._needed.runs + sum(fewest_runs(problem.target) for problem in self.problems)
 
     @property
     def naive_seeks(self) -> int:
-        """The seeks of moving each target alone, block by block."""
+        """The seeks of the naive strategy for each target separately."""
         return sum(map(naive_seeks, self.problems))
 
     @property
     def n_placements(self) -> int:
-        """Number of copies, of parts of source blocks into write cells."""
+        """Number of copies from source blocks to write cells."""
         return sum(plan.n_placements for bundle in self.bundles for plan in bundle.members)
 
     @property
     def coding_seconds(self) -> float:
-        """About how long decoding, once for all members of a bundle, and encoding take."""
+        """Estimated seconds to encode, and to decode once for all members of a bundle."""
         seconds = self.problems[0].source.coding.decode * self.n_bytes_read
         seconds += sum(each.n_bytes * each.target.coding.encode for each in self.problems)
         return seconds and seconds * self.problems[0].staging.slowdown(self.staging_bytes)
@@ -136,29 +136,29 @@ class Sweeps:
 
     @property
     def n_bytes_read(self) -> int:
-        """Bytes that are read."""
+        """Bytes read."""
         return sum(bundle.n_bytes_read for bundle in self.bundles)
 
     @property
     def n_bytes_in_gaps(self) -> int:
-        """Bytes that are read only because they lie between runs that are needed."""
+        """Bytes that are read only because they are between needed runs."""
         return self.n_bytes_read - self.reading_through(0).n_bytes_read
 
     @property
     def n_bytes_read_again(self) -> int:
-        """Bytes that are read because a sweep before did not have room for them."""
+        """Bytes that are read more than once because one sweep does not fit in memory."""
         if len(self.bundles) == 1:
             return 0
         return self.n_bytes_read - self._needed.n_elements * self.problems[0].source_itemsize
 
     @property
     def n_bytes_written(self) -> int:
-        """Bytes that are written."""
+        """Bytes written."""
         return sum(bundle.n_bytes_written for bundle in self.bundles)
 
     @property
     def n_steps(self) -> int:
-        """Steps of all sweeps."""
+        """Number of steps of all sweeps."""
         return sum(bundle.n_steps for bundle in self.bundles)
 
     @property
@@ -168,23 +168,23 @@ class Sweeps:
 
     @property
     def staging_bytes(self) -> int:
-        """Bytes between file and array when the most is in memory."""
+        """Bytes of staging at peak memory."""
         return self.peak_bytes - max(
             bundle.held_bytes for bundle in self.bundles if bundle.peak_bytes == self.peak_bytes
         )
 
     @property
     def peak_bytes(self) -> int:
-        """Everything the run will hold at the most."""
+        """Peak memory of the run, in bytes."""
         return max(bundle.peak_bytes for bundle in self.bundles)
 
     @property
     def fits(self) -> bool:
-        """Whether every sweep keeps within the budget."""
+        """Whether every sweep fits in the budget."""
         return all(bundle.fits for bundle in self.bundles)
 
     def reading_through(self, n_axes: int) -> Self:
-        """Return the same sweeps with source blocks read whole along so many fastest axes."""
+        """Return these sweeps with source blocks read whole along the `n_axes` fastest axes."""
         return replace(self, bundles=tuple(each.reading_through(n_axes) for each in self.bundles))
 
     def __str__(self) -> str:
@@ -194,26 +194,26 @@ class Sweeps:
 def plan_together(
     problems: Sequence[Problem], plan_alone: Callable[[Problem], Plan], *, apart: bool = False
 ) -> Sweeps:
-    """Plan targets that are written from one source so that little is read twice.
+    """Plan several targets from one source so that little is read twice.
 
-    All are written in one sweep if that fits the budget: block by block of the source,
-    everything kept until it is complete, or with smaller reads and flushed ends. Where two
-    groups of targets, each in a sweep of its own, cost fewer seeks, they are planned apart.
-    A target that is alone is planned with `plan_alone`.
+    If it fits in the budget, one sweep writes all targets: it reads source block by source block
+    and keeps everything until it is complete, or it has smaller reads and flushed ends. If two
+    sweeps, each for half of the targets, need fewer seeks, the targets are divided. A single
+    target is planned with `plan_alone`.
 
     Parameters
     ----------
     problems
-        One source, perhaps with different windows; one dtype, one budget, one staging.
+        Problems with the same source, dtype, budget and staging; windows may differ.
     plan_alone
-        Plans a single one.
+        Plans a single target.
     apart
-        Plan every target alone.
+        Plan every target separately.
 
     Raises
     ------
     BudgetTooSmallError
-        If there is a target that cannot be written even alone; it names a budget for all.
+        If a target does not fit even alone. It contains a budget that suffices for all.
 
     Examples
     --------
@@ -271,7 +271,7 @@ def _is_good(bundle: Bundle) -> bool:
 
 
 def _find_bundle(problems: Sequence[Problem]) -> Bundle | None:
-    """Return the bundle with the fewest seeks that fits, None if none does."""
+    """Return the bundle with the fewest seeks that fits; None if no bundle fits."""
     best: Bundle | None = None
     n_finer = 0
     for ends in _cuts(problems):
@@ -286,9 +286,9 @@ def _find_bundle(problems: Sequence[Problem]) -> Bundle | None:
 
 
 def _cuts(problems: Sequence[Problem]) -> Iterator[tuple[Axis, ...]]:
-    """Yield read cells from the source's blocks down, cut along the slowest axes first.
+    """Yield read cells, from source blocks to finer cells, cut along the slowest axes first.
 
-    Where there are so many blocks that steps would be too many, several are read at once.
+    If there are too many steps, several blocks are read at once.
     """
     source, box = problems[0].source, _box_of(problems)
     ends = list(source.stored.clipped(box).axes)
@@ -312,7 +312,7 @@ def _cuts(problems: Sequence[Problem]) -> Iterator[tuple[Axis, ...]]:
 
 
 def _longest(ends: Sequence[Axis]) -> int | None:
-    """Return the axis with the most read cells; None if there is only one along each."""
+    """Return the axis with the most read cells; None if every axis has only one."""
     most = max(range(len(ends)), key=lambda axis: ends[axis].n_blocks)
     return most if ends[most].n_blocks > 1 else None
 
@@ -327,7 +327,7 @@ def _count_cells(ends: Sequence[Axis], window: Region) -> int:
 
 
 def _cut_evenly(axis: Axis, longest: int) -> Axis:
-    """Cut the blocks of an axis into parts of at most this length."""
+    """Divide the blocks of an axis into parts of at most this length."""
     runs: list[tuple[int, int]] = []
     for length, n_blocks in axis.runs:
         parts = Axis.regular(length, longest).runs
@@ -336,7 +336,7 @@ def _cut_evenly(axis: Axis, longest: int) -> Axis:
 
 
 def _flushed_where_needed(problems: Sequence[Problem], ends: tuple[Axis, ...]) -> Bundle | None:
-    """Return the cheapest way to flush these read cells along some axes so that memory suffices."""
+    """Return the bundle with the fewest seeks that fits by flushing along some axes."""
     if _largest_cell(problems, ends) * problems[0].itemsize > problems[0].holdable:
         return None
     several = _cut_axes(problems, ends)
@@ -357,12 +357,12 @@ def _flushed_where_needed(problems: Sequence[Problem], ends: tuple[Axis, ...]) -
 
 
 def _cut_axes(problems: Sequence[Problem], ends: Sequence[Axis]) -> list[int]:
-    """Return the axes along which there are several read cells, slowest first."""
+    """Return the axes with several read cells, slowest first."""
     return [axis for axis in problems[0].source.layout.axes if ends[axis].n_blocks > 1]
 
 
 def _may_flush(problems: Sequence[Problem], ends: Sequence[Axis], axis: int) -> bool:
-    """Whether no atomic target block has an end of a read cell within it: it is written whole."""
+    """Whether no read cell ends inside an atomic target block, which must be written whole."""
     corner = _box_of(problems).start
     for problem in problems:
         if problem.target.atomic:
@@ -374,7 +374,7 @@ def _may_flush(problems: Sequence[Problem], ends: Sequence[Axis], axis: int) -> 
 
 
 def _largest_cell(problems: Sequence[Problem], ends: Sequence[Axis]) -> int:
-    """Return the most elements that one target takes of one read cell."""
+    """Return the most elements of one read cell that one target needs."""
     corner = _box_of(problems).start
     windows = [window_of(problem.source).relative_to(corner) for problem in problems]
     return max(
@@ -388,7 +388,7 @@ def _largest_cell(problems: Sequence[Problem], ends: Sequence[Axis]) -> int:
 def _best_order(
     problems: Sequence[Problem], reads: Reads, orders: Sequence[tuple[int, ...]]
 ) -> Bundle | None:
-    """Return the order with the least memory, held in blocks where that fits: no further copy."""
+    """Return the order with the least memory; hold blocks if they fit, which saves a copy."""
     for hold in (Hold.BLOCKS, Hold.PIECES):
         bundles = [Bundle.sharing(problems, order, reads, hold) for order in orders]
         best = min(bundles, key=lambda bundle: bundle.held_bytes)
@@ -398,7 +398,7 @@ def _best_order(
 
 
 def _orders(several: Sequence[int], n_axes: int) -> Iterator[tuple[int, ...]]:
-    """Yield orders of the axes; where there is only one read cell, the place does not matter."""
+    """Yield orders of the axes; the position of axes with one read cell does not matter."""
     rest = tuple(axis for axis in range(n_axes) if axis not in several)
     if len(several) < _MANY_AXES:
         yield from ((*order, *rest) for order in permutations(several))
@@ -408,7 +408,7 @@ def _orders(several: Sequence[int], n_axes: int) -> Iterator[tuple[int, ...]]:
 
 
 def _subsets(axes: Sequence[int]) -> Iterator[tuple[int, ...]]:
-    """Yield sets of axes to flush, the fewest first; of many axes only the slowest ones."""
+    """Yield sets of axes to flush, smallest first; with many axes only the slowest axes."""
     for size in range(len(axes) + 1):
         if len(axes) < _MANY_AXES:
             yield from combinations(axes, size)

@@ -1,4 +1,4 @@
-"""How often a plan touches blocks, and the memory with which it would touch each of them once."""
+"""How often a plan visits blocks, and the memory with which it would visit each block once."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _HARDLY_MORE = 1.05
 
 
 class Visits(NamedTuple):
-    """Visits to blocks of both sides, and how many blocks there are."""
+    """Number of visits and number of blocks on both sides."""
 
     read: int
     source_blocks: int
@@ -28,12 +28,12 @@ class Visits(NamedTuple):
 
     @property
     def are_once(self) -> bool:
-        """Whether every block is read or written in one visit."""
+        """Whether every block is read or written in a single visit."""
         return self.read <= self.source_blocks and self.written <= self.target_blocks
 
 
 def count_visits(plan: AnyPlan | Sweeps | Series) -> Visits:
-    """Count the visits to source and target blocks; those to scratch blocks are left out.
+    """Count the visits to source and target blocks, without scratch blocks.
 
     Examples
     --------

@@ -152,11 +152,11 @@ def _ends(plan: Plan, axis: int, across: int | None) -> Iterator[_Line]:
     """Yield the ends of read cells, in the colour of their mark, as far as they go across."""
     slabs = plan.slabs
     are_shown = slabs is not None and (slabs.inner, slabs.outer) == (axis, across)
-    if slabs is None or not are_shown or len(slabs.stretches) > _MOST_LINES:
+    if slabs is None or not are_shown or len(slabs.ranges) > _MOST_LINES:
         yield from _ends_along(plan.axes[axis])
         return
     length = plan.problem.shape[slabs.outer]
-    for part in plan.parts:
+    for part in plan.uniform_slabs:
         for start, stop in part.ranges:
             for line in _ends_along(part.axes[axis]):
                 yield line._replace(start=start / length, stop=stop / length)

@@ -1,1 +1,1 @@
-"""The only place where bytes move: local files and object stores, counted and published whole."""
+"""Local files and object stores. All bytes move through this package, which counts them."""

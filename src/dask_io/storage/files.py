@@ -1,4 +1,4 @@
-"""Files wherever they are: open, read, write, copy and move them on the medium that holds them."""
+"""Open, read, write, copy and move files on any medium."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ _PIECE = 2**20
 
 
 def medium_of(path: Location) -> Medium:
-    """Return what holds a path."""
+    """Return the medium of a path."""
     return DISK if isinstance(path, Path) else path.medium
 
 
 def open_reader(path: Location, tally: Tally) -> Reader:
-    """Visit a file."""
+    """Open a file for reading."""
     return medium_of(path).reader(path, tally)
 
 
@@ -41,7 +41,7 @@ def size_of(path: Location) -> int:
     Raises
     ------
     StorageError
-        If there is nothing at the path.
+        If the path does not exist.
     """
     with storage_errors(path):
         found = medium_of(path).find(path)
@@ -52,24 +52,24 @@ def size_of(path: Location) -> int:
 
 @contextmanager
 def peeking(path: Location) -> Iterator[Callable[[int], bytes]]:
-    """Open a file only to look at its first bytes; nothing is counted."""
+    """Open a file to read its first bytes, without counting."""
     with open_reader(path, Tally()) as file:
         yield file.peek
 
 
 def read_whole(path: Location, longest: int) -> bytes:
-    """Read a small file, or as much of it as `longest` says and one byte."""
+    """Read a small file, but at most `longest` bytes and one more."""
     with open_reader(path, Tally()) as file:
         return file.peek(min(longest, file.size) + 1)
 
 
 def write_whole(path: Location, content: bytes) -> None:
-    """Write a small file; it appears when it is whole and durable."""
+    """Write a small file, which appears when it is complete and durable."""
     medium_of(path).write_whole(path, content)
 
 
 def pieces_of(path: Location) -> Iterator[bytes]:
-    """Yield what a file holds, piece by piece."""
+    """Yield the content of a file, piece by piece."""
     with open_reader(path, Tally()) as file:
         n_bytes = file.size
         buffer = memoryview(bytearray(min(n_bytes, _PIECE)))
@@ -78,16 +78,16 @@ def pieces_of(path: Location) -> Iterator[bytes]:
 
 
 def copy_file(source: Location, target: Location) -> None:
-    """Copy a file piece by piece; it appears under its name when it is whole and durable."""
+    """Copy a file piece by piece; the copy appears when it is complete and durable."""
     with open_reader(source, Tally()) as file:
         n_bytes = file.size
     medium_of(target).write_pieces(target, n_bytes, partial(pieces_of, source))
 
 
 def move_file(source: Location, target: Location) -> None:
-    """Replace a file by another, durable one; a reader sees either the old or the new file.
+    """Replace a file by another, durable file; readers see either the old or the new file.
 
-    Objects cannot be renamed: they are copied, and the original stays.
+    Objects cannot be renamed. They are copied, and the original stays.
     """
     if isinstance(source, Path) and isinstance(target, Path):
         DISK.move(source, target)

@@ -1,4 +1,4 @@
-"""Where things are: on local disk, or in an object store by its URL."""
+"""Locations: local paths, and URLs of object stores."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _URL = re.compile(r"[a-z][a-z0-9+.-]+://", re.IGNORECASE)
 
 
 def is_url(place: str | os.PathLike[str] | ObjectPath) -> bool:
-    """Tell whether a place is in an object store, not on local disk.
+    """Tell whether a place is a URL of an object store, not a local path.
 
     Examples
     --------
@@ -36,15 +36,14 @@ def is_url(place: str | os.PathLike[str] | ObjectPath) -> bool:
 def locate(
     place: str | os.PathLike[str] | ObjectPath, storage_options: Mapping[str, Any] | None = None
 ) -> Location:
-    """Return where a place is; nothing is asked yet.
+    """Return the location of a place, without accessing it.
 
     Parameters
     ----------
     place
         A local path, a ``file://`` URL, or that of an object store: ``s3://bucket/scan.zarr``.
     storage_options
-        How to reach an object store, in obstore's words; what is not said is taken from the
-        environment.
+        Options of obstore to connect to an object store. Defaults come from the environment.
 
     Raises
     ------
@@ -56,7 +55,7 @@ def locate(
         return _known(place)
     text = os.fspath(place)
     if not text:
-        raise UsageError("a path is empty; write . for the folder that you are in")
+        raise UsageError("the path is empty; write . for the current folder")
     if is_url(text):
         from dask_io.storage.objects.connect import parse_url  # noqa: PLC0415 - only if needed
 
@@ -64,32 +63,32 @@ def locate(
     path = unquote(urlsplit(text).path) if _URL.match(text) else text
     if "\0" in path:
         raise UsageError(
-            f"{printable(path)} contains a NUL character, which no path can have; check the path"
+            f"{printable(path)} contains a NUL character, which paths cannot have; check the path"
         )
     return Path(path)
 
 
 def _known(place: ObjectPath) -> ObjectPath:
-    """Return a place that has been located already."""
+    """Return a location that is already resolved."""
     from dask_io.storage.objects.path import ObjectPath  # noqa: PLC0415 - only if needed
 
     if isinstance(place, ObjectPath):
         return place
     raise UsageError(
-        f"a path or a URL is needed, not {type(place).__name__}; save what is in memory first, "
-        "with numpy.save or Dask's to_zarr"
+        f"expected a path or a URL, not {type(place).__name__}; save arrays in memory first, with "
+        "numpy.save or Dask's to_zarr"
     )
 
 
 def may_exist(place: Location) -> bool:
-    """Tell whether something is at a place, or may be: a web server does not say what it holds."""
+    """Tell whether a place exists, or may exist: a web server cannot be listed."""
     return place.exists() or not (isinstance(place, Path) or place.connection.can_list)
 
 
 def way_to(place: Location, beside: Location) -> str:
-    """Return the way to a place from the folder of another one: it holds if both are moved.
+    """Return the path of a place relative to the folder of another, so that both can be moved.
 
-    What lies in another store is named as it is.
+    A place in another store has an absolute path.
 
     Examples
     --------
@@ -106,7 +105,7 @@ def way_to(place: Location, beside: Location) -> str:
 
 
 def follow(way: str, beside: Location) -> Location:
-    """Return where a way leads that `way_to` has returned."""
+    """Return the location of a path that `way_to` returned."""
     if is_url(way) or way.startswith("/"):
         return locate(way)
     if "/" not in way:
@@ -117,5 +116,5 @@ def follow(way: str, beside: Location) -> Location:
 
 
 def is_taken(place: Location) -> bool:
-    """Tell whether something is at a place, be it a link that leads nowhere."""
+    """Tell whether a place exists, even if it is a broken link."""
     return os.path.lexists(place) if isinstance(place, Path) else place.exists()

@@ -1,7 +1,7 @@
-"""What holds files: a local disk, or an object store, where a file is an object.
+"""The interface of media: local disks and object stores, where a file is an object.
 
-Formats say which files there are and what is in them; a medium moves, finds, publishes and
-removes them. So a format says the same for all media.
+Formats define files and their content. A medium moves, finds, publishes and removes files, so
+formats are independent of the medium.
 """
 
 from __future__ import annotations
@@ -19,32 +19,32 @@ if TYPE_CHECKING:
 ALIGNMENT = 4096
 
 NOT_A_FILE = -1
-"""The size of what is no regular file."""
+"""The size reported for anything but a regular file."""
 
 
-class Found(NamedTuple):
-    """A file that is there: its size, and what changes when its content does."""
+class FileInfo(NamedTuple):
+    """An existing file: its size, and a mark that changes when the content changes."""
 
     size: int
     mark: str
 
 
 class Durability(StrEnum):
-    """What blocks outlast once they count as written."""
+    """What written blocks survive."""
 
     NONE = "none"
-    """Nothing: blocks are written under their own names, and may be found half written."""
+    """Nothing: blocks are written under their final names, and may be incomplete."""
     RENAME = "rename"
-    """The end of the process: blocks appear under their names when they are whole."""
+    """The end of the process: blocks are renamed to their final names when complete."""
     FSYNC = "fsync"
-    """A loss of power too: data and names are synced."""
+    """A power failure: data and names are synced, too."""
 
 
 class Reader(Protocol):
-    """One visit to a file that is read, from its making to its exit."""
+    """One visit to a file that is read."""
 
     def __enter__(self) -> Self:
-        """Begin nothing: what is opened is opened when it is needed."""
+        """Do nothing: the file is opened when it is needed."""
 
     def __exit__(
         self,
@@ -52,20 +52,20 @@ class Reader(Protocol):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Count the visit, and close what is open."""
+        """Count the visit, and close the file."""
 
     @property
     def size(self) -> int:
         """Bytes in the file."""
 
     def count(self, offset: int, n_bytes: int) -> None:
-        """Count bytes as moved: a seek, unless they begin where the last ones ended."""
+        """Count moved bytes, and a seek unless they start where the last bytes ended."""
 
     def go_on_from(self, offset: int) -> None:
-        """Count as part of a visit that another thread has begun and that has come to `offset`."""
+        """Count as part of a visit that another thread has begun and that reached `offset`."""
 
     def expect(self, start: int, stop: int) -> None:
-        """Be told what will be read next, from offset to offset, piece by piece."""
+        """Announce the range that will be read next, piece by piece."""
 
     def peek(self, n_bytes: int) -> bytes:
         """Return the file's first bytes, or all of it if it is shorter, without counting."""
@@ -73,7 +73,7 @@ class Reader(Protocol):
     def peek_into(self, buffer: memoryview, n_bytes: int, *, to_end: bool = False) -> memoryview:
         """Read the file's first bytes, or all of it if it is shorter, without counting.
 
-        If it is meant to end there, its `size` need not be asked for afterwards.
+        With `to_end`, a file that ends there has a known `size` afterwards.
         """
 
     def read(self, offset: int, n_bytes: int, buffer: memoryview) -> memoryview:
@@ -84,10 +84,10 @@ class Reader(Protocol):
 
 
 class Writer(Protocol):
-    """One visit to a file that is written, from its making to its exit."""
+    """One visit to a file that is written."""
 
     def __enter__(self) -> Self:
-        """Begin nothing."""
+        """Do nothing."""
 
     def __exit__(
         self,
@@ -95,24 +95,24 @@ class Writer(Protocol):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Complete what has been written, count the visit, and close what is open."""
+        """Complete the writes, count the visit, and close the file."""
 
     @property
     def checksum(self) -> int:
-        """Checksum of all that has been written, in that order."""
+        """Checksum of all written data, in the order of the writes."""
 
     def go_on_from(self, offset: int) -> None:
-        """Count as part of a visit that has come to `offset`."""
+        """Count as part of a visit that reached `offset`."""
 
     def write(self, offset: int, buffer: memoryview) -> None:
         """Write all of the buffer at an offset."""
 
 
 class Publisher(Protocol):
-    """Files of one directory, which appear under their names when they are whole."""
+    """Publishes the files of one directory: they appear when complete."""
 
     def partial(self, name: str) -> Any:
-        """Return where a file is until it is published."""
+        """Return the path of a file until it is published."""
 
     def writer(
         self,
@@ -124,103 +124,104 @@ class Publisher(Protocol):
         reserve: bool = True,
         check: Callable[[], None] | None = None,
     ) -> Writer:
-        """Visit a file in the making; without a size it becomes as long as what is written.
+        """Open an unpublished file for writing; without a size, it grows with the data.
 
-        What is put only when the visit ends is not if `check` raises something then.
+        If the medium writes at the end of the visit, `check` is called first; if it raises an
+        exception, nothing is written.
         """
 
     def go_on(self, name: str, header: bytes) -> None:
-        """Take over a file in the making that another run has begun."""
+        """Continue an unpublished file of an earlier run."""
 
     def take_back(self, name: str) -> None:
-        """Let a file that has got its name already be one in the making."""
+        """Make a published file unpublished again."""
 
     def commit(self, names: Collection[str], whole: Collection[str]) -> None:
-        """Make what has been written durable, and name what is whole."""
+        """Make written files durable, and publish those that are complete (`whole`)."""
 
     def leave_out(self, names: Collection[str]) -> None:
-        """Remove files in the making that are not needed; some may never have been begun."""
+        """Remove unpublished files that are not needed; some may not exist."""
 
     def abandon(self, keep: Collection[str] = ()) -> None:
-        """Remove files in the making, except some, and begin no more."""
+        """Remove unpublished files, except those to `keep`, and refuse new ones."""
 
 
 class Medium(Protocol):
-    """What holds files; paths are of its own kind."""
+    """A place that stores files, with its own type of paths."""
 
     @property
     def writes_whole(self) -> bool:
-        """Whether a file can only be written as a whole, in one go."""
+        """Whether a file can only be written as a whole."""
 
     @property
     def bytes_to_read(self) -> int:
-        """Bytes that a visit holds at most besides what it reads into."""
+        """The most additional bytes that a reading visit holds."""
 
     def bytes_to_write(self, n_bytes: int) -> int:
-        """Return what a visit to a file of this size holds at most besides what it is given."""
+        """Return the most additional bytes that a visit to write a file of this size holds."""
 
     def reader(self, path: Any, tally: Tally) -> Reader:
-        """Visit a file."""
+        """Open a file for reading."""
 
     def reader_in(self, folder: Any, name: str, tally: Tally) -> Reader:
-        """Visit a file by its name in a directory."""
+        """Open a file in a directory for reading."""
 
     def publisher(self, folder: Any, durability: Durability) -> Publisher:
-        """Return what writes the files of a directory."""
+        """Return a publisher for the files of a directory."""
 
     def write_whole(self, path: Any, content: bytes) -> None:
-        """Write a small file; it appears when it is whole and durable."""
+        """Write a small file, which appears when it is complete and durable."""
 
     def update(self, path: Any, make: Callable[[], bytes]) -> None:
-        """Write a small file whose content is made of what is there, by others too.
+        """Write a small file whose content depends on its current content.
 
-        Where another one can change it at any moment, it is made anew until none has meanwhile.
+        If another process may change it concurrently, `make` is called again until none has.
         """
 
     def write_pieces(self, path: Any, n_bytes: int, pieces: Callable[[], Iterator[bytes]]) -> None:
-        """Write a file of any size, from pieces that can be asked for again; as `write_whole`."""
+        """Write a file of any size like `write_whole`; `pieces` may be called again."""
 
-    def find(self, path: Any) -> Found | None:
-        """Return what is known of a file, None if there is none."""
+    def find(self, path: Any) -> FileInfo | None:
+        """Return information about a file, None if it does not exist."""
 
-    def finder(self, root: Any) -> Callable[[str], Found | None]:
-        """Return what finds many files by their paths in a directory, maybe as of one moment."""
+    def finder(self, root: Any) -> Callable[[str], FileInfo | None]:
+        """Return a function like `find` for many files in a directory; it may cache a listing."""
 
     def sizes(self, folder: Any) -> dict[str, int]:
-        """Return the size of all in a directory by name, `NOT_A_FILE` for what is none."""
+        """Return the sizes of all entries of a directory, `NOT_A_FILE` for non-files."""
 
     def names(self, folder: Any) -> dict[str, bool]:
-        """Return all names in a directory, and whether each is that of one, links left out.
+        """Return all names in a directory, and whether each is a directory, not a link.
 
-        What killed runs left of journals in the making is left out too.
+        Unfinished journals of killed runs are omitted.
         """
 
-    def files(self, root: Any) -> Iterator[tuple[str, Found]]:
-        """Yield all that is in a directory and below, by its path in there, journals left out."""
+    def files(self, root: Any) -> Iterator[tuple[str, FileInfo]]:
+        """Yield all files in a directory, recursively, with relative paths, without journals."""
 
     def identity(self, path: Any) -> str:
-        """Return what tells a file from another that comes to have its name."""
+        """Return an identifier that differs for another file with the same name."""
 
     def remove(self, paths: Iterable[Any]) -> None:
-        """Remove files; what is not there is none."""
+        """Remove files, ignoring missing ones."""
 
     def remove_tree(self, root: Any) -> None:
         """Remove a directory and everything in it, if it exists."""
 
     def make_folders(self, folder: Any, made: list[Any], *, durable: bool) -> None:
-        """Make a directory and those around it that are not there, and add them to a list."""
+        """Create a directory and missing parents, and add them to the list `made`."""
 
     def remove_folders(self, folders: list[Any]) -> None:
-        """Remove directories that hold nothing, the last first; the list is empty afterwards."""
+        """Remove empty directories, last first; the list is empty afterwards."""
 
     def remove_if_empty(self, folder: Any) -> None:
-        """Remove a directory, unless it holds something, is gone or is not ours to remove."""
+        """Remove a directory, unless it is not empty, missing, or not ours to remove."""
 
     def tidy(self, root: Any, removed: Iterable[Any]) -> None:
-        """Remove the directories below one that hold nothing any more, as some files are gone."""
+        """Remove directories that became empty after files were removed."""
 
     def tidy_all(self, root: Any) -> None:
-        """Remove all directories below one that hold nothing."""
+        """Remove all empty directories below a directory."""
 
     def sync_names(self, folders: Iterable[Any]) -> None:
-        """Make the names in directories durable."""
+        """Sync directories, so that the names in them are durable."""

@@ -1,4 +1,4 @@
-"""Errors of the operating system, turned into ours with the path and advice."""
+"""Turn errors of the operating system into ours, with path and advice."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SPECIAL = "a pipe, a socket or a device"
 
 
 class storage_errors:  # noqa: N801 - used like a function
-    """Turn the system's errors into ours, with the path and what to do."""
+    """Context manager that turns the system's errors into ours, with path and advice."""
 
     __slots__ = ("_path",)
 
@@ -38,7 +38,7 @@ class storage_errors:  # noqa: N801 - used like a function
 
 
 def storage_error(path: Location | str, error: OSError) -> StorageError:
-    """Return the error that stands for one of the system's."""
+    """Return our error for an error of the system."""
     reason, advice = error.strerror or str(error), ""
     match error.errno:
         case errno.ENOSPC | errno.EDQUOT:
@@ -48,7 +48,7 @@ def storage_error(path: Location | str, error: OSError) -> StorageError:
         case errno.ENOENT:
             reason, advice = "no such file or directory", "check the path"
         case errno.ENOTDIR:
-            reason, advice = "a folder in it is a file", "check the path"
+            reason, advice = "a part of the path is a file, not a folder", "check the path"
         case errno.EISDIR:
             reason, advice = "is a directory, not a file", "move it away, or check the path"
         case errno.ENXIO | errno.ESPIPE:

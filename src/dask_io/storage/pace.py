@@ -1,4 +1,4 @@
-"""A limit to how fast bytes are moved, for machines that are shared."""
+"""A rate limit for I/O, for shared machines."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ if TYPE_CHECKING:
 
 
 class Pace:
-    """At most so many bytes a second, over all threads and stores that share it.
+    """Limits the bytes per second of all threads and stores that share it.
 
-    Whoever moves bytes waits until the time that those before it are worth has passed. Time in
-    which nothing is moved is not made up for later.
+    A thread waits until the bytes moved before it fit the rate. Idle time does not accumulate.
     """
 
     def __init__(
@@ -30,7 +29,7 @@ class Pace:
         self._lock = Lock()
 
     def wait_for(self, n_bytes: int) -> None:
-        """Wait until so many bytes may be moved."""
+        """Wait until `n_bytes` may be moved."""
         with self._lock:
             now = self._clock()
             start = max(now, self._free_from)

@@ -1,6 +1,6 @@
-"""Counting what is moved: seeks, visits and bytes of every file or object.
+"""Count seeks, visits and bytes of files and objects.
 
-Within one visit, a seek is a transfer whose offset is not where the one before it ended.
+Within one visit, a seek is a transfer whose offset is not where the previous transfer ended.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Traffic:
-    """What was moved in one direction: seeks, visits, bytes."""
+    """Seeks, visits and bytes in one direction."""
 
     seeks: int = 0
     visits: int = 0
@@ -26,9 +26,9 @@ class Traffic:
 
 @dataclass(slots=True)
 class Tally:
-    """What a store's transport has moved so far; safe to share between threads.
+    """The traffic of a store so far; safe to share between threads.
 
-    With a `pace`, nothing is moved faster than that.
+    A `pace` limits the rate.
     """
 
     read: Traffic = field(default_factory=Traffic)
@@ -37,7 +37,7 @@ class Tally:
     _lock: Lock = field(default_factory=Lock, repr=False, compare=False)
 
     def __reduce__(self) -> tuple[type[Tally], tuple[Traffic, Traffic]]:
-        # Locks do not travel to other processes.
+        # Locks cannot be pickled.
         return Tally, (self.read, self.write)
 
     def add(self, traffic: Traffic, visit: Traffic) -> None:
@@ -49,7 +49,7 @@ class Tally:
 
 
 class Visit:
-    """One visit to a file or an object, that counts what is moved through it."""
+    """One visit to a file or an object, which counts its traffic."""
 
     def __init__(self, tally: Tally, traffic: Traffic) -> None:
         self._tally, self._traffic = tally, traffic
@@ -68,7 +68,7 @@ class Visit:
         self._tally.add(self._traffic, self._counts)
 
     def count(self, offset: int, n_bytes: int) -> None:
-        """Count bytes as moved: a seek, unless they begin where the last ones ended."""
+        """Count moved bytes, and a seek unless they start where the last bytes ended."""
         if self._tally.pace is not None:
             self._tally.pace.wait_for(n_bytes)
         if offset != self._position:
@@ -77,5 +77,5 @@ class Visit:
         self._counts.n_bytes += n_bytes
 
     def go_on_from(self, offset: int) -> None:
-        """Count as part of a visit that another thread has begun and that has come to `offset`."""
+        """Count as part of a visit that another thread has begun and that reached `offset`."""
         self._counts.visits, self._position = 0, offset

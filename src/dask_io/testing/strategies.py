@@ -10,7 +10,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from dask_io.geometry import Axis, Grid, Layout, Region
-from dask_io.planning import Bundle, Hold, Plan, Problem, ReadRun, Side, Slabs, Staging, Stretch
+from dask_io.planning import Bundle, Hold, Plan, Problem, ReadRun, Side, SlabRange, Slabs, Staging
 from dask_io.planning.bundle import box_around, window_of
 from dask_io.planning.problem import NO_CODING, Coding
 
@@ -186,15 +186,15 @@ def slabs(draw: st.DrawFn, plan: Plan) -> Slabs | None:
     outer = plan.order[draw(st.integers(0, inner - 1))]
     usual, ends = plan.axes[plan.order[inner]], plan.axes[outer].ends
     flushed = [usual.flushes.start_of(index) for index in range(1, usual.flushes.n_blocks)]
-    stretches, position = [], 0
+    ranges, position = [], 0
     for length in draw(axes(ends.n_blocks)).lengths():
         start, position = position, position + length
         if draw(st.booleans()):
             kept = tuple(ReadRun(*run, keep=True) for run in draw(axes(usual.ends.length)).runs)
             bounds = ends.start_of(start), ends.start_of(position)
             other = replace(usual, reads=kept).flushed_at(flushed)
-            stretches.append(Stretch(*bounds, other.reads))
-    return Slabs(outer, plan.order[inner], tuple(stretches)) if stretches else None
+            ranges.append(SlabRange(*bounds, other.reads))
+    return Slabs(outer, plan.order[inner], tuple(ranges)) if ranges else None
 
 
 @st.composite

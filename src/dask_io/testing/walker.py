@@ -198,7 +198,7 @@ def _cells_in_order(bundle: Bundle, chosen: tuple[tuple[int, int], ...] = ()) ->
     axis = bundle.order[len(chosen)]
     runs, slabs = bundle.reads[axis], bundle.members[0].slabs
     if slabs is not None and axis == slabs.inner:
-        for start, stop, reads in slabs.stretches:
+        for start, stop, reads in slabs.ranges:
             if start <= by_axis[slabs.outer][0] < stop:
                 runs = reads
     lengths = (length for length, times, _ in runs for _ in range(times))

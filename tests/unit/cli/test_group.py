@@ -95,10 +95,10 @@ def test_what_was_typed_wrongly_is_one_line_with_a_hint(arguments: list[str], li
         (["--shape=-3", "--dtype=u1", "--from=1", "--to=3"], "--shape '-3' is not a shape"),
         (["--shape=3", "--dtype=nope", "--from=1", "--to=3"], "dtype 'nope' is not known to NumPy"),
         (["--shape=3", "--dtype=O", "--from=1", "--to=3"], "dtype 'O' means Python objects"),
-        (["--shape=3", "--dtype=u1", "--from=a", "--to=3"], "chunks 'a' cannot be read"),
+        (["--shape=3", "--dtype=u1", "--from=a", "--to=3"], "chunks 'a' are invalid"),
         (["--shape=3", "--dtype=u1", "--from=1", "--to=3", "--memory=x"], "'x' is not a size"),
         (["--shape=3", "--dtype=u1", "--from=1", "--to=3", "--workers=0"], "at least one worker"),
-        (["--shape=3", "--dtype=u1", "--from=1", "--to=3", "--strategy=x"], "no strategy 'x'"),
+        (["--shape=3", "--dtype=u1", "--from=1", "--to=3", "--strategy=x"], "unknown strategy 'x'"),
     ],
 )
 def test_values_that_make_no_sense_are_usage_errors(arguments: list[str], line: str) -> None:

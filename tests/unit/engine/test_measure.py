@@ -174,7 +174,7 @@ def test_wrong_devices_are_refused() -> None:
     """An unknown name, or nothing to measure, is an error of use."""
     with pytest.raises(UsageError, match="choose one of hdd, ssd, nvme, nfs, s3, measured"):
         find_device("floppy")
-    with pytest.raises(UsageError, match="no folder to measure"):
+    with pytest.raises(UsageError, match="needs a folder to measure"):
         find_device("measured")
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dask_io.engine.member import Member, Overlaps, Stretch
+from dask_io.engine.member import CellRange, Member, Overlaps
 from dask_io.planning import Problem, plan_sweep
 
 N_BLOCKS = 40_000
@@ -31,6 +31,6 @@ def test_what_is_remembered_does_not_grow_with_the_blocks(chunk: int, target: in
             n_found += len(along.overlaps(part.bounds[0]).starts)
     assert n_found == N_BLOCKS
 
-    kept = sum(isinstance(each, Overlaps | Stretch) for each in gc.get_objects())
+    kept = sum(isinstance(each, Overlaps | CellRange) for each in gc.get_objects())
 
     assert kept < N_BLOCKS // 4

@@ -79,7 +79,9 @@ def test_a_disk_with_room_is_fine(tmp_path: Path) -> None:
 def test_too_little_space_is_one_clear_line(tmp_path: Path, disk: Disk) -> None:
     """The line says what is needed, a header for each block too, and what is free."""
     disk(blocks=199)
-    with pytest.raises(StorageError, match=r"800.00 KiB are needed, 796.00 KiB are free") as caught:
+    with pytest.raises(
+        StorageError, match=r"800.00 KiB are needed, but only 796.00 KiB are free"
+    ) as caught:
         check_space([move_to(tmp_path / "out")])
     assert caught.value.exit_code == 3
     disk(blocks=200)
@@ -110,7 +112,7 @@ def test_what_is_overwritten_counts_as_free(tmp_path: Path, disk: Disk) -> None:
 def test_too_few_inodes_are_one_clear_line(tmp_path: Path, disk: Disk) -> None:
     """The line says how many blocks there are and how many files fit."""
     disk(files=90)
-    with pytest.raises(StorageError, match=r"100 blocks are to be written.* 90 files") as caught:
+    with pytest.raises(StorageError, match=r"needs 100 files.* only 90") as caught:
         check_inodes([move_to(tmp_path / "out")])
     assert caught.value.exit_code == 3
     assert "larger chunks" in str(caught.value)
@@ -135,7 +137,7 @@ def test_gaps_need_no_room(tmp_path: Path, disk: Disk) -> None:
         move = move_to(tmp_path / "out", **others)
         with pytest.raises(StorageError, match="are needed"):
             check_space([move])
-        with pytest.raises(StorageError, match="100 blocks"):
+        with pytest.raises(StorageError, match="100 files"):
             check_inodes([move])
 
 
@@ -145,7 +147,7 @@ def test_codecs_may_need_no_room(tmp_path: Path, disk: Disk) -> None:
     packed = zarr_at(tmp_path / "packed.zarr", 100, compressors="auto")
     disk(blocks=150)
     check_space([move_to(tmp_path / "out.zarr", packed, "zarr", codec="zstd:1")])
-    with pytest.warns(RoomWarning, match=r"800.00 KiB may be needed, 600.00 KiB are free; if it"):
+    with pytest.warns(RoomWarning, match=r"800.00 KiB may be needed, but only 600.00 KiB"):
         check_space([move_to(tmp_path / "out.zarr", plain, "zarr", codec="zstd:1")])
     with pytest.raises(StorageError, match=r"600.04 KiB for scratch"):
         check_space([move_to(tmp_path / "out.zarr", packed, "zarr", codec="zstd:1")], 614441)
@@ -164,7 +166,7 @@ def test_too_few_open_files_are_one_clear_line(
     monkeypatch.setattr(preflight, "_n_open_files", lambda: 10)
     monkeypatch.setattr(resource, "getrlimit", lambda _: (17, 100))
     check_open_files(move_to(tmp_path / "out").target, 3)
-    with pytest.raises(StorageError, match="up to 18 files are open at once, the limit is 17"):
+    with pytest.raises(StorageError, match="up to 18 files are open at once, but the limit is 17"):
         check_open_files(move_to(tmp_path / "out").target, 4)
 
 

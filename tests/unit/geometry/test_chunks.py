@@ -63,12 +63,12 @@ def test_axes_without_elements_have_no_blocks() -> None:
     [
         ((4,), "1 axes, but the array has 2"),
         ((4, 4, 4), "3 axes, but the array has 2"),
-        (0, "above 0"),
+        (0, "positive"),
         ((4, -2), "axis 1"),
         (((3, 4), 6), "add up to 7"),
-        (((10, 0), 6), "not all above 0"),
-        (((), 6), "not all above 0"),
-        (((3.5, 6.5), 6), "not all lengths"),
+        (((10, 0), 6), "not all positive"),
+        (((), 6), "not all positive"),
+        (((3.5, 6.5), 6), "not all integers"),
         ((2.5, 6), "2.5"),
         ((True, 6), "True"),
         ("big", "'big'"),
@@ -146,5 +146,5 @@ def test_names_of_axes_that_are_not_there_are_answered() -> None:
     """An array without names says how chunks are given instead."""
     with pytest.raises(UsageError, match="'z', but its axes are time, y"):
         by_number({"z": 24}, ["time", "y"])
-    with pytest.raises(UsageError, match="the array names none; give chunks by number, as in 0=24"):
+    with pytest.raises(UsageError, match="unnamed axes; give chunks by axis number, as in 0=24"):
         by_number({"z": 24}, None)

@@ -50,8 +50,8 @@ def test_kinds_are_blocks_that_look_alike(some: tuple[Axis, ...]) -> None:
     """Kinds cover every block; first and last of one have equal length and surroundings."""
     axis, *others = some
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ORBITS, "_LISTED", 0)
-        patch.setattr(ORBITS, "_SPARSE", 3)
+        patch.setattr(ORBITS, "_FEW_BLOCKS", 0)
+        patch.setattr(ORBITS, "_FEW_BOUNDARIES", 3)
         kinds = orbits(axis, *others)
     assert int(kinds.count.sum()) == axis.n_blocks
     seen: list[int] = []
@@ -109,5 +109,5 @@ def test_a_billion_cuts_are_combined_if_one_axis_has_them_all() -> None:
 
 def test_too_many_cuts_are_refused() -> None:
     """Cuts that have no short run-length list are an error instead of a wait."""
-    with pytest.raises(OverflowError, match="too many"):
+    with pytest.raises(OverflowError, match="too long to combine"):
         cut_axis(Axis.regular(7 * 10**9, 7), Axis.regular(7 * 10**9, 5))

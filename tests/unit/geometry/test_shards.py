@@ -40,7 +40,7 @@ def test_a_length_for_each_axis_is_kept_as_it_is(asked: list[int]) -> None:
 @pytest.mark.parametrize("text", ["", "auto", "4,auto", "x", "time=(3,4)", "(3,4),5", "t=1,t=2"])
 def test_text_that_is_none(text: str) -> None:
     """It is shown, with what can be written instead."""
-    with pytest.raises(UsageError, match=r"shards '.*' cannot be read; write them as 64,64,-1 or"):
+    with pytest.raises(UsageError, match=r"shards '.*' are invalid; write them as 64,64,-1 or"):
         parse_shards(text)
 
 
@@ -51,8 +51,8 @@ def test_text_that_is_none(text: str) -> None:
         ((2, "auto", 5), "give a length for each axis"),
         ({"y": None}, "give a length for each axis"),
         (2.0, "give a length for each axis"),
-        ({"x": 4}, "shards name the axis 'x', but its axes are time, y"),
-        ({3: 4}, "shards name axis 3, but the array has 3 axes"),
+        ({"x": 4}, "shards are given for axis 'x', but its axes are time, y"),
+        ({3: 4}, "shards are given for axis 3, but the array has 3 axes"),
     ],
 )
 def test_shards_of_another_array(asked: Any, message: str) -> None:

@@ -81,6 +81,6 @@ def test_lines_that_say_too_little_are_named(line: str, tmp_path: Path) -> None:
         file.write(f"{xxh3_64_hexdigest(line.encode())} {line}\n")
 
     with pytest.raises(
-        DataError, match=f"a line that begins with {line.split(maxsplit=1)[0]} has not"
+        DataError, match=f"a line that starts with {line.split(maxsplit=1)[0]} needs"
     ):
         dask_io.resume(place)

@@ -313,7 +313,7 @@ def test_a_store_without_conditions_is_refused(
             return obstore.put(store, key, content)
 
     monkeypatch.setattr(requests, "calls", Careless())
-    with pytest.raises(StorageError, match="does not keep to conditional puts"):
+    with pytest.raises(StorageError, match="does not support conditional puts"):
         Lease.take(lock)
     assert not lock.exists()
 

@@ -324,7 +324,7 @@ def test_what_describes_a_target_is_not_undone_by_a_late_put(
         if was_there:
             path.medium.write_whole(path, b"old")
         monkeypatch.setattr("dask_io.storage.objects.bucket.put_if", late)
-        with pytest.raises(StorageError, match="another run has put it meanwhile"):
+        with pytest.raises(StorageError, match="another run has changed it"):
             path.medium.write_whole(path, b"late")
         assert obstore.get(path.store, path.key).bytes() == b"new"
 

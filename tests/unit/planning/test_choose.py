@@ -252,9 +252,13 @@ def test_names_lead_to_strategies(objective: Objective) -> None:
 
 def test_unknown_names_are_refused() -> None:
     """The error lists those that there are."""
-    with pytest.raises(UsageError, match="no strategy 'best'; choose one of auto, sweep, keep"):
+    with pytest.raises(
+        UsageError, match="unknown strategy 'best'; choose one of auto, sweep, keep"
+    ):
         plan_with("best", RESPLIT)
-    with pytest.raises(UsageError, match="no objective 'best'; choose one of time, seeks, memory"):
+    with pytest.raises(
+        UsageError, match="unknown objective 'best'; choose one of time, seeks, memory"
+    ):
         parse_objective("best")
 
 

@@ -60,8 +60,8 @@ def test_cuts_are_counted_by_kinds_as_one_by_one(length: int, data: st.DataObjec
     bounds = pairwise(blocks.start_of(index) for index in range(blocks.n_blocks + 1))
     inside = [sum(low < end < high for end in ends) for low, high in bounds]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ORBITS, "_LISTED", 0)
-        patch.setattr(ORBITS, "_SPARSE", 3)
+        patch.setattr(ORBITS, "_FEW_BLOCKS", 0)
+        patch.setattr(ORBITS, "_FEW_BOUNDARIES", 3)
         found = count_cuts(blocks, cuts)
     assert found == CutCounts(inside.count(0), sum(n + 1 for n in inside if n))
 
@@ -73,8 +73,8 @@ def test_most_held_by_kinds_is_the_most_of_all_cells(
     """The kinds of cells and their corners give the maximum over all cells, grouped or listed."""
     outer = AxisCells(1, (((a, b), ((0, 0),)),))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ORBITS, "_LISTED", 0)
-        patch.setattr(ORBITS, "_SPARSE", 3)
+        patch.setattr(ORBITS, "_FEW_BLOCKS", 0)
+        patch.setattr(ORBITS, "_FEW_BOUNDARIES", 3)
         # Not `memory`, which remembers.
         grouped = most_held([[outer, axis._memory(hold)]])  # noqa: SLF001
     expected = listed_held(axis, hold, a, b)
@@ -99,8 +99,8 @@ def test_memory_in_ranges_is_that_of_the_cells_in_them(
     a, b = data.draw(st.tuples(st.integers(0, 9), st.integers(0, 9)))
     outer = AxisCells(1, (((a, b), ((0, 0),)),))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ORBITS, "_LISTED", 0)
-        patch.setattr(ORBITS, "_SPARSE", 3)
+        patch.setattr(ORBITS, "_FEW_BLOCKS", 0)
+        patch.setattr(ORBITS, "_FEW_BOUNDARIES", 3)
         grouped = most_held([[outer, axis._memory(hold, ranges)]])  # noqa: SLF001
     ceil = axis.write_ceil if hold is Hold.BLOCKS else int
     assert grouped.peak == max(a * ceil(cell.stop) - b * cell.done_start for cell in cells)

@@ -53,7 +53,7 @@ def test_the_text_says_what_a_plan_costs() -> None:
 
 @pytest.mark.parametrize(
     ("n_runs", "expected"),
-    [(4, "2 keep\n"), (5, "2 keep, 1 run more\n"), (9, "2 keep, 5 runs more\n")],
+    [(4, "2 keep\n"), (5, "2 keep, 1 more run\n"), (9, "2 keep, 5 more runs\n")],
 )
 def test_long_lists_of_runs_are_cut(n_runs: int, expected: str) -> None:
     """Only the first runs of an axis are shown."""

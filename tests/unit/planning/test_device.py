@@ -60,5 +60,5 @@ def test_an_empty_array_takes_no_time() -> None:
 def test_impossible_devices_are_refused(change: str) -> None:
     """A negative time or a bandwidth of nothing is a mistake."""
     values: Any = asdict(PLAIN) | {change: -1}
-    with pytest.raises(ValueError, match="times are at least 0"):
+    with pytest.raises(ValueError, match="times must not be negative"):
         Device(**values)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 
 from dask_io.geometry import Region
-from dask_io.planning import Hold, Plan, Problem, ReadRun, Slabs, Staging, Stretch
+from dask_io.planning import Hold, Plan, Problem, ReadRun, SlabRange, Slabs, Staging
 from dask_io.testing.strategies import plans
 
 PROBLEM = Problem.regular((10, 6), (4, 3), (5, 6), dtype="int16", budget=1000)
@@ -24,7 +24,7 @@ def test_the_order_names_every_axis_once(order: tuple[int, ...]) -> None:
 
 def test_axes_swept_backwards_are_the_plans() -> None:
     """An axis that is not there cannot be swept backwards."""
-    with pytest.raises(ValueError, match=r"are the plan's: \[1, 2\]"):
+    with pytest.raises(ValueError, match=r"must be axes of the plan: \[1, 2\]"):
         Plan(PROBLEM, (0, 1), (ROWS, COLUMNS), Hold.PIECES, "keep", backwards=frozenset({1, 2}))
 
 
@@ -46,15 +46,15 @@ def test_read_cells_cover_the_array() -> None:
 @pytest.mark.parametrize(
     ("slabs", "message"),
     [
-        (Slabs(0, 1, ()), "at least one stretch"),
-        (Slabs(0, 2, (Stretch(0, 5, COLUMNS),)), "axes of the plan"),
-        (Slabs(1, 0, (Stretch(0, 6, ROWS),)), "axis 0 is not inside axis 1"),
-        (Slabs(0, 1, (Stretch(0, 4, COLUMNS),)), "not whole read cells"),
-        (Slabs(0, 1, (Stretch(5, 5, COLUMNS),)), "not whole read cells"),
-        (Slabs(0, 1, (Stretch(0, 15, COLUMNS),)), "reach out"),
-        (Slabs(0, 1, (Stretch(5, 10, COLUMNS), Stretch(0, 5, COLUMNS))), "overlap"),
-        (Slabs(0, 1, (Stretch(0, 5, (ReadRun(5, 1, keep=True),)),)), "flushed where others"),
-        (Slabs(0, 1, (Stretch(0, 5, (ReadRun(3, 2, keep=False),)),)), "flushed where others"),
+        (Slabs(0, 1, ()), "at least one range"),
+        (Slabs(0, 2, (SlabRange(0, 5, COLUMNS),)), "axes of the plan"),
+        (Slabs(1, 0, (SlabRange(0, 6, ROWS),)), "axis 0 is not inside axis 1"),
+        (Slabs(0, 1, (SlabRange(0, 4, COLUMNS),)), "not whole read cells"),
+        (Slabs(0, 1, (SlabRange(5, 5, COLUMNS),)), "not whole read cells"),
+        (Slabs(0, 1, (SlabRange(0, 15, COLUMNS),)), "exceed"),
+        (Slabs(0, 1, (SlabRange(5, 10, COLUMNS), SlabRange(0, 5, COLUMNS))), "overlap"),
+        (Slabs(0, 1, (SlabRange(0, 5, (ReadRun(5, 1, keep=True),)),)), "different flushed ends"),
+        (Slabs(0, 1, (SlabRange(0, 5, (ReadRun(3, 2, keep=False),)),)), "different flushed ends"),
     ],
 )
 def test_slabs_differ_only_where_they_may(slabs: Slabs, message: str) -> None:
@@ -65,7 +65,7 @@ def test_slabs_differ_only_where_they_may(slabs: Slabs, message: str) -> None:
 
 def test_each_slab_is_read_in_its_own_cells() -> None:
     """In the second slab the inner axis is read in two cells, in the first in one."""
-    slabs = Slabs(0, 1, (Stretch(5, 10, (ReadRun(3, 2, keep=True),)),))
+    slabs = Slabs(0, 1, (SlabRange(5, 10, (ReadRun(3, 2, keep=True),)),))
     plan = Plan(PROBLEM, (0, 1), (ROWS, COLUMNS), Hold.PIECES, "keep", slabs)
     cells = [str(step.cell) for step in plan.steps()]
     assert cells == ["0:5,0:6", "5:10,0:3", "5:10,3:6"]
@@ -80,7 +80,7 @@ def test_slabs_that_do_not_differ_cost_the_same(n_blocks: int) -> None:
     plan = Plan(problem, (0, 1), (rows, columns), Hold.PIECES, "keep")
     finer = (ReadRun(300, 2, keep=True), ReadRun(100, 3, keep=True))
     same, other = (
-        replace(plan, slabs=Slabs(0, 1, (Stretch(14, 35, reads), Stretch(42, 63, reads))))
+        replace(plan, slabs=Slabs(0, 1, (SlabRange(14, 35, reads), SlabRange(42, 63, reads))))
         for reads in (columns, finer)
     )
     for name in ("seeks", "openings", "n_steps", "n_placements", "held_bytes", "carried_bytes"):
@@ -95,7 +95,7 @@ def test_positions_to_flush_at_lie_within_the_array() -> None:
     plan = Plan(PROBLEM, (0, 1), (ROWS, COLUMNS), Hold.PIECES, "keep")
     assert plan.flushed_at([(0, 5, 10), ()]).seeks == plan.seeks
     for position in (-1, 11):
-        with pytest.raises(ValueError, match="reach out of an axis of 10"):
+        with pytest.raises(ValueError, match="exceed an axis of length 10"):
             plan.flushed_at([(position,), ()])
 
 

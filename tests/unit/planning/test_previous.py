@@ -76,7 +76,9 @@ def test_the_published_multiple_counts(budget: int, n_planes: int, runs: int, se
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_what_is_neither_split_nor_merge_is_refused(strategy: Strategy) -> None:
     """Many blocks to many is one clear line, not a plan."""
-    with pytest.raises(UsageError, match="9 blocks become 4; use --strategy auto") as caught:
+    with pytest.raises(
+        UsageError, match="9 source blocks and 4 target blocks; use --strategy auto"
+    ) as caught:
         strategy(Problem.regular((6, 6), (2, 2), (3, 3), budget=1000))
     assert not isinstance(caught.value, BudgetTooSmallError)
 
@@ -85,7 +87,7 @@ def test_what_is_neither_split_nor_merge_is_refused(strategy: Strategy) -> None:
 def test_targets_that_are_written_whole_are_refused(strategy: Strategy) -> None:
     """A block that is atomic cannot be flushed in parts."""
     problem = merge(GIB)
-    with pytest.raises(UsageError, match="written whole; use --strategy auto"):
+    with pytest.raises(UsageError, match="needs whole blocks; use --strategy auto"):
         strategy(replace(problem, target=replace(problem.target, atomic=True)))
 
 

@@ -16,7 +16,7 @@ def test_source_and_target_have_one_shape() -> None:
 
 def test_a_layout_fits_its_grid() -> None:
     """A layout with another number of axes is refused."""
-    with pytest.raises(ValueError, match="a layout of 2 axes for 1"):
+    with pytest.raises(ValueError, match="the layout has 2 axes, not 1"):
         Side(Grid.regular((4,), (2,)), Layout.c(2))
 
 

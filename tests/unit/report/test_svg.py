@@ -4,7 +4,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from dask_io.planning import Hold, Plan, Problem, ReadRun, Slabs, Stretch, plan_keep, plan_naive
+from dask_io.planning import Hold, Plan, Problem, ReadRun, SlabRange, Slabs, plan_keep, plan_naive
 from dask_io.report.svg import plan_svg
 
 
@@ -52,7 +52,7 @@ def test_marks_have_colours() -> None:
 def test_slabs_are_drawn_with_their_own_ends() -> None:
     """An end that only some slabs have goes across these alone."""
     columns, rows = (ReadRun(12, 1, keep=True),), (ReadRun(6, 2, keep=True),)
-    slabs = Slabs(0, 1, (Stretch(6, 12, rows),))
+    slabs = Slabs(0, 1, (SlabRange(6, 12, rows),))
     problem = Problem.regular((12, 12), (12, 12), (12, 12), budget=1000)
     plan = Plan(problem, (0, 1), (rows, columns), Hold.PIECES, "keep", slabs)
 

@@ -201,7 +201,7 @@ def test_strategies_are_set_side_by_side() -> None:
 
     chosen = [line for line in told.splitlines() if line.endswith("chosen")]
     assert [line.split()[0] for line in chosen] == ["keep"]
-    assert "does not fit: 4.00 GiB" in told
+    assert "does not fit: one block needs 4.00 GiB" in told
     assert "17 seeks are the fewest possible" in told
     assert [one["chosen"] for one in value["candidates"]] == [True, False, False]
     assert [one["seeks"] is None for one in value["candidates"]] == [False, False, True]

@@ -189,7 +189,7 @@ def test_a_directory_is_not_replaced_by_a_file(tmp_path: Path) -> None:
 def test_a_place_that_cannot_be_made_is_a_matter_of_storage(tmp_path: Path) -> None:
     """A parent that is a file is one clear line."""
     (tmp_path / "file").write_bytes(b"")
-    with pytest.raises(StorageError, match="a folder in it is a file"):
+    with pytest.raises(StorageError, match="a part of the path is a file, not a folder"):
         target_at(tmp_path / "file" / "x").create()
 
 
@@ -290,7 +290,7 @@ def test_nothing_is_begun_after_abandoning(tmp_path: Path) -> None:
     target = target_at(tmp_path / "x")
     fill(target, n_blocks=1)
     target.abandon()
-    with pytest.raises(StorageError, match="given up"), target.writer((1, 0)):
+    with pytest.raises(StorageError, match="abandoned"), target.writer((1, 0)):
         pass
     assert names_in(tmp_path / "x") == {"b_0_0.npy", JOURNAL}
 

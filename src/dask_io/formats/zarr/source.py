@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from dask_io.formats.zarr.metadata import Metadata
     from dask_io.geometry import Grid, Region
     from dask_io.storage.location import Location
-    from dask_io.storage.medium import Found
+    from dask_io.storage.medium import FileInfo
     from dask_io.stores.encoded import EncodedReader
     from dask_io.stores.store import BlockReader
 
@@ -377,7 +377,7 @@ class ZarrSource(ZarrStore):
         found = self._look_at(name)
         return None if found is None else found.size
 
-    def _look_at(self, name: str) -> Found | None:
+    def _look_at(self, name: str) -> FileInfo | None:
         path = self.root / name
         with storage_errors(path):
             found = self._find_file(name)

@@ -1,9 +1,9 @@
-"""The sweep strategy: the fewest seeks in the memory there is.
+"""The sweep strategy: the fewest seeks within the memory budget.
 
-From the bottom up: `segments` looks at one axis of source and target where both are cut; `choices`
-and `families` are read ends along one axis; `ends` finds the best ones for a budget, given
-the other axes; `arrange` puts axes into an order; `structures` is what is looked at whatever
-the budget; `by_slab` finds ends that differ from slab to slab; `search` finds the best of it all.
+From the bottom up: `segments` divides one axis at the common boundaries of source and target.
+`choices` and `families` are read ends along one axis. `ends` finds the best read ends for a budget,
+given the other axes. `arrange` orders the axes. `structures` lists the candidates that do not
+depend on the budget. `by_slab` finds read ends that differ between slabs. `search` finds the best.
 """
 
 from dask_io.planning.sweep.search import memory_for_lower_bound, plan_sweep

@@ -1,8 +1,8 @@
-"""Which axis around which: good orders of the axes, with read ends for each.
+"""Good orders of the axes, with read ends for each axis.
 
-What the inner axes of a sweep hold depends on the outer ones only through two products
-(`dask_io.planning.envelope`). So the best ways to sweep a set of axes are found from the best
-ways to sweep the set without its outermost axis, for all sets from small to large.
+The memory of a sweep's inner axes depends on the outer ones only through two products
+(`dask_io.planning.envelope`). So the best arrangements of a set of axes follow from the best
+arrangements of the set without its outermost axis, for all sets from small to large.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 
     from dask_io.planning.sweep.choices import Choice
 
-# Outer products (a, b) by which ways are compared if too many are left.
+# Outer products (a, b) for which arrangements are compared if too many are left.
 _OUTER_PRODUCTS = ((4, 5), (5, 4), (2, 1), (1, 2), (10, 9), (3, 2), (9, 10))
-# Sets of axes are twice as many with every axis; of more axes than these, not all are looked at.
+# Every axis doubles the number of sets. With more axes than this, not all sets are considered.
 _MOST_AXES = 10
 
 
 @dataclass(frozen=True, slots=True)
 class Arrangement:
-    """Some axes in order, outermost first, with the read ends of each."""
+    """An order of some axes, outermost first, with the read ends of each."""
 
     axes: tuple[int, ...]
     choices: tuple[Choice, ...]
@@ -49,18 +49,18 @@ class Arrangement:
         return dict(zip(self.axes, self.choices, strict=True))
 
     def around(self, axis: int, choice: Choice, inside: int) -> Arrangement:
-        """Put one more axis around these, which have `inside` elements."""
+        """Add an axis around these, which have `inside` elements."""
         envelope = wrap(choice.cells, self.envelope, inside)
         return Arrangement((axis, *self.axes), (choice, *self.choices), envelope)
 
     def with_choice(self, place: int, choice: Choice) -> Arrangement:
-        """Exchange the read ends of the axis at a place in the order."""
+        """Replace the read ends of the axis at a position in the order."""
         choices = (*self.choices[:place], choice, *self.choices[place + 1 :])
         return arrangement_of(self.axes, choices)
 
 
 def arrangement_of(axes: Sequence[int], choices: Sequence[Choice]) -> Arrangement:
-    """Arrange axes in this order, outermost first."""
+    """Return the arrangement of axes in this order, outermost first."""
     arrangement, inside = Arrangement((), (), NOTHING_WRITTEN), 1
     for axis, choice in zip(reversed(axes), reversed(choices), strict=True):
         arrangement = arrangement.around(axis, choice, inside)
@@ -69,25 +69,25 @@ def arrangement_of(axes: Sequence[int], choices: Sequence[Choice]) -> Arrangemen
 
 
 Table = dict[frozenset[int], list[Arrangement]]
-"""For each set of axes the ways to sweep them that are worth keeping."""
+"""For each set of axes, the arrangements that are worth keeping."""
 
 
 def arrange(
     families: Mapping[int, Sequence[Choice]], *, most_kept: int, known: Table | None = None
 ) -> Table:
-    """Find good ways to sweep every set of axes, the whole set's by what they hold.
+    """Find good arrangements for every set of axes; those of the whole set are sorted by memory.
 
-    Of very many axes only some are put in all orders, those along which the most is carried; the
-    others lie around them.
+    With very many axes, only those along which the most is carried are tried in all orders. The
+    other axes are outside of them.
 
     Parameters
     ----------
     families
-        The read ends to choose from, for each axis.
+        Candidates for the read ends of each axis.
     most_kept
-        How many ways are kept for each set; ways that another is never above are dropped first.
+        The most arrangements kept for each set, after dominated ones have been dropped.
     known
-        Sets for which the ways are known already.
+        Sets whose arrangements are already known.
     """
     table: Table = {frozenset(): [Arrangement((), (), NOTHING_WRITTEN)], **(known or {})}
     for members in _sets(families):
@@ -108,7 +108,7 @@ def arrange(
 
 
 def _sets(families: Mapping[int, Sequence[Choice]]) -> Iterator[frozenset[int]]:
-    """Yield sets of axes from small to large, each of them one of those before and one more."""
+    """Yield sets of axes from small to large, each an earlier set with one more axis."""
     axes = list(families)
     if len(axes) > _MOST_AXES:
         axes.sort(key=lambda axis: _carried(families[axis]), reverse=True)
@@ -120,12 +120,12 @@ def _sets(families: Mapping[int, Sequence[Choice]]) -> Iterator[frozenset[int]]:
 
 
 def _carried(choices: Sequence[Choice]) -> int:
-    """Return how many elements are carried along an axis at least, if there were no others."""
+    """Return the fewest elements carried along an axis, if it were the only axis."""
     return min(arrangement_of((0,), (choice,)).held - choice.longest for choice in choices)
 
 
 def _worth_keeping(ways: list[Arrangement], most_kept: int) -> list[Arrangement]:
-    """Drop what is dominated, then all but the best few for several outer cells."""
+    """Drop dominated arrangements, then all but the best few for several outer cells."""
     kept: list[Arrangement] = []
     for way in ways:
         if not any(is_never_above(other.envelope, way.envelope) for other in kept):
@@ -139,5 +139,5 @@ def _worth_keeping(ways: list[Arrangement], most_kept: int) -> list[Arrangement]
 
 
 def _ranking(ways: list[Arrangement], a: int, b: int) -> list[int]:
-    """Return the ways' numbers, the least memory first, within an outer cell."""
+    """Return the indices of arrangements, least memory first, within an outer cell."""
     return sorted(range(len(ways)), key=lambda index: most(ways[index].envelope, a, b))

@@ -1,7 +1,7 @@
-"""Read ends along one axis, chosen for each slab of an axis around it.
+"""Read ends along one axis that are chosen for each slab of an outer axis.
 
-With ends that are the same everywhere, the slab that holds the most decides how often blocks are
-cut in all of them. Here every slab is cut only as often as it needs itself.
+If all slabs had the same ends, the slab that holds the most would determine the number of cuts in
+all slabs. Here every slab has only as many cuts as it needs.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from dask_io.planning.cost import AxisCells, CutCounts
 from dask_io.planning.envelope import upper_hull
 from dask_io.planning.reads import AxisPlan
-from dask_io.planning.slabs import Slabs, Stretch
+from dask_io.planning.slabs import SlabRange, Slabs
 from dask_io.planning.sweep.arrange import arrangement_of
 from dask_io.planning.sweep.ends import FORBIDDEN, best_ends
 from dask_io.planning.sweep.families import finest_kept
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
     from dask_io.planning.sweep.segments import AxisPair
     from dask_io.planning.sweep.structures import Space, Structure
 
-# Axes with more read cells than this are not looked at slab by slab.
+# Axes with more read cells than this are not searched slab by slab.
 _MOST_SLABS = 256
 
 
 @dataclass(frozen=True, slots=True)
 class BySlab:
-    """An arrangement, the slabs in which one of its axes has other ends, if any, and the seeks."""
+    """An arrangement, the slabs in which one axis has different ends (if any), and the seeks."""
 
     arrangement: Arrangement
     slabs: Slabs | None
@@ -44,7 +44,7 @@ class BySlab:
 
 
 def search_by_slab(space: Space, budget: int, *, below: int) -> BySlab | None:
-    """Return what costs the fewest seeks within the budget, if that is fewer than `below`."""
+    """Return the result with the fewest seeks within the budget, if it has fewer than `below`."""
     best: BySlab | None = None
     for structure in structures(space):
         if structure.seeks >= below:
@@ -63,11 +63,11 @@ def search_by_slab(space: Space, budget: int, *, below: int) -> BySlab | None:
 def _candidates(
     space: Space, structure: Structure, budget: int
 ) -> Iterator[tuple[Arrangement, int]]:
-    """Yield arrangements, with the axis along which the slabs of each may differ.
+    """Yield arrangements, each with an axis along which slabs may differ.
 
-    Those that are looked at anyway. And, if nothing else is cut, the axis that the budget cuts
-    goes innermost, where fine ends save the most memory; there any ends of the outer axis
-    are tried with which it fits at all.
+    These are the arrangements of the structure. If the structure cuts no other axis, they also
+    include arrangements with its axis innermost, where fine ends save the most memory. For these,
+    all ends of the outer axis that fit in the budget are tried.
     """
     inner = structure.axis
     finest = None if structure.fixed else finest_kept(space.pairs[inner])
@@ -93,7 +93,7 @@ def _candidates(
 def _cut_by_slab(
     space: Space, arrangement: Arrangement, axes: tuple[int, int], *, budget: int, below: int
 ) -> BySlab | None:
-    """Cut the second axis as far as each slab of the first needs; None if that is not below."""
+    """Cut the second axis as each slab of the first needs; None if seeks are not below `below`."""
     (outer, inner), choices = axes, arrangement.by_axis
     place, uncut = arrangement.axes.index(inner), space.whole[inner][0]
     seeks = space.count_writes({**choices, inner: uncut})
@@ -119,19 +119,19 @@ def _cut_by_slab(
     if not found:
         return None
     usual = Counter(found.values()).most_common(1)[0][0]
-    stretches = _stretches(found, usual)
+    ranges = _join_neighbours(found, usual)
     if choices[outer].backwards:
         length = space.source.grid.shape[outer]
-        stretches = [Stretch(length - b, length - a, reads) for a, b, reads in stretches[::-1]]
-    slabs = Slabs(outer, inner, tuple(stretches)) if stretches else None
+        ranges = [SlabRange(length - b, length - a, reads) for a, b, reads in ranges[::-1]]
+    slabs = Slabs(outer, inner, tuple(ranges)) if ranges else None
     return BySlab(arrangement.with_choice(place, usual), slabs, seeks)
 
 
 @lru_cache(maxsize=256)
 def _kinds_of_slabs(pair: AxisPair, choice: Choice) -> tuple[tuple[Choice, list[AxisStep]], ...]:
-    """Sort slabs by what they add, complete and find carried; each kind is a choice of its own.
+    """Group slabs by the lengths that they add, complete and find carried, most carried first.
 
-    Those that find the most carried come first. None at all if there are too many slabs.
+    Each kind is returned as a choice of its own. The result is empty if there are too many slabs.
     """
     if choice.n_cells > _MOST_SLABS:
         return ()
@@ -155,14 +155,14 @@ def _kinds_of_slabs(pair: AxisPair, choice: Choice) -> tuple[tuple[Choice, list[
 
 
 def _cuts_of(pair: AxisPair, cell: AxisStep) -> CutCounts:
-    """Count the source blocks within a slab, and those that reach out of it."""
+    """Count the source blocks within a slab, and those that extend beyond it."""
     blocks, (start, stop, *_) = pair.source, cell
-    reaches_out = (
+    extends_beyond = (
         blocks.floor(start) < start or (start == 0 and pair.source_partial[0]),
         blocks.ceil(stop) > stop or (stop == blocks.length and pair.source_partial[1]),
     )
     n_blocks = blocks.index_at(stop - 1) - blocks.index_at(start) + 1
-    n_cut = min(n_blocks, sum(reaches_out))
+    n_cut = min(n_blocks, sum(extends_beyond))
     return CutCounts(n_blocks - n_cut, n_cut)
 
 
@@ -172,11 +172,11 @@ def _shape_within(space: Space, axis: int, cells: Sequence[AxisStep]) -> tuple[i
     return tuple(shape)
 
 
-def _stretches(found: Mapping[AxisStep, Choice], usual: Choice) -> list[Stretch]:
-    """Return neighbouring slabs with the same ends as one stretch, but for the usual ends."""
-    stretches = []
+def _join_neighbours(found: Mapping[AxisStep, Choice], usual: Choice) -> list[SlabRange]:
+    """Join neighbouring slabs with the same ends into one range; omit slabs with usual ends."""
+    ranges = []
     for same, group in groupby(sorted(found), key=found.__getitem__):
         cells = list(group)
         if same != usual:
-            stretches.append(Stretch(cells[0].start, cells[-1].stop, same.array_reads))
-    return stretches
+            ranges.append(SlabRange(cells[0].start, cells[-1].stop, same.array_reads))
+    return ranges

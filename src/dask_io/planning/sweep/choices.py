@@ -1,4 +1,4 @@
-"""Ways to cut the reads along one axis, each with everything it costs there."""
+"""Candidates for the read ends along one axis, each with its costs along this axis."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ if TYPE_CHECKING:
 
     from dask_io.planning.sweep.segments import AxisPair, Segment
 
-# Reads that take more runs than this to write down are not a choice.
+# Read cells with more runs than this are not considered.
 _MOST_RUNS = 4096
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Read ends along one axis, and what they mean for memory and seeks.
+    """Read ends along one axis, and their effect on memory and seeks.
 
     Attributes
     ----------
     reads
-        The read cells and their marks, in the order in which they are read.
+        The read cells and their marks, in reading order.
     cells
-        The same as far as memory is concerned.
+        The memory needs of the read cells.
     read_cuts, write_cuts
-        How they cut the blocks of the source and of the target.
+        The cuts of source blocks and of target blocks.
     backwards
-        Whether the first of them is at the far end of the axis.
+        Whether reading starts at the end of the axis.
     n_cells
         Number of read cells.
     """
@@ -57,17 +57,17 @@ class Choice:
 
     @property
     def array_reads(self) -> tuple[ReadRun, ...]:
-        """The read cells in the order in which they lie along the axis."""
+        """The read cells in array order."""
         return self.reads[::-1] if self.backwards else self.reads
 
     @property
     def cuts(self) -> tuple[CutCounts, CutCounts]:
-        """How the blocks of source and target are cut."""
+        """The cuts of source blocks and of target blocks."""
         return self.read_cuts, self.write_cuts
 
 
 def choice_of(pair: AxisPair, reads: tuple[ReadRun, ...]) -> Choice:
-    """Work out what any read cells cost, by the closed forms of a plan."""
+    """Compute the costs of arbitrary read cells with the closed forms of a plan."""
     plan = AxisPlan(pair.target, reads)
     return Choice(
         reads,
@@ -79,7 +79,7 @@ def choice_of(pair: AxisPair, reads: tuple[ReadRun, ...]) -> Choice:
 
 
 def in_blocks(pair: AxisPair, choice: Choice) -> Choice:
-    """Return the same read ends, if write cells are held whole from their first piece on."""
+    """Return the same read ends, with the memory for write cells held in blocks."""
     return replace(choice, cells=AxisPlan(pair.target, choice.reads).memory(Hold.BLOCKS))
 
 
@@ -88,10 +88,10 @@ def choice_by_segments(
     segments: Sequence[Segment],
     reads_of: Callable[[Segment], Iterable[ReadRun]],
 ) -> Choice | None:
-    """Work out what reads cost that are the same in equal segments.
+    """Compute the costs of read cells that are the same in equal segments.
 
-    The same as `choice_of`, faster, and as fast for many repetitions as for one. None if the
-    reads take too many runs to write down.
+    The result is that of `choice_of`, in a time that does not depend on the number of repetitions.
+    It is None if the read cells have too many runs.
     """
     parts = [(segment, tuple(reads_of(segment))) for segment in segments]
     reads = _join(parts)
@@ -114,11 +114,11 @@ def choice_by_segments(
 
 
 def _join(parts: Iterable[tuple[Segment, tuple[ReadRun, ...]]]) -> tuple[ReadRun, ...] | None:
-    """Write down the reads of all segments; None if there are too many runs."""
+    """Concatenate the reads of all segments; None if there are too many runs."""
     joined: list[ReadRun] = []
     for segment, reads in parts:
         runs, times = reads, segment.count
-        # The last end is a boundary of both sides, where keeping and flushing are the same.
+        # The last end is a boundary of both sides, so keep and flush are equivalent there.
         marks = {run.keep for run in reads[:-1]} or {reads[-1].keep}
         if len({run.length for run in reads}) == len(marks) == 1:
             n_cells = sum(run.n_cells for run in reads) * times
@@ -136,7 +136,7 @@ def _join(parts: Iterable[tuple[Segment, tuple[ReadRun, ...]]]) -> tuple[ReadRun
 def _cells(
     segment: Segment, reads: tuple[ReadRun, ...]
 ) -> Iterator[tuple[tuple[int, int], int, int]]:
-    """Yield what cells add and complete, where they start, and up to where all was complete."""
+    """Yield for cells ``(added, completed)``, the start, and the completed position before."""
     start = done = 0
     for length, n_cells, keep in reads:
         if keep:
@@ -147,7 +147,7 @@ def _cells(
             continue
         yield (length, start + length - done), start, done
         if n_cells > 1:
-            # Of cells before which nothing is carried, the first and the last are enough.
+            # If nothing is carried, the first and the last cell are sufficient.
             for at in (start + length, start + (n_cells - 1) * length):
                 yield (length, length), at, at
         start = done = start + n_cells * length
@@ -155,7 +155,7 @@ def _cells(
 
 @dataclass(frozen=True, slots=True)
 class _Pieces:
-    """How one side's blocks are cut in equal segments: the cuts by the number of the block."""
+    """The cuts of one side's blocks in equal segments: cuts by block number."""
 
     n_segments: int
     n_blocks: int
@@ -189,7 +189,7 @@ class _Pieces:
 
 
 def _ends_by_block(bounds: tuple[int, ...], start: int, run: ReadRun) -> Iterator[tuple[int, int]]:
-    """Yield the number of each block that reads from `start` on end in, and how many do."""
+    """Yield the number of each block in which reads from `start` on end, and how many end."""
     position, left = start + run.length, run.n_cells
     while left:
         block = bisect_right(bounds, position)
@@ -203,7 +203,7 @@ def _ends_by_block(bounds: tuple[int, ...], start: int, run: ReadRun) -> Iterato
 
 
 def _count_pieces(parts: list[_Pieces], partial: tuple[bool, bool]) -> CutCounts:
-    """Add up segments; blocks that are part of larger ones count as cut even if they are not."""
+    """Sum over segments; a first or last block that is part of a larger one counts as cut."""
     n_blocks = sum(part.n_segments * part.n_blocks for part in parts)
     n_cut = sum(part.n_segments * len(part.cuts) for part in parts)
     n_cuts = sum(part.n_segments * part.cuts.total() for part in parts)
@@ -216,12 +216,12 @@ def _count_pieces(parts: list[_Pieces], partial: tuple[bool, bool]) -> CutCounts
 
 
 def read_between(ends: Sequence[int], *, keep: bool) -> list[ReadRun]:
-    """Return reads from each of ascending positions to the next, all with one mark."""
+    """Return reads between consecutive positions, all with the same mark."""
     return [ReadRun(high - low, 1, keep) for low, high in pairwise(ends)]
 
 
 def divide(length: int, n_parts: int, *, keep: bool) -> list[ReadRun]:
-    """Cut a range into at most `n_parts` equal reads, flushed; the last has its own mark.
+    """Divide a range into at most `n_parts` equal, flushed reads; `keep` marks the last read.
 
     Examples
     --------
@@ -235,7 +235,7 @@ def divide(length: int, n_parts: int, *, keep: bool) -> list[ReadRun]:
 
 
 def read_source_blocks(pair: AxisPair, n_blocks: int, *, keep: bool) -> Choice:
-    """Read so many source blocks at a time, from the start of the axis on."""
+    """Read `n_blocks` source blocks at a time, from the start of the axis."""
     reads = []
     for length, count in pair.source.runs:
         whole, rest = divmod(count, n_blocks)
@@ -245,17 +245,17 @@ def read_source_blocks(pair: AxisPair, n_blocks: int, *, keep: bool) -> Choice:
 
 
 def read_target_blocks(pair: AxisPair) -> Choice:
-    """Read what one target block needs at a time."""
+    """Read the range of one target block at a time."""
     return choice_of(pair, tuple(ReadRun(*run, keep=True) for run in pair.target.runs))
 
 
 def read_whole(pair: AxisPair) -> Choice:
-    """Read all of the axis at once."""
+    """Read the whole axis at once."""
     return choice_of(pair, (ReadRun(pair.source.length, 1, keep=True),))
 
 
 def read_elements(pair: AxisPair) -> Choice:
-    """Read every element on its own and flush it: there are no finer ends."""
+    """Read every element separately and flush it; these are the finest possible ends."""
     length = pair.source.length
     every = Axis(((1, length),))
     return Choice(

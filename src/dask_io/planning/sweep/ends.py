@@ -1,9 +1,9 @@
-"""The best read ends along one axis, those of all other axes given.
+"""The best read ends along one axis, given those of all other axes.
 
-With the other axes fixed, what is held while one cell of this axis is swept is a maximum of
-terms linear in where the cell starts, what was complete there, what it adds and what it
-completes. So every cell is within the budget or not by itself, and the fewest seeks are a
-shortest path: from boundary to boundary, each end kept or flushed, each cell within the budget.
+With the other axes fixed, the memory held during one cell of this axis is a maximum of terms that
+are linear in the start of the cell, the position completed before, the length added and the length
+completed. So each cell fits in the budget independently of the others, and the fewest seeks are a
+shortest path from boundary to boundary, where each end is kept or flushed and each cell fits.
 """
 
 from __future__ import annotations
@@ -26,26 +26,27 @@ if TYPE_CHECKING:
     from dask_io.planning.reads import ReadRun
     from dask_io.planning.sweep.segments import AxisPair, Segment
 
-# In segments shorter than this, reads may end anywhere.
+# In segments of at most this length, reads may end anywhere.
 _SHORT = 24
-# Of longer segments, no more boundaries than this are looked at.
+# In longer segments, at most about this many boundaries are considered.
 _MOST_POSITIONS = 64
-# Equal segments that hold more the further on they lie are solved in so many groups.
+# If later segments hold more, equal segments are solved in this many groups.
 _GROUPS = 8
-# Multiples of it are spread evenly over the fractions.
+# The fractional parts of its multiples are evenly distributed.
 _GOLDEN = 0.6180339887498949
-# Arrays of fewer elements than this are counted in 64-bit integers, others in Python's own.
+# Arrays with more elements than this use Python integers instead of 64-bit integers.
 _LARGEST_INT64 = 2**58
-# More seeks than such arrays can cost.
+# More seeks than arrays counted in 64-bit integers can need.
 _IMPOSSIBLE = 2**62
-# A price so high that a cut is made only where nothing else fits.
+# A price so high that a cut is made only if nothing else fits.
 FORBIDDEN = 2**40
 
 
 class Term(NamedTuple):
-    """Held: ``constant + start * s - done * d + adds * a - completes * c`` elements.
+    """Elements held: ``constant + start * s - done * d + adds * a - completes * c``.
 
-    For a cell that starts at `s`, where all up to `d` was complete, adds `a` and completes `c`.
+    The cell starts at `s`, everything up to `d` is complete before it, and it adds `a` and
+    completes `c`.
     """
 
     constant: int
@@ -56,7 +57,7 @@ class Term(NamedTuple):
 
 
 class CutPrices(NamedTuple):
-    """Seeks for the first cut of a block along one axis, and for each further one."""
+    """Seeks for the first cut of a block along one axis, and for each further cut."""
 
     first_read: int
     next_read: int
@@ -73,7 +74,7 @@ class Path(NamedTuple):
 
 
 def terms_of(choices: Sequence[Choice], place: int) -> tuple[Term, ...]:
-    """Return the terms whose maximum is held during a cell of the axis at a place in the order."""
+    """Return the terms whose maximum is held during a cell of the axis at `place` in the order."""
     inner, inside = NOTHING_WRITTEN, 1
     for choice in reversed(choices[place + 1 :]):
         inner = wrap(choice.cells, inner, inside)
@@ -99,7 +100,7 @@ def terms_of(choices: Sequence[Choice], place: int) -> tuple[Term, ...]:
 
 
 def _largest(outer: Iterable[tuple[int, int, int]]) -> set[tuple[int, int, int]]:
-    """Drop outer cells that hold no more than another whatever is inside them."""
+    """Drop outer cells that never hold more than another."""
     kept: list[tuple[int, int, int]] = []
     for cell in sorted(set(outer), key=lambda cell: (-cell[0], -cell[1], cell[2])):
         if not any(a >= cell[1] and b <= cell[2] for _, a, b in kept):
@@ -116,11 +117,11 @@ def best_ends(
     budget: int | None = None,
     fewest_steps: bool = False,
 ) -> Choice | None:
-    """Return the ends along one axis that cost the fewest seeks within the budget, if any.
+    """Return the ends along one axis with the fewest seeks within the budget, if any.
 
-    The axis is the one at a place among these, outermost first. Among equals the ends that hold
-    least (or, if asked, that make the fewest steps). None if nothing fits, or if the axis has too
-    many boundaries to look at.
+    `place` is the position of the axis in the order, outermost first. Ties are broken by the least
+    memory, or by the fewest steps with `fewest_steps`. The result is None if nothing fits, or if
+    the axis has too many boundaries.
     """
     if pair.segments is None:
         return None
@@ -146,11 +147,11 @@ def best_ends(
 def fewest_seeks(
     choices: Sequence[Choice], place: int, pair: AxisPair, *, prices: CutPrices, budget: int
 ) -> int | None:
-    """Return seeks that cuts along one axis cost at least, however chosen; None if nothing fits.
+    """Return a lower bound of the seeks of cuts along one axis; None if nothing fits.
 
-    A term is at least its constant plus what a cell adds and completes, if data completed
-    never weighs more than data held. Summed over all cells that makes for so many of them,
-    and every end that is not a source boundary cuts a source block.
+    If completed data never weighs more than held data, a term is at least its constant plus the
+    contribution of one cell. Summed over all cells, this gives the least number of cells. Every
+    end that is not a source boundary cuts a source block.
     """
     n_cells = 1
     for term in terms_of(choices, place):
@@ -174,22 +175,23 @@ def _graph(segment: Segment, dtype: np.dtype[Any]) -> EndsGraph:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EndsGraph:
-    """Ends that a read may have in a segment, and the reads between any two of them.
+    """The possible ends of reads in a segment, as nodes; reads between two ends are edges.
 
-    An end has a position and, unless that is a target boundary, is kept or flushed. Reads that
-    complete nothing are left out: joined to the next one they cost no more. That leaves one
-    kept end for each position, at which everything up to the target boundary before is complete.
+    An end has a position and is kept or flushed, unless the position is a target boundary. Reads
+    that complete nothing are omitted, because joining them to the next read costs nothing. So
+    there is one kept end for each position, at which everything up to the previous target
+    boundary is complete.
 
     Attributes
     ----------
     segment
-        The segment, from whose start positions are counted.
+        The segment; positions are relative to its start.
     positions, done, flushed
-        For each end: where it is, up to where all is complete then, whether it is flushed.
+        For each end: its position, the completed position, whether it is flushed.
     source_start, target_start
-        Where the blocks start that end there, or that it cuts.
+        Start of the blocks that end there or that it cuts.
     cuts_source, cuts_target
-        Whether it lies within a block; the target's block is cut only if the end is flushed.
+        Whether it is inside a block; only flushed ends cut the target block.
     """
 
     segment: Segment
@@ -203,7 +205,7 @@ class EndsGraph:
 
     @classmethod
     def of(cls, segment: Segment, dtype: np.dtype[Any]) -> EndsGraph:
-        """List the ends of a segment."""
+        """Return the graph of all ends in a segment."""
         ends = []
         for position in _positions(segment):
             floor = segment.target_floor(position)
@@ -223,20 +225,20 @@ class EndsGraph:
 
     @property
     def impossible(self) -> float:
-        """More seeks than there can be."""
+        """More seeks than possible."""
         return inf if self.positions.dtype == object else _IMPOSSIBLE
 
     def shortest(
         self, terms: Sequence[Term], prices: CutPrices, *, budget: int | None, fewest_steps: bool
     ) -> Path | None:
-        """Return the path of fewest seeks all of whose cells are within the budget."""
+        """Return the path with the fewest seeks whose cells all fit in the budget."""
         held = self._held(terms)
         possible = self._completes_something()
         if budget is not None:
             possible &= held <= budget
         seeks = np.where(possible, self._seeks(prices), self.impossible)
         parts = np.ones_like(seeks)
-        # So many cuts at a forbidden price would not be fewer than impossible.
+        # Many cuts at the forbidden price could exceed the impossible value.
         may_divide = prices.next_write != FORBIDDEN and not possible[:-1, 1:].diagonal().all()
         if budget is not None and may_divide:
             divided, n_parts = self._divided(terms, prices, budget)
@@ -250,7 +252,7 @@ class EndsGraph:
         return Path(int(best), int(peak), self._reads(previous, parts))
 
     def _held(self, terms: Sequence[Term]) -> NDArray[Any]:
-        """Return the most that is held during the cell from any end to any other."""
+        """Return the most elements held during the cell between each pair of ends."""
         segment, low, done = self.segment, self.positions[:, None], self.done[:, None]
         adds, completes = self.positions - low, self.done - done
         held = np.zeros_like(adds)
@@ -267,9 +269,9 @@ class EndsGraph:
         return np.asarray(ahead & (self.done >= start))
 
     def _seeks(self, prices: CutPrices) -> NDArray[Any]:
-        """Return what the end of each cell costs."""
+        """Return the seeks for the end of each cell."""
         start = self.positions[:, None]
-        # As arrays, since Python's large integers have no dtype of their own.
+        # Arrays, because large Python integers have no dtype of their own.
         first_read, next_read, first_write, next_write = np.array([prices], self.positions.dtype).T
         read = np.where(start > self.source_start, next_read, first_read)
         again = self.flushed[:, None] & (start > self.target_start)
@@ -279,7 +281,7 @@ class EndsGraph:
     def _divided(
         self, terms: Sequence[Term], prices: CutPrices, budget: int
     ) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Return the cost and number of equal flushed parts from one flushed end to another."""
+        """Return the seeks and the number of equal flushed parts between flushed ends."""
         segment, low, high = self.segment, self.positions[:, None], self.positions[None, :]
         longest = high - low
         possible = self.flushed[:, None] & self.flushed & (longest > 1)
@@ -302,10 +304,10 @@ class EndsGraph:
     def _cut_cost(
         self, n_cuts: NDArray[Any], boundaries: tuple[int, ...], prices: tuple[int, int]
     ) -> NDArray[Any]:
-        """Return what flushed ends between any two ends cost on one side, at the most."""
+        """Return an upper bound of the seeks of flushed ends between two ends, on one side."""
         first, further = prices
         bounds = np.array(boundaries, self.positions.dtype)
-        # Blocks that begin between two ends: one that begins before the first is cut by it anyway.
+        # Only blocks that start between two ends count: the first end cuts an earlier block anyway.
         begun = np.searchsorted(bounds, self.positions, side="left") + (self.positions > 0)
         n_blocks = begun - begun[:, None]
         return np.asarray(n_cuts * further + np.minimum(n_cuts, n_blocks) * (first - further))
@@ -313,7 +315,7 @@ class EndsGraph:
     def _walk(
         self, seeks: NDArray[Any], held: NDArray[Any], parts: NDArray[Any], *, fewest_steps: bool
     ) -> tuple[NDArray[Any], float, float]:
-        """Find the shortest path to the last end: by seeks, by the most held, then by steps."""
+        """Find the shortest path to the last end: by seeks, memory, then steps."""
         best, peak, steps, previous = (np.zeros_like(seeks[0]) for _ in range(4))
         best[1:] = self.impossible
         for at in range(len(seeks) - 1):
@@ -336,7 +338,7 @@ class EndsGraph:
         return previous, best[-1], peak[-1]
 
     def _reads(self, previous: NDArray[Any], parts: NDArray[Any]) -> tuple[ReadRun, ...]:
-        """Follow a path back from its end."""
+        """Trace a path back from the last end."""
         reads: list[ReadRun] = []
         at = len(previous) - 1
         while at:
@@ -349,7 +351,7 @@ class EndsGraph:
 
 
 def _positions(segment: Segment) -> list[int]:
-    """List where reads may end: anywhere in a short segment, else at boundaries."""
+    """List the positions of ends: all in a short segment, otherwise boundaries."""
     if segment.length <= _SHORT:
         return list(range(segment.length + 1))
     bounds = segment.boundaries
@@ -361,7 +363,7 @@ def _positions(segment: Segment) -> list[int]:
         (segment.source, segment.target_floor),
         (segment.target, segment.source_floor),
     ):
-        # Small remainders first, and those spread over the segment where they are equal.
+        # Prefer small remainders; spread equal remainders over the segment.
         ranked = sorted(
             (at - floor(at), index * _GOLDEN % 1, at) for index, at in enumerate(boundaries)
         )

@@ -1,4 +1,4 @@
-"""Read ends that the sweep strategy chooses from along one axis, whatever the budget."""
+"""Candidates for the read ends along one axis that do not depend on the budget."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ if TYPE_CHECKING:
     from dask_io.planning.reads import ReadRun
     from dask_io.planning.sweep.segments import AxisPair, Segment
 
-# Numbers of source blocks to read at a time along an axis with too many boundaries to list.
+# Numbers of source blocks to read at once along an axis with too many boundaries to list.
 _MANY_BLOCKS = (1, 2, 4, 16, 256)
-# Numbers of parts between neighbouring boundaries, and the most boundaries for that to pay.
+# Numbers of parts between neighbouring boundaries, if there are fewer boundaries than this.
 _PARTS = (1, 2, 4, 16)
 _FEW_BOUNDARIES = 64
 
 
 def whole_choices(pair: AxisPair, most: int) -> tuple[Choice, ...]:
-    """Return ends that cut no block, all kept: at source boundaries with small remainders.
+    """Return kept ends that cut no block, at source boundaries with small remainders.
 
-    About `most` limits for the remainder, and as many numbers of source blocks between ends,
-    each counted from the last common boundary.
+    These are about `most` limits for the remainder, and about `most` numbers of source blocks
+    between ends, starting at each common boundary.
     """
     segments = pair.segments
     if segments is None:
@@ -49,16 +49,16 @@ def whole_choices(pair: AxisPair, most: int) -> tuple[Choice, ...]:
         partial(_read_blocks_and_keep, n_blocks=n_blocks)
         for n_blocks in _spread(range(2, longest + 1), most)
     ]
-    # The finest ends are one run on a regular axis, however long.
+    # On a regular axis of any length, the finest ends are one run.
     patterns.append(partial(_read_blocks, side="source", n_blocks=1, keep=True))
     return _distinct(choice_by_segments(pair, segments, reads_of) for reads_of in patterns)
 
 
 def cut_choices(pair: AxisPair, most: int) -> tuple[Choice, ...]:
-    """Return ends that cut blocks of one side or both.
+    """Return ends that cut blocks of one or both sides.
 
-    Whole blocks of the target, kept; whole blocks of the source, flushed; about `most` numbers
-    of either at a time. And parts between boundaries, down to single elements.
+    These read whole target blocks, kept, or whole source blocks, flushed, with about `most` numbers
+    of blocks at a time; or parts between boundaries, down to single elements.
     """
     segments = pair.segments
     if segments is None:
@@ -78,9 +78,9 @@ def cut_choices(pair: AxisPair, most: int) -> tuple[Choice, ...]:
 
 
 def flushed_choices(pair: AxisPair) -> tuple[Choice, Choice, Choice, Choice]:
-    """Return ways to carry nothing: at the source's blocks, the target's, both, at elements.
+    """Return ends that carry nothing: at source blocks, at target blocks, at both, at elements.
 
-    Where one of them is too long to write down, elements take its place.
+    Ends with too many runs are replaced by ends at every element.
     """
     segments, elements = pair.segments, read_elements(pair)
     if segments is None:
@@ -97,14 +97,14 @@ def flushed_choices(pair: AxisPair) -> tuple[Choice, Choice, Choice, Choice]:
 
 
 def finest_kept(pair: AxisPair) -> Choice | None:
-    """Return ends at every boundary of either side, all kept; None if they are too many."""
+    """Return kept ends at every boundary of either side; None if there are too many."""
     if pair.segments is None:
         return None
     return choice_by_segments(pair, pair.segments, _read_to_boundaries)
 
 
 def _remainders(segment: Segment) -> dict[int, int]:
-    """Return what is left over at each source boundary, since the target boundary before."""
+    """Return the remainder at each source boundary: the distance to the last target boundary."""
     return {at: at - segment.target_floor(at) for at in segment.source}
 
 
@@ -119,7 +119,7 @@ def _read_blocks_and_keep(segment: Segment, n_blocks: int) -> list[ReadRun]:
 
 
 def _read_usefully(segment: Segment, ends: Sequence[int]) -> list[ReadRun]:
-    """Drop kept ends before which nothing completes: joining two reads there costs nothing."""
+    """Drop kept ends that complete nothing, because joining the reads there costs nothing."""
     useful, done = [0], 0
     for end in ends:
         floor = segment.target_floor(end)
@@ -135,7 +135,7 @@ def _read_blocks(segment: Segment, side: str, n_blocks: int, *, keep: bool) -> l
 
 
 def _read_parts(segment: Segment, n_parts: int) -> list[ReadRun]:
-    """Flush at every boundary of either side, and at even distances between them."""
+    """Flush at every boundary of either side, and at equal distances between them."""
     bounds = pairwise(segment.boundaries)
     return [run for low, high in bounds for run in divide(high - low, n_parts, keep=False)]
 
@@ -145,7 +145,7 @@ def _read_to_boundaries(segment: Segment) -> list[ReadRun]:
 
 
 def _spread(values: Sequence[int], most: int) -> list[int]:
-    """Pick about `most` of ascending values: the first few, the last, and some between."""
+    """Select about `most` of ascending values: the first few, the last, and some between."""
     if len(values) <= most:
         return list(values)
     even = {round(i * (len(values) - 1) / (most - 1)) for i in range(most)}

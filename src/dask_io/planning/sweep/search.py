@@ -1,4 +1,4 @@
-"""The sweep strategy: the fewest seeks in the memory there is."""
+"""The search of the sweep strategy: the fewest seeks within the memory budget."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ if TYPE_CHECKING:
     from dask_io.planning.slabs import Slabs
     from dask_io.planning.sweep.arrange import Arrangement
 
-# No block is cut at these prices.
+# Prices at which no block is cut.
 _NO_CUTS = CutPrices(*(FORBIDDEN,) * 4)
-# Streams are cut where whole blocks would hold more than so many bytes, and so many times as much.
+# Streams are cut if whole blocks would hold more than this many bytes and times as much.
 _LITTLE, _WORTH_CUTTING = 64 * 2**20, 2
-# Arrangements that are improved to find the least memory at which no block is cut.
+# How many arrangements are improved to find the least memory without cuts.
 _IMPROVED = 3
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class _Rank:
-    """What makes one plan better than another: fewer seeks, then less memory, then fewer steps."""
+    """Plans are ranked by seeks, then memory, then steps."""
 
     seeks: int
     held: int
@@ -43,18 +43,18 @@ class _Rank:
 
 
 def plan_sweep(problem: Problem) -> Plan:
-    """Choose the order of the axes, the read ends and their marks with the fewest seeks.
+    """Choose the order of the axes, the read ends and their marks for the fewest seeks.
 
-    With `memory_for_lower_bound` or more, every block is touched once, in the least memory
-    known. With less, blocks are cut as little as possible, along the slowest axis of
-    storage first. Never worse than `plan_naive` and `plan_keep`; more memory never costs
-    more seeks. Any budget does that holds one element besides the staging.
+    With at least `memory_for_lower_bound`, every block is touched once, with the least memory that
+    the search finds. With less memory, blocks are cut as little as possible, along the slowest
+    storage axis first. The plan is never worse than those of `plan_naive` and `plan_keep`, and
+    more memory never needs more seeks. The budget must hold one element and the staging.
 
     Raises
     ------
     BudgetTooSmallError
-        If the smallest unit of work does not fit besides the staging: one element, or one
-        target block if these are atomic.
+        If the smallest unit of work does not fit in addition to the staging: one element, or one
+        target block if target blocks are atomic.
     """
     n_elements = prod(problem.shape)
     unit, smallest = "element and the staging it needs", min(n_elements, 1)
@@ -69,7 +69,7 @@ def plan_sweep(problem: Problem) -> Plan:
     space = space_between(problem.source, problem.target)
     best, streamed = lowest(space), streamed_space(space)
     if streamed is not None and lowest(streamed).held <= budget:
-        # Whole blocks are quicker to move, if they take little memory.
+        # Moving whole blocks is faster, if they need little memory.
         little = max(_WORTH_CUTTING * lowest(streamed).held, _LITTLE // problem.itemsize)
         if best.held > min(budget, little):
             best = _with_fewest_steps(streamed, lowest(streamed))
@@ -81,7 +81,7 @@ def plan_sweep(problem: Problem) -> Plan:
 
 
 def memory_for_lower_bound(problem: Problem) -> int:
-    """Return the smallest budget at which a plan touches every block once."""
+    """Return the smallest budget found with which a plan touches every block once."""
     if problem.copied is not None:
         return problem.copied.minimum
     least = problem.piecewise or problem.staging
@@ -96,9 +96,9 @@ def memory_for_lower_bound(problem: Problem) -> int:
 
 @lru_cache(maxsize=64)
 def lowest(space: Space) -> Arrangement:
-    """Return the arrangement that cuts no block in the least memory.
+    """Return the arrangement with the least memory that cuts no block.
 
-    The best few are improved axis by axis, each time with the best ends given the others'.
+    The best few arrangements are improved axis by axis, each with the best ends given the others.
     """
     every = space.ways[space.all_axes]
     found = [_settled(space, each) for each in every[:_IMPROVED]]
@@ -106,7 +106,7 @@ def lowest(space: Space) -> Arrangement:
 
 
 def _settled(space: Space, arrangement: Arrangement) -> Arrangement:
-    """Improve one axis after another until none can be."""
+    """Improve one axis after another until no improvement is left."""
     while True:
         before = arrangement
         for place, axis in enumerate(arrangement.axes):
@@ -123,9 +123,9 @@ def _settled(space: Space, arrangement: Arrangement) -> Arrangement:
 def _search(space: Space, budget: int) -> Arrangement:
     """Find the best arrangement within the budget.
 
-    Structures come with the least seeks they can have, so the search ends as soon as no
-    later one can be better. For each arrangement the best ends for this budget are found
-    along one axis.
+    Structures are sorted by a lower bound of their seeks, so the search ends as soon as no later
+    structure can be better. For each arrangement, the best ends for this budget are found along
+    one axis.
     """
     best: Arrangement | None = None
     rank: _Rank | None = None
@@ -141,7 +141,7 @@ def _search(space: Space, budget: int) -> Arrangement:
                 if found.held <= budget and (rank is None or new < rank):
                     best, rank = found, new
     if best is None:
-        message = f"no arrangement of {space} holds within {budget} elements"
+        message = f"no arrangement of {space} fits in {budget} elements"
         raise AssertionError(message)
     return best
 
@@ -149,9 +149,9 @@ def _search(space: Space, budget: int) -> Arrangement:
 def _within(
     space: Space, arrangement: Arrangement, axis: int, *, budget: int, room: int | None
 ) -> Iterator[Arrangement]:
-    """Yield the arrangement with the ends along one axis that the budget asks for.
+    """Yield the arrangement with the best ends along one axis for the budget.
 
-    Nothing if these would cost more seeks than there is room for.
+    Yield nothing if these would need more than `room` additional seeks.
     """
     place = arrangement.axes.index(axis)
     pair = space.pair_of(axis, arrangement.choices[place])
@@ -163,14 +163,14 @@ def _within(
     if choice is not None and space.allows(axis, choice):
         yield arrangement.with_choice(place, choice)
     elif pair.is_long:
-        # What is best cannot be written down.
+        # The best ends have too many runs.
         for each in (*space.whole[axis], *space.cut[axis]):
             if space.allows(axis, each):
                 yield arrangement.with_choice(place, each)
 
 
 def _with_fewest_steps(space: Space, arrangement: Arrangement) -> Arrangement:
-    """Join reads along each axis as far as that costs neither seeks nor memory."""
+    """Join reads along each axis where this needs no additional seeks or memory."""
     for place, axis in enumerate(arrangement.axes):
         choice = best_ends(
             arrangement.choices,
@@ -199,16 +199,16 @@ def _plan(
 
 
 def _better_of_others(plan: Plan) -> Plan:
-    """Return the plan, or that of an older strategy should it be better.
+    """Return the plan, or that of an older strategy if it is better.
 
-    None of them knows of atomic target blocks.
+    The older strategies do not support atomic target blocks.
     """
     if plan.problem.target.atomic:
         return plan
     space = space_between(plan.problem.source, plan.problem.target)
     strategies: list[Callable[[Problem], Plan]] = [plan_keep]
     if not any(pair.is_long for pair in space.pairs):
-        # To list every piece of long axes takes long, and cutting at one side's blocks is better.
+        # Listing every piece of long axes takes long, and cutting at one side's blocks is better.
         strategies.append(plan_naive)
     for strategy in strategies:
         if plan.seeks.total == plan.problem.lower_bound:
@@ -223,7 +223,7 @@ def _better_of_others(plan: Plan) -> Plan:
 
 
 def _better_by_slab(plan: Plan) -> Plan:
-    """Return the plan, or one whose ends differ from slab to slab if that has fewer seeks."""
+    """Return the plan, or one whose ends differ between slabs if it has fewer seeks."""
     problem = plan.problem
     if plan.seeks.total == problem.lower_bound:
         return plan
@@ -239,9 +239,9 @@ def _rank(plan: Plan) -> _Rank:
 
 
 def _held_best(plan: Plan) -> Plan:
-    """Hold whole blocks, which saves a copy of all, where that pays.
+    """Hold whole blocks if this is less work, because it saves a copy of all data.
 
-    Where no block is cut, other read ends may hold less of them.
+    If no block is cut, other read ends may hold fewer blocks.
     """
     problem, blocks = plan.problem, replace(plan, hold=Hold.BLOCKS)
     can_be_less = plan.held_bytes < blocks.held_bytes

@@ -1,4 +1,4 @@
-"""One axis of source and target side by side, taken apart where blocks of both end."""
+"""One axis of source and target, divided at their common boundaries."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ if TYPE_CHECKING:
 
     from dask_io.geometry import Axis
 
-# More boundaries than this, on a whole axis or in one period of it, are not listed.
+# The most boundaries that are listed, for a whole axis or one period of it.
 _LISTED = 4096
-# Where more segments than this differ from one another, neighbours are taken together.
+# If there are more different segments than this, neighbours are merged.
 _MOST_SEGMENTS = 16
 
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A stretch between two common boundaries, with none inside, and how often it repeats.
+    """A range between two neighbouring common boundaries, and its repetitions.
 
     Attributes
     ----------
     start
-        Where the first of them starts.
+        Start of the first repetition.
     length
-        The length of each.
+        Length of one repetition.
     count
-        How many follow one another.
+        Number of contiguous repetitions.
     source, target
-        The boundaries inside one of them, counted from its start.
+        The boundaries inside one repetition, relative to its start.
     """
 
     start: int
@@ -47,12 +47,12 @@ class Segment:
 
     @property
     def last_start(self) -> int:
-        """Where the last of them starts."""
+        """Start of the last repetition."""
         return self.start + (self.count - 1) * self.length
 
     @property
     def boundaries(self) -> list[int]:
-        """The boundaries of either side, both ends included."""
+        """The boundaries of both sides, including both ends."""
         return sorted({0, *self.source, *self.target, self.length})
 
     def source_floor(self, position: int) -> int:
@@ -64,7 +64,7 @@ class Segment:
         return _floor(self.target, position, self.length)
 
     def parts(self, most: int) -> tuple[Segment, ...]:
-        """Return the same segments in at most `most` groups."""
+        """Divide the repetitions into at most `most` groups."""
         size = -(-self.count // most)
         return tuple(
             Segment(
@@ -87,10 +87,10 @@ def _floor(inside: tuple[int, ...], position: int, length: int) -> int:
 
 @dataclass(frozen=True)
 class AxisPair:
-    """One axis as the source and as the target cut it.
+    """The blocks of source and target along one axis.
 
-    The first and the last block of either may be part of a larger one (`Side.partial`). An axis
-    that is to be swept backwards is looked at from its far end.
+    The first and the last block of each may be part of a larger block (`Side.partial`). For an
+    axis that is swept backwards, the blocks are in reverse order.
 
     Examples
     --------
@@ -108,7 +108,7 @@ class AxisPair:
 
     @cached_property
     def mirrored(self) -> AxisPair:
-        """The same axis looked at from its other end."""
+        """The same axis in reverse order."""
         return AxisPair(
             self.source.mirrored,
             self.target.mirrored,
@@ -119,12 +119,12 @@ class AxisPair:
 
     @property
     def is_symmetric(self) -> bool:
-        """Whether both ends look the same."""
+        """Whether the reverse order is the same."""
         return (self.source, self.target) == (self.mirrored.source, self.mirrored.target)
 
     @cached_property
     def segments(self) -> tuple[Segment, ...] | None:
-        """The axis in segments; None if there are too many boundaries to list."""
+        """The segments of the axis; None if there are too many boundaries to list."""
         if self.source.n_blocks + self.target.n_blocks <= _LISTED:
             found = _segments(0, _boundaries(self.source), _boundaries(self.target))
             return tuple(_fewer(found, len(found) // _MOST_SEGMENTS + 1))
@@ -132,11 +132,11 @@ class AxisPair:
 
     @property
     def is_long(self) -> bool:
-        """Whether there are so many boundaries that patterns of ends may be too long to list."""
+        """Whether there are so many boundaries that read ends may have too many runs."""
         return self.source.n_blocks + self.target.n_blocks > _LISTED
 
     def _periods(self) -> tuple[Segment, ...] | None:
-        """Take two regular axes apart at the common multiples of their block lengths."""
+        """Divide two regular axes at the common multiples of their block lengths."""
         chunks = self.source.chunk, self.target.chunk
         if chunks[0] is None or chunks[1] is None:
             return None
@@ -156,7 +156,7 @@ def _boundaries(axis: Axis) -> NDArray[Any]:
 
 
 def _segments(start: int, source: NDArray[Any], target: NDArray[Any]) -> list[Segment]:
-    """Take listed boundaries apart where both have one; equal neighbours become one entry."""
+    """Divide listed boundaries at common boundaries; equal neighbours become one segment."""
     common = np.intersect1d(source, target, assume_unique=True)
     found: list[Segment] = []
     for low, high in zip(common.tolist(), common[1:].tolist(), strict=False):
@@ -175,7 +175,7 @@ def _segments(start: int, source: NDArray[Any], target: NDArray[Any]) -> list[Se
 
 
 def _fewer(segments: list[Segment], size: int) -> Iterator[Segment]:
-    """Take each `size` segments together, as one with common boundaries inside."""
+    """Merge every `size` segments into one."""
     if size == 1:
         yield from segments
         return

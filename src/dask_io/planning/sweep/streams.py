@@ -1,4 +1,4 @@
-"""Streams: sides that can be moved as they lie in storage, so that some cuts cost nothing."""
+"""Streams: sides that can be moved in storage order, so that some cuts need no seeks."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 
 def streamed_space(space: Space) -> Space | None:
-    """Return the space in which streams are cut wherever the other side ends a block, if any is.
+    """Return the space in which streams are cut at the boundaries of the other side, if any.
 
-    What leaves the blocks of that space whole touches those of this one once each.
+    A plan that cuts no block of that space touches every block of this space once.
     """
     sides = space.source, space.target
     forwards = frozenset(side.layout.axes[0] for side in sides if _is_stream(side))
@@ -37,9 +37,9 @@ def _cut(side: Side, other: Side) -> Side:
 
 
 def as_stream(plan: Plan) -> Plan:
-    """Return a plan of the streamed space as one of this: streams are moved piece by piece.
+    """Convert a plan of the streamed space: streams are moved piece by piece.
 
-    Of a target that is one nothing is kept along its slowest axis.
+    If the target is a stream, nothing is kept along its slowest axis.
     """
     target, reads = plan.problem.target, list(plan.reads)
     if _is_stream(target):
@@ -49,5 +49,5 @@ def as_stream(plan: Plan) -> Plan:
 
 
 def _is_stream(side: Side) -> bool:
-    """Tell whether a side is moved in the order of storage if it is cut along no other axis."""
+    """Tell whether a side can be moved in storage order if it is cut along no other axis."""
     return side.is_stacked and not any(any(side.partial[axis]) for axis in side.layout.axes[1:])

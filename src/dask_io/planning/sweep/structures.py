@@ -1,9 +1,8 @@
-"""What the sweep strategy looks at, whatever the budget.
+"""The candidates of the sweep strategy, independent of the budget.
 
-A structure says which axes are cut in a way that is fixed beforehand and which one axis will be
-cut as the budget demands; all others are cut nowhere. For each structure there are a few
-arrangements, orders of the axes with read ends. Nothing here depends on the budget, so more
-memory can only add to what is possible.
+A structure fixes the cuts of some axes and leaves the cuts of one axis to the budget. All other
+axes have no cuts. Each structure has a few arrangements: orders of the axes with read ends. Since
+nothing here depends on the budget, more memory can only add candidates.
 """
 
 from __future__ import annotations
@@ -28,32 +27,32 @@ if TYPE_CHECKING:
 
 Lengths = tuple[int, ...]
 
-# How many read ends without cuts and with cuts, and ways to sweep a set of axes, are looked
-# at, by the number of axes: beyond three, fewer of each, so that planning stays fast.
+# The most read ends without cuts, read ends with cuts, and arrangements of a set of axes, by the
+# number of axes. With more than three axes there are fewer, so that planning stays fast.
 _WHOLE_CHOICES = (12, 12, 12, 8, 6, 4, 3)
 _CUT_CHOICES = (6, 6, 6, 6, 4, 3, 2)
 _WAYS = (8, 8, 8, 8, 6, 4, 3)
-# From this number of axes on, only the slowest ones of either side are cut.
+# With at least this many axes, only the slowest axes of each side are cut.
 _MANY_AXES = 4
-# Arrangements for each way in which the axis that the budget cuts may be cut.
+# The most arrangements for each candidate of the axis that the budget cuts.
 _ARRANGEMENTS = 12
 _ARRANGEMENTS_WITH_CUTS = 2
 
 
 @dataclass(frozen=True)
 class Structure:
-    """Axes cut in a fixed way, and the axis whose cuts are left to the budget.
+    """Axes with fixed cuts, and the axis whose cuts depend on the budget.
 
     Attributes
     ----------
     axis
         The axis that the budget cuts.
     fixed
-        Other axes that are cut, with their read ends.
+        Other axes with cuts, and their read ends.
     seeks
-        The seeks if nothing else were cut.
+        Lower bound of the seeks: those without cuts along `axis`.
     held
-        Elements that are held at least: the largest cell.
+        Lower bound of the elements held: the largest cell.
     """
 
     axis: int
@@ -64,12 +63,12 @@ class Structure:
 
 @dataclass(frozen=True, eq=False)
 class Space:
-    """Everything that can be planned between two sides, without a budget."""
+    """The search space between two sides, independent of the budget."""
 
     source: Side
     target: Side
     forwards: frozenset[int] = frozenset()
-    """Axes that are not swept from their far end."""
+    """Axes that may not be swept backwards."""
 
     @property
     def n_axes(self) -> int:
@@ -78,23 +77,23 @@ class Space:
 
     @property
     def all_axes(self) -> frozenset[int]:
-        """All axes as a set."""
+        """The set of all axes."""
         return frozenset(range(self.n_axes))
 
     @cached_property
     def pairs(self) -> tuple[AxisPair, ...]:
-        """The axes, source and target side by side."""
+        """The blocks of source and target along each axis."""
         source, target = self.source, self.target
         axes = zip(source.grid.axes, target.grid.axes, source.partial, target.partial, strict=True)
         return tuple(AxisPair(*axis) for axis in axes)
 
     def pair_of(self, axis: int, choice: Choice) -> AxisPair:
-        """Return an axis as it looks from the end that a choice starts from."""
+        """Return an axis in the reading direction of a choice."""
         return self.pairs[axis].mirrored if choice.backwards else self.pairs[axis]
 
     @cached_property
     def whole(self) -> Mapping[int, tuple[Choice, ...]]:
-        """For each axis, read ends that cut no block, from either end if these differ."""
+        """For each axis, read ends without cuts; in both directions if these differ."""
         limit = _WHOLE_CHOICES[min(self.n_axes, len(_WHOLE_CHOICES) - 1)]
         found = {}
         for axis, pair in enumerate(self.pairs):
@@ -106,7 +105,7 @@ class Space:
 
     @cached_property
     def cut(self) -> Mapping[int, tuple[Choice, ...]]:
-        """For each axis, read ends that cut blocks."""
+        """For each axis, read ends with cuts."""
         limit = _CUT_CHOICES[min(self.n_axes, len(_CUT_CHOICES) - 1)]
         return {
             axis: tuple(
@@ -117,12 +116,12 @@ class Space:
 
     @cached_property
     def ways(self) -> Table:
-        """Good ways to sweep every set of axes without cutting a block."""
+        """Good arrangements of every set of axes without cuts."""
         return arrange(self.whole, most_kept=self.most_ways)
 
     @cached_property
     def way_in_blocks(self) -> Arrangement:
-        """The best way found to sweep all axes without cutting a block, if these are held whole."""
+        """The best arrangement found without cuts, if blocks are held whole."""
         families = {
             axis: [in_blocks(self.pair_of(axis, choice), choice) for choice in choices]
             for axis, choices in self.whole.items()
@@ -131,10 +130,10 @@ class Space:
 
     @cached_property
     def one_way(self) -> Mapping[int, tuple[Choice, ...]]:
-        """Read ends that cut no block, along each axis only from the end that is best.
+        """Read ends without cuts, along each axis in the best direction only.
 
-        Best is where the least memory touches every block once. With axes that are cut there is
-        too much to look at for both.
+        The best direction is the one that touches every block once with the least memory. With
+        cuts along some axes, there would be too many candidates for both directions.
         """
         best = self.ways[self.all_axes][0].by_axis
         return {
@@ -144,16 +143,16 @@ class Space:
 
     @property
     def most_ways(self) -> int:
-        """How many ways to sweep a set of axes are kept."""
+        """The most arrangements kept for a set of axes."""
         return _WAYS[min(self.n_axes, len(_WAYS) - 1)]
 
     def seeks(self, choices: Mapping[int, Choice]) -> int:
-        """Return the seeks of read ends; axes that are not named are cut nowhere."""
+        """Return the seeks of read ends; missing axes have no cuts."""
         every = {axis: self.whole[axis][0] for axis in range(self.n_axes)} | dict(choices)
         return self.count_reads(every) + self.count_writes(every)
 
     def count_reads(self, choices: Mapping[int, Choice], shape: Lengths | None = None) -> int:
-        """Return the seeks in the source, or in slabs of it that make up this shape."""
+        """Return the seeks in the source, or in slabs of it with this total shape."""
         cuts = [choices[axis].read_cuts for axis in range(self.n_axes)]
         return self._count(self.source, cuts, shape)
 
@@ -169,11 +168,11 @@ class Space:
     def prices(
         self, axis: int, choices: Mapping[int, Choice], shape: Lengths | None = None
     ) -> CutPrices:
-        """Return what cuts along one axis cost, the others given."""
+        """Return the prices of cuts along one axis, given the other axes."""
         prices: list[int] = []
         for side, name in ((self.source, "read_cuts"), (self.target, "write_cuts")):
             cuts = [getattr(choices[each], name) for each in range(self.n_axes)]
-            # Seeks are linear in the number of blocks left whole and of pieces.
+            # Seeks are linear in the numbers of uncut blocks and of pieces.
             seeks = []
             for uncut, pieces in ((0, 0), (-1, 2), (0, 1)):
                 cuts[axis] = CutCounts(uncut, pieces)
@@ -184,16 +183,16 @@ class Space:
         return CutPrices(*prices)
 
     def allows(self, axis: int, choice: Choice) -> bool:
-        """Whether read ends leave atomic target blocks whole."""
+        """Whether read ends do not cut atomic target blocks."""
         return not self.target.atomic or choice.write_cuts == self.whole[axis][0].write_cuts
 
 
 def _from_either_end(
     forwards: tuple[Choice, ...], backwards: tuple[Choice, ...], n_axes: int
 ) -> tuple[Choice, ...]:
-    """Return the read ends from both ends of an axis; of many axes, from the better end only.
+    """Return the read ends in both directions; with many axes, in the better direction only.
 
-    Better is what holds less if there were no other axes. Forwards comes first among equals.
+    The better direction holds less if there were no other axes. Ties go to forwards.
     """
     if n_axes >= _MANY_AXES:
         return min(forwards, backwards, key=lambda choices: min(map(_held_alone, choices)))
@@ -207,13 +206,13 @@ def _held_alone(choice: Choice) -> int:
 
 @lru_cache(maxsize=16)
 def space_between(source: Side, target: Side, forwards: frozenset[int] = frozenset()) -> Space:
-    """Return the space between two sides; the same one when asked again."""
+    """Return the search space between two sides, from a cache."""
     return Space(source, target, forwards)
 
 
 @lru_cache(maxsize=16)
 def structures(space: Space) -> tuple[Structure, ...]:
-    """Return all structures, those that cost the least first."""
+    """Return all structures, fewest seeks first."""
     shortest = [min(each.longest for each in space.whole[axis]) for axis in range(space.n_axes)]
     found = {}
     for axis, fixed in _structures(space):
@@ -235,7 +234,7 @@ def _structures(space: Space) -> Iterator[tuple[int, tuple[tuple[int, Choice], .
     for axis, other in product(often_cut, often_cut):
         if axis != other:
             yield from ((axis, ((other, choice),)) for choice in space.cut[other])
-    # With very little memory axes are cut one after another, the slowest first.
+    # With very little memory, axes are cut one after another, slowest first.
     for layout in layouts:
         for place in range(1, space.n_axes):
             slower, faster = layout[:place], layout[place + 1 :]
@@ -249,7 +248,7 @@ def _structures(space: Space) -> Iterator[tuple[int, tuple[tuple[int, Choice], .
 
 
 def _slower_cuts(space: Space, axes: Sequence[int]) -> Iterator[tuple[Choice, ...]]:
-    """Yield ways to cut all of the slower axes: at blocks, or at every element."""
+    """Yield cuts for all slower axes: at blocks, or at every element."""
     families = [flushed_choices(space.pairs[axis]) for axis in axes]
     yield from product(*families) if len(axes) < _MANY_AXES - 1 else zip(*families, strict=True)
 
@@ -258,8 +257,8 @@ def _slower_cuts(space: Space, axes: Sequence[int]) -> Iterator[tuple[Choice, ..
 def arrangements(space: Space, structure: Structure) -> tuple[Arrangement, ...]:
     """Return good orders and read ends for a structure.
 
-    The read ends of the axis that the budget cuts stand in for those to be found: nothing of it
-    cut, or cut and flushed at every block or element.
+    The axis that the budget cuts has placeholder ends: no cuts, or flushed at every block or
+    element.
     """
     if not structure.fixed:
         found = _arranged(space, structure, flushed_choices(space.pairs[structure.axis]))
@@ -274,7 +273,7 @@ def arrangements(space: Space, structure: Structure) -> tuple[Arrangement, ...]:
 def _arranged(
     space: Space, structure: Structure, stand_ins: Sequence[Choice]
 ) -> Iterator[Arrangement]:
-    """Yield the best arrangements for each way in which the budget's axis may be cut."""
+    """Yield the best arrangements for each placeholder of the axis that the budget cuts."""
     fixed = dict(structure.fixed)
     families = {**space.one_way, **{axis: (choice,) for axis, choice in fixed.items()}}
     limit = _ARRANGEMENTS_WITH_CUTS if fixed else _ARRANGEMENTS
@@ -290,7 +289,7 @@ def _arranged(
 
 
 def _adapted(space: Space, structure: Structure) -> Iterator[Arrangement]:
-    """Yield the best arrangements without cuts, with the axes that are cut moved outwards."""
+    """Yield the best arrangements without cuts, with the cut axes moved outwards."""
     fixed = dict(structure.fixed)
     for way in space.ways[space.all_axes][:_ARRANGEMENTS_WITH_CUTS]:
         choices = {**way.by_axis, **fixed}

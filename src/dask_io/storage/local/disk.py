@@ -1,4 +1,4 @@
-"""The local disk as a medium."""
+"""The medium for local files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from dask_io.storage.local import system
 from dask_io.storage.local.publishing import Publisher, remove_folder, sync, write_whole
 from dask_io.storage.local.transport import FileReader
-from dask_io.storage.medium import NOT_A_FILE, Found
+from dask_io.storage.medium import NOT_A_FILE, FileInfo
 from dask_io.storage.os_errors import storage_errors
 from dask_io.storage.own_names import JOURNAL, is_unfinished_journal
 from dask_io.storage.tally import Tally
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from dask_io.storage.medium import Durability
 
-# A directory that has something in it, is gone, a link, a mount point, or in one that is not ours.
+# Errors for a directory that is not empty, missing, a link, a mount point, or not ours to remove.
 _STAYS = {
     errno.ENOTEMPTY,
     errno.EEXIST,
@@ -37,38 +37,38 @@ _STAYS = {
 
 
 class Disk:
-    """Local files; what may be begun and left half done is written aside and renamed."""
+    """Local files. Incomplete files have a temporary name and are renamed when complete."""
 
     writes_whole = False
     bytes_to_read = 0
 
     def bytes_to_write(self, n_bytes: int) -> int:  # noqa: ARG002 - of any size
-        """Return nothing: values are written from where they are."""
+        """Return 0: values are written without a copy."""
         return 0
 
     def reader(self, path: Path, tally: Tally) -> FileReader:
-        """Visit a file."""
+        """Open a file for reading."""
         return FileReader(path, tally)
 
     def reader_in(self, folder: Path, name: str, tally: Tally) -> FileReader:
-        """Visit a file of a directory."""
-        # There may be many, and paths take longer to put together than strings.
+        """Open a file in a directory for reading."""
+        # There may be many files, and joining paths takes longer than joining strings.
         return FileReader(f"{folder}/{name}", tally)
 
     def publisher(self, folder: Path, durability: Durability) -> Publisher:
-        """Return what writes the files of a directory."""
+        """Return a publisher for the files of a directory."""
         return Publisher(folder, durability)
 
     def write_whole(self, path: Path, content: bytes) -> None:
-        """Write a small file aside and give it its name when it is whole and durable."""
+        """Write a small file under a temporary name; rename it when complete and durable."""
         write_whole(path, content)
 
     def update(self, path: Path, make: Callable[[], bytes]) -> None:
-        """Write a small file: who changes it holds a lock, which no living process loses."""
+        """Write a small file. The caller holds a lock, which a living process never loses."""
         write_whole(path, make())
 
     def write_pieces(self, path: Path, n_bytes: int, pieces: Callable[[], Iterator[bytes]]) -> None:
-        """Write a file aside, and give it its name when it is whole and durable."""
+        """Write a file under a temporary name, and rename it when it is complete and durable."""
         publisher, offset = Publisher(path.parent), 0
         try:
             with publisher.writer(path.name, Tally(), n_bytes=n_bytes) as file:
@@ -80,41 +80,41 @@ class Disk:
             publisher.abandon()
             raise
 
-    def find(self, path: Path) -> Found | None:
-        """Return size and time of a file, links followed."""
+    def find(self, path: Path) -> FileInfo | None:
+        """Return size and modification time of a file, following links."""
         return _find(str(path))
 
-    def finder(self, root: Path) -> Callable[[str], Found | None]:
-        """Return what finds files in a directory, as they are then."""
+    def finder(self, root: Path) -> Callable[[str], FileInfo | None]:
+        """Return a function that finds files in a directory by name."""
         return partial(_find, os.path.join(root, ""))  # noqa: PTH118 - may be many
 
     def sizes(self, folder: Path) -> dict[str, int]:
-        """Return the size of all in a directory, links followed, without opening any."""
+        """Return the sizes of all entries of a directory, following links."""
         with storage_errors(folder), os.scandir(folder) as entries:
             return {entry.name: _size_of(entry) for entry in entries}
 
     def names(self, folder: Path) -> dict[str, bool]:
-        """Return all names in a directory, and whether each is that of one, links left out."""
+        """Return all names in a directory, and whether each is a directory, not a link."""
         with storage_errors(folder), os.scandir(folder) as entries:
             shown = (entry for entry in entries if not is_unfinished_journal(entry))
             return {entry.name: entry.is_dir(follow_symlinks=False) for entry in shown}
 
-    def files(self, root: Path) -> Iterator[tuple[str, Found]]:
-        """Yield all that is in a directory and below and is none; links are not followed."""
+    def files(self, root: Path) -> Iterator[tuple[str, FileInfo]]:
+        """Yield all files in a directory, recursively, without following links."""
         with storage_errors(root):
             for entry in below(root, leave_out=JOURNAL):
                 if not entry.is_dir(follow_symlinks=False):
                     found = os.lstat(entry.path)
                     name = entry.path.removeprefix(str(root)).lstrip("/")
-                    yield name, Found(found.st_size, str(found.st_mtime_ns))
+                    yield name, FileInfo(found.st_size, str(found.st_mtime_ns))
 
     def identity(self, path: Path) -> str:
-        """Return the number of a file, and its time: numbers are used again."""
+        """Return the inode and modification time of a file, because inodes are reused."""
         found = path.lstat()
         return f"{found.st_ino}-{found.st_mtime_ns}"
 
     def remove(self, paths: Iterable[Path]) -> None:
-        """Remove files; what is not there is none."""
+        """Remove files, ignoring missing ones."""
         for path in paths:
             with storage_errors(path), suppress(FileNotFoundError, NotADirectoryError):
                 system.calls.unlink(path)
@@ -131,7 +131,7 @@ class Disk:
             remove_folder(root)
 
     def make_folders(self, folder: Path, made: list[Path], *, durable: bool) -> None:
-        """Make a directory and those around it; their names are durable, if they are to be."""
+        """Create a directory and its parents; sync their names if `durable`."""
         missing = [each for each in (folder, *folder.parents) if not each.exists()]
         for each in reversed(missing):
             with suppress(FileExistsError):
@@ -141,13 +141,13 @@ class Disk:
                 sync(each.parent)
 
     def remove_folders(self, folders: list[Path]) -> None:
-        """Remove directories that hold nothing, the last first; the list is empty afterwards."""
+        """Remove empty directories, last first; the list is empty afterwards."""
         while folders:
             with suppress(OSError):
                 system.calls.rmdir(folders.pop())
 
     def remove_if_empty(self, folder: Path) -> None:
-        """Remove a directory, unless it holds something, is gone or is not ours to remove."""
+        """Remove a directory, unless it is not empty, missing, or not ours to remove."""
         try:
             system.calls.rmdir(folder)
         except OSError as error:
@@ -155,7 +155,7 @@ class Disk:
                 raise
 
     def tidy(self, root: Path, removed: Iterable[Path]) -> None:
-        """Remove the directories below one that hold nothing any more, innermost first."""
+        """Remove directories that became empty after files were removed, innermost first."""
         emptied = {path.parent for path in removed}
         around = {above for folder in emptied for above in (folder, *folder.parents)}
         for folder in sorted(around, reverse=True):
@@ -163,7 +163,7 @@ class Disk:
                 system.calls.rmdir(folder)
 
     def tidy_all(self, root: Path) -> None:
-        """Remove all directories below one that hold nothing, innermost first."""
+        """Remove all empty directories below a directory, innermost first."""
         with storage_errors(root):
             found = [each.path for each in below(root) if each.is_dir(follow_symlinks=False)]
             for folder in reversed(found):
@@ -171,18 +171,18 @@ class Disk:
                     system.calls.rmdir(folder)
 
     def sync_names(self, folders: Iterable[Path]) -> None:
-        """Make the names in directories durable."""
+        """Sync directories, so that the names in them are durable."""
         for folder in folders:
             with storage_errors(folder):
                 sync(folder)
 
 
-def _find(folder: str, name: str = "") -> Found | None:
+def _find(folder: str, name: str = "") -> FileInfo | None:
     try:
         found = os.stat(f"{folder}{name}")  # noqa: PTH116 - may be many
     except (FileNotFoundError, NotADirectoryError):
         return None
-    return Found(_size(found), str(found.st_mtime_ns))
+    return FileInfo(_size(found), str(found.st_mtime_ns))
 
 
 def _size_of(entry: os.DirEntry[str]) -> int:
@@ -197,9 +197,10 @@ def _size(found: os.stat_result) -> int:
 
 
 def below(root: str | Path, *, leave_out: str | None = None) -> Iterator[os.DirEntry[str]]:
-    """Yield all that is in a directory, however deep, folders before what is in them.
+    """Yield all entries of a directory, recursively, directories before their content.
 
-    Links are not followed. Folders right in it whose names begin with `leave_out` are passed over.
+    Links are not followed. Directories at the top level whose names start with `leave_out` are
+    skipped.
     """
     waiting = [str(root)]
     while waiting:

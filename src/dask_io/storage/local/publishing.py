@@ -1,4 +1,4 @@
-"""Local files that appear under their names when they are whole, and what makes that durable."""
+"""Publish local files: they appear under their final names when complete and durable."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
     from collections.abc import Set as AbstractSet
 
-# What says that a filesystem cannot reserve space. EBADF comes from glibc, which then would write
-# to every page itself, but has to read what is there first and may not: the file is open to write.
+# Errors of filesystems that cannot reserve space. EBADF comes from glibc: it then tries to write
+# every page itself, but cannot read the pages first, because the file is write-only.
 _CANNOT_ALLOCATE = {errno.EBADF, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP}
-# Directories that are known to be durable: files are written one after another.
+# The most directories cached as durable.
 _MOST_KNOWN = 1024
-# Files that stay open from when they are written until they are synced, at most this part of those
+# The most files that stay open until they are synced, also limited to this fraction of the files
 # that the process may open.
 _MOST_OPEN, _PART_OPEN = 128, 4
 
 
 class _Slots:
-    """How many files more may stay open, of the whole process: a run may have many targets."""
+    """The number of files that may still stay open, for the whole process."""
 
     def __init__(self) -> None:
         self._begin()
-        # Threads that count do not come along, nor do the runs whose files are open.
+        # A forked child has neither the threads nor the open files of its parent.
         os.register_at_fork(after_in_child=self._begin)
 
     def _begin(self) -> None:
@@ -48,30 +48,30 @@ _slots = _Slots()
 
 
 class Publisher:
-    """Files of one directory that are written aside and appear when they are whole.
+    """Publishes the files of one directory, each when it is complete.
 
-    A file in the making starts with a dot and ends in ``.part``, so that no pattern of block
-    names matches it. A name may lead into directories, which are made as they are needed.
+    The temporary name of a file starts with a dot and ends in ``.part``, so that no pattern of
+    block names matches it. Names may include subdirectories, which are created when needed.
     """
 
     def __init__(self, folder: Path, durability: Durability = Durability.FSYNC) -> None:
         self.folder, self.durability = folder, durability
-        self._place = os.path.join(folder, "")  # noqa: PTH118 - names are put behind it as they are
+        self._place = os.path.join(folder, "")  # noqa: PTH118 - a prefix for names
         self._pending: set[str] = set()
         self._open: dict[str, int] = {}
         self._made: list[Path] = []
-        # Directories whose names are durable, and those that are known not to be links.
+        # Directories whose names are durable, and directories that are not links.
         self._known: set[str] = set()
         self._own: set[str] = set()
         self._is_abandoned = False
         self._lock = Lock()
 
     def __reduce__(self) -> tuple[type[Publisher], tuple[Path, Durability]]:
-        # Locks do not travel to other processes, and neither do files in the making.
+        # Locks and incomplete files cannot be pickled.
         return Publisher, (self.folder, self.durability)
 
     def partial(self, name: str) -> Path:
-        """Return where a file is written until it is published."""
+        """Return the temporary path of a file until it is published."""
         return Path(self._partial(name))
 
     def _partial(self, name: str) -> str:
@@ -81,14 +81,14 @@ class Publisher:
         return f"{self._place}{folder}{slash}.{last}.part"
 
     def begin(self, name: str, header: bytes, n_bytes: int, *, reserve: bool = True) -> Path:
-        """Return the file in the making, made with its header and full size if it is new.
+        """Return the temporary path of a file; create it with header and full size if new.
 
-        Its space is reserved, unless it is to take only what is written.
+        Its space is reserved, unless `reserve` is False.
 
         Raises
         ------
         StorageError
-            If it cannot be made, or all has been abandoned: nothing would remove it.
+            If it cannot be created, or the publisher has been abandoned.
         """
         with self.writer(name, Tally(), header=header, n_bytes=n_bytes, reserve=reserve):
             return self.partial(name)
@@ -101,24 +101,24 @@ class Publisher:
         header: bytes = b"",
         n_bytes: int | None = None,
         reserve: bool = True,
-        check: Callable[[], None] | None = None,  # noqa: ARG002 - what is written is there at once
+        check: Callable[[], None] | None = None,  # noqa: ARG002 - data is written immediately
     ) -> FileWriter:
-        """Visit a file in the making, which is made with its header and full size if it is new.
+        """Open an unpublished file for writing; create it with header and full size if new.
 
-        Without a size it becomes as long as what is written. Otherwise as `begin`.
+        Without a size, it grows as data is written. See also `begin`.
         """
         path = self._partial(name)
         with storage_errors(path):
             with self._lock:
                 if self._is_abandoned:
-                    raise StorageError(printable(path), "the run has been given up")
+                    raise StorageError(printable(path), "the run has been abandoned")
                 if name in self._pending:
                     return FileWriter(path, tally)
                 if "/" in name:
                     self._make_folder(os.path.dirname(path))  # noqa: PTH120 - may be many
                 new = New.make(path, n_bytes or 0)
                 self._pending.add(name)
-            # Others may write to the file already: nothing of theirs is touched.
+            # Other threads may already write to the file; this does not touch their data.
             try:
                 if n_bytes:
                     allocate(new.fd, n_bytes, reserve=reserve)
@@ -128,7 +128,7 @@ class Publisher:
         return FileWriter(path, tally, new=new, head=header, keep=lambda fd: self._keep(name, fd))
 
     def _keep(self, name: str, fd: int) -> bool:
-        """Let a file be open until it is synced, if it will be; tell whether it is."""
+        """Keep a file open until it is synced, if possible; tell whether it is kept."""
         with self._lock:
             is_kept = (
                 self.durability is Durability.FSYNC
@@ -141,14 +141,14 @@ class Publisher:
             return is_kept
 
     def _take(self, paths: Mapping[str, str]) -> dict[str, int]:
-        """Return the files that have been kept open, by their paths, for the caller to close."""
+        """Return the files that have been kept open, by path; the caller closes them."""
         with self._lock:
             return {
                 path: self._open.pop(name) for name, path in paths.items() if name in self._open
             }
 
     def _make_folder(self, folder: str) -> None:
-        """Create a directory below that of all files, with its parents, if it does not exist.
+        """Create a subdirectory and its parents, if they do not exist.
 
         Raises
         ------
@@ -168,27 +168,27 @@ class Publisher:
         self._own.add(folder)
 
     def go_on(self, name: str, header: bytes) -> None:
-        """Take over a file in the making that another run has begun."""
+        """Continue an unpublished file of an earlier run."""
         path = self.partial(name)
         with storage_errors(path):
             fd = regular.open_own(path, os.O_WRONLY)
             try:
-                # The other one may have ended before it came to this.
+                # The earlier run may have ended before it wrote the header.
                 write_fully(fd, 0, memoryview(header))
             finally:
                 system.calls.close(fd)
         self._pending.add(name)
 
     def take_back(self, name: str) -> None:
-        """Let a file that has got its name already be one in the making."""
+        """Make a published file unpublished again."""
         path = self.partial(name)
         with storage_errors(path):
             system.calls.rename(self.folder / name, path)
 
     def commit(self, names: Collection[str], whole: Collection[str]) -> None:
-        """Make what has been written to some files durable, if it is meant to be.
+        """Sync files, depending on the durability, and publish those that are complete.
 
-        Those that are whole get their names.
+        `whole` are the names of the complete files.
         """
         paths = {name: self._partial(name) for name in names}
         if self.durability is Durability.FSYNC:
@@ -203,12 +203,12 @@ class Publisher:
             self._sync_folders({os.path.dirname(name) for name in names})  # noqa: PTH120 - may be many
 
     def _sync(self, paths: Mapping[str, str]) -> None:
-        """Make what files hold durable, those that are open at once, and close these."""
+        """Sync files: those kept open all at once, which are then closed, and the others."""
         files = self._take(paths)
         with ExitStack() as open_files:
             for path, fd in files.items():
                 open_files.callback(_close, path, fd)
-            # Of a sync that fails as a whole it is not known whose fault that is.
+            # If the sync fails as a whole, the responsible file is unknown.
             with storage_errors(self.folder):
                 errors = system.calls.sync_all([*files.values()])
             for path, error in zip(files, errors, strict=True):
@@ -216,15 +216,15 @@ class Publisher:
                     with storage_errors(path):
                         raise error
         for path in paths.values():
-            # Another thread may have written the last of it, synced it and named it.
+            # Another thread may have completed, synced and renamed it.
             if path not in files:
                 with storage_errors(path), suppress(FileNotFoundError):
                     sync_data(path)
 
     def _sync_folders(self, folders: AbstractSet[str]) -> None:
-        """Make the names in directories durable, and their own ones if that is to be done yet."""
+        """Sync directories, and the parents of directories that are not yet known to be durable."""
         around = {str(above) for folder in folders for above in Path(folder, "_").parents}
-        # One that is there already may have been made by a run that was killed.
+        # A killed run may have created an existing directory without syncing it.
         new = around - self._known - {"."}
         for folder in sorted(folders | {os.path.dirname(each) for each in new}):  # noqa: PTH120 - as above
             path = self.folder / folder
@@ -235,7 +235,7 @@ class Publisher:
         self._known |= new
 
     def leave_out(self, names: Collection[str]) -> None:
-        """Remove files in the making that are not needed; some may never have been begun."""
+        """Remove unpublished files that are not needed; some may not exist."""
         with self._lock:
             begun = self._pending.intersection(names)
         paths = {name: self._partial(name) for name in begun}
@@ -250,7 +250,7 @@ class Publisher:
             self._sync_folders({os.path.dirname(name) for name in begun})  # noqa: PTH120 - may be many
 
     def abandon(self, keep: Collection[str] = ()) -> None:
-        """Remove files in the making, except some, and begin no more."""
+        """Remove unpublished files, except those to `keep`, and refuse new ones."""
         with self._lock:
             self._is_abandoned = True
             for fd in self._open.values():
@@ -263,7 +263,7 @@ class Publisher:
                     system.calls.unlink(self.partial(name))
             self._pending.clear()
             while self._made:
-                # Directories with something in them stay.
+                # Directories that are not empty stay.
                 with suppress(OSError):
                     system.calls.rmdir(self._made.pop())
 
@@ -276,15 +276,15 @@ def _close(path: str, fd: int) -> None:
 
 
 def _is_low(fd: int) -> bool:
-    """Tell whether many more files may be opened: a new one gets the lowest number that is free."""
+    """Tell whether many more files may be opened: a new file gets the lowest free number."""
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return limit == resource.RLIM_INFINITY or fd < limit // _PART_OPEN
 
 
 def allocate(fd: int, n_bytes: int, *, reserve: bool) -> None:
-    """Give a file its size and reserve its space, so that a full disk shows early."""
-    # The size comes first: within it glibc, where it has to imitate what the filesystem
-    # cannot do, reads before it writes, and so gives up instead of writing over data.
+    """Set the size of a file and reserve its space, so that a full disk is reported early."""
+    # The size is set first. If the filesystem cannot reserve space, glibc emulates it: within the
+    # size of the file it reads before it writes, and so fails instead of overwriting data.
     system.calls.ftruncate(fd, n_bytes)
     if reserve and hasattr(os, "posix_fallocate"):
         try:
@@ -295,7 +295,7 @@ def allocate(fd: int, n_bytes: int, *, reserve: bool) -> None:
 
 
 def sync(path: Path) -> None:
-    """Make the names in a directory durable."""
+    """Sync a directory, so that the names in it are durable."""
     fd = system.calls.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         system.calls.fsync(fd)
@@ -304,7 +304,7 @@ def sync(path: Path) -> None:
 
 
 def sync_data(path: Path | str) -> None:
-    """Make the content of a file of a run durable; its timestamps may be lost."""
+    """Sync the content of a run's file, but not its timestamps."""
     fd = regular.open_own(path, os.O_RDONLY)
     try:
         system.calls.fdatasync(fd)
@@ -313,7 +313,7 @@ def sync_data(path: Path | str) -> None:
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Write a small file aside and give it its name when it is whole and durable."""
+    """Write a small file under a temporary name; rename it when complete and durable."""
     publisher = Publisher(path.parent)
     try:
         publisher.begin(path.name, content, len(content))
@@ -324,12 +324,12 @@ def write_whole(path: Path, content: bytes) -> None:
 
 
 def remove_folder(folder: Path) -> None:
-    """Remove a folder and everything in it, if it exists; links in it are not followed.
+    """Remove a folder and its content, if it exists, without following links.
 
     Raises
     ------
     StorageError
-        If it is a link itself. The folder that it points to stays.
+        If it is a link. Then nothing is removed.
     """
     regular.refuse_link(folder)
     with suppress(FileNotFoundError):

@@ -1,8 +1,8 @@
-"""Files that the kernel makes durable at once, instead of one after another (Linux).
+"""Sync several files at once, instead of one after another (Linux).
 
-Syncing a new file means a few short writes, each of which waits behind what others are reading and
-writing: a thread that waits for sixteen files in turn is lost to all else for so long. Python has
-no call for several files, so this is the kernel's own interface (``io_submit``).
+Syncing a new file means a few short writes, each of which waits behind other reads and writes. A
+thread that syncs sixteen files one by one cannot do anything else meanwhile. Python has no call for
+several files, so this module uses the kernel's interface (``io_submit``).
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-# So many files at once at the most.
+# The most files at once.
 _MOST = 64
-# Its number among the things that can be asked for: what `fdatasync` does.
+# The opcode of `fdatasync`.
 _FDSYNC = 3
 
 
 class _Numbers(NamedTuple):
-    """By which numbers a processor's kernel knows the calls."""
+    """The system call numbers of an architecture."""
 
     setup: int
     destroy: int
@@ -53,7 +53,7 @@ _NUMBERS = {
 
 
 class _Request(Structure):
-    """What is asked of the kernel: its ``struct iocb``."""
+    """A request to the kernel: ``struct iocb``."""
 
     _fields_ = (
         ("data", c_uint64),
@@ -72,20 +72,20 @@ class _Request(Structure):
 
 
 class _Answer(Structure):
-    """What became of a request: ``struct io_event``; a negative result is an error's number."""
+    """The completion of a request: ``struct io_event``; a negative result is an errno."""
 
     _fields_ = (("data", c_uint64), ("request", c_uint64), ("result", c_int64), ("more", c_int64))
 
 
 class Syncing:
-    """Queues of the kernel, each used by one thread at a time and kept for the next."""
+    """Kernel queues, each used by one thread at a time and then reused."""
 
     def __init__(self, numbers: _Numbers) -> None:
         self._numbers = numbers
         self._call = ctypes.CDLL(None, use_errno=True).syscall
         self._call.restype = c_long
         self._begin()
-        # A process that is forked has none of its parent's.
+        # A forked process does not inherit the queues.
         os.register_at_fork(after_in_child=self._begin)
 
     def _begin(self) -> None:
@@ -93,9 +93,9 @@ class Syncing:
         self._lock = Lock()
 
     def sync(self, fds: Sequence[int]) -> list[OSError | None]:
-        """Make what open files hold durable, all at once; return what went wrong with each.
+        """Sync open files, all at once; return the error of each, or None.
 
-        The kernel may take only the first of them, or none: then there are as many answers.
+        The kernel may accept only the first files, or none. The result has as many entries.
         """
         try:
             queue = self._take()
@@ -105,7 +105,7 @@ class Syncing:
             n_asked = self._submit(queue, fds[:_MOST])
             errors = self._wait(queue, n_asked)
         except BaseException:
-            # What it has under way must not be taken for someone else's.
+            # Its pending requests must not be mistaken for those of another thread.
             with suppress(OSError):
                 self._ask(self._numbers.destroy, queue)
             raise
@@ -122,17 +122,17 @@ class Syncing:
         return queue
 
     def _submit(self, queue: c_uint64, fds: Sequence[int]) -> int:
-        """Have files synced, and return how many of them will be."""
+        """Submit requests to sync files, and return how many the kernel accepted."""
         requests = [_Request(data=n, opcode=_FDSYNC, fd=fd) for n, fd in enumerate(fds)]
         pointers = (POINTER(_Request) * len(fds))(*map(pointer, requests))
         try:
             return self._ask(self._numbers.submit, queue, c_long(len(fds)), pointers)
         except OSError:
-            # It is too old, or has too much to do.
+            # The kernel is too old, or too busy.
             return 0
 
     def _wait(self, queue: c_uint64, n_asked: int) -> list[OSError | None]:
-        """Return what became of all that was asked for."""
+        """Wait for all requests, and return the error of each, or None."""
         errors: list[OSError | None] = [None] * n_asked
         answers, n_left = (_Answer * n_asked)(), n_asked
         while n_left:
@@ -145,7 +145,7 @@ class Syncing:
         return errors
 
     def _ask(self, number: int, *arguments: object) -> int:
-        """Make a call, again if a signal came in between."""
+        """Make a system call; repeat it if a signal interrupted it."""
         while True:
             found = int(self._call(c_long(number), *arguments))
             if found >= 0:
@@ -155,11 +155,11 @@ class Syncing:
 
 
 def syncing() -> Syncing | None:
-    """Return what syncs several files at once on this system, if anything does."""
+    """Return an object that syncs several files at once, None if the system cannot."""
     if sys.platform != "linux":
         return None
     numbers = _NUMBERS.get((platform.machine(), ctypes.sizeof(ctypes.c_void_p)))
-    # An interpreter that is linked statically has no library to ask.
+    # A statically linked interpreter has no C library to load.
     with suppress(AttributeError, OSError):
         return None if numbers is None else Syncing(numbers)
     return None

@@ -1,7 +1,7 @@
-"""The system calls by which local files are read and changed.
+"""The system calls that read and change local files.
 
-All of the transport, the publishing and the journal goes through `calls`, so that a test can stand
-between them and the system: fail the Nth call, or stop the process there.
+Transport, publishing and journal make all their calls through `calls`. So tests can replace it, to
+make the Nth call fail or to stop the process there.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class System:
-    """The operating system as it is; it may have what syncs several files at once."""
+    """The real operating system; `at_once` syncs several files at once, if available."""
 
     def __init__(self, at_once: Syncing | None = None) -> None:
         self._at_once = at_once
@@ -30,10 +30,10 @@ class System:
     pwrite = staticmethod(os.pwrite)
     pwritev = staticmethod(os.pwritev)
     ftruncate = staticmethod(os.ftruncate)
-    if hasattr(os, "posix_fallocate"):  # macOS has none
+    if hasattr(os, "posix_fallocate"):  # not on macOS
         fallocate = staticmethod(os.posix_fallocate)
     fsync = staticmethod(os.fsync)
-    # Of a file, all that it takes to read its data again; macOS has only the other.
+    # macOS has only fsync.
     fdatasync = staticmethod(getattr(os, "fdatasync", os.fsync))
     rename = staticmethod(os.replace)
     unlink = staticmethod(os.unlink)
@@ -42,7 +42,7 @@ class System:
 
     @staticmethod
     def set_flags(fd: int, flags: int) -> None:
-        """Set how an open file is read and written from now on."""
+        """Set the status flags of an open file."""
         fcntl.fcntl(fd, fcntl.F_SETFL, flags)
 
     @staticmethod
@@ -51,9 +51,9 @@ class System:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
     def sync_all(self, fds: Sequence[int]) -> list[OSError | None]:
-        """Do `fdatasync` for several files, at once if possible; return what went wrong with each.
+        """Call `fdatasync` for several files, at once if possible; return the error of each.
 
-        A file is never synced a second time: that would succeed, whatever went wrong.
+        A file is never synced again after an error, because that would succeed.
         """
         errors = self._at_once.sync(fds) if self._at_once and len(fds) > 1 else []
         return errors + [self._sync(fd) for fd in fds[len(errors) :]]

@@ -1,12 +1,11 @@
 """The transport for local files: every byte of array data passes through here and is counted.
 
-Offsets are known beforehand, so files are read and written at an offset (`pread`, `pwrite`)
-and a file's own position is never used. Within one visit, a seek is a call whose offset is
-not where the one before it ended. Headers, listings and manifests are moved here too, but are
-not counted.
+Files are read and written at known offsets (`pread`, `pwrite`); the file position is never used.
+Within one visit, a seek is a call whose offset is not where the previous call ended. Headers,
+listings and manifests are moved here, too, but not counted.
 
-Large transfers go past the page cache (direct I/O) where the system and the filesystem can do
-that: data that is touched once gains nothing from being cached, and pays for it.
+Large transfers use direct I/O, if the system and the filesystem support it: caching costs time and
+has no benefit for data that is touched once.
 """
 
 from __future__ import annotations
@@ -41,18 +40,18 @@ if TYPE_CHECKING:
 
 LARGE = 128 * 2**10
 """Transfers of fewer bytes are faster through the page cache."""
-# The checksum of so much is taken while it is written, by another thread, one at a time: whoever
-# writes may be the only one that has something to do.
+# The checksum of at least this many bytes is computed by another thread during the write, one at a
+# time, because other threads may be idle.
 _LONG, _ANOTHER = 16 * 2**20, Lock()
-# macOS refuses to move 2 GiB or more in one call, and Linux moves a little less than that.
+# macOS refuses to move 2 GiB or more in one call, and Linux moves slightly less.
 _MOST_AT_ONCE = 2**30
-# macOS has no such flag; there everything goes through the page cache.
+# macOS has no such flag, so everything goes through the page cache there.
 _O_DIRECT = getattr(os, "O_DIRECT", 0)
 _NOTHING = memoryview(b"")
 
 
 class _FileVisit(Visit, ABC):
-    """A file, opened when it is needed."""
+    """A visit to a file, which is opened when it is needed."""
 
     _path: Path | str
     _fd: int | None = None
@@ -81,7 +80,7 @@ class _FileVisit(Visit, ABC):
         """Open the file, with these additional flags."""
 
     def _open(self, *, direct: bool) -> int:
-        """Return the file, set to go past the page cache if it can, or through it."""
+        """Return the open file, set to direct I/O if requested and possible."""
         direct = direct and self._can_be_direct
         if self._fd is not None and direct == self._is_direct:
             return self._fd
@@ -92,14 +91,14 @@ class _FileVisit(Visit, ABC):
                 system.calls.set_flags(self._fd, direct * _O_DIRECT)
         except OSError as error:
             if direct:
-                # The filesystem cannot do this; any other trouble shows at the plain opening.
+                # The filesystem may not support this. Opening without it reports other errors.
                 return self._give_up_direct()
             raise storage_error(self._path, error) from error
         self._is_direct = direct
         return self._fd
 
     def _give_up_direct(self) -> int:
-        """Go through the page cache from now on: the filesystem cannot do else, or not so."""
+        """Use the page cache from now on, because the filesystem rejects direct I/O."""
         self._can_be_direct = False
         return self._open(direct=False)
 
@@ -113,11 +112,11 @@ class FileReader(_FileVisit):
         self._size: int | None = None
 
     def _open_file(self, flags: int) -> int:
-        # Reading at an offset reveals a pipe; getting the size reveals anything but a file.
+        # Reading at an offset detects a pipe; getting the size detects anything but a file.
         return system.calls.open(self._path, regular.TO_READ | flags)
 
     def expect(self, start: int, stop: int) -> None:
-        """Be told what will be read, piece by piece: the system reads ahead by itself."""
+        """Do nothing: the system reads ahead by itself."""
 
     @property
     def size(self) -> int:
@@ -132,7 +131,7 @@ class FileReader(_FileVisit):
 
     def peek(self, n_bytes: int) -> bytes:
         """Return the file's first bytes, or all of it if it is shorter, without counting."""
-        # Through the page cache this would have the system read ahead what is read directly.
+        # With the page cache, the system would read ahead data that is then read directly.
         head = memoryview(mmap(-1, -(-n_bytes // ALIGNMENT) * ALIGNMENT))
         n_read = self._read_fully(self._open(direct=True), 0, head, n_bytes)
         return bytes(head[: min(n_read, n_bytes)])
@@ -140,11 +139,11 @@ class FileReader(_FileVisit):
     def peek_into(self, buffer: memoryview, n_bytes: int, *, to_end: bool = False) -> memoryview:
         """Read the file's first bytes, or all of it if it is shorter, without counting.
 
-        If it is meant to end there, one byte more is asked for: so it shows whether it does.
+        With `to_end`, one more byte is requested, to check that the file ends there.
         """
         fd, _, into = self._prepare(0, n_bytes + to_end, buffer)
         n_read = self._read_fully(fd, 0, into, n_bytes)
-        # It gave less than it was asked for.
+        # A short read: the file ends here.
         if n_bytes <= n_read < min(len(into), _MOST_AT_ONCE):
             self._size = n_read
         return buffer[: min(n_bytes, n_read)]
@@ -152,8 +151,8 @@ class FileReader(_FileVisit):
     def read(self, offset: int, n_bytes: int, buffer: memoryview) -> memoryview:
         """Read bytes from an offset on, and return the part of the buffer that holds them.
 
-        A buffer that starts at a multiple of `ALIGNMENT` and is longer than what is read by
-        `ALIGNMENT` at each end lets large reads go past the page cache.
+        Large reads use direct I/O if the buffer starts at a multiple of `ALIGNMENT` and has
+        `ALIGNMENT` additional bytes at each end.
         """
         self.count(offset, n_bytes)
         fd, before, into = self._prepare(offset, n_bytes, buffer)
@@ -162,7 +161,7 @@ class FileReader(_FileVisit):
         if n_read < needed:
             problem = f"ends at byte {start + n_read}, {needed - n_read} bytes before the data does"
             place = printable(str(self._path))
-            raise DataError(place, [problem], "the file is truncated or changed meanwhile")
+            raise DataError(place, [problem], "the file is truncated or has changed")
         return into[before:needed]
 
     def read_runs(self, runs: Iterable[tuple[int, int]], buffer: memoryview) -> None:
@@ -174,7 +173,7 @@ class FileReader(_FileVisit):
     def _prepare(
         self, offset: int, n_bytes: int, buffer: memoryview
     ) -> tuple[int, int, memoryview]:
-        """Return where to read from, how much earlier than asked, and what to read into."""
+        """Return the file, how many bytes earlier to start reading, and the buffer to fill."""
         before = offset % ALIGNMENT
         whole = buffer[: -(-(before + n_bytes) // ALIGNMENT) * ALIGNMENT]
         if (
@@ -186,7 +185,7 @@ class FileReader(_FileVisit):
         return self._open(direct=False), 0, buffer[:n_bytes]
 
     def _read_fully(self, fd: int, offset: int, buffer: memoryview, n_needed: int) -> int:
-        """Read until the needed bytes are there or the file ends; return how many there are."""
+        """Read until all needed bytes are read or the file ends; return the number of bytes."""
         n_done = 0
         while n_done < n_needed:
             try:
@@ -206,7 +205,7 @@ class FileReader(_FileVisit):
 
 
 class New(NamedTuple):
-    """A file that has been made and is open, and whether writes go past the page cache."""
+    """A new, open file, and whether it uses direct I/O."""
 
     fd: int
     is_direct: bool
@@ -215,7 +214,7 @@ class New(NamedTuple):
     def make(cls, path: str, n_bytes: int) -> New:
         """Create a file that will have this length, in place of an existing one."""
         if _O_DIRECT and n_bytes >= LARGE:
-            # The filesystem may not do this; any other trouble shows at the plain opening.
+            # The filesystem may not support this. Opening without it reports other errors.
             with suppress(OSError):
                 return New(regular.make(path, _O_DIRECT), is_direct=True)
         return New(regular.make(path), is_direct=False)
@@ -224,8 +223,8 @@ class New(NamedTuple):
 class FileWriter(_FileVisit):
     """One visit to a file that is written.
 
-    To a file that is `new`, a head is written too: together with the data that comes right behind
-    it, or else in the end. `keep` takes the open file when the visit ends, if it is wanted.
+    The `head` of a `new` file is written together with the data that follows it, or at the end. At
+    the end of the visit, `keep` may take over the open file.
     """
 
     def __init__(
@@ -266,14 +265,14 @@ class FileWriter(_FileVisit):
 
     @property
     def checksum(self) -> int:
-        """Checksum of all that has been written, in that order."""
+        """Checksum of all written data, in the order of the writes."""
         return self._checksum.intdigest()
 
     def write(self, offset: int, buffer: memoryview) -> None:
         """Write all of the buffer at an offset.
 
-        A large buffer whose address and offset leave the same remainder by `ALIGNMENT` goes
-        past the page cache, except for its ragged ends.
+        A large buffer whose address and offset have the same remainder modulo `ALIGNMENT` is
+        written with direct I/O, except for its unaligned ends.
         """
         self.count(offset, len(buffer))
         if len(buffer) >= _LONG and _ANOTHER.acquire(blocking=False):
@@ -286,7 +285,7 @@ class FileWriter(_FileVisit):
         self._write(offset, buffer)
 
     def _write_and_check(self, offset: int, buffer: memoryview) -> None:
-        """Write a buffer while another thread takes its checksum, if one is to be had."""
+        """Write a buffer while another thread computes its checksum, if one can be started."""
         with ThreadPoolExecutor(1) as another:
             try:
                 checking = another.submit(self._checksum.update, buffer)
@@ -330,29 +329,29 @@ class FileWriter(_FileVisit):
 
 
 def address_of(buffer: memoryview) -> int:
-    """Return where a buffer lies in memory."""
+    """Return the memory address of a buffer."""
     if buffer.readonly or not buffer:
         return int(np.frombuffer(buffer, np.uint8).__array_interface__["data"][0])
-    # Eight times as fast, and asked for several times a block.
+    # This is eight times as fast, and called several times for each block.
     return addressof(c_char.from_buffer(buffer))
 
 
-# Most files of an array have the same head.
+# Most files of an array have the same header.
 @lru_cache(maxsize=64)
 def _aligned(content: bytes) -> memoryview:
-    """Return a copy that begins at a multiple of `ALIGNMENT` in memory."""
+    """Return a copy that starts at a multiple of `ALIGNMENT` in memory."""
     memory = mmap(-1, max(1, len(content)))
     memory.write(content)
     return memoryview(memory)[: len(content)]
 
 
 def write_fully(fd: int, offset: int, buffer: memoryview, head: memoryview = _NOTHING) -> None:
-    """Write until the buffer is empty; a head goes right before it, in the same call."""
+    """Write a whole buffer; a head is written before it, in the same call."""
     if head:
         n_written = system.calls.pwritev(
             fd, [head, buffer[: _MOST_AT_ONCE - len(head)]], offset - len(head)
         )
-        # Of less than the head, as of less than the buffer, the rest is written.
+        # After a short write, the rest follows.
         if n_written < len(head):
             write_fully(fd, offset - len(head) + n_written, head[n_written:])
         n_written = max(0, n_written - len(head))

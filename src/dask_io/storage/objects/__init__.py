@@ -1,1 +1,1 @@
-"""Object stores: S3 and what speaks as it does, Google, Azure, plain HTTP for reading."""
+"""Object stores: S3 and compatible stores, Google, Azure, and plain HTTP for reading."""

@@ -1,4 +1,4 @@
-"""An object store as a medium."""
+"""The medium for object stores."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from obstore.exceptions import BaseError
 
 from dask_io.errors import DataError, StorageError, UsageError, printable
-from dask_io.storage.medium import NOT_A_FILE, Found
+from dask_io.storage.medium import NOT_A_FILE, FileInfo
 from dask_io.storage.objects import requests
 from dask_io.storage.objects.conditional import ConflictError, look, put_if, remove_all
 from dask_io.storage.objects.failures import Patience, ask_again
@@ -37,97 +37,99 @@ if TYPE_CHECKING:
     from dask_io.storage.objects.path import ObjectPath
     from dask_io.storage.tally import Tally
 
-# More than there can be if runs hold a lock meanwhile, as they do.
+# More than can happen, because runs hold a lock during updates.
 _MOST_UPDATES = 8
 
 
 class Objects:
-    """Objects: read by range, put whole; there are no directories to make or remove."""
+    """Objects: read by range, written whole. There are no directories to create or remove."""
 
     writes_whole = True
     bytes_to_read = AT_ONCE
 
     def bytes_to_write(self, n_bytes: int) -> int:
-        """Return what it takes to put an object together, and the parts of it under way."""
+        """Return the bytes to assemble an object, and to upload its parts."""
         return n_bytes + (PART * (PARTS_AT_ONCE + 1) if n_bytes > LARGE else 0)
 
     def reader(self, path: ObjectPath, tally: Tally) -> ObjectReader:
-        """Visit an object."""
+        """Open an object for reading."""
         return ObjectReader(path, tally)
 
     def reader_in(self, folder: ObjectPath, name: str, tally: Tally) -> ObjectReader:
-        """Visit an object right in here."""
+        """Open an object below a prefix for reading."""
         return ObjectReader(folder / name, tally)
 
-    def publisher(self, folder: ObjectPath, durability: Durability) -> ObjectPublisher:  # noqa: ARG002 - what is put is durable
-        """Return what writes objects.
+    def publisher(self, folder: ObjectPath, durability: Durability) -> ObjectPublisher:  # noqa: ARG002 - puts are durable
+        """Return a publisher for objects.
 
         Raises
         ------
         UsageError
-            If they can only be read.
+            If the store is read-only.
         """
         if not folder.connection.can_list:
-            raise UsageError(f"{printable(str(folder))} can only be read; choose another target")
+            raise UsageError(f"{printable(str(folder))} is read-only; choose another target")
         return ObjectPublisher(folder)
 
     def write_whole(self, path: ObjectPath, content: bytes) -> None:
-        """Put a small object in the place of the very one that is there, or of none.
+        """Put a small object, on the condition that the existing version does not change.
 
-        So what describes a target is not undone by a run that has lost its lock since.
+        So a run that has lost its lock cannot overwrite the metadata of a target.
 
         Raises
         ------
         StorageError
-            If another one has put something else meanwhile.
+            If another process has changed the object.
         """
         seen = look(path)
         try:
             put_if(path, content, seen[1] if seen else "create")
         except ConflictError:
-            reason, advice = "another run has put it meanwhile", "see whether one goes on"
+            reason, advice = "another run has changed it", "check whether another run is active"
             raise StorageError(printable(str(path)), reason, advice) from None
 
     def update(self, path: ObjectPath, make: Callable[[], bytes]) -> None:
-        """Put a small object in the place of the very one that was there when it was made."""
+        """Put a small object, on the condition that the version it was made from is unchanged."""
         for _ in range(_MOST_UPDATES):
             seen = look(path)
             with suppress(ConflictError):
                 put_if(path, make(), seen[1] if seen else "create")
                 return
-        raise StorageError(printable(str(path)), "others change it all the time", "try again later")
+        raise StorageError(
+            printable(str(path)), "other processes keep changing it", "try again later"
+        )
 
     def write_pieces(
         self, path: ObjectPath, n_bytes: int, pieces: Callable[[], Iterator[bytes]]
     ) -> None:
-        """Put an object, one that is large in parts, of which few are held at once."""
+        """Put an object; a large one is uploaded in parts, of which few are held at once."""
         if n_bytes <= PART:
             put_whole(path, b"".join(pieces()))
         else:
             put_in_parts(path, pieces)
 
-    def find(self, path: ObjectPath) -> Found | None:
-        """Return size and version of an object, None if there is none."""
+    def find(self, path: ObjectPath) -> FileInfo | None:
+        """Return size and version of an object, None if it does not exist."""
         try:
             return _found(ask_again(path, partial(requests.calls.head, path.store, path.key)))
         except FileNotFoundError:
             return None
 
     def is_folder(self, path: ObjectPath) -> bool:
-        """Tell whether there are objects whose names go on from here."""
+        """Tell whether there are objects below this prefix."""
         return any(True for _ in _listed(path))
 
-    def finder(self, root: ObjectPath) -> Callable[[str], Found | None]:
-        """Return what finds objects by one listing, made when it is first needed."""
+    def finder(self, root: ObjectPath) -> Callable[[str], FileInfo | None]:
+        """Return a function that finds objects in one listing, made at the first call."""
         return _Finder(root)
 
     def sizes(self, folder: ObjectPath) -> dict[str, int]:
-        """Return the size of all that lies right in here.
+        """Return the sizes of all objects directly below a prefix.
 
         Raises
         ------
         StorageError
-            If nothing does, as of a directory that is not there.
+            If there are none, like a missing directory.
         """
         found = self._look_into(folder)
         if not found:
@@ -135,9 +137,9 @@ class Objects:
         return found
 
     def names(self, folder: ObjectPath) -> dict[str, bool]:
-        """Return all names in here, and whether others' names go on from each."""
+        """Return all names directly below a prefix, and whether each is a prefix of objects."""
         found = {name: size == NOT_A_FILE for name, size in self._look_into(folder).items()}
-        # A lock alone is what is left of a run that was killed.
+        # A journal with only a lock is left over from a killed run.
         if JOURNAL in found and self._look_into(folder / JOURNAL).keys() <= {LOCK}:
             del found[JOURNAL]
         return found
@@ -147,19 +149,19 @@ class Objects:
         ask = partial(requests.calls.list_with_delimiter, folder.store, folder.key)
         with storage_errors(folder):
             listed = ask_again(folder, ask)
-        # Some tools put an object there to stand for the directory itself.
+        # Some tools create an object that represents the directory.
         objects = [each for each in listed["objects"] if each["path"] != folder.key]
         found = {each["path"].rpartition("/")[2]: each["size"] for each in objects}
         for prefix in listed["common_prefixes"]:
             name = prefix.rpartition("/")[2]
             if found.get(name):
-                problem = "is an object, and others lie in it: only one of both could be read"
+                problem = "is both an object and a prefix of other objects"
                 raise DataError(printable(f"{folder}/{name}"), [problem], "rename one of them")
             found[name] = NOT_A_FILE
         return {name: size for name, size in found.items() if name}
 
-    def files(self, root: ObjectPath) -> Iterator[tuple[str, Found]]:
-        """Yield all that lies in here, journals left out."""
+    def files(self, root: ObjectPath) -> Iterator[tuple[str, FileInfo]]:
+        """Yield all objects below a prefix, without journals."""
         _refuse_unlisted(root)
         for each, following in pairwise(chain(_listed(root), (None,))):
             assert each is not None, "only the last one is"
@@ -169,9 +171,9 @@ class Objects:
                 yield name, _found(each)
 
     def _stands_for_folder(self, path: ObjectPath, following: ObjectMeta | None) -> bool:
-        """Tell whether an empty object, as it is listed, is one that some tools make of folders.
+        """Tell whether an empty object represents a folder, as some tools create them.
 
-        Its name ends in a slash, which is not told.
+        Its name ends in a slash, which the listing does not show.
         """
         goes_on = following is not None and following["path"].startswith(f"{path.key}/")
         return goes_on or self.find(path) is None
@@ -182,7 +184,7 @@ class Objects:
         return found.mark if found else ""
 
     def remove(self, paths: Iterable[ObjectPath]) -> None:
-        """Remove objects; what is not there is none."""
+        """Remove objects, ignoring missing ones."""
         remove_all(paths)
 
     def remove_tree(self, root: ObjectPath) -> None:
@@ -207,11 +209,11 @@ class Objects:
         """There are no directories."""
 
     def sync_names(self, folders: Iterable[ObjectPath]) -> None:
-        """What is put is durable."""
+        """Do nothing: puts are durable."""
 
 
 def _listed(path: ObjectPath) -> Iterator[ObjectMeta]:
-    """Yield all objects whose names go on from here; a listing that breaks off is gone on with."""
+    """Yield all objects below a prefix; an interrupted listing is continued."""
     last, patience = None, Patience(path)
     while True:
         try:
@@ -226,32 +228,32 @@ def _listed(path: ObjectPath) -> Iterator[ObjectMeta]:
             return
 
 
-def _found(meta: ObjectMeta) -> Found:
-    return Found(meta["size"], meta["e_tag"] or meta["last_modified"].isoformat())
+def _found(meta: ObjectMeta) -> FileInfo:
+    return FileInfo(meta["size"], meta["e_tag"] or meta["last_modified"].isoformat())
 
 
 def _refuse_unlisted(folder: ObjectPath) -> None:
     if not folder.connection.can_list:
         raise StorageError(
             printable(str(folder)),
-            "what lies there cannot be listed over HTTP",
-            "name one file, or an array in a container",
+            "cannot be listed over HTTP",
+            "give one file, or an array in a container",
         )
 
 
 class _Finder:
-    """What lies in a place, listed when it is first asked for; safe to share between threads."""
+    """Finds objects in a listing that is made at the first call; safe to share between threads."""
 
     def __init__(self, root: ObjectPath) -> None:
         self._root = root
-        self._found: dict[str, Found] | None = None
+        self._found: dict[str, FileInfo] | None = None
         self._lock = Lock()
 
     def __reduce__(self) -> tuple[type[_Finder], tuple[ObjectPath]]:
-        # Locks do not travel to other processes.
+        # Locks cannot be pickled.
         return _Finder, (self._root,)
 
-    def __call__(self, name: str) -> Found | None:
+    def __call__(self, name: str) -> FileInfo | None:
         if not self._root.connection.can_list:
             return OBJECTS.find(self._root / name)
         with self._lock:

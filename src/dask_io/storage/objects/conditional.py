@@ -1,6 +1,6 @@
-"""Puts that succeed only if nobody else has put there: all that locks and journals stand on.
+"""Conditional puts, on which locks and journals are based.
 
-And how what they put is looked at, and removed.
+A put succeeds only if no other process has changed the object. Also reading and removing.
 """
 
 from __future__ import annotations
@@ -26,26 +26,26 @@ if TYPE_CHECKING:
 
     from dask_io.storage.objects.path import ObjectPath
 
-# As many as one request removes.
+# The most objects that one request removes.
 _MOST_REMOVED = 1000
 
 
 class ConflictError(Exception):
-    """Another one has put there."""
+    """Another process has changed the object."""
 
 
 def put_if(path: ObjectPath, content: bytes, mode: PutMode) -> UpdateVersion:
     """Put an object on a condition, and return its version.
 
-    The condition is that there is none (``"create"``), or that there is one version of it.
+    The condition is that it does not exist (``"create"``), or that it has a certain version.
 
-    The content must be like no other, so that one's own is known again: a request whose
-    answer was lost may have been carried out.
+    The content must be unique, so that the caller's own put can be recognized: a request whose
+    response was lost may have succeeded.
 
     Raises
     ------
     ConflictError
-        If there is something else.
+        If the condition is not met.
     """
     patience = Patience(path)
     while True:
@@ -64,14 +64,14 @@ def put_if(path: ObjectPath, content: bytes, mode: PutMode) -> UpdateVersion:
             patience.wait_or_raise(error)
 
 
-def _version(told: PutResult | ObjectMeta) -> UpdateVersion:
-    """Return what tells versions of an object apart: Google has numbers for it, others do not."""
-    found = {"e_tag": told["e_tag"], "version": told["version"]}
+def _version(response: PutResult | ObjectMeta) -> UpdateVersion:
+    """Return the version of an object: only Google has version numbers, others have ETags."""
+    found = {"e_tag": response["e_tag"], "version": response["version"]}
     return cast("UpdateVersion", {name: value for name, value in found.items() if value})
 
 
 def look(path: ObjectPath) -> tuple[bytes, UpdateVersion] | None:
-    """Return what a small object holds, and its version; None if there is none."""
+    """Return the content and version of a small object, None if it does not exist."""
 
     def ask() -> tuple[bytes, UpdateVersion]:
         found = requests.calls.get(path.store, path.key)
@@ -84,13 +84,13 @@ def look(path: ObjectPath) -> tuple[bytes, UpdateVersion] | None:
 
 
 def remove(path: ObjectPath) -> None:
-    """Remove an object, if it is there."""
+    """Remove an object, if it exists."""
     with suppress(FileNotFoundError):
         ask_again(path, partial(requests.calls.delete, path.store, path.key))
 
 
 def remove_all(paths: Iterable[ObjectPath]) -> None:
-    """Remove objects of one store, many by one request; what is not there is none."""
+    """Remove objects of one store, many per request, ignoring missing ones."""
     left = list(paths)
     while left:
         some, left = left[:_MOST_REMOVED], left[_MOST_REMOVED:]
@@ -98,6 +98,6 @@ def remove_all(paths: Iterable[ObjectPath]) -> None:
         try:
             ask_again(some[0], partial(requests.calls.delete, some[0].store, keys))
         except FileNotFoundError:
-            # Where one is not there, some stores do not come to the others.
+            # If one is missing, some stores do not remove the others.
             for path in some:
                 remove(path)

@@ -1,7 +1,7 @@
-"""From a URL to an object store: how it is addressed, reached and asked again.
+"""Connect to the object store of a URL.
 
-Credentials come from the environment or from `storage_options`, never from a URL, which is shown
-and kept in journals.
+Credentials come from the environment or from `storage_options`, never from a URL, because URLs
+appear in messages and journals.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
     from obstore.store import ObjectStore
 
-# How the variables of the environment begin that obstore looks at.
+# Prefixes of the environment variables that obstore reads.
 _VARIABLES = {"s3": "AWS", "gs": "GOOGLE", "az": "AZURE"}
-# What it takes to reach a store, or what is wrong most often.
+# The settings that are most often missing or wrong.
 _NEEDED = {
     "s3": "AWS_REGION, AWS_ENDPOINT_URL and the options' names",
     "gs": "GOOGLE_SERVICE_ACCOUNT (the path of a key) and the options' names",
@@ -36,10 +36,10 @@ _NEEDED = {
 _SCHEMES = ("s3", "gs", "az", "http", "https", "memory")
 _URL = re.compile(r"([a-z][a-z0-9+.-]*)://([^/?#]*)([^?#]*)(.*)", re.IGNORECASE | re.DOTALL)
 _PLAIN = re.compile(r"[!-~]+")
-# Settings, behind the prefix of their kind, that are addresses; and those that are sent along.
+# Settings, without their prefix, that are addresses; and those that are sent in headers.
 _ADDRESSES = ("endpoint", "endpoint_url", "endpoint_url_s3")
 _SENT = ("access_key_id", "secret_access_key", "session_token", "token")
-# What obstore takes apart from what is of one kind of store.
+# Options of obstore's HTTP client.
 _CLIENT = frozenset(
     {
         "allow_http",
@@ -59,9 +59,9 @@ _CLIENT = frozenset(
         "user_agent",
     }
 )
-# A request may take long if much is moved; what may not is that nothing comes.
+# A large request may take long, but there must be some progress.
 _TIMEOUTS = {"connect_timeout": "10s", "read_timeout": "30s", "timeout": "15min"}
-# For very short failures; `failures` waits out longer ones, and can be interrupted.
+# For very short failures. `failures` handles longer ones, and can be interrupted.
 RETRIES: dict[str, Any] = {
     "max_retries": 2,
     "retry_timeout": timedelta(seconds=30),
@@ -75,7 +75,7 @@ RETRIES: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Connection:
-    """A bucket, a container or a host, and how to reach it; two are one if their names are."""
+    """A bucket, a container or a host, and its options; equal if scheme and name are."""
 
     scheme: str
     bucket: str
@@ -83,7 +83,7 @@ class Connection:
 
     @property
     def can_list(self) -> bool:
-        """Whether it says what it holds, and takes more; a plain web server does not."""
+        """Whether it can be listed and written to; a plain web server cannot."""
         return self.scheme not in {"http", "https"}
 
     @property
@@ -93,17 +93,17 @@ class Connection:
 
     @property
     def is_memory(self) -> bool:
-        """Whether it is part of this process."""
+        """Whether it is in the memory of this process."""
         return self.scheme == "memory"
 
     @cached_property
     def store(self) -> ObjectStore:
-        """What requests are made to; nothing is asked yet.
+        """The store of obstore; this makes no request.
 
         Raises
         ------
         UsageError
-            If obstore does not understand the options, or the environment.
+            If obstore rejects the options or the environment.
         """
         if self.is_memory:
             return _memory(self.bucket)
@@ -114,28 +114,28 @@ class Connection:
         retries = given.pop("retry_config", RETRIES)
         client = {**_TIMEOUTS, **self._allowed(), **given.pop("client_options", {})}
         client |= {key: given.pop(key) for key in _CLIENT & given.keys()}
-        said: dict[str, Any] = {"client_options": client, "retry_config": retries}
+        arguments: dict[str, Any] = {"client_options": client, "retry_config": retries}
         if given:
-            said["config"] = given
+            arguments["config"] = given
         try:
-            return from_url(f"{self.scheme}://{self.bucket}", **said)
+            return from_url(f"{self.scheme}://{self.bucket}", **arguments)
         except BaseException as error:
-            # obstore panics at some options, which is no Exception, and may quote them.
+            # obstore panics on some options, which is not an Exception, and may quote them.
             if isinstance(error, (KeyboardInterrupt, SystemExit)):
                 raise
             known = f" ({', '.join(sorted(self.options))})" if self.options else ""
             raise UsageError(
-                f"{self.scheme}://{self.bucket} cannot be reached as the storage options{known} "
-                f"and the environment say; check {_NEEDED[self.scheme]}"
+                f"cannot connect to {self.scheme}://{self.bucket} with the storage options{known} "
+                f"and the environment; check {_NEEDED[self.scheme]}"
             ) from None
 
     def check_settings(self) -> None:
-        """Refuse what libraries would only fail on with the first request, and not tidily.
+        """Refuse invalid settings that would otherwise fail at the first request.
 
         Raises
         ------
         UsageError
-            If an endpoint is no address, or what is sent along cannot be.
+            If an endpoint is not a URL, or a setting contains control characters.
         """
         prefix = f"{_VARIABLES.get(self.scheme, '')}_"
         names = (f"{prefix}{word.upper()}" for word in (*_ADDRESSES, *_SENT))
@@ -143,24 +143,24 @@ class Connection:
         for name, value in {**named, **self.options}.items():
             word = name.lower().removeprefix(prefix.lower())
             if word in _ADDRESSES and not _is_address(str(value)):
-                raise UsageError(f"{name} is no address; write it as in https://host:9000")
+                raise UsageError(f"{name} is not a URL; write it as in https://host:9000")
             if word in _SENT and not str(value).isprintable():
                 raise UsageError(
-                    f"{name} holds a line break or the like, which cannot be sent; set it again"
+                    f"{name} contains a line break or another control character; set it again"
                 )
 
     def _allowed(self) -> dict[str, bool]:
-        """Return whether there may be no encryption; obstore asks the environment only for all."""
+        """Return whether unencrypted HTTP is allowed for this kind of store."""
         is_allowed = os.environ.get(self.allows_http, "").lower() in {"1", "on", "true", "yes"}
         return {"allow_http": True} if is_allowed or self.scheme == "http" else {}
 
     @property
     def allows_http(self) -> str:
-        """The variable of the environment that says whether there may be no encryption."""
+        """The environment variable that allows unencrypted HTTP."""
         return f"{_VARIABLES.get(self.scheme)}_ALLOW_HTTP"
 
     def __getstate__(self) -> dict[str, Any]:
-        # Stores are made anew in other processes.
+        # Other processes create their own stores.
         return {"scheme": self.scheme, "bucket": self.bucket, "options": dict(self.options)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -180,20 +180,19 @@ def _is_address(text: str) -> bool:
 
 @cache
 def _memory(name: str) -> ObjectStore:  # noqa: ARG001 - one for each
-    """Return a store that lives as long as the process: the same one for the same name."""
+    """Return the in-memory store with this name, which lives as long as the process."""
     from obstore.store import MemoryStore  # noqa: PLC0415 - only if needed
 
     return MemoryStore()
 
 
 def parse_url(url: str, storage_options: Mapping[str, Any] | None = None) -> ObjectPath:
-    """Read a URL; nothing is asked yet.
+    """Parse a URL, without connecting.
 
     Raises
     ------
     UsageError
-        If it is of no kind that is known, or holds what is not to be shown; or if obstore, which
-        reaches all of them, is not installed.
+        If the scheme is unknown, the URL contains a secret, or obstore is not installed.
 
     Examples
     --------
@@ -203,35 +202,35 @@ def parse_url(url: str, storage_options: Mapping[str, Any] | None = None) -> Obj
     """
     found = _URL.fullmatch(url)
     if found is None:
-        raise UsageError(f"{printable(url)} is no URL; write it as in s3://bucket/path")
+        raise UsageError(f"{printable(url)} is not a URL; write it as in s3://bucket/path")
     scheme, bucket, path, rest = found[1].lower(), found[2], found[3], found[4]
-    # A password may have a slash in it, and so reach into what looks like the path.
+    # A password may contain a slash, and so extend into the path.
     has_password = "@" in bucket or (":" in bucket and "@" in path)
     place = f"{bucket}{path}"
     shown = printable(f"{scheme}://{place.rpartition('@')[2] if has_password else place}")
     if scheme not in _SCHEMES:
         known = ", ".join(f"{each}://" for each in _SCHEMES)
-        raise UsageError(f"{shown} is of no kind that is known; kinds are {known} and local paths")
+        raise UsageError(f"{shown} has an unknown scheme; use {known} or a local path")
     if has_password or rest:
         raise UsageError(
-            f"{shown} comes with a password, a signature or the like, which would be shown and "
-            "kept; give it by the environment or by storage_options (behind a port, write an @ "
-            "of a path as %40)"
+            f"{shown} contains a password, a signature or a query, which would appear in messages "
+            "and journals; use the environment or storage_options (after a port, write an @ in "
+            "a path as %40)"
         )
     if not bucket:
-        raise UsageError(f"{shown} names no bucket or host; write it as in s3://bucket/path")
+        raise UsageError(f"{shown} has no bucket or host; write it as in s3://bucket/path")
     if scheme in {"http", "https"}:
         path = unquote(path)
     parts = [part for part in path.split("/") if part]
     for part in parts:
         if part in {".", ".."} or not part.isprintable():
-            raise UsageError(f"{shown} has the part {part!r}, which names no object")
+            raise UsageError(f"{shown} contains {part!r}, which is not valid in an object name")
     _need_obstore()
     return ObjectPath(Connection(scheme, bucket, storage_options or {}), "/".join(parts))
 
 
 def _need_obstore() -> None:
-    """Turn a library that is not installed into the command that installs it."""
+    """Raise an error with the installation command if obstore is not installed."""
     try:
         import_module("obstore")
     except ImportError as error:

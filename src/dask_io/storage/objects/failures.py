@@ -1,7 +1,7 @@
-"""What goes wrong with requests, in our words, and what is asked for again.
+"""Turn failed requests into our errors, and repeat requests after temporary failures.
 
-What an object store answers may quote keys and signatures, and so may what obstore says about it.
-So nothing of that is passed on but what is known to be harmless.
+The responses of object stores, and the errors of obstore, may quote keys and signatures. So only
+parts that are known to be harmless are passed on.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def answer_in(error: BaseError | FileNotFoundError) -> str:
 
 
 def to_storage_error(path: ObjectPath, error: BaseError | FileNotFoundError) -> StorageError:
-    """Say what went wrong with a request, and what to do."""
+    """Return the error for a failed request, with advice."""
     text, said = str(error), answer_in(error)
     is_denied = isinstance(error, (PermissionDeniedError, UnauthenticatedError))
     later = "try again later"
@@ -59,15 +59,19 @@ def to_storage_error(path: ObjectPath, error: BaseError | FileNotFoundError) -> 
     cases = [
         (
             is_denied or said.startswith(("401", "403")),
-            f"access is denied ({said or 'no reason is given'})",
+            f"access is denied ({said or 'no reason given'})",
             "check the credentials, in the environment or in storage_options",
         ),
         (
             isinstance(error, NotSupportedError) and not path.connection.can_list,
-            "the server sends no parts of files",
-            "get the files, and name those",
+            "the server does not support range requests",
+            "download the files, and use these",
         ),
-        (isinstance(error, NotSupportedError), "the store cannot do that", "choose another one"),
+        (
+            isinstance(error, NotSupportedError),
+            "the store does not support this operation",
+            "choose another store",
+        ),
         (
             isinstance(error, InvalidPathError) or "parsing Path" in text,
             "an object has a name with an empty part, with . or .., or with control characters",
@@ -130,7 +134,7 @@ class Patience:
         Raises
         ------
         StorageError
-            If another request is of no use.
+            If repeating the request is useless.
         """
         now = time.monotonic()
         if self._since is None:
@@ -149,7 +153,7 @@ class Patience:
         self._wait = min(2 * self._wait, _LONGEST_WAIT)
 
     def _seconds_for(self, error: BaseError) -> float:
-        """Return for how long a failure is waited out."""
+        """Return how long to repeat a request after this failure."""
         text, said = str(error), answer_in(error)
         if isinstance(error, _REFUSALS) or any(word in text for word in _LASTING):
             return 0

@@ -1,4 +1,4 @@
-"""Where an object is, or could be."""
+"""Paths of objects."""
 
 from __future__ import annotations
 
@@ -14,10 +14,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ObjectPath:
-    """A key in an object store, with the words of a local path.
+    """A key in an object store, with the interface of a local path.
 
-    There are no directories: what is one in front of others' names counts as such as long as
-    there is an object in it.
+    There are no directories. A prefix counts as a directory as long as there is an object below it.
     """
 
     connection: Connection
@@ -34,7 +33,7 @@ class ObjectPath:
         return str(self) < str(other)
 
     def joinpath(self, *names: str) -> ObjectPath:
-        """Return what names lead to from here."""
+        """Return the path with these names appended."""
         return self / "/".join(names)
 
     @property
@@ -44,7 +43,7 @@ class ObjectPath:
 
     @property
     def suffix(self) -> str:
-        """What the name ends in, from its last dot on."""
+        """The suffix of the name, including the dot."""
         stem, dot, end = self.name.rpartition(".")
         return f".{end}" if dot and stem and end else ""
 
@@ -56,24 +55,24 @@ class ObjectPath:
 
     @property
     def parent(self) -> ObjectPath:
-        """What it lies in; the bucket lies in itself."""
+        """The parent; the bucket is its own parent."""
         return ObjectPath(self.connection, self.key.rpartition("/")[0])
 
     @property
     def parents(self) -> tuple[ObjectPath, ...]:
-        """All that it lies in, the nearest first."""
+        """All parents, nearest first."""
         parts = self.key.split("/") if self.key else []
         ends = range(len(parts) - 1, -1, -1)
         return tuple(ObjectPath(self.connection, "/".join(parts[:end])) for end in ends)
 
     def with_name(self, name: str) -> ObjectPath:
-        """Return another object beside this one."""
+        """Return the path with another last part."""
         if not self.key:
             raise ValueError(f"{self} has no name")
         return self.parent / name
 
     def again(self, url: str) -> ObjectPath:
-        """Return another object of the same store, by its URL."""
+        """Return the path of a URL in the same store."""
         bucket = f"{self.connection.scheme}://{self.connection.bucket}"
         return ObjectPath(self.connection) / url.removeprefix(bucket)
 
@@ -87,18 +86,18 @@ class ObjectPath:
 
     @property
     def store(self) -> ObjectStore:
-        """What requests are made to."""
+        """The store of obstore."""
         return self.connection.store
 
     @property
     def medium(self) -> Objects:
-        """What holds it."""
+        """The medium of objects."""
         from dask_io.storage.objects.bucket import OBJECTS  # noqa: PLC0415 - only if needed
 
         return OBJECTS
 
     def exists(self) -> bool:
-        """Tell whether it is an object, or lies in front of others' names."""
+        """Tell whether it is an object, or a prefix of objects."""
         return self.is_file() or self.is_dir()
 
     def is_file(self) -> bool:
@@ -106,5 +105,5 @@ class ObjectPath:
         return bool(self.key) and self.medium.find(self) is not None
 
     def is_dir(self) -> bool:
-        """Tell whether objects lie in it; a web server is not known to have any."""
+        """Tell whether it is a prefix of objects; False for a web server."""
         return self.connection.can_list and self.medium.is_folder(self)

@@ -1,7 +1,7 @@
-"""The requests by which objects are read and changed.
+"""The requests that read and change objects.
 
-All of it goes through `calls`, so that a test can stand between us and the store: fail the Nth
-request, or stop the process there.
+All requests go through `calls`. So tests can replace it, to make the Nth request fail or to stop
+the process there.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Requests:
-    """Object stores as they are."""
+    """The real requests of obstore."""
 
     get = staticmethod(obstore.get)
     get_ranges = staticmethod(obstore.get_ranges)
@@ -29,7 +29,7 @@ class Requests:
 
     @staticmethod
     def list_with_delimiter(store: ObjectStore, prefix: str) -> ListResult[Sequence[ObjectMeta]]:
-        """List what lies right in a place."""
+        """List the objects directly below a prefix."""
         return obstore.list_with_delimiter(store, prefix)
 
 

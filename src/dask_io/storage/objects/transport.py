@@ -1,8 +1,8 @@
 """The transport for objects: read by range, written whole, and counted.
 
-On an object store a seek is a request. What is read of one run, slab by slab, is one request if
-the reader was told of it (`expect`); many short runs are asked for at once. Headers and listings
-are requests too, but are not counted.
+On an object store a seek is a request. A run that is read slab by slab is one request if it was
+announced (`expect`). Many short runs are requested at once. Headers and listings are requests,
+too, but not counted.
 """
 
 from __future__ import annotations
@@ -31,28 +31,28 @@ if TYPE_CHECKING:
     from dask_io.storage.objects.path import ObjectPath
     from dask_io.storage.tally import Tally
 
-# An answer is taken in such pieces, and runs are asked for together up to such a size.
+# The size of requests for several runs, and of the pieces in which a response is received.
 AT_ONCE = 2**20
 _PIECE = AT_ONCE // 4
 _MOST_RUNS = 64
-# Larger objects are put in parts, some at once: no single request takes long.
+# Larger objects are uploaded in parts, some at once, so that no single request takes long.
 LARGE = 64 * 2**20
 PART, PARTS_AT_ONCE = 16 * 2**20, 4
 
 
 class _Answer:
-    """What a request brings, from `position` on; it ends where the range or the object does."""
+    """The response to a request, from `position` to the end of the range or of the object."""
 
     def __init__(self, position: int, stop: int, pieces: Iterator[bytes]) -> None:
         self.position, self._stop = position, stop
         self._pieces, self._left = pieces, memoryview(b"")
 
     def goes_on_at(self, position: int) -> bool:
-        """Tell whether what it brings next is from there on."""
+        """Tell whether its next bytes start at this position."""
         return self.position == position < self._stop
 
     def read_into(self, buffer: memoryview) -> int:
-        """Move what comes next into a buffer; return how much, 0 at the end."""
+        """Move the next bytes into a buffer; return their number, 0 at the end."""
         if not self._left:
             self._left = memoryview(next(self._pieces, b""))
         n_bytes = min(len(buffer), len(self._left))
@@ -83,9 +83,9 @@ class ObjectReader(Visit):
         super().__exit__(kind, error, trace)
 
     def expect(self, start: int, stop: int) -> None:
-        """Be told what will be read, piece by piece: it is asked for at once.
+        """Announce a range that will be read piece by piece, so that one request gets all of it.
 
-        A part of what is expected already changes nothing.
+        Part of a range that is already announced changes nothing.
         """
         if not (start in self._expected and stop <= self._expected.stop):
             self._expected = range(start, stop)
@@ -109,7 +109,7 @@ class ObjectReader(Visit):
         buffer: memoryview,
         n_bytes: int,
         *,
-        to_end: bool = False,  # noqa: ARG002 - every answer says how long it is
+        to_end: bool = False,  # noqa: ARG002 - every response includes the size
     ) -> memoryview:
         """Read the object's first bytes, or all of it if it is shorter, without counting."""
         return buffer[: self._fill(0, buffer[:n_bytes])]
@@ -149,7 +149,7 @@ class ObjectReader(Visit):
             buffer = buffer[n_bytes:]
 
     def _fill(self, offset: int, buffer: memoryview) -> int:
-        """Read until the buffer is full or the object ends; return how much there is."""
+        """Read until the buffer is full or the object ends; return the number of bytes."""
         n_done, patience = 0, Patience(self._path)
         while n_done < len(buffer):
             position = offset + n_done
@@ -167,7 +167,7 @@ class ObjectReader(Visit):
         return n_done
 
     def _ask(self, start: int, stop: int) -> _Answer:
-        """Request a range, as far as it is known what will be read."""
+        """Request a range, extended to the announced range."""
         if start in self._expected:
             stop = max(stop, self._expected.stop)
         if self._size is not None and start >= self._size:
@@ -177,10 +177,10 @@ class ObjectReader(Visit):
             found = requests.calls.get(store, key, options={"range": (start, stop)})
         except FileNotFoundError:
             raise StorageError(
-                printable(str(self._path)), "there is no such object", "check the URL"
+                printable(str(self._path)), "no such object", "check the URL"
             ) from None
         except GenericError:
-            # A range that begins behind the end is refused.
+            # A range that starts beyond the end is refused.
             if start >= self.size:
                 return _Answer(start, stop, iter(()))
             raise
@@ -189,7 +189,7 @@ class ObjectReader(Visit):
         return _Answer(start, stop, pieces)
 
     def _note(self, size: int, version: str | None) -> None:
-        """Remember what is read, to see that it stays the same."""
+        """Check that size and version of the object do not change between requests."""
         if self._version is not None and (size, version) != (self._size, self._version):
             raise DataError(printable(str(self._path)), ["has changed while it was read"])
         self._size, self._version = size, version
@@ -197,11 +197,11 @@ class ObjectReader(Visit):
     def _refuse_end(self, end: int, n_missing: int) -> None:
         problem = f"ends at byte {end}, {n_missing} bytes before the data does"
         place = printable(str(self._path))
-        raise DataError(place, [problem], "the object is truncated or changed meanwhile")
+        raise DataError(place, [problem], "the object is truncated or has changed")
 
 
 def _batches(runs: Iterable[tuple[int, int]]) -> Iterator[list[tuple[int, int]]]:
-    """Put runs together that are asked for together."""
+    """Group runs into requests."""
     batch: list[tuple[int, int]] = []
     n_bytes = 0
     for run in runs:
@@ -215,9 +215,9 @@ def _batches(runs: Iterable[tuple[int, int]]) -> Iterator[list[tuple[int, int]]]
 
 
 class ObjectWriter(Visit):
-    """One visit to an object that is written: it is put as a whole, when all of it is there.
+    """One visit to an object that is written: it is uploaded as a whole at the end.
 
-    Without a size it is as long as what is written, one piece behind the other.
+    Without a size, the pieces written are concatenated.
     """
 
     def __init__(
@@ -237,11 +237,11 @@ class ObjectWriter(Visit):
 
     @property
     def checksum(self) -> int:
-        """Checksum of all that has been written, in that order."""
+        """Checksum of all written data, in the order of the writes."""
         return self._checksum.intdigest()
 
     def write(self, offset: int, buffer: memoryview) -> None:
-        """Write all of the buffer at an offset; it stays as it is if it is all that there is."""
+        """Write all of the buffer at an offset; a buffer of the full size is not copied."""
         self.count(offset, len(buffer))
         self._checksum.update(buffer)
         if self._n_bytes is None or len(buffer) == self._n_bytes:
@@ -270,8 +270,8 @@ class ObjectWriter(Visit):
 
 
 def put_whole(path: ObjectPath, content: bytes | memoryview) -> None:
-    """Put an object, which appears when it is whole."""
-    # A store in memory keeps what it is given, but buffers are used again.
+    """Put an object, which appears when it is complete."""
+    # A store in memory keeps a reference to the content, but buffers are reused.
     content = bytes(content) if path.connection.is_memory else content
     put = partial(requests.calls.put, path.store, path.key, content, chunk_size=PART)
     with storage_errors(path):
@@ -281,7 +281,7 @@ def put_whole(path: ObjectPath, content: bytes | memoryview) -> None:
 
 
 def put_in_parts(path: ObjectPath, pieces: Callable[[], Iterator[bytes]]) -> None:
-    """Put an object from its pieces, which are asked for anew if it has to be done again."""
+    """Put an object from pieces; `pieces` is called again if the request is repeated."""
 
     def put() -> object:
         return requests.calls.put(
@@ -293,10 +293,10 @@ def put_in_parts(path: ObjectPath, pieces: Callable[[], Iterator[bytes]]) -> Non
 
 
 class ObjectPublisher:
-    """Objects that are put one by one, each when it is whole.
+    """Publishes objects, each when it is complete.
 
-    An object that has been put shows, and is whole. What a run has not come to commit it
-    removes again, unless it is killed: then another one puts it again.
+    A run that fails removes the objects that it has not committed. A killed run leaves them, and
+    the run that resumes it puts them again.
     """
 
     def __init__(self, folder: ObjectPath) -> None:
@@ -306,11 +306,11 @@ class ObjectPublisher:
         self._lock = Lock()
 
     def __reduce__(self) -> tuple[type[ObjectPublisher], tuple[ObjectPath]]:
-        # Locks do not travel to other processes, and neither do objects in the making.
+        # Locks and incomplete objects cannot be pickled.
         return ObjectPublisher, (self.folder,)
 
     def partial(self, name: str) -> ObjectPath:
-        """Return the object itself: there is nothing in the making."""
+        """Return the object itself: objects have no temporary names."""
         return self.folder / name
 
     def writer(
@@ -320,19 +320,19 @@ class ObjectPublisher:
         *,
         header: bytes = b"",
         n_bytes: int | None = None,
-        reserve: bool = True,  # noqa: ARG002 - stores have room
+        reserve: bool = True,  # noqa: ARG002 - stores have no limit
         check: Callable[[], None] | None = None,
     ) -> ObjectWriter:
-        """Visit an object in the making.
+        """Open an object for writing.
 
         Raises
         ------
         StorageError
-            If all has been abandoned: nothing would remove it.
+            If the publisher has been abandoned.
         """
         path = self.folder / name
         if self._is_abandoned:
-            raise StorageError(printable(str(path)), "the run has been given up")
+            raise StorageError(printable(str(path)), "the run has been abandoned")
 
         def note() -> None:
             if check is not None:
@@ -355,15 +355,15 @@ class ObjectPublisher:
         names: Collection[str],
         whole: Collection[str],  # noqa: ARG002 - all are
     ) -> None:
-        """Keep objects that have been put; they are durable since then."""
+        """Keep objects; they have been durable since they were put."""
         with self._lock:
             self._pending.difference_update(names)
 
     def leave_out(self, names: Collection[str]) -> None:
-        """Do nothing: objects that are not needed have not been put."""
+        """Do nothing: unneeded objects have not been put."""
 
     def abandon(self, keep: Collection[str] = ()) -> None:
-        """Remove objects that are not to be kept, and begin no more."""
+        """Remove uncommitted objects, except those to `keep`, and refuse new ones."""
         with self._lock:
             self._is_abandoned = True
             for name in self._pending.difference(keep):

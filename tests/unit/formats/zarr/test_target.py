@@ -539,7 +539,7 @@ def test_an_abandoned_target_begins_no_more(tmp_path: Path) -> None:
     target = target_at(tmp_path / "x.zarr")
     target.create()
     target.abandon()
-    with pytest.raises(StorageError, match="the run has been given up"), target.writer((0, 0)):
+    with pytest.raises(StorageError, match="the run has been abandoned"), target.writer((0, 0)):
         pass
     assert not list(tmp_path.iterdir())
 

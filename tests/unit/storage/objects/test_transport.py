@@ -115,7 +115,7 @@ def test_an_end_before_the_data_does_is_an_error(path: ObjectPath) -> None:
 def test_what_is_not_there_is_an_error(path: ObjectPath) -> None:
     """It names the object."""
     gone = path.with_name("gone")
-    with pytest.raises(StorageError, match="gone: there is no such object"):
+    with pytest.raises(StorageError, match="gone: no such object"):
         ObjectReader(gone, Tally()).read(0, 1, memoryview(bytearray(1)))
     with pytest.raises(StorageError, match="gone: no such file"):
         _ = ObjectReader(gone, Tally()).size
