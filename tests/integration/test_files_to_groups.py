@@ -17,12 +17,10 @@ import numpy as np
 import pytest
 import xarray as xr
 import zarr
-from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dask_io
-from dask_io.cli import commands
 from dask_io.errors import (
     BudgetTooSmallError,
     DataError,
@@ -31,6 +29,7 @@ from dask_io.errors import (
     UsageError,
 )
 from dask_io.formats.zarr.documents import quiet
+from tests.commands import invoke, run
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -555,13 +554,6 @@ def test_the_plan_is_what_runs(way: str, tmp_path: Path) -> None:
     assert (result.seeks, result.held) == (job.plan.seeks, job.plan.held_bytes)
 
 
-def run(*arguments: object) -> str:
-    """Run a command that succeeds, and return what it shows."""
-    done = CliRunner().invoke(commands, list(map(str, arguments)))
-    assert (done.exit_code, done.stderr) == (0, ""), done.stderr
-    return done.stdout
-
-
 def test_the_command_line(tmp_path: Path) -> None:
     """`plan` shows for groups and files what a dry run shows, and the summary what is not kept."""
     source, group, target = save(tmp_path / "a.nc"), tmp_path / "b.zarr", tmp_path / "c.nc"
@@ -720,7 +712,7 @@ def test_records_that_are_not_stored_are_not_forgotten(n_records: int, tmp_path:
 def test_strict_is_for_one_array(tmp_path: Path) -> None:
     """What to do about it is said."""
     whole = save(tmp_path / "a.nc")
-    found = CliRunner().invoke(commands, ["info", str(whole), "--strict"])
+    found = invoke("info", whole, "--strict")
     assert found.exit_code == 2
     assert "--strict is for one array" in found.stderr
     assert "name one, as in" in found.stderr

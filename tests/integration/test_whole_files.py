@@ -15,13 +15,11 @@ import netCDF4
 import numpy as np
 import pytest
 import xarray as xr
-from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dask_io
 from dask_io import api
-from dask_io.cli import commands
 from dask_io.errors import (
     BudgetTooSmallError,
     DataError,
@@ -30,6 +28,7 @@ from dask_io.errors import (
     UsageError,
 )
 from dask_io.formats.hdf5.whole import _parts
+from tests.commands import invoke, run
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -463,9 +462,7 @@ def test_references_among_attributes_are_told_of(tmp_path: Path) -> None:
     with h5py.File(tmp_path / "a.h5", "w") as file:
         file["a"], file["b"] = np.arange(6), np.arange(6)
         file["a"].attrs["see"] = file["b"].ref
-    done = CliRunner().invoke(
-        commands, ["resplit", str(tmp_path / "a.h5"), str(tmp_path / "b.h5"), "--chunks", "3"]
-    )
+    done = invoke("resplit", tmp_path / "a.h5", tmp_path / "b.h5", "--chunks", "3")
     assert done.exit_code == 0
     assert "; not kept: references" in done.stdout
 
@@ -508,11 +505,6 @@ def test_the_command_line(tmp_path: Path) -> None:
     source, target = save(tmp_path / "a.nc"), tmp_path / "b.nc"
     chunks = ["--chunks", "time=3,lat=-1,lon=7"]
 
-    def run(*arguments: object) -> str:
-        done = CliRunner().invoke(commands, list(map(str, arguments)))
-        assert (done.exit_code, done.stderr) == (0, ""), done.stderr
-        return done.stdout
-
     assert "in all 11 arrays" in run("resplit", source, target, *chunks, "--dry-run")
     told = json.loads(run("resplit", source, target, *chunks, "--json", "--quiet"))
     assert set(told["plan"]["arrays"]) >= {"tas", "inner/q"}
@@ -522,7 +514,7 @@ def test_the_command_line(tmp_path: Path) -> None:
     assert "tas" in run("info", target)
     assert "equal" in run("verify", source, target)
     assert "nothing left to do" in run("resume", target)
-    absent = CliRunner().invoke(commands, ["verify", str(source), str(tmp_path / "absent.nc")])
+    absent = invoke("verify", source, tmp_path / "absent.nc")
     assert (absent.exit_code, "absent.nc: no such file" in absent.stderr) == (3, True)
 
 
