@@ -12,9 +12,10 @@ import dask
 import pytest
 from hypothesis import settings
 
+from tests.places import quick_path
 from tests.server import running_server, server
 
-__all__ = ["running_server", "server"]
+__all__ = ["quick_path", "running_server", "server"]
 
 ALLOWED_SKIPS = Path(__file__).parent / "allowed-skips.txt"
 ON_CI = os.environ.get("CI") == "true"

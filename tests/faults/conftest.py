@@ -6,8 +6,6 @@ import subprocess
 import sys
 from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,6 +17,7 @@ from tests.notices import without_notices
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from pathlib import Path
 
     from numpy.typing import NDArray
 
@@ -131,14 +130,6 @@ class Sample:
         assert dask_io.verify(place)
         left = [path.name for path in self.folder.rglob(".*") if path.name != ".dask-io"]
         assert left == [], "temporary files are left"
-
-
-@pytest.fixture
-def quick_path() -> Iterator[Path]:
-    """A folder in memory where there is one: syncing many small files there is free."""
-    memory = Path("/dev/shm")  # noqa: S108
-    with TemporaryDirectory(dir=memory if memory.is_dir() else None) as folder:
-        yield Path(folder)
 
 
 @pytest.fixture

@@ -29,6 +29,8 @@ from dask_io.errors import (
 )
 from dask_io.formats.hdf5.whole import _parts
 from tests.commands import invoke, run
+from tests.model import CLASSIC
+from tests.model import save_model as save
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,56 +38,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 CHUNKS = {"time": 3, "lat": -1, "lon": 7}
-CLASSIC = ["NETCDF3_CLASSIC", "NETCDF3_64BIT_OFFSET", "NETCDF3_64BIT_DATA"]
 VERSIONS = ["NETCDF4", "NETCDF4_CLASSIC", *CLASSIC]
-LENGTHS = {"time": None, "lat": 10, "lon": 20, "bnds": 2, "unused": 7, "letters": 4}
-
-
-def save(path: Path, version: Any = "NETCDF4") -> Path:
-    """Save a model as its library does: gaps, scales, bounds, scalars, texts, groups, own types."""
-    random = np.random.default_rng(0)
-    how: Any = {}
-    if version not in CLASSIC:
-        how = {"zlib": True, "complevel": 2, "chunksizes": (4, 5, 20)}
-    with netCDF4.Dataset(path, "w", format=version) as file:
-        file.setncatts({"title": "a model", "levels": np.array([1, 2], "i4")})
-        for name, length in LENGTHS.items():
-            file.createDimension(name, length)
-        for name, kind in (("tas", "i2"), ("pr", "f4")):
-            made = file.createVariable(name, kind, ("time", "lat", "lon"), fill_value=-999, **how)
-            made.set_auto_maskandscale(False)
-            made.setncatts({"units": "K", "scale_factor": 0.1, "grid_mapping": "crs"})
-            made[:] = random.integers(-99, 99, (13, 10, 20))
-        file.createVariable("orog", "f8", ("lat", "lon"))[:] = random.normal(size=(10, 20))
-        time = file.createVariable("time", "f8", ("time",))
-        time.setncatts({"units": "days since 2000-01-01", "bounds": "time_bnds"})
-        time[:] = np.arange(13)
-        file.createVariable("time_bnds", "f8", ("time", "bnds"))[:] = np.arange(26).reshape(13, 2)
-        file.createVariable("lat", "f4", ("lat",))[:] = np.linspace(-90, 90, 10)
-        crs = file.createVariable("crs", "i4", ())
-        crs.grid_mapping_name = "latitude_longitude"
-        crs[...] = 7
-        letters = np.frombuffer(b"abcd" * 10, "S1").reshape(10, 4)
-        file.createVariable("letters_of", "S1", ("lat", "letters"))[:] = letters
-        if version == "NETCDF4":
-            add_new(file)
-    return path
-
-
-def add_new(file: Any) -> None:
-    """Add what only NetCDF 4 has."""
-    station = file.createVariable("station", str, ("lat",))
-    station[:] = np.array([f"s{i}" * (i % 3) for i in range(10)], object)
-    station.setncattr_string("long_name", "Bahnhöfe")
-    inner = file.createGroup("inner")
-    inner.note = "a group"
-    inner.createDimension("z", 3)
-    inner.createVariable("q", "f4", ("z", "lat"), zlib=True, chunksizes=(1, 10))[:] = 1.5
-    inner.createVariable("z", "i4", ("z",))[:] = [1, 2, 3]
-    kind = file.createEnumType("u1", "cloud", {"clear": 0, "cloudy": 1})
-    file.createVariable("sky", kind, ("time", "lat"))[:] = np.ones((13, 10), "u1")
-    point = file.createCompoundType(np.dtype([("x", "f4"), ("y", "i2")]), "point")
-    file.createVariable("track", point, ("lat",))[:] = np.zeros(10, [("x", "f4"), ("y", "i2")])
 
 
 def dump(path: Path) -> str:
