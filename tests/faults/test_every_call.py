@@ -255,12 +255,13 @@ def test_every_fault_at_every_call(
     record_property("survived", enumerate_faults(tmp_path, case, thorough=True))
 
 
+@pytest.mark.parametrize("step", [7, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("case", [list(cases(thorough=False))[3]], ids=str)
-def test_a_second_fault_while_resuming(tmp_path: Path, case: Case) -> None:
+def test_a_second_fault_while_resuming(tmp_path: Path, case: Case, step: int) -> None:
     """What the first fault left is gone on with twice: nothing is believed that was taken back."""
     folder = tmp_path / "case"
     n_calls = count_calls(folder, case)
-    for at in range(1, n_calls, 7):
+    for at in range(1, n_calls, step):
         run, place = make(folder, case), folder / case.target
         with suppress(Killed, StorageError), inject(Faults(at, errno.EIO)):
             run()
@@ -272,12 +273,13 @@ def test_a_second_fault_while_resuming(tmp_path: Path, case: Case) -> None:
         check_complete(folder, case)
 
 
-def test_a_file_that_is_not_replaced_keeps_its_checksums(tmp_path: Path) -> None:
+@pytest.mark.parametrize("step", [4, pytest.param(1, marks=pytest.mark.slow)])
+def test_a_file_that_is_not_replaced_keeps_its_checksums(tmp_path: Path, step: int) -> None:
     """Whatever fails before the new one has its name; what is known of the old one is true."""
     folder, place = tmp_path / "case", tmp_path / "case" / "out.h5"
     options = {"chunks": (3, 2), "codec": "gzip:1", "overwrite": True}
     case, kept = Case("resplit", place.name, options, is_there=True), 0
-    for at in range(1, count_calls(folder, case) + 1, 4):
+    for at in range(1, count_calls(folder, case) + 1, step):
         run = make(folder, case)
         with suppress(StorageError), inject(Faults(at, errno.EIO)):
             run()
@@ -287,7 +289,8 @@ def test_a_file_that_is_not_replaced_keeps_its_checksums(tmp_path: Path) -> None
     assert kept
 
 
-def test_an_unfinished_target_is_overwritten_at_any_call(tmp_path: Path) -> None:
+@pytest.mark.parametrize("step", [7, pytest.param(1, marks=pytest.mark.slow)])
+def test_an_unfinished_target_is_overwritten_at_any_call(tmp_path: Path, step: int) -> None:
     """Half of an array is never taken for a smaller one."""
     case = Case("resplit", "out", {"chunks": (3, 2), "overwrite": True})
     folder = tmp_path / "case"
@@ -302,7 +305,7 @@ def test_an_unfinished_target_is_overwritten_at_any_call(tmp_path: Path) -> None
     run, faults = begin(), Faults()
     with inject(faults):
         run()
-    for at in range(1, faults.n_calls, 7):
+    for at in range(1, faults.n_calls, step):
         run = begin()
         with suppress(Killed), inject(Faults(at)):
             run()

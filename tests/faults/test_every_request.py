@@ -181,11 +181,12 @@ def test_every_fault_at_every_request(
     record_property("survived", enumerate_faults(case, thorough=True))
 
 
-def test_a_second_fault_while_resuming() -> None:
+@pytest.mark.parametrize("step", [5, pytest.param(1, marks=pytest.mark.slow)])
+def test_a_second_fault_while_resuming(step: int) -> None:
     """What the first fault left is gone on with twice."""
     case = Case("resplit", "out", {"chunks": (3, 2), "consume": True})
     before, n_moments = prepare(case)
-    for at in range(1, n_moments, 5):
+    for at in range(1, n_moments, step):
         bucket, run = make(before, case)
         for faults in (RequestFaults(at), RequestFaults(5 + 7 * at % n_moments)):
             try:

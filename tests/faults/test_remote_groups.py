@@ -298,8 +298,9 @@ def test_a_fault_while_a_group_is_replaced(
 
 
 @pytest.mark.usefixtures("_dead_processes")
+@pytest.mark.parametrize("step", [5, pytest.param(1, marks=pytest.mark.slow)])
 def test_a_fault_while_an_array_joins_a_group(
-    template: dict[str, bytes], record_property: Callable[[str, object], None]
+    template: dict[str, bytes], record_property: Callable[[str, object], None], step: int
 ) -> None:
     """What the group gathers of its members is theirs, before and after."""
 
@@ -317,7 +318,7 @@ def test_a_fault_while_an_array_joins_a_group(
     with inject_into_requests(counted := RequestFaults()):
         join(bucket := upload(template))
     assert gathered(bucket) == before | {"inner/c"}
-    for at in range(1, counted.n_moments + 1, 5):
+    for at in range(1, counted.n_moments + 1, step):
         bucket = upload(template)
         with (
             suppress(Killed, StorageError),
@@ -329,7 +330,7 @@ def test_a_fault_while_an_array_joins_a_group(
         dask_io.resume(f"{bucket}/in.zarr::/inner/c", **PLAIN) if is_begun else join(bucket)
         assert gathered(bucket) == before | {"inner/c"}, at
         assert dask_io.verify(f"{bucket}/in.zarr::/a", f"{bucket}/in.zarr::/inner/c")
-    record_property("survived", {"fault of a group's lock": counted.n_moments // 5})
+    record_property("survived", {"fault of a group's lock": counted.n_moments // step})
 
 
 def test_what_goes_wrong_on_a_server(

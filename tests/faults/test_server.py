@@ -196,14 +196,15 @@ def command(source: str, target: str, chunks: str = "2,4") -> list[str]:
     return [sys.executable, "-c", f"{run}; main()", "resplit", source, target, *options]
 
 
+@pytest.mark.parametrize("step", [17, pytest.param(1, marks=pytest.mark.slow)])
 def test_a_process_is_killed_at_a_request(
-    proxy: Proxy, bucket: str, record_property: Callable[[str, object], None]
+    proxy: Proxy, bucket: str, record_property: Callable[[str, object], None], step: int
 ) -> None:
     """Another one on the same machine goes on at once."""
     proxy.begin()
     subprocess.run(command(f"{bucket}/in", f"{bucket}/out"), check=True, capture_output=True)
     n_requests, n_killed = len(proxy.log), 0
-    for at in range(n_requests - 1, 0, -17):
+    for at in range(n_requests - 1, 0, -step):
         target = f"{bucket}/out-{at}"
         proxy.begin(at, "kill")
         run = subprocess.Popen(command(f"{bucket}/in", target), stderr=subprocess.DEVNULL)
