@@ -9,6 +9,8 @@ DEV ?= .venv-dev
 OLDEST ?= .venv-oldest
 # Tests wait for the disk half of the time, so there are more of them than cores.
 PYTEST_ARGS ?= -n 4
+# They start hundreds of interpreters, which would each compile everything again.
+unexport PYTHONDONTWRITEBYTECODE
 DEMO_ARGS ?=
 # The tests of Dask and xarray that are run: quick, or all.
 PART ?= quick

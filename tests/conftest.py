@@ -12,15 +12,16 @@ import dask
 import pytest
 from hypothesis import settings
 
+from tests.places import quick_path
 from tests.server import running_server, server
 
-__all__ = ["running_server", "server"]
+__all__ = ["quick_path", "running_server", "server"]
 
 ALLOWED_SKIPS = Path(__file__).parent / "allowed-skips.txt"
 ON_CI = os.environ.get("CI") == "true"
 
 # Examples differ widely in size, so a deadline per example would only measure the machine.
-settings.register_profile("default", deadline=None, max_examples=100)
+settings.register_profile("default", deadline=None, max_examples=40)
 settings.register_profile(
     "ci", deadline=None, max_examples=30, derandomize=True, print_blob=True, database=None
 )

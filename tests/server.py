@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
 import shutil
 import socket
 import subprocess
@@ -32,10 +34,8 @@ _REFUSALS = {
     "absent": (404, "NoSuchBucket"),
     "odd": (404, "NoSuchThing"),
 }
-# It ends when the pipe to its stdin does: with the tests, however they end.
-_UNTIL_STDIN_ENDS = (
-    'exec 3<&0; "$@" 3<&- & child=$!; (cat <&3 > /dev/null; kill -9 $child) & wait $child'
-)
+# It ends when nobody holds the pipe open any more: with the last of the tests, however they end.
+_UNTIL_PIPE_ENDS = '(exec 3< "$1"; shift; "$@" 3<&- & cat <&3 > /dev/null; kill -9 $!) &'
 
 
 @dataclass(frozen=True)
@@ -66,6 +66,18 @@ def find_tool() -> str | None:
     return shutil.which("weed") or shutil.which("weed", path=str(Path(sys.executable).parent))
 
 
+def join(folder: Path, stack: ExitStack) -> Server:
+    """Return the server in a folder, which all processes of the tests share; start it if needed."""
+    folder.mkdir(exist_ok=True)
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with suppress(OSError):
+            held = os.open(folder / "pipe", os.O_WRONLY | os.O_NONBLOCK)
+            stack.callback(os.close, held)
+            return Server(int((folder / "port").read_text()))
+        return start(folder, stack)
+
+
 def start(folder: Path, stack: ExitStack) -> Server:
     """Start a server that keeps its data and its log in a folder, and wait until it answers."""
     tool = find_tool()
@@ -82,29 +94,25 @@ def start(folder: Path, stack: ExitStack) -> Server:
     ports = dict(zip(names, free_ports(len(names)), strict=True))
     flags = [f"-{name if '.port' in name else name + '.port'}={n}" for name, n in ports.items()]
     command = [
-        *("sh", "-c", _UNTIL_STDIN_ENDS, "sh", tool, "server", f"-dir={folder}"),
-        *("-ip=127.0.0.1", "-ip.bind=127.0.0.1", "-s3", "-s3.port.iceberg=0", "-s3.port.lance=0"),
+        *("sh", "-c", _UNTIL_PIPE_ENDS, "sh", str(folder / "pipe")),
+        *(tool, "server", f"-dir={folder}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1"),
+        *("-s3", "-s3.port.iceberg=0", "-s3.port.lance=0"),
         *("-s3.config=" + str(folder / "identities.json"), "-master.telemetry=false"),
-        *("-master.volumeSizeLimitMB=64", "-volume.max=10", *flags),
+        *("-master.volumeSizeLimitMB=64", "-volume.max=40", *flags),
     ]
-    log = stack.enter_context((folder / "log").open("wb"))
-    running = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=log)
-    stack.callback(_stop, running)
+    (folder / "pipe").unlink(missing_ok=True)
+    os.mkfifo(folder / "pipe")
+    with (folder / "log").open("wb") as log:
+        subprocess.run(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, check=True)
+    # Waits until the other end is open.
+    stack.callback(os.close, os.open(folder / "pipe", os.O_WRONLY))
     server = Server(ports["s3"])
-    _wait_for(server, running, folder / "log")
+    _wait_for(server, folder / "log")
+    (folder / "port").write_text(str(server.port))
     return server
 
 
-def _stop(running: subprocess.Popen[bytes]) -> None:
-    assert running.stdin is not None
-    running.stdin.close()
-    with suppress(subprocess.TimeoutExpired):
-        running.wait(timeout=20)
-    running.kill()
-    running.wait()
-
-
-def _wait_for(server: Server, running: subprocess.Popen[bytes], log: Path) -> None:
+def _wait_for(server: Server, log: Path) -> None:
     config = {
         "access_key_id": ACCESS_KEY,
         "secret_access_key": SECRET_KEY,
@@ -115,7 +123,7 @@ def _wait_for(server: Server, running: subprocess.Popen[bytes], log: Path) -> No
     options["client_options"] = {"allow_http": True, "timeout": "5s"}
     store = from_url(f"s3://{server.bucket}", config=config, **options)  # type: ignore[call-overload]
     until = time.monotonic() + _MOST_SECONDS
-    while running.poll() is None and time.monotonic() < until:
+    while time.monotonic() < until:
         with suppress(obstore.exceptions.BaseError, FileNotFoundError):
             obstore.put(store, "is-it-there", b"yes")
             return
@@ -252,9 +260,13 @@ def start_proxy(upstream: int, stack: ExitStack) -> tuple[Proxy, int]:
 
 @pytest.fixture(scope="session")
 def running_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A server for all tests of one process."""
+    """A server for all tests."""
+    folder = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        # Each process has a folder in one of them all.
+        folder = folder.parent
     with ExitStack() as stack:
-        yield start(tmp_path_factory.mktemp("server"), stack)
+        yield join(folder / "server", stack)
 
 
 @pytest.fixture

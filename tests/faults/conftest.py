@@ -6,20 +6,18 @@ import subprocess
 import sys
 from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
 import dask_io
-from dask_io.cli import commands
+from tests.commands import fail, only_line, run
 from tests.notices import without_notices
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from pathlib import Path
 
     from numpy.typing import NDArray
 
@@ -56,24 +54,9 @@ class Tool:
     folder: Path
     held: list[subprocess.Popen[str]] = field(default_factory=list)
 
-    def run(self, *arguments: object) -> str:
-        """Run a command that succeeds, and return what it prints."""
-        done = CliRunner().invoke(commands, list(map(str, arguments)))
-        assert (done.exit_code, without_notices(done.stderr)) == (0, ""), done.stderr
-        return done.stdout
-
-    def fail(self, *arguments: object, code: int) -> str:
-        """Run a command that fails with this code, and return its one line."""
-        done = CliRunner().invoke(commands, list(map(str, arguments)))
-        assert (done.exit_code, done.stdout) == (code, ""), done.stderr
-        return self.only_line(done.stderr)
-
-    def only_line(self, text: str) -> str:
-        """Return the one line that says what went wrong."""
-        line = without_notices(text)
-        assert line.startswith("dask-io: ")
-        assert line.count("\n") == 1
-        return line.strip()
+    run = staticmethod(run)
+    fail = staticmethod(fail)
+    only_line = staticmethod(only_line)
 
     def hold(self, *arguments: object, under: Sequence[str] = ()) -> subprocess.Popen[str]:
         """Start a run in a process of its own, and return when it waits midway.
@@ -150,14 +133,6 @@ class Sample:
 
 
 @pytest.fixture
-def quick_path() -> Iterator[Path]:
-    """A folder in memory where there is one: syncing many small files there is free."""
-    memory = Path("/dev/shm")  # noqa: S108
-    with TemporaryDirectory(dir=memory if memory.is_dir() else None) as folder:
-        yield Path(folder)
-
-
-@pytest.fixture
 def sample(quick_path: Path) -> Sample:
     """An array of 24 x 20, in 8 blocks, to become 42."""
     array = np.arange(24 * 20, dtype="<i4").reshape(24, 20)
@@ -174,6 +149,6 @@ def tool(quick_path: Path) -> Iterator[Tool]:
     """The command line; what it still runs when the test ends is killed."""
     made = Tool(quick_path)
     yield made
-    for run in made.held:
+    for held in made.held:
         with suppress(ProcessLookupError):
-            made.kill(run)
+            made.kill(held)

@@ -9,11 +9,9 @@ from __future__ import annotations
 
 import errno
 import shutil
-from collections import Counter
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import h5py  # type: ignore[import-untyped]
 import numpy as np
@@ -26,37 +24,19 @@ from dask_io.engine import commit
 from dask_io.errors import DaskIOError, StorageError, UsageError
 from dask_io.formats.zarr.target import ZarrTarget
 from dask_io.testing.faults import Faults, Killed, Loss, Synced, inject
+from tests.faults.small_runs import (
+    ARRAY,
+    PLAIN,
+    Case,
+    check_block,
+    is_the_old_one,
+    survive_all,
+    with_log,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
-
-ARRAY = np.arange(5 * 4, dtype="<i2").reshape(5, 4)
-# One block of the target holds nothing else.
-ARRAY[3:, 2:] = 0
-# One thread makes the calls come in one order; a plan is found fast.
-PLAIN: dict[str, Any] = {"workers": 1, "strategy": "naive", "device": "ssd"}
-
-
-@dataclass(frozen=True)
-class Case:
-    """A run: a verb, what it writes, and with which options."""
-
-    verb: str
-    target: str
-    options: dict[str, Any]
-    is_there: bool = False
-    source: str = "in"
-
-    def __str__(self) -> str:
-        said = [f"{name}={value}" for name, value in self.options.items()]
-        over = ["over"] if self.is_there else []
-        return "-".join([self.verb, self.source, self.target, *said, *over])
-
-    @property
-    def is_zarr(self) -> bool:
-        """Whether it writes a Zarr array."""
-        return self.target.endswith(".zarr")
 
 
 def cases(*, thorough: bool) -> Iterator[Case]:
@@ -162,10 +142,7 @@ def check_blocks(place: Path, case: Case) -> None:
     chunks = case.options.get("chunks", ARRAY.shape)
     for path in [place] if place.is_file() else place.glob("b_*.npy"):
         numbers = path.stem.split("_")[1:] if place.is_dir() else ["0", "0"]
-        inside = tuple(
-            slice(int(i) * n, (int(i) + 1) * n) for i, n in zip(numbers, chunks, strict=True)
-        )
-        assert np.array_equal(np.load(path), ARRAY[inside]), f"{path.name} is wrong"
+        check_block(np.load(path), numbers, chunks, path)
 
 
 def check_chunks(place: Path, case: Case) -> None:
@@ -176,35 +153,15 @@ def check_chunks(place: Path, case: Case) -> None:
         return
     chunks = case.options["chunks"]
     for path in place.glob("c/*/[0-9]"):
-        inside = tuple(
-            slice(int(i) * n, (int(i) + 1) * n)
-            for i, n in zip(path.relative_to(place / "c").parts, chunks, strict=True)
-        )
         found = np.frombuffer(Zstd().decode(path.read_bytes()), ARRAY.dtype).reshape(chunks)
-        expected = ARRAY[inside]
-        part = found[tuple(map(slice, expected.shape))]
-        assert np.array_equal(part, expected), f"{path} is wrong"
-
-
-def is_the_old_one(place: Path) -> bool:
-    """Tell whether what is there is what was there before, whole."""
-    try:
-        return np.array_equal(dask_io.open(place)[:, :], -ARRAY)
-    except DaskIOError:
-        return False
+        check_block(found, path.relative_to(place / "c").parts, chunks, path)
 
 
 def complete(place: Path, case: Case, run: Callable[[], object]) -> None:
-    """Go on with what a fault left, or begin again if it left nothing."""
+    """Resume what a fault left, or begin again if it left nothing."""
     is_begun = place.is_file() or (place.is_dir() and any(place.iterdir()))
     is_begun = is_begun or place.with_name(place.name + ".dask-io").exists()
-    if not is_begun:
-        run()
-        return
-    if case.is_there and is_the_old_one(place):
-        run()
-    else:
-        dask_io.resume(place, consume=case.options.get("consume", False), **PLAIN)
+    case.complete(place, run, is_begun=is_begun)
 
 
 def check_complete(folder: Path, case: Case) -> None:
@@ -226,26 +183,20 @@ def survive(folder: Path, case: Case, faults: Faults, loss: Loss | None = None) 
     """Run until a fault, look at what is left, and complete it."""
     run = make(folder, case)
     synced = Synced(folder) if loss is not None else None
-    try:
-        with inject(faults, synced):
-            run()
-    except (Killed, StorageError):
-        pass
+    with suppress(Killed, StorageError), inject(faults, synced):
+        run()
     if synced is not None and loss is not None:
         synced.lose(loss)
-    try:
+    with with_log(faults):
         check_blocks(folder / case.target, case)
         with inject(Faults()):
             complete(folder / case.target, case, run)
         check_complete(folder, case)
-    except BaseException as error:
-        error.add_note("\n".join(faults.log[-12:]))
-        raise
 
 
 def every_fault(n_calls: int, *, thorough: bool) -> Iterator[tuple[str, Faults, Loss | None]]:
-    """Yield faults at every call, of all kinds, or at every other call one of them in turn."""
-    for at in range(1, n_calls + 1, 1 if thorough else 2):
+    """Yield faults at every call, of all kinds, or at every fifth call one of them in turn."""
+    for number, at in enumerate(range(1, n_calls + 1, 1 if thorough else 5)):
         kinds: list[tuple[str, Faults, Loss | None]] = [
             ("kill", Faults(at), None),
             ("power", Faults(at), Loss.NOTHING),
@@ -256,30 +207,28 @@ def every_fault(n_calls: int, *, thorough: bool) -> Iterator[tuple[str, Faults, 
         if thorough:
             yield from kinds
         else:
-            yield kinds[at % len(kinds)]
+            yield kinds[number % len(kinds)]
 
 
 def enumerate_faults(folder: Path, case: Case, *, thorough: bool) -> dict[str, int]:
     """Survive all faults of a run, and return how many there were of each kind."""
-    survived: Counter[str] = Counter()
-    n_calls = count_calls(folder / "case", case)
-    for kind, faults, loss in every_fault(n_calls, thorough=thorough):
-        if loss is not None and case.options.get("durability", "fsync") != "fsync":
-            continue
-        try:
-            survive(folder / "case", case, faults, loss)
-        except BaseException as error:
-            error.add_note(f"{case}: {kind} at call {faults.at} of {n_calls}")
-            raise
-        survived[kind] += 1
-    return dict(survived)
+    is_synced = case.options.get("durability", "fsync") == "fsync"
+    chosen = every_fault(count_calls(folder / "case", case), thorough=thorough)
+    return survive_all(
+        case,
+        (
+            (kind, partial(survive, folder / "case", case, faults, loss))
+            for kind, faults, loss in chosen
+            if loss is None or is_synced
+        ),
+    )
 
 
 @pytest.mark.parametrize("case", list(cases(thorough=False)), ids=str)
 def test_a_fault_at_every_call(
     tmp_path: Path, case: Case, record_property: Callable[[str, object], None]
 ) -> None:
-    """One kind of fault at every other call; over all of them every kind comes."""
+    """One kind of fault at every fifth call, each kind in turn."""
     record_property("survived", enumerate_faults(tmp_path, case, thorough=False))
 
 
@@ -306,12 +255,13 @@ def test_every_fault_at_every_call(
     record_property("survived", enumerate_faults(tmp_path, case, thorough=True))
 
 
+@pytest.mark.parametrize("step", [7, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("case", [list(cases(thorough=False))[3]], ids=str)
-def test_a_second_fault_while_resuming(tmp_path: Path, case: Case) -> None:
+def test_a_second_fault_while_resuming(tmp_path: Path, case: Case, step: int) -> None:
     """What the first fault left is gone on with twice: nothing is believed that was taken back."""
     folder = tmp_path / "case"
     n_calls = count_calls(folder, case)
-    for at in range(1, n_calls, 3):
+    for at in range(1, n_calls, step):
         run, place = make(folder, case), folder / case.target
         with suppress(Killed, StorageError), inject(Faults(at, errno.EIO)):
             run()
@@ -323,12 +273,13 @@ def test_a_second_fault_while_resuming(tmp_path: Path, case: Case) -> None:
         check_complete(folder, case)
 
 
-def test_a_file_that_is_not_replaced_keeps_its_checksums(tmp_path: Path) -> None:
+@pytest.mark.parametrize("step", [4, pytest.param(1, marks=pytest.mark.slow)])
+def test_a_file_that_is_not_replaced_keeps_its_checksums(tmp_path: Path, step: int) -> None:
     """Whatever fails before the new one has its name; what is known of the old one is true."""
     folder, place = tmp_path / "case", tmp_path / "case" / "out.h5"
     options = {"chunks": (3, 2), "codec": "gzip:1", "overwrite": True}
     case, kept = Case("resplit", place.name, options, is_there=True), 0
-    for at in range(1, count_calls(folder, case) + 1):
+    for at in range(1, count_calls(folder, case) + 1, step):
         run = make(folder, case)
         with suppress(StorageError), inject(Faults(at, errno.EIO)):
             run()
@@ -338,7 +289,8 @@ def test_a_file_that_is_not_replaced_keeps_its_checksums(tmp_path: Path) -> None
     assert kept
 
 
-def test_an_unfinished_target_is_overwritten_at_any_call(tmp_path: Path) -> None:
+@pytest.mark.parametrize("step", [7, pytest.param(1, marks=pytest.mark.slow)])
+def test_an_unfinished_target_is_overwritten_at_any_call(tmp_path: Path, step: int) -> None:
     """Half of an array is never taken for a smaller one."""
     case = Case("resplit", "out", {"chunks": (3, 2), "overwrite": True})
     folder = tmp_path / "case"
@@ -353,7 +305,7 @@ def test_an_unfinished_target_is_overwritten_at_any_call(tmp_path: Path) -> None
     run, faults = begin(), Faults()
     with inject(faults):
         run()
-    for at in range(1, faults.n_calls, 3):
+    for at in range(1, faults.n_calls, step):
         run = begin()
         with suppress(Killed), inject(Faults(at)):
             run()

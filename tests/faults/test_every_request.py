@@ -6,11 +6,10 @@ killed before the Nth of them, or after one that was carried out, or a request f
 
 from __future__ import annotations
 
-from collections import Counter
-from dataclasses import dataclass
+from contextlib import suppress
 from functools import partial
 from io import BytesIO
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import numpy as np
@@ -24,48 +23,30 @@ from dask_io.errors import DaskIOError, StorageError
 from dask_io.journal import lease
 from dask_io.storage.objects.connect import parse_url
 from dask_io.testing.faults import Killed, RequestFaults, inject_into_requests
+from tests.faults.small_runs import ARRAY, PLAIN, Case, check_block, survive_all, with_log
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from dask_io.storage.objects.path import ObjectPath
 
-ARRAY = np.arange(5 * 4, dtype="<i2").reshape(5, 4)
-# One block of the target holds nothing else.
-ARRAY[3:, 2:] = 0
-PLAIN: dict[str, Any] = {"workers": 1, "strategy": "naive", "device": "ssd"}
-
-
-@dataclass(frozen=True)
-class Case:
-    """A run: what it reads and writes in a bucket, and with which options."""
-
-    source: str
-    target: str
-    options: dict[str, Any]
-    is_there: bool = False
-
-    def __str__(self) -> str:
-        said = [f"{name}={value}" for name, value in self.options.items()]
-        return "-".join([self.source, self.target, *said, *(["over"] if self.is_there else [])])
-
 
 def cases(*, thorough: bool) -> Iterator[Case]:
     """Yield runs; more of them if there is time."""
     coded = {"chunks": (3, 2), "codec": "zstd:1", "fill_value": 0}
-    yield Case("in", "out", {"chunks": (3, 2)})
-    yield Case("in", "out", {"chunks": (3, 2), "consume": True})
-    yield Case("in", "out", {"chunks": (3, 2), "overwrite": True}, is_there=True)
-    yield Case("in", "out.npy", {"chunks": -1, "consume": True})
-    yield Case("in", "out.zarr", coded)
-    yield Case("in.zarr", "out", {"chunks": (3, 2), "consume": True})
+    yield Case("resplit", "out", {"chunks": (3, 2)})
+    yield Case("resplit", "out", {"chunks": (3, 2), "consume": True})
+    yield Case("resplit", "out", {"chunks": (3, 2), "overwrite": True}, is_there=True)
+    yield Case("resplit", "out.npy", {"chunks": -1, "consume": True})
+    yield Case("resplit", "out.zarr", coded)
+    yield Case("resplit", "out", {"chunks": (3, 2), "consume": True}, source="in.zarr")
     if thorough:
-        yield Case("in", "out.zarr::/a/b", coded)
-        yield Case("in", "out.zarr", {**coded, "overwrite": True}, is_there=True)
-        yield Case("in", "out.zarr", {**coded, "shards": (3, 4)})
-        yield Case("in", "out.zarr", {"chunks": (3, 2), "codec": "none", "consume": True})
-        yield Case("in", "out.npy", {"chunks": -1, "overwrite": True}, is_there=True)
-        yield Case("in", "out", {"chunks": (3, 2), "format": "raw"})
+        yield Case("resplit", "out.zarr::/a/b", coded)
+        yield Case("resplit", "out.zarr", {**coded, "overwrite": True}, is_there=True)
+        yield Case("resplit", "out.zarr", {**coded, "shards": (3, 4)})
+        yield Case("resplit", "out.zarr", {"chunks": (3, 2), "codec": "none", "consume": True})
+        yield Case("resplit", "out.npy", {"chunks": -1, "overwrite": True}, is_there=True)
+        yield Case("resplit", "out", {"chunks": (3, 2), "format": "raw"})
 
 
 @pytest.fixture(autouse=True)
@@ -112,9 +93,7 @@ def check_blocks(bucket: ObjectPath, case: Case) -> None:
     for key, content in contents(bucket).items():
         name = key.removeprefix("out/").removesuffix(".npy")
         if key.startswith("out/b_") and key.endswith(".npy"):
-            low = [int(i) * n for i, n in zip(name.split("_")[1:], (3, 2), strict=True)]
-            expected = ARRAY[low[0] : low[0] + 3, low[1] : low[1] + 2]
-            assert np.array_equal(np.load(BytesIO(content)), expected), f"{key} is wrong"
+            check_block(np.load(BytesIO(content)), name.split("_")[1:], (3, 2), key)
         if key == "out.npy":
             assert np.array_equal(np.load(BytesIO(content)), ARRAY)
     try:
@@ -124,25 +103,13 @@ def check_blocks(bucket: ObjectPath, case: Case) -> None:
     assert np.array_equal(found[:, :], ARRAY)
 
 
-def is_the_old_one(place: str) -> bool:
-    """Tell whether what is there is what was there before, whole."""
-    try:
-        return np.array_equal(dask_io.open(place)[:, :], -ARRAY)
-    except DaskIOError:
-        return False
-
-
 def complete(bucket: ObjectPath, case: Case, run: Callable[[], object]) -> None:
     """Go on with what a fault left, or begin again if it left nothing."""
-    place = f"{bucket}/{case.target}"
     top = case.target.partition("::")[0]
     keys = [key for key in contents(bucket) if key.startswith(top)]
     # A lock alone is nothing yet.
     is_begun = any(not key.endswith("/lock") for key in keys)
-    if not is_begun or (case.is_there and is_the_old_one(place)):
-        run()
-    else:
-        dask_io.resume(place, consume=case.options.get("consume", False), **PLAIN)
+    case.complete(f"{bucket}/{case.target}", run, is_begun=is_begun)
 
 
 def check_complete(bucket: ObjectPath, case: Case) -> None:
@@ -158,41 +125,43 @@ def check_complete(bucket: ObjectPath, case: Case) -> None:
 def survive(before: dict[str, bytes], case: Case, faults: RequestFaults) -> None:
     """Run until a fault, look at what is left, and complete it."""
     bucket, run = make(before, case)
-    try:
-        with inject_into_requests(faults):
-            run()
-    except (Killed, StorageError):
-        pass
-    try:
+    with suppress(Killed, StorageError), inject_into_requests(faults):
+        run()
+    with with_log(faults):
         check_blocks(bucket, case)
         complete(bucket, case, run)
         check_complete(bucket, case)
-    except BaseException as error:
-        error.add_note("\n".join(faults.log[-12:]))
-        raise
 
 
-def enumerate_faults(case: Case, *, thorough: bool) -> dict[str, int]:
-    """Survive all faults of a run, and return how many there were of each kind."""
-    survived: Counter[str] = Counter()
+def prepare(case: Case) -> tuple[dict[str, bytes], int]:
+    """Return all objects before a run, and how many moments there are while it runs."""
     template = parse_url(f"memory://{uuid4()}")
     fill(template, case)
     before = contents(template)
     _, run = make(before, case)
     with inject_into_requests(counted := RequestFaults()):
         run()
+    return before, counted.n_moments
+
+
+def every_fault(
+    case: Case, n_moments: int, *, thorough: bool
+) -> Iterator[tuple[str, RequestFaults]]:
+    """Yield faults at every moment, of both kinds, or at some moments one of them in turn."""
     step = 1 if thorough or len(case.options) == 1 else 4
-    for at in range(1, counted.n_moments + 1, step):
+    for number, at in enumerate(range(1, n_moments + 1, step)):
         failing = GenericError("Error performing a request: status code: 400 Bad Request:")
         kinds = [("kill", RequestFaults(at)), ("failing request", RequestFaults(at, failing))]
-        for kind, faults in kinds if thorough else [kinds[at % 2]]:
-            try:
-                survive(before, case, faults)
-            except BaseException as error:
-                error.add_note(f"{case}: {kind} at {at} of {counted.n_moments}")
-                raise
-            survived[kind] += 1
-    return dict(survived)
+        yield from kinds if thorough else [kinds[number % 2]]
+
+
+def enumerate_faults(case: Case, *, thorough: bool) -> dict[str, int]:
+    """Survive all faults of a run, and return how many there were of each kind."""
+    before, n_moments = prepare(case)
+    chosen = every_fault(case, n_moments, thorough=thorough)
+    return survive_all(
+        case, ((kind, partial(survive, before, case, faults)) for kind, faults in chosen)
+    )
 
 
 @pytest.mark.parametrize("case", list(cases(thorough=False)), ids=str)
@@ -212,18 +181,14 @@ def test_every_fault_at_every_request(
     record_property("survived", enumerate_faults(case, thorough=True))
 
 
-def test_a_second_fault_while_resuming() -> None:
+@pytest.mark.parametrize("step", [5, pytest.param(1, marks=pytest.mark.slow)])
+def test_a_second_fault_while_resuming(step: int) -> None:
     """What the first fault left is gone on with twice."""
-    case = Case("in", "out", {"chunks": (3, 2), "consume": True})
-    template = parse_url(f"memory://{uuid4()}")
-    fill(template, case)
-    before = contents(template)
-    _, run = make(before, case)
-    with inject_into_requests(counted := RequestFaults()):
-        run()
-    for at in range(1, counted.n_moments, 3):
+    case = Case("resplit", "out", {"chunks": (3, 2), "consume": True})
+    before, n_moments = prepare(case)
+    for at in range(1, n_moments, step):
         bucket, run = make(before, case)
-        for faults in (RequestFaults(at), RequestFaults(5 + 7 * at % counted.n_moments)):
+        for faults in (RequestFaults(at), RequestFaults(5 + 7 * at % n_moments)):
             try:
                 with inject_into_requests(faults):
                     complete(bucket, case, run)

@@ -15,11 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
 import dask_io
-from dask_io.cli import commands
 from dask_io.errors import StorageError
+from tests.commands import invoke
 from tests.notices import without_notices
 
 if TYPE_CHECKING:
@@ -121,7 +120,7 @@ def test_what_may_not_fit_is_said_and_gone_on_with(sample: Sample) -> None:
     """Nobody knows what a codec makes of an array: a line tells, and what is written is kept."""
     with small_disk(sample.folder / "disk", "size=100k") as disk:
         sample = replace(sample, out=disk / "out.zarr")
-        done = CliRunner().invoke(commands, [*sample.resplit, "--codec", "zstd:1"])
+        done = invoke(*sample.resplit, "--codec", "zstd:1")
 
         warned, failed = without_notices(done.stderr).splitlines()
         assert (done.exit_code, done.stdout) == (3, "")
@@ -142,7 +141,7 @@ def test_what_hdf5_tells_of_a_full_disk_is_one_clear_line(sample: Sample) -> Non
         place, made = disk / "a.h5", sample.folder / "big.npy"
         np.save(made, np.random.default_rng(0).integers(0, 2**31, (100, 100)))
         command = ["split", str(made), str(place), "--chunks", "10", "--codec", "gzip:1"]
-        done = CliRunner().invoke(commands, command)
+        done = invoke(*command)
 
         warned, failed = done.stderr.splitlines()
         assert (done.exit_code, done.stdout) == (3, "")

@@ -251,7 +251,7 @@ class Replacing(NamedTuple):
 @pytest.mark.parametrize("ours", [True, False])
 def test_a_fault_while_a_group_is_replaced(*, ours: bool, tmp_path: Path) -> None:
     """It is the old one, or the new one, or can be resumed; or it is replaced once more."""
-    Replacing.prepare(tmp_path, ours=ours).survive_all(step=13, kinds=1)
+    Replacing.prepare(tmp_path, ours=ours).survive_all(step=29, kinds=1)
 
 
 def test_what_is_durable_of_a_group_that_goes(tmp_path: Path) -> None:
@@ -286,9 +286,17 @@ def test_every_fault_while_a_group_is_replaced(*, ours: bool, tmp_path: Path) ->
     Replacing.prepare(tmp_path, ours=ours).survive_all(step=1, kinds=len(FAULTS))
 
 
-@pytest.mark.parametrize(("name", "step"), [("in.zarr", 7), ("in.h5", 23)])
+@pytest.mark.parametrize(
+    ("name", "step"),
+    [
+        ("in.zarr", 19),
+        ("in.h5", 43),
+        pytest.param("in.zarr", 1, marks=pytest.mark.slow),
+        pytest.param("in.h5", 1, marks=pytest.mark.slow),
+    ],
+)
 def test_a_fault_at_every_call(name: str, step: int, tmp_path: Path) -> None:
-    """Killed, without power, or with a call that fails: one kind of fault at each call."""
+    """Killed, without power, or with a call that fails: one kind of fault at each call or some."""
     (tmp_path / "template").mkdir()
     (make if name == "in.zarr" else make_file)(tmp_path / "template" / name)
     counted = Faults()

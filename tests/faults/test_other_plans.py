@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 from contextlib import suppress
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -14,9 +12,11 @@ from hypothesis import strategies as st
 
 import dask_io
 from dask_io.errors import BudgetTooSmallError, InterruptedRunError
+from tests.places import temporary_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from dask_io.engine.run import Progress
 
@@ -93,9 +93,7 @@ def test_plans_may_change_from_run_to_run(
     # Two passes are refused where source blocks may be gone.
     assume(not (consume and any(attempt.strategy == "spill" for attempt in tried)))
     array = np.arange(12 * 12, dtype="<i2").reshape(12, 12)
-    memory = Path("/dev/shm")  # noqa: S108
-    with TemporaryDirectory(dir=memory if memory.is_dir() else None) as name:
-        folder = Path(name)
+    with temporary_folder() as folder:
         save_blocks(folder / "in", array, source)
         out = folder / "out"
         given_once: dict[str, Any] = {

@@ -28,6 +28,7 @@ import zarr
 import dask_io
 from dask_io.errors import DaskIOError
 from dask_io.testing.faults import Faults, Killed, inject
+from tests.places import temporary_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -77,9 +78,7 @@ MORE_CASES = [
 @pytest.fixture(scope="module")
 def sources() -> Iterator[Path]:
     """The same array as blocks, and as one of two in a file and in a group; in memory."""
-    memory = Path("/dev/shm")  # noqa: S108
-    with TemporaryDirectory(dir=memory if memory.is_dir() else None) as name:
-        folder = Path(name)
+    with temporary_folder() as folder:
         np.save(folder / "whole.npy", ARRAY)
         dask_io.split(folder / "whole.npy", folder / "in", chunks=(2, 4), **PLAIN)
         group = zarr.create_group(folder / "two.zarr")

@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 import zarr
-from click.testing import CliRunner
 from xxhash import xxh3_64_hexdigest
 
 import dask_io
-from dask_io.cli import commands
+from tests.commands import invoke
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -102,7 +101,7 @@ def changes(record: Any, *, thorough: bool) -> Iterator[tuple[Way, Any, Any]]:
 
 def check(verb: str, place: Path, what: object) -> None:
     """Run a command, which may succeed if what has changed does not matter."""
-    done = CliRunner().invoke(commands, [verb, str(place)])
+    done = invoke(verb, place)
     assert done.exit_code in {0, 1, 2, 3}, (what, done.output)
     if done.exit_code:
         assert done.stderr.startswith("dask-io: "), what
@@ -171,7 +170,7 @@ def test_what_is_wrong_is_named(way: Way, value: object, said: str, tmp_path: Pa
     journal = make("blocks", tmp_path)
     job, lines = read_journal(journal)
     write_journal(journal, replaced(job, way, value), [each for each in lines if each != "sealed"])
-    done = CliRunner().invoke(commands, ["resume", str(tmp_path / "out")])
+    done = invoke("resume", tmp_path / "out")
     assert done.exit_code == 1
     assert said in done.stderr
     assert "start again with --overwrite" in done.stderr
@@ -188,7 +187,7 @@ def test_a_nul_in_a_path_is_an_error_of_usage(place: str, tmp_path: Path) -> Non
         ["resplit", place, f"{tmp_path}/out", "--chunks", "2"],
         ["resplit", f"{tmp_path}/a.npy", place, "--chunks", "2"],
     ):
-        done = CliRunner().invoke(commands, arguments)
+        done = invoke(*arguments)
         assert done.exit_code == 2, (arguments, done.stderr)
         assert "NUL" in done.stderr, arguments
         assert done.stderr.count("\n") == 1

@@ -280,7 +280,7 @@ def survive_replacing(replacing: Replacing, *, step: int, kinds: int) -> dict[st
 @pytest.mark.parametrize("ours", [True, False])
 @pytest.mark.parametrize(
     ("step", "kinds"),
-    [(19, 1), pytest.param(1, 3, marks=pytest.mark.slow)],
+    [(37, 1), pytest.param(1, 3, marks=pytest.mark.slow)],
     ids=["now and then", "each kind at every request"],
 )
 def test_a_fault_while_a_group_is_replaced(
@@ -298,8 +298,9 @@ def test_a_fault_while_a_group_is_replaced(
 
 
 @pytest.mark.usefixtures("_dead_processes")
+@pytest.mark.parametrize("step", [5, pytest.param(1, marks=pytest.mark.slow)])
 def test_a_fault_while_an_array_joins_a_group(
-    template: dict[str, bytes], record_property: Callable[[str, object], None]
+    template: dict[str, bytes], record_property: Callable[[str, object], None], step: int
 ) -> None:
     """What the group gathers of its members is theirs, before and after."""
 
@@ -317,11 +318,11 @@ def test_a_fault_while_an_array_joins_a_group(
     with inject_into_requests(counted := RequestFaults()):
         join(bucket := upload(template))
     assert gathered(bucket) == before | {"inner/c"}
-    for at in range(1, counted.n_moments + 1, 2):
+    for at in range(1, counted.n_moments + 1, step):
         bucket = upload(template)
         with (
             suppress(Killed, StorageError),
-            inject_into_requests(RequestFaults(at) if at % 4 == 1 else failing(at)),
+            inject_into_requests(RequestFaults(at) if at % 2 == 1 else failing(at)),
         ):
             join(bucket)
         assert gathered(bucket) in (before, before | {"inner/c"}), at
@@ -329,7 +330,7 @@ def test_a_fault_while_an_array_joins_a_group(
         dask_io.resume(f"{bucket}/in.zarr::/inner/c", **PLAIN) if is_begun else join(bucket)
         assert gathered(bucket) == before | {"inner/c"}, at
         assert dask_io.verify(f"{bucket}/in.zarr::/a", f"{bucket}/in.zarr::/inner/c")
-    record_property("survived", {"fault of a group's lock": counted.n_moments // 2})
+    record_property("survived", {"fault of a group's lock": counted.n_moments // step})
 
 
 def test_what_goes_wrong_on_a_server(

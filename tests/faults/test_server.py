@@ -75,11 +75,11 @@ def test_the_server_sees_what_is_counted(proxy: Proxy, bucket: str, tmp_path: Pa
 def test_what_goes_wrong_once_is_done_again(
     proxy: Proxy, bucket: str, record_property: Callable[[str, object], None]
 ) -> None:
-    """At any request the server throttles, fails, hangs up or loses its answer: nobody notices."""
+    """At some request the server throttles, fails, hangs up or loses its answer: nobody notices."""
     proxy.begin()
     resplit(bucket, f"{bucket}/out")
     survived: Counter[str] = Counter()
-    for at in range(1, len(proxy.log) + 1):
+    for at in range(1, len(proxy.log) + 1, 5):
         fault, target = FAULTS[at % len(FAULTS)], f"{bucket}/out-{at}"
         proxy.begin(at, fault)
         try:
@@ -158,7 +158,7 @@ def test_a_store_that_is_down_is_waited_for(
     assert {"PUT lock", "PUT journal.N", "PUT dask-io.json", "PUT b_N_N.npy"} <= kinds.keys()
     for kind, at in kinds.items():
         target = f"{bucket}/out-{at}"
-        proxy.begin(at, "refuse", n_times=60)
+        proxy.begin(at, "refuse", n_times=20)
         resplit(bucket, target)
         proxy.begin()
         assert np.array_equal(dask_io.open(target)[:, :], ARRAY), kind
@@ -196,14 +196,15 @@ def command(source: str, target: str, chunks: str = "2,4") -> list[str]:
     return [sys.executable, "-c", f"{run}; main()", "resplit", source, target, *options]
 
 
+@pytest.mark.parametrize("step", [17, pytest.param(1, marks=pytest.mark.slow)])
 def test_a_process_is_killed_at_a_request(
-    proxy: Proxy, bucket: str, record_property: Callable[[str, object], None]
+    proxy: Proxy, bucket: str, record_property: Callable[[str, object], None], step: int
 ) -> None:
     """Another one on the same machine goes on at once."""
     proxy.begin()
     subprocess.run(command(f"{bucket}/in", f"{bucket}/out"), check=True, capture_output=True)
     n_requests, n_killed = len(proxy.log), 0
-    for at in range(n_requests - 1, 0, -7):
+    for at in range(n_requests - 1, 0, -step):
         target = f"{bucket}/out-{at}"
         proxy.begin(at, "kill")
         run = subprocess.Popen(command(f"{bucket}/in", target), stderr=subprocess.DEVNULL)

@@ -169,11 +169,16 @@ def survive(folder: Path, case: Case, faults: Faults, loss: Loss | None, turn: i
 
 
 def every_fault(
-    n_first: int, n_calls: int, *, thorough: bool
+    n_first: int, n_calls: int, case: Case, *, thorough: bool
 ) -> Iterator[tuple[str, Faults, Loss | None]]:
-    """Yield a kill at each of the first calls and some later ones, other faults at some, or all."""
-    later = range(n_first + 3, n_calls + 1, 1 if thorough else 9)
-    for at in (*range(1, n_first + 3), *later):
+    """Yield a kill at each of the first calls and some later ones, other faults at some, or all.
+
+    The first case has a kill at each of the first calls, the others at every fifth.
+    """
+    which = 0 if thorough else CASES.index(case)
+    first = range(1 + which % 5, n_first + 3, 5 if which else 1)
+    later = range(n_first + 3 + which, n_calls + 1, 1 if thorough else 31)
+    for number, at in enumerate((*first, *later)):
         others: list[tuple[str, Faults, Loss | None]] = [
             ("power", Faults(at), Loss.NOTHING),
             ("power, names left", Faults(at), Loss.NAMES),
@@ -183,15 +188,15 @@ def every_fault(
         yield ("kill", Faults(at), None)
         if thorough:
             yield from others
-        elif at % 4 == 0:
-            yield others[at // 4 % 4]
+        elif number % 3 == 0:
+            yield others[number // 3 % 4]
 
 
 def enumerate_faults(folder: Path, case: Case, *, thorough: bool) -> dict[str, int]:
     """Survive all faults of a run, and return how many there were of each kind."""
     survived: Counter[str] = Counter()
     counts = count_calls(folder, case.make_run(folder))
-    for turn, (kind, faults, loss) in enumerate(every_fault(*counts, thorough=thorough)):
+    for turn, (kind, faults, loss) in enumerate(every_fault(*counts, case, thorough=thorough)):
         survive(folder, case, faults, loss, turn)
         survived[kind] += 1
     return dict(survived)
@@ -201,7 +206,7 @@ def enumerate_faults(folder: Path, case: Case, *, thorough: bool) -> dict[str, i
 def test_a_fault_at_every_call(
     folder: Path, case: Case, record_property: Callable[[str, object], None]
 ) -> None:
-    """A kill at each call until all journals exist, and at some later ones; some other faults."""
+    """Kills at calls until all journals exist, and at some later ones; some other faults."""
     record_property("survived", enumerate_faults(folder, case, thorough=False))
 
 
@@ -214,8 +219,9 @@ def test_every_fault_at_every_call(
     record_property("survived", enumerate_faults(folder, case, thorough=True))
 
 
+@pytest.mark.parametrize("step", [13, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("case", [CASES[0], CASES[3]], ids=lambda case: case.name)
-def test_a_kill_while_others_are_replaced(folder: Path, case: Case) -> None:
+def test_a_kill_while_others_are_replaced(folder: Path, case: Case, step: int) -> None:
     """Old targets that an interrupted run was to replace are never taken for new ones."""
     old = case.make_run(folder, regions=["0:2", "1:3", "2:5"])
     run, places = case.make_run(folder, overwrite=True), [folder / each for each in case.places]
@@ -233,7 +239,7 @@ def test_a_kill_while_others_are_replaced(folder: Path, case: Case) -> None:
 
     begin(counted := Faults())
     refused = 0
-    for at in range(1, counted.n_calls, 3):
+    for at in range(1, counted.n_calls, step):
         begin(Faults(at))
         with inject(Faults()):
             if is_old():

@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -20,18 +22,19 @@ def run_engine_benchmark(folder: Path, *args: str) -> subprocess.CompletedProces
     )
 
 
-def test_engine_benchmark_measures_every_kind_of_workload(tmp_path: Path) -> None:
+@pytest.mark.parametrize("workloads", ["c,f", pytest.param("c,d,e,f,g", marks=pytest.mark.slow)])
+def test_engine_benchmark_measures_every_kind_of_workload(tmp_path: Path, workloads: str) -> None:
     """Each workload is run beside `cp -r` and the floor, counted as planned, and cleaned up."""
     found, place = tmp_path / "found.json", tmp_path / "work"
 
     done = run_engine_benchmark(
-        place, "--budgets", "4MiB", "--workloads", "c,d,e,f,g", "--json", str(found)
+        place, "--budgets", "4MiB", "--workloads", workloads, "--json", str(found)
     )
 
     assert done.returncode == 0, done.stderr
     assert "not those predicted" not in done.stdout
     rows = json.loads(found.read_text(encoding="utf-8"))["rows"]
-    assert [row["workload"] for row in rows] == ["c", "d", "e", "f", "g"]
+    assert [row["workload"] for row in rows] == workloads.split(",")
     for row in rows:
         assert row["failure"] is None
         assert f"{row['workload']}: at most" in done.stdout
@@ -49,11 +52,14 @@ def test_engine_benchmark_reports_a_workload_that_fails(tmp_path: Path) -> None:
     assert not any(tmp_path.iterdir())
 
 
-def test_graph_benchmark_measures_every_way(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "ways", ["plan,tasks", pytest.param("plan,tasks,p2p", marks=pytest.mark.slow)]
+)
+def test_graph_benchmark_measures_every_way(tmp_path: Path, ways: str) -> None:
     """The program runs in every way, and ours is what others are compared to."""
     tiny = ("--size", "1MiB", "--memory", "8MiB", "--repeats", "1", "--dir", str(tmp_path))
     done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.graph", "--formats", "hdf5", *tiny],
+        [sys.executable, "-m", "benchmarks.graph", "--formats", "hdf5", "--methods", ways, *tiny],
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -62,7 +68,7 @@ def test_graph_benchmark_measures_every_way(tmp_path: Path) -> None:
 
     assert done.returncode == 0, done.stderr
     rows = [line.strip("| ").split(" | ") for line in done.stdout.splitlines()[2:]]
-    assert [row[:2] for row in rows] == [["hdf5", way] for way in ("plan", "tasks", "p2p")]
+    assert [row[:2] for row in rows] == [["hdf5", way] for way in ways.split(",")]
     assert all(row[2].endswith("(1.00)") for row in rows if row[1] == "plan")
 
 

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 import zarr
-from click.testing import CliRunner
 
 import dask_io
-from dask_io.cli import commands
 from dask_io.errors import InterruptedRunError, UsageError
 from dask_io.stores.dtypes import CASTINGS, check_cast
+from tests.commands import invoke
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -160,11 +159,9 @@ def test_a_loss_is_refused_in_one_line(array: NDArray[Any], tmp_path: Path) -> N
     place = str(tmp_path / "a.npy")
     command = ["resplit", place, str(tmp_path / "b"), "--chunks", "9", "--dtype", "float32"]
 
-    refused = CliRunner().invoke(commands, command)
-    no_type = CliRunner().invoke(commands, [*command[:5], "--casting", "unsafe"])
-    shown = CliRunner().invoke(
-        commands, [*command, "--casting", "same_kind", "--dry-run", "--json"]
-    )
+    refused = invoke(*command)
+    no_type = invoke(*command[:5], "--casting", "unsafe")
+    shown = invoke(*command, "--casting", "same_kind", "--dry-run", "--json")
 
     assert refused.exit_code == no_type.exit_code == 2
     assert "float64 to float32 is not safe; allow it with --casting same_kind" in refused.stderr

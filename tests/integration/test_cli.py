@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tests.notices import without_notices
+from tests.commands import fail, invoke, run
 
 VALUES = np.arange(10 * 12 * 8, dtype="<i2").reshape(10, 12, 8)
 
@@ -34,15 +34,6 @@ PLAN_KEYS = {
     "memory": {"budget", "peak", "held", "staging", "for_lower_bound"},
     "disk": {"peak"},
 }
-
-
-def run(*arguments: object, code: int = 0) -> str:
-    """Run a command, expect its exit code, and return what it printed."""
-    command = [sys.executable, "-m", "dask_io.cli", *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
-    assert done.returncode == code, done.stderr
-    assert code or without_notices(done.stderr) == ""
-    return done.stdout
 
 
 def save_blocks(folder: Path, values: NDArray[np.int16], chunks: tuple[int, ...]) -> Path:
@@ -129,7 +120,7 @@ def test_options_of_the_target_are_passed_on(source: Path, tmp_path: Path) -> No
 
 def test_a_merge_needs_the_name_of_a_file(source: Path, tmp_path: Path) -> None:
     """A name without a suffix would be a directory, and is refused."""
-    run("merge", source, tmp_path / "target", code=2)
+    fail("merge", source, tmp_path / "target", code=2)
 
     assert not (tmp_path / "target").exists()
 
@@ -179,19 +170,10 @@ def test_a_run_says_first_what_it_takes_for_granted(source: Path, tmp_path: Path
     assert f"names     {inferred}, inferred from the file names" in shown
     assert json.loads(run("plan", source, "--chunks", "5", "--json"))["inferred"] == inferred
 
-    command = [sys.executable, "-m", "dask_io.cli", "resplit", str(source), "--chunks", "5"]
-    command += ["--memory", "16500"]
-    done, quiet = (
-        subprocess.run(
-            [*command, str(tmp_path / name), *options],
-            capture_output=True,
-            text=True,
-            check=True,
-            timeout=120,
-        )
-        for name, options in {"x": [], "y": ["--quiet"]}.items()
-    )
+    command = ["resplit", source, "--chunks", "5", "--memory", "16500"]
+    done, quiet = invoke(*command, tmp_path / "x"), invoke(*command, tmp_path / "y", "--quiet")
 
+    assert (done.exit_code, quiet.exit_code) == (0, 0)
     names, visits = done.stderr.splitlines()
     assert names == f"dask-io: file names are taken as {inferred}"
     assert visits.startswith("dask-io: each block is ")
@@ -242,14 +224,16 @@ def test_plan_with_data_and_without_agree(source: Path) -> None:
 
 
 def test_a_billion_blocks_are_planned_and_explained() -> None:
-    """Every strategy is listed, and one of them is the chosen one."""
+    """Every strategy is listed, and one of them is the chosen one; so it is in words, of fewer."""
     shape = ["--shape=1000000,1000000,1000000", "--dtype=u1", "--from=1000", "--to=1001"]
-    arguments = ["plan", *shape, "--memory", "4TB", "--explain"]
+    fewer = ["--shape=10000,10000,10000", "--dtype=u1", "--from=1000", "--to=1001"]
 
-    told, value = run(*arguments), json.loads(run(*arguments, "--json"))
+    value = json.loads(run("plan", *shape, "--memory", "4TB", "--explain", "--json"))
+    told = run("plan", *fewer, "--memory", "4GB", "--explain")
 
-    assert {"keep", "naive"} <= {line.split()[0] for line in told.splitlines() if line}
+    assert {"keep", "naive"} <= {one["strategy"] for one in value["candidates"]}
     assert [one["strategy"] for one in value["candidates"] if one["chosen"]] == [value["strategy"]]
+    assert {"keep", "naive"} <= {line.split()[0] for line in told.splitlines() if line}
 
 
 @pytest.mark.parametrize("command", [["dask_io.cli"], ["dask", "io"]], ids=" ".join)

@@ -6,18 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
-from dask_io.cli import commands
+from tests.commands import fail, run
 
 MERGE = ["plan", "--shape=3500,3025,3850", "--dtype=int16", "--from=700,605,770", "--to=-1"]
-
-
-def run(*arguments: str, code: int = 0) -> str:
-    """Run a command, expect its exit code, and return what it printed."""
-    done = CliRunner().invoke(commands, arguments)
-    assert done.exit_code == code, done.output
-    return done.output
 
 
 def plan(*arguments: str) -> Any:
@@ -68,7 +60,7 @@ def test_a_slower_device_takes_longer() -> None:
 )
 def test_wrong_choices_are_one_line(arguments: list[str], told: str) -> None:
     """What cannot be chosen ends with exit code 2 and says why."""
-    output = run(*MERGE, "--memory=6GiB", *arguments, code=2)
+    output = fail(*MERGE, "--memory=6GiB", *arguments, code=2)
     assert told in output
     assert len(output.splitlines()) == 1
 

@@ -13,26 +13,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.commands import fail, invoke, run
 from tests.notices import without_notices
 
 VALUES = np.arange(12 * 10, dtype="<i4").reshape(12, 10)
-
-
-def fail(*arguments: object, code: int) -> str:
-    """Run a command, expect it to fail with this code, and return its one line."""
-    command = [sys.executable, "-m", "dask_io.cli", *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
-    assert (done.returncode, done.stdout) == (code, ""), done.stderr
-    line = without_notices(done.stderr)
-    assert line.startswith("dask-io: ")
-    assert line.count("\n") == 1
-    return line.strip()
-
-
-def run(*arguments: object) -> None:
-    """Run a command that succeeds."""
-    command = [sys.executable, "-m", "dask_io.cli", *map(str, arguments)]
-    subprocess.run(command, check=True, capture_output=True, timeout=120)
 
 
 @pytest.fixture
@@ -157,13 +141,8 @@ def test_errors_in_json_are_objects_too(arguments: list[str], code: int, source:
 
 def fail_in_json(*arguments: str | Path, code: int) -> tuple[dict[str, Any], str]:
     """Run a command that fails, and return the one object on stdout and the line on stderr."""
-    done = subprocess.run(
-        [sys.executable, "-m", "dask_io.cli", *map(str, arguments), "--json"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == code
+    done = invoke(*arguments, "--json")
+    assert done.exit_code == code
     found: dict[str, Any] = json.loads(done.stdout)
     return found, without_notices(done.stderr).rstrip("\n")
 

@@ -7,11 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 import zarr
-from click.testing import CliRunner
 from xxhash import xxh3_64_hexdigest
 
 import dask_io
-from dask_io.cli import commands
 from dask_io.engine import commit, problem
 from dask_io.errors import (
     DataError,
@@ -20,6 +18,7 @@ from dask_io.errors import (
     StorageError,
     UsageError,
 )
+from tests.commands import invoke
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -207,7 +206,7 @@ def test_the_command_says_in_one_line_what_is_kept(
         blocks, target = source.parent / f"in-{name}", source.parent / name
         dask_io.resplit(source, blocks, chunks=(3, 10))
         cut_short(blocks, target, consume=True)
-        done = CliRunner().invoke(commands, ["resume", str(target), *options])
+        done = invoke("resume", target, *options)
         assert done.exit_code == 0, done.output
         said = f"dask-io: {blocks}: the remaining blocks ("
         assert done.stderr.startswith(said) if name == "a" else not done.stderr
@@ -233,7 +232,7 @@ def test_a_source_is_not_consumed_if_the_first_run_was_not_to(
             on_progress=stop_midway,
         )
     for target in ("out", "out.zarr"):
-        done = CliRunner().invoke(commands, ["resume", str(folder / target), "--consume"])
+        done = invoke("resume", folder / target, "--consume")
         assert done.exit_code == 2, done.output
         assert f"the run that began {folder / target} was not given --consume" in done.stderr
     assert {path for path in source.rglob("*") if path.is_file()} == left

@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 import zarr
-from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dask_io
-from dask_io.cli import commands
 from dask_io.errors import BudgetTooSmallError, DataError, InterruptedRunError, UsageError
 from dask_io.planning import CopyPlan, Plan, Series, plan_from_json, plan_to_json
+from tests.commands import invoke
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -267,8 +266,8 @@ def test_the_plan_says_that_it_copies(array: NDArray[Any], tmp_path: Path) -> No
     source = make(tmp_path / "a.zarr", array, codec="zstd:3")
     command = ["resplit", str(source), str(tmp_path / "b.zarr"), "--chunks", "4,5,6", "--dry-run"]
 
-    text = CliRunner().invoke(commands, command).stdout
-    told = json.loads(CliRunner().invoke(commands, [*command, "--json"]).stdout)
+    text = invoke(*command).stdout
+    told = json.loads(invoke(*command, "--json").stdout)
 
     assert text.startswith("copy plan: blocks are copied verbatim, without decoding")
     assert (told["strategy"], told["decodes"], told["memory"]["held"]) == ("copy", 0, 0)

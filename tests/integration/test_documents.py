@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import doctest
-import os
 import re
 import shlex
 import subprocess
@@ -15,7 +14,7 @@ import numpy as np
 import pytest
 import zarr
 
-from tests.notices import without_notices
+from tests.commands import run
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -108,21 +107,14 @@ def test_there_are_examples() -> None:
     assert all(_pages_with(kind) for kind in KINDS)
 
 
+@pytest.mark.usefixtures("folder")
 @pytest.mark.parametrize("page", WITH_COMMANDS, ids=lambda page: page.name)
-def test_commands_run(page: Path, folder: Path, request: pytest.FixtureRequest) -> None:
+def test_commands_run(page: Path, request: pytest.FixtureRequest) -> None:
     """Every command of a page ends with exit code 0, in the order in which they stand there."""
     if any("s3://" in word for words in _commands(page) for word in words):
         request.getfixturevalue("server")
     for _, *arguments in _commands(page):
-        done = subprocess.run(
-            [sys.executable, "-m", "dask_io.cli", *arguments],
-            cwd=folder,
-            env=os.environ | {"COLUMNS": "100"},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert (done.returncode, without_notices(done.stderr)) == (0, ""), arguments
+        run(*arguments)
 
 
 @pytest.mark.parametrize("page", _pages_with("python"), ids=lambda page: page.name)

@@ -405,8 +405,11 @@ def test_an_error_in_a_thread_ends_the_run(
 
 
 INTERRUPTED = """
-import sys, time
+import signal, sys, time
 import dask_io
+
+# Ignored if the tests run in the background of a shell.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 def slowly(progress):
     if progress.n_blocks_written == 3:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 import dask_io
 from dask_io.errors import BudgetTooSmallError, TargetExistsError, UsageError
-from tests.notices import without_notices
+from tests.commands import fail, run
 
 VALUES = np.arange(12 * 10 * 8, dtype="<i2").reshape(12, 10, 8)
 REGIONS = ("0:6,2:7", "3:9,:,2:5", "5:7")
@@ -26,29 +26,6 @@ def source(tmp_path: Path) -> Path:
     for i, j in np.ndindex(3, 2):
         np.save(folder / f"b_{i}_{j}_0.npy", VALUES[4 * i : 4 * i + 4, 5 * j : 5 * j + 5])
     return folder
-
-
-def command(*arguments: object) -> subprocess.CompletedProcess[str]:
-    """Run a command."""
-    words = [sys.executable, "-m", "dask_io.cli", *map(str, arguments)]
-    return subprocess.run(words, capture_output=True, text=True, check=False, timeout=120)
-
-
-def run(*arguments: object) -> str:
-    """Run a command that succeeds, and return what it printed."""
-    done = command(*arguments)
-    assert (done.returncode, without_notices(done.stderr)) == (0, "")
-    return done.stdout
-
-
-def fail(*arguments: object, code: int) -> str:
-    """Run a command, expect it to fail with this code, and return its one line."""
-    done = command(*arguments)
-    assert (done.returncode, done.stdout) == (code, ""), done.stderr
-    line = without_notices(done.stderr)
-    assert line.startswith("dask-io: ")
-    assert line.count("\n") == 1
-    return line.strip()
 
 
 def with_regions(*regions: str) -> list[str]:

@@ -6,6 +6,7 @@ import json
 import pickle
 import shutil
 import subprocess
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -17,12 +18,10 @@ import numpy as np
 import pytest
 import xarray as xr
 import zarr
-from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dask_io
-from dask_io.cli import commands
 from dask_io.errors import (
     BudgetTooSmallError,
     DataError,
@@ -31,62 +30,14 @@ from dask_io.errors import (
     UsageError,
 )
 from dask_io.formats.zarr.documents import quiet
+from tests.commands import invoke, run
+from tests.model import save_model
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 CHUNKS = {"time": 3, "lat": -1, "lon": 7}
-CLASSIC = ["NETCDF3_CLASSIC", "NETCDF3_64BIT_DATA"]
-LENGTHS = {"time": None, "lat": 10, "lon": 20, "bnds": 2, "letters": 4}
-
-
-def save(path: Path, version: Any = "NETCDF4") -> Path:
-    """Save a model as its library does: gaps, scales, bounds, scalars, texts, groups."""
-    random = np.random.default_rng(0)
-    how: Any = {}
-    if version not in CLASSIC:
-        how = {"zlib": True, "complevel": 2, "chunksizes": (4, 5, 20)}
-    with netCDF4.Dataset(path, "w", format=version) as file:
-        file.setncatts({"title": "a model", "levels": np.array([1, 2], "i4"), "empty": ""})
-        for name, length in LENGTHS.items():
-            file.createDimension(name, length)
-        for name, kind, gap in (("tas", "i2", -999), ("pr", "f4", 1e20)):
-            made = file.createVariable(name, kind, ("time", "lat", "lon"), fill_value=gap, **how)
-            made.set_auto_maskandscale(False)
-            made.setncatts({"units": "K", "scale_factor": 0.1, "grid_mapping": "crs"})
-            made.setncatts({"missing_value": np.array(gap, kind), "coordinates": "place"})
-            values = random.integers(-99, 99, (13, 10, 20)).astype(kind)
-            values[random.random(values.shape) < 0.1] = gap
-            made[:] = values
-        # Zeros, and what its library takes for gaps by default, are values.
-        file.createVariable("orog", "f8", ("lat", "lon"))[:] = np.zeros((10, 20))
-        time = file.createVariable("time", "f8", ("time",))
-        time.setncatts({"units": "days since 2000-01-01", "bounds": "time_bnds"})
-        time[:] = np.arange(13)
-        file.createVariable("time_bnds", "f8", ("time", "bnds"))[:] = np.arange(26).reshape(13, 2)
-        file.createVariable("lat", "f4", ("lat",))[:] = np.linspace(-90, 90, 10)
-        file.createVariable("place", "f4", ("lat", "lon"))[:] = 1
-        crs = file.createVariable("crs", "i4", (), fill_value=-1)
-        crs.grid_mapping_name = "latitude_longitude"
-        crs[...] = 7
-        letters = np.frombuffer(b"abcd" * 10, "S1").reshape(10, 4)
-        file.createVariable("letters_of", "S1", ("lat", "letters"))[:] = letters
-        if version == "NETCDF4":
-            add_new(file)
-    return path
-
-
-def add_new(file: Any) -> None:
-    """Add what only NetCDF 4 has."""
-    station = file.createVariable("station", str, ("lat",))
-    station[:] = np.array([f"s{i}ß" * (i % 3) for i in range(10)], object)
-    station.setncattr_string("long_name", "Bahnhöfe")
-    file.createVariable("name", str, ())[...] = "a text"
-    inner = file.createGroup("inner/most")
-    inner.note = "a group"
-    inner.createDimension("z", 3)
-    inner.createVariable("q", "u8", ("z", "lat"), zlib=True, chunksizes=(1, 10))[:] = 2**63
-    inner.createVariable("z", "i4", ("z",))[:] = [1, 2, 3]
+save = partial(save_model, for_xarray=True)
 
 
 def load(place: Path, group: str = "") -> xr.Dataset:
@@ -555,13 +506,6 @@ def test_the_plan_is_what_runs(way: str, tmp_path: Path) -> None:
     assert (result.seeks, result.held) == (job.plan.seeks, job.plan.held_bytes)
 
 
-def run(*arguments: object) -> str:
-    """Run a command that succeeds, and return what it shows."""
-    done = CliRunner().invoke(commands, list(map(str, arguments)))
-    assert (done.exit_code, done.stderr) == (0, ""), done.stderr
-    return done.stdout
-
-
 def test_the_command_line(tmp_path: Path) -> None:
     """`plan` shows for groups and files what a dry run shows, and the summary what is not kept."""
     source, group, target = save(tmp_path / "a.nc"), tmp_path / "b.zarr", tmp_path / "c.nc"
@@ -720,7 +664,7 @@ def test_records_that_are_not_stored_are_not_forgotten(n_records: int, tmp_path:
 def test_strict_is_for_one_array(tmp_path: Path) -> None:
     """What to do about it is said."""
     whole = save(tmp_path / "a.nc")
-    found = CliRunner().invoke(commands, ["info", str(whole), "--strict"])
+    found = invoke("info", whole, "--strict")
     assert found.exit_code == 2
     assert "--strict is for one array" in found.stderr
     assert "name one, as in" in found.stderr

@@ -12,13 +12,12 @@ import numpy as np
 import pytest
 import xarray as xr
 import zarr
-from click.testing import CliRunner
 
 import dask_io
-from dask_io.cli import commands
 from dask_io.errors import DataError, InterruptedRunError, TargetExistsError, UsageError
 from dask_io.formats.zarr.documents import quiet
 from dask_io.storage.pace import Pace
+from tests.commands import invoke
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -177,7 +176,7 @@ def test_shards_on_the_command_line(tmp_path: Path) -> None:
 
     def run(source: Path, target: str, *asked: str, code: int = 0) -> str:
         command = ["resplit", str(source), str(tmp_path / target), "--chunks", "time=12", *asked]
-        done = CliRunner().invoke(commands, command)
+        done = invoke(*command)
         assert done.exit_code == code, done.output
         return done.output
 
@@ -201,9 +200,7 @@ def test_shards_on_the_command_line(tmp_path: Path) -> None:
     assert in_shards(target)["t"] == ((12, 20, 30), (24, 20, 30))
     alone = [f"{source}::/t", str(tmp_path / "t.zarr"), "--chunks", "4,5,6"]
     for asked in ("8,20,-1", "x=-1,time=8,y=20"):
-        done = CliRunner().invoke(
-            commands, ["resplit", *alone, "--shards", asked, "--quiet", "--overwrite"]
-        )
+        done = invoke("resplit", *alone, "--shards", asked, "--quiet", "--overwrite")
         assert done.exit_code == 0, done.output
         with quiet():
             assert zarr.open_array(tmp_path / "t.zarr", mode="r").shards == (8, 20, 30)
@@ -375,8 +372,8 @@ def test_info_lists_the_arrays(tmp_path: Path) -> None:
     """By their paths, with their dimensions, those that are not understood too."""
     source = save(tmp_path / "a.zarr", 2)
 
-    text = CliRunner().invoke(commands, ["info", str(source)]).stdout
-    told = json.loads(CliRunner().invoke(commands, ["info", str(source), "--json"]).stdout)
+    text = invoke("info", source).stdout
+    told = json.loads(invoke("info", source, "--json").stdout)
 
     assert "a group of 8 zarr arrays" in text
     assert told["arrays"]["t"]["shape"] == [48, 20, 30]
@@ -392,8 +389,8 @@ def test_the_plan_of_a_group_is_that_of_its_arrays(tmp_path: Path) -> None:
     source = save(tmp_path / "a.zarr", 3)
     command = ["resplit", str(source), str(tmp_path / "b.zarr"), "--chunks", "time=24,x=10"]
 
-    told = json.loads(CliRunner().invoke(commands, [*command, "--dry-run", "--json"]).stdout)
-    text = CliRunner().invoke(commands, [*command, "--dry-run"]).stdout
+    told = json.loads(invoke(*command, "--dry-run", "--json").stdout)
+    text = invoke(*command, "--dry-run").stdout
     job = dask_io.plan(source, tmp_path / "b.zarr", chunks={"time": 24, "x": 10})
     assert not (tmp_path / "b.zarr").exists()
     assert isinstance(job, dask_io.SeriesJob)

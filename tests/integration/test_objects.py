@@ -15,13 +15,12 @@ from uuid import uuid4
 import numpy as np
 import pytest
 import zarr
-from click.testing import CliRunner
 from zarr.storage import ObjectStore
 
 import dask_io
-from dask_io.cli import commands
 from dask_io.errors import DataError, StorageError, UsageError
 from dask_io.storage.objects.connect import parse_url
+from tests.commands import run
 from tests.server import ACCESS_KEY, SECRET_KEY, Server
 
 if TYPE_CHECKING:
@@ -44,13 +43,6 @@ def local(tmp_path: Path) -> Path:
 def bucket() -> str:
     """A place of its own."""
     return f"memory://{uuid4()}/some/where"
-
-
-def run(*arguments: object, code: int = 0) -> str:
-    """Run a command, and return what it prints."""
-    done = CliRunner().invoke(commands, list(map(str, arguments)))
-    assert done.exit_code == code, done.output
-    return done.stdout if code == 0 else done.stderr
 
 
 def read(place: object) -> NDArray[Any]:
@@ -85,7 +77,7 @@ def test_time_is_predicted_for_an_object_store(local: Path, bucket: str) -> None
     """A seek is a request; whatever else is at the other end is faster."""
     job = dask_io.plan(local / "whole.npy", f"{bucket}/x", chunks=(10, 20))
     assert job.device.name == "s3"
-    said = run("plan", local / "whole.npy", "--chunks", "9,9", "--device", "measured", code=0)
+    said = run("plan", local / "whole.npy", "--chunks", "9,9", "--device", "measured")
     assert said
     with pytest.raises(UsageError, match="needs a local folder"):
         dask_io.plan(local / "whole.npy", f"{bucket}/x", chunks=3, device="measured")

@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 import zarr
-from click.testing import CliRunner
 from ome_zarr_models import open_ome_zarr
 
 import dask_io
-from dask_io.cli import commands
 from dask_io.errors import DataError, InterruptedRunError, UsageError
 from dask_io.formats.zarr.documents import quiet
+from tests.commands import invoke
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -187,7 +186,7 @@ def test_what_is_no_valid_image_is_refused(zarr_format: int, tmp_path: Path) -> 
     (source / name).write_text(json.dumps(told))
 
     command = ["resplit", str(source), str(tmp_path / "b.zarr"), "--chunks", "1,5,24,24"]
-    refused = CliRunner().invoke(commands, command)
+    refused = invoke(*command)
 
     assert refused.exit_code == 1
     assert "is no valid OME-Zarr 0." in refused.stderr
@@ -231,7 +230,7 @@ def test_info_tells_what_it_is(tmp_path: Path) -> None:
     """And lists all levels."""
     source = make(tmp_path / "a.zarr", 2)
 
-    text = CliRunner().invoke(commands, ["info", str(source)]).stdout
+    text = invoke("info", source).stdout
 
     assert "a group of 6 ome-zarr arrays" in text
     assert "labels/cells/2" in text

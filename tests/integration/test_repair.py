@@ -14,13 +14,12 @@ import h5py  # type: ignore[import-untyped]
 import numpy as np
 import pytest
 import zarr
-from click.testing import CliRunner
 
 import dask_io
-from dask_io.cli import commands
 from dask_io.errors import DataError, InterruptedRunError, StorageError, UsageError
 from dask_io.formats.zarr.documents import quiet
 from dask_io.storage.objects.connect import parse_url
+from tests.commands import fail, invoke, run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -72,19 +71,9 @@ FOLDERS = [case for case in CASES if not case.is_one_file]
 FILES = [case for case in CASES if case.is_one_file]
 
 
-def run(*arguments: object, code: int = 0) -> str:
-    """Run a command, and return what it prints; errors are one line."""
-    done = CliRunner().invoke(commands, list(map(str, arguments)))
-    assert done.exit_code == code, done.output
-    if code:
-        assert done.stderr.startswith("dask-io: ")
-        assert len(done.stderr.splitlines()) == 1
-    return done.stdout if code == 0 else done.stderr
-
-
 def look(*arguments: object) -> str:
     """Run a dry run that finds damage, and return what it prints: exit code 1, as `verify`."""
-    done = CliRunner().invoke(commands, ["repair", "--dry-run", *map(str, arguments)])
+    done = invoke("repair", "--dry-run", *arguments)
     assert done.exit_code == 1, done.output
     return done.stdout
 
@@ -266,7 +255,7 @@ def test_a_file_that_holds_more_is_not_replaced(tmp_path: Path) -> None:
     with h5py.File(place, "r+") as file:
         file["added"] = 1
     before = place.read_bytes()
-    assert "holds more, which would be lost: added" in run("repair", place, code=2)
+    assert "holds more, which would be lost: added" in fail("repair", place, code=2)
     assert place.read_bytes() == before
 
 
@@ -281,7 +270,7 @@ def test_a_source_that_gives_something_else_changes_nothing(case: Case, tmp_path
     else:
         break_some(place, case)
     before = snapshot(place)
-    assert "gives different data now" in run("repair", place, code=1)
+    assert "gives different data now" in fail("repair", place, code=1)
     assert snapshot(place) == before
 
 
@@ -293,7 +282,7 @@ def test_what_the_source_still_gives_is_repaired(tmp_path: Path) -> None:
     flip(place / "b_3_2.npy")
     left = (place / "b_0_0.npy").read_bytes()
     falsify(tmp_path / "in" / "b_0_0.npy")
-    said = run("repair", place, code=1)
+    said = fail("repair", place, code=1)
     assert "gives different data now for 1 of 12 blocks" in said
     assert "(0,0)" in said
     assert snapshot(place) == {**before, str(place / "b_0_0.npy"): left}
@@ -305,9 +294,9 @@ def test_a_source_that_has_changed_or_gone_is_refused(tmp_path: Path) -> None:
     flip(place / "b_0_0.npy")
     before = snapshot(place)
     os.utime(tmp_path / "in" / "b_0_0.npy", ns=(1, 1))
-    assert "has changed since the run began; begin again" in run("repair", place, code=1)
+    assert "has changed since the run began; begin again" in fail("repair", place, code=1)
     (tmp_path / "in").rename(tmp_path / "moved")
-    assert f"source: dask-io repair {place} SRC" in run("repair", place, code=3)
+    assert f"source: dask-io repair {place} SRC" in fail("repair", place, code=3)
     assert snapshot(place) == before
     assert json.loads(look(place, "--json"))["blocks_damaged"] == 1
 
@@ -318,7 +307,7 @@ def test_metadata_is_repaired_even_if_blocks_are_lost(tmp_path: Path) -> None:
     flip(place / "b_0_0.npy")
     (place / "dask-io.json").unlink()
     shutil.rmtree(tmp_path / "in")
-    run("repair", place, code=3)
+    fail("repair", place, code=3)
     assert dask_io.repair(place, dry_run=True).damaged[0].others == ()
 
 
@@ -330,11 +319,11 @@ def test_the_advice_about_a_source_fits_what_is_wrong_with_it(tmp_path: Path) ->
     dask_io.resplit(source, place, chunks=(5, 4))
     flip(place / "b_0_0.npy")
     os.utime(source / "b_0_0.npy", ns=(1, 1))
-    said = run("repair", place, code=1)
+    said = fail("repair", place, code=1)
     assert "has changed since the run began" in said
     assert "SRC" not in said
     shutil.rmtree(source)
-    assert f"source: dask-io repair {place} SRC" in run("repair", place, code=3)
+    assert f"source: dask-io repair {place} SRC" in fail("repair", place, code=3)
 
 
 def test_a_source_that_has_been_moved_is_named(tmp_path: Path) -> None:
@@ -355,7 +344,7 @@ def test_a_source_that_was_consumed_is_told_of(tmp_path: Path) -> None:
     dask_io.resplit(tmp_path / "in", place, chunks=(5, 4), consume=True)
     before = snapshot(place)
     flip(place / "b_0_0.npy")
-    assert "its source was consumed" in run("repair", place, code=1)
+    assert "its source was consumed" in fail("repair", place, code=1)
     run("repair", place, tmp_path / "copy")
     assert snapshot(place) == before
 
@@ -372,7 +361,7 @@ def test_an_unfinished_target_is_completed_first(tmp_path: Path) -> None:
     with pytest.raises(InterruptedRunError):
         dask_io.split(tmp_path / "whole.npy", place, chunks=(2, 2), on_progress=stop)
     flip(min(place.glob("b_*.npy")))
-    assert "unfinished" in run("repair", place, "--dry-run", code=1)
+    assert "unfinished" in fail("repair", place, "--dry-run", code=1)
     assert dask_io.repair(place).n_damaged == 1
     assert np.array_equal(dask_io.open(place)[:, :], ARRAY)
     assert dask_io.verify(place)
@@ -402,7 +391,7 @@ def test_a_target_that_another_run_writes_is_refused(tmp_path: Path) -> None:
     said: list[str] = []
 
     def try_too(_: dask_io.Progress) -> None:
-        said.append(run("repair", place, code=3))
+        said.append(fail("repair", place, code=3))
 
     dask_io.repair(place, on_progress=try_too)
     assert "another run is writing it" in said[0]
@@ -470,7 +459,7 @@ def test_a_group_is_repaired(tmp_path: Path) -> None:
     run("repair", place)
     assert snapshot(place) == before
     shutil.rmtree(place / "day/temp")
-    assert "array day/temp is missing; repair it" in run("verify", place, code=1)
+    assert "array day/temp is missing; repair it" in fail("verify", place, code=1)
     run("repair", place)
     assert np.array_equal(dask_io.open(f"{place}::/day/temp")[:, :], ARRAY)
     run("verify", place)
@@ -499,8 +488,8 @@ def test_metadata_of_groups_is_written_again(
     name = "zarr.json" if version == 3 else ".zattrs"
     (place / name).write_bytes(b"nonsense")
     (place / "day" / ("zarr.json" if version == 3 else ".zgroup")).unlink()
-    advice = f"cannot be understood; repair it with: dask-io repair {place}\n"
-    assert run("verify", place, code=1).endswith(advice)
+    advice = f"cannot be understood; repair it with: dask-io repair {place}"
+    assert fail("verify", place, code=1).endswith(advice)
     said = look(place)
     assert f"{place}: metadata\n" in said
     assert f"{place}/day: metadata\n" in said
@@ -515,14 +504,14 @@ def test_a_group_whose_source_was_moved_or_changed(tmp_path: Path) -> None:
     before = snapshot(place)
     flip(place / "day/temp/c/1/1")
     (tmp_path / "year.zarr").rename(tmp_path / "moved.zarr")
-    assert "no such file or directory; give the new path" in run("repair", place, code=3)
+    assert "no such file or directory; give the new path" in fail("repair", place, code=3)
     run("repair", place, tmp_path / "moved.zarr")
     assert snapshot(place) == before
     (place / "scale/zarr.json").unlink()
-    assert "no such file or directory" in run("repair", place, code=3)
+    assert "no such file or directory" in fail("repair", place, code=3)
     zarr.open_array(tmp_path / "moved.zarr/scale", mode="r+")[...] = 3.5
     damaged = snapshot(place)
-    said = run("repair", place, tmp_path / "moved.zarr", code=1)
+    said = fail("repair", place, tmp_path / "moved.zarr", code=1)
     assert "array scale has changed since it was copied" in said
     assert snapshot(place) == damaged
 
@@ -540,7 +529,7 @@ def test_a_file_of_several_arrays_is_repaired(
     place = tmp_path / "out.h5"
     dask_io.resplit(tmp_path / "in.h5", place, chunks=(5, 4))
     damage(place)
-    assert "no such file or directory" in run("repair", place, tmp_path / "gone.h5", code=3)
+    assert "no such file or directory" in fail("repair", place, tmp_path / "gone.h5", code=3)
     done = dask_io.repair(place)
     assert done.damaged
     assert all(each.needs_whole_file for each in done.damaged)
@@ -560,7 +549,7 @@ def test_icechunk_says_what_to_do(tmp_path: Path) -> None:
     assert "nothing to repair" in run("repair", place)
     for path in (place / "chunks").iterdir():
         flip(path)
-    said = run("repair", place, code=1)
+    said = fail("repair", place, code=1)
     assert "icechunk never changes stored data; write it again" in said
 
 
@@ -589,10 +578,10 @@ def test_verify_and_resume_lead_to_repair(tmp_path: Path) -> None:
     assert "there is nothing left to do (dask-io verify looks for damage)" in run("resume", place)
     flip(place / "b_0_0.npy")
     advice = f"dask-io repair {place}"
-    assert run("verify", place, code=1).rstrip().endswith(advice)
+    assert fail("verify", place, code=1).endswith(advice)
     (place / "b_0_0.npy").unlink()
-    assert run("verify", place, code=1).rstrip().endswith(advice)
-    assert run("resume", place, code=1).rstrip().endswith(advice)
+    assert fail("verify", place, code=1).endswith(advice)
+    assert fail("resume", place, code=1).endswith(advice)
 
 
 def test_what_repair_prints(tmp_path: Path) -> None:
@@ -602,8 +591,8 @@ def test_what_repair_prints(tmp_path: Path) -> None:
     flip(place / "b_1_2.npy")
     lines = f"{place}: these are damaged and would be rewritten:\n  {place}: block 1,2\n"
     assert look(place) == lines
-    advised = f"is damaged; repair it with: dask-io repair {place}\n"
-    assert run("repair", place, "--dry-run", "--quiet", code=1).endswith(advised)
+    advised = f"is damaged; repair it with: dask-io repair {place}"
+    assert fail("repair", place, "--dry-run", "--quiet", code=1).endswith(advised)
     told = json.loads(run("repair", place, "--json", "--memory", "1MiB", "--workers", "1"))
     assert (told["blocks"], told["blocks_damaged"], told["plan"]) == (12, 1, None)
     assert told["damaged"] == [
@@ -663,8 +652,8 @@ def test_a_file_that_was_deleted_is_missing(name: str, tmp_path: Path) -> None:
     before = place.read_bytes()
     place.unlink()
 
-    advice = f"{place}: is missing; repair it with: dask-io repair {place}\n"
-    assert run("verify", place, code=1) == f"dask-io: {advice}"
+    advice = f"{place}: is missing; repair it with: dask-io repair {place}"
+    assert fail("verify", place, code=1) == f"dask-io: {advice}"
     run("repair", place)
     assert dask_io.verify(place)
     assert name.endswith(".h5") or place.read_bytes() == before

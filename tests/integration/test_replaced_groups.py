@@ -14,10 +14,8 @@ import obstore
 import pytest
 import xarray as xr
 import zarr
-from click.testing import CliRunner
 
 import dask_io
-from dask_io.cli import commands
 from dask_io.errors import (
     DataError,
     InterruptedRunError,
@@ -31,6 +29,7 @@ from dask_io.journal.journal import Journal
 from dask_io.journal.local_log import FileLogs
 from dask_io.storage.local.disk import Disk
 from dask_io.storage.objects.connect import parse_url
+from tests.commands import invoke
 from tests.faults.test_groups import files_in
 from tests.integration.test_groups import CHUNKS, dataset, load, stop_at
 from tests.integration.test_ome_zarr import make
@@ -213,7 +212,7 @@ def test_what_is_no_part_of_a_group_is_not_touched(
     before = snapshot(tmp_path)
 
     command = ["resplit", str(source), str(target), "--chunks", "time=24", "--overwrite"]
-    done = CliRunner().invoke(commands, command)
+    done = invoke(*command)
 
     assert done.exit_code == 2, done.output
     assert said in done.output

@@ -15,13 +15,11 @@ import netCDF4
 import numpy as np
 import pytest
 import xarray as xr
-from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dask_io
 from dask_io import api
-from dask_io.cli import commands
 from dask_io.errors import (
     BudgetTooSmallError,
     DataError,
@@ -30,6 +28,9 @@ from dask_io.errors import (
     UsageError,
 )
 from dask_io.formats.hdf5.whole import _parts
+from tests.commands import invoke, run
+from tests.model import CLASSIC
+from tests.model import save_model as save
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,56 +38,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 CHUNKS = {"time": 3, "lat": -1, "lon": 7}
-CLASSIC = ["NETCDF3_CLASSIC", "NETCDF3_64BIT_OFFSET", "NETCDF3_64BIT_DATA"]
 VERSIONS = ["NETCDF4", "NETCDF4_CLASSIC", *CLASSIC]
-LENGTHS = {"time": None, "lat": 10, "lon": 20, "bnds": 2, "unused": 7, "letters": 4}
-
-
-def save(path: Path, version: Any = "NETCDF4") -> Path:
-    """Save a model as its library does: gaps, scales, bounds, scalars, texts, groups, own types."""
-    random = np.random.default_rng(0)
-    how: Any = {}
-    if version not in CLASSIC:
-        how = {"zlib": True, "complevel": 2, "chunksizes": (4, 5, 20)}
-    with netCDF4.Dataset(path, "w", format=version) as file:
-        file.setncatts({"title": "a model", "levels": np.array([1, 2], "i4")})
-        for name, length in LENGTHS.items():
-            file.createDimension(name, length)
-        for name, kind in (("tas", "i2"), ("pr", "f4")):
-            made = file.createVariable(name, kind, ("time", "lat", "lon"), fill_value=-999, **how)
-            made.set_auto_maskandscale(False)
-            made.setncatts({"units": "K", "scale_factor": 0.1, "grid_mapping": "crs"})
-            made[:] = random.integers(-99, 99, (13, 10, 20))
-        file.createVariable("orog", "f8", ("lat", "lon"))[:] = random.normal(size=(10, 20))
-        time = file.createVariable("time", "f8", ("time",))
-        time.setncatts({"units": "days since 2000-01-01", "bounds": "time_bnds"})
-        time[:] = np.arange(13)
-        file.createVariable("time_bnds", "f8", ("time", "bnds"))[:] = np.arange(26).reshape(13, 2)
-        file.createVariable("lat", "f4", ("lat",))[:] = np.linspace(-90, 90, 10)
-        crs = file.createVariable("crs", "i4", ())
-        crs.grid_mapping_name = "latitude_longitude"
-        crs[...] = 7
-        letters = np.frombuffer(b"abcd" * 10, "S1").reshape(10, 4)
-        file.createVariable("letters_of", "S1", ("lat", "letters"))[:] = letters
-        if version == "NETCDF4":
-            add_new(file)
-    return path
-
-
-def add_new(file: Any) -> None:
-    """Add what only NetCDF 4 has."""
-    station = file.createVariable("station", str, ("lat",))
-    station[:] = np.array([f"s{i}" * (i % 3) for i in range(10)], object)
-    station.setncattr_string("long_name", "Bahnhöfe")
-    inner = file.createGroup("inner")
-    inner.note = "a group"
-    inner.createDimension("z", 3)
-    inner.createVariable("q", "f4", ("z", "lat"), zlib=True, chunksizes=(1, 10))[:] = 1.5
-    inner.createVariable("z", "i4", ("z",))[:] = [1, 2, 3]
-    kind = file.createEnumType("u1", "cloud", {"clear": 0, "cloudy": 1})
-    file.createVariable("sky", kind, ("time", "lat"))[:] = np.ones((13, 10), "u1")
-    point = file.createCompoundType(np.dtype([("x", "f4"), ("y", "i2")]), "point")
-    file.createVariable("track", point, ("lat",))[:] = np.zeros(10, [("x", "f4"), ("y", "i2")])
 
 
 def dump(path: Path) -> str:
@@ -463,9 +415,7 @@ def test_references_among_attributes_are_told_of(tmp_path: Path) -> None:
     with h5py.File(tmp_path / "a.h5", "w") as file:
         file["a"], file["b"] = np.arange(6), np.arange(6)
         file["a"].attrs["see"] = file["b"].ref
-    done = CliRunner().invoke(
-        commands, ["resplit", str(tmp_path / "a.h5"), str(tmp_path / "b.h5"), "--chunks", "3"]
-    )
+    done = invoke("resplit", tmp_path / "a.h5", tmp_path / "b.h5", "--chunks", "3")
     assert done.exit_code == 0
     assert "; not kept: references" in done.stdout
 
@@ -508,11 +458,6 @@ def test_the_command_line(tmp_path: Path) -> None:
     source, target = save(tmp_path / "a.nc"), tmp_path / "b.nc"
     chunks = ["--chunks", "time=3,lat=-1,lon=7"]
 
-    def run(*arguments: object) -> str:
-        done = CliRunner().invoke(commands, list(map(str, arguments)))
-        assert (done.exit_code, done.stderr) == (0, ""), done.stderr
-        return done.stdout
-
     assert "in all 11 arrays" in run("resplit", source, target, *chunks, "--dry-run")
     told = json.loads(run("resplit", source, target, *chunks, "--json", "--quiet"))
     assert set(told["plan"]["arrays"]) >= {"tas", "inner/q"}
@@ -522,7 +467,7 @@ def test_the_command_line(tmp_path: Path) -> None:
     assert "tas" in run("info", target)
     assert "equal" in run("verify", source, target)
     assert "nothing left to do" in run("resume", target)
-    absent = CliRunner().invoke(commands, ["verify", str(source), str(tmp_path / "absent.nc")])
+    absent = invoke("verify", source, tmp_path / "absent.nc")
     assert (absent.exit_code, "absent.nc: no such file" in absent.stderr) == (3, True)
 
 

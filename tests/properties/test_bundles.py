@@ -6,7 +6,6 @@ from contextlib import contextmanager
 from dataclasses import replace
 from math import prod
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 from unittest.mock import patch
 
@@ -39,18 +38,10 @@ from dask_io.storage.local import system
 from dask_io.stores.views import SourceView
 from dask_io.testing import Walked, walk, walk_bundle
 from dask_io.testing.strategies import bundles, plans, shared_problems
+from tests.places import temporary_folder
 
-# Memory that is a filesystem: nothing here is about the disk, and syncing a file there is free.
-MEMORY = Path("/dev/shm")  # noqa: S108
 WORKERS = st.sampled_from([1, 2, 5])
 EXAMPLES = settings().max_examples
-
-
-@contextmanager
-def temporary_folder() -> Iterator[Path]:
-    """A folder for one example."""
-    with TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as folder:
-        yield Path(folder)
 
 
 def opaque(array: NDArray[Any]) -> NDArray[Any]:

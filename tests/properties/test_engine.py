@@ -1,12 +1,10 @@
 """Prediction equals walk equals what the transport counted on real files."""
 
 import json
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
 from math import prod
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 from unittest.mock import patch
 
@@ -37,9 +35,8 @@ from dask_io.planning import (
 from dask_io.storage.medium import ALIGNMENT
 from dask_io.testing import Walked, walk
 from dask_io.testing.strategies import plans, problems
+from tests.places import temporary_folder
 
-# Memory that is a filesystem: nothing here is about the disk, and syncing a file there is free.
-MEMORY = Path("/dev/shm")  # noqa: S108
 Strategy = Callable[[Problem], Plan]
 WORKERS = st.sampled_from([1, 2, 5])
 # So large that only three elements go through the smallest staging buffer at once.
@@ -47,13 +44,6 @@ LARGE_ELEMENTS = np.dtype("V2500")
 NUMBERS = st.sampled_from(["?", "u1", "<i2", ">i4", "<f2", ">f4", "<f8", ">c16"]).map(np.dtype)
 # An example here touches dozens of files, so there are fewer of them.
 EXAMPLES = settings().max_examples
-
-
-@contextmanager
-def temporary_folder() -> Iterator[Path]:
-    """A folder for one example."""
-    with TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as folder:
-        yield Path(folder)
 
 
 def opaque(array: NDArray[Any]) -> NDArray[Any]:

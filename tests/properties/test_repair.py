@@ -2,7 +2,6 @@
 
 import os
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -10,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dask_io
+from tests.places import temporary_folder
 
-MEMORY = Path("/dev/shm")  # noqa: S108
 TARGETS: list[tuple[str, dict[str, Any]]] = [
     ("out", {}),
     ("out.zarr", {"codec": "none"}),
@@ -62,11 +61,11 @@ def test_a_repair_restores_every_byte_that_counts(
     """Afterwards the target is what it was, but for bits of headers that say nothing."""
     array = np.arange(1, 1 + shape[0] * shape[1], dtype="<i4").reshape(shape)
     name, options = target
-    with TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as folder:
-        place = Path(folder, name)
-        np.save(Path(folder, "whole.npy"), array)
+    with temporary_folder() as folder:
+        place = folder / name
+        np.save(folder / "whole.npy", array)
         cut = (chunks[0], -1) if name == "out.npystack" else chunks
-        dask_io.split(Path(folder, "whole.npy"), place, chunks=cut, workers=1, **options)
+        dask_io.split(folder / "whole.npy", place, chunks=cut, workers=1, **options)
         before = files_of(place)
         blocks = sorted(
             path for path in before if path.suffix not in {".json", ""} or "c" in path.parts

@@ -155,11 +155,19 @@ class StoreConformance:
                         assert _same(read, case.part(_moved(part, block.start)))
 
     def test_parts_may_be_written_in_any_order(self, tmp_path: Path) -> None:
-        """A block written in parts, over several visits, equals one written at once."""
+        """A block written in parts, over several visits, equals one written at once.
+
+        A target that encodes whole blocks refuses a part of one.
+        """
         for folder, case in self.examples(tmp_path):
             target, generator = self.make_target(folder, case), _generator(case)
             if target.access is Access.ATOMIC:
-                return
+                parts = {
+                    index: _random_part(generator, case.grid.block(index).shape)
+                    for index in case.grid.indices()
+                }
+                self.check_refuses(target, parts, folder, case)
+                continue
             target.create()
             for index in _shuffled(generator, case.grid.indices()):
                 block = case.grid.block(index)
@@ -176,20 +184,22 @@ class StoreConformance:
             self.assert_holds(folder, case)
 
     def test_seeks_are_the_runs_of_each_visit(self, tmp_path: Path) -> None:
-        """The tally counts visits, bytes, and for each visit the runs of what it moved."""
+        """The tally counts visits, bytes, and for each visit the runs of what it moved.
+
+        If blocks are decoded as a whole, a part counts as all of its block.
+        """
         for folder, case in self.examples(tmp_path):
-            target = self.write(folder, case)
-            if target.access is Access.ATOMIC:
-                return
-            n_bytes = sum(map(self.stored_size, repeat(case), case.grid.indices()))
+            target, n_blocks = self.write(folder, case), case.grid.n_blocks
             written = target.tally.write
-            assert (written.seeks, written.visits, written.n_bytes) == (
-                case.grid.n_blocks,
-                case.grid.n_blocks,
-                n_bytes,
-            )
             source, generator = self.open_source(folder, case), _generator(case)
+            assert written.seeks == written.visits <= n_blocks, "each block is written in one go"
+            if target.access is Access.ADDRESSABLE:
+                n_bytes = sum(map(self.stored_size, repeat(case), case.grid.indices()))
+                assert (written.visits, written.n_bytes) == (n_blocks, n_bytes)
             assert source.tally.read.seeks == 0, "headers and listings are not counted"
+            if source.access is Access.ATOMIC:
+                check_parts_count_as_blocks(source, generator)
+                continue
             runs = 0
             for index in case.grid.indices():
                 shape = case.grid.block(index).shape
@@ -197,22 +207,28 @@ class StoreConformance:
                 runs += source.layout.count_runs(part, shape)
                 read_region(source, index, part)
             assert source.tally.read.seeks == runs
-            assert source.tally.read.visits == case.grid.n_blocks
+            assert source.tally.read.visits == n_blocks
 
     def test_parts_that_go_on_where_the_last_ended_are_one_visit(self, tmp_path: Path) -> None:
-        """A block is written as a stream, plane by plane, in one seek."""
+        """A block is written as a stream, plane by plane, in one seek.
+
+        A target that encodes whole blocks refuses the first plane.
+        """
         for folder, case in self.examples(tmp_path):
             target = self.make_target(folder, case)
-            if target.access is Access.ATOMIC:
-                return
-            target.create()
             slowest = target.layout.axes[0]
+            if target.access is Access.ATOMIC:
+                planes = {
+                    index: _plane(case.grid.block(index).shape, slowest, 0)
+                    for index in case.grid.indices()
+                }
+                self.check_refuses(target, planes, folder, case)
+                continue
+            target.create()
             for index in case.grid.indices():
                 block, written = case.grid.block(index), []
                 for at in range(block.shape[slowest]):
-                    bounds = [(0, length) for length in block.shape]
-                    bounds[slowest] = (at, at + 1)
-                    plane = Region.of(bounds)
+                    plane = _plane(block.shape, slowest, at)
                     moved = _moved(plane, block.start)
                     with target.writer(index) as writer:
                         if at:
@@ -414,6 +430,20 @@ class StoreConformance:
             writer.write_from(Region.whole(block.shape), values, new_staging(target, 0))
             return Written(index, block, writer.checksum, is_last=True)
 
+    def check_refuses(
+        self, target: Target, parts: dict[tuple[int, ...], Region], folder: Any, case: Case
+    ) -> None:
+        """Check that a target refuses parts of its blocks, and takes whole ones afterwards."""
+        target.create()
+        for index, part in parts.items():
+            block = case.grid.block(index)
+            if part.shape != block.shape:
+                values = case.part(_moved(part, block.start))
+                _assert_part_refused(target, index, part, values)
+            target.commit([self.write_block(target, index, case)])
+        target.finish()
+        self.assert_holds(folder, case)
+
     def assert_holds(self, folder: Any, case: Case) -> None:
         """Read an array block by block and compare it."""
         source = self.open_source(folder, case)
@@ -428,6 +458,18 @@ def read_region(source: Source, index: tuple[int, ...], region: Region) -> NDArr
     staging = new_staging(source, region.size * source.dtype.itemsize)
     with source.reader(index) as reader:
         return reader.read_into(region, staging)
+
+
+def check_parts_count_as_blocks(source: Source, generator: random.Random) -> None:
+    """Check that reading a part of a block counts as much as reading all of it."""
+    for index in source.grid.indices():
+        shape = source.grid.block(index).shape
+        counted = [_counted(source)]
+        for region in (_random_part(generator, shape), Region.whole(shape)):
+            read_region(source, index, region)
+            counted.append(_counted(source))
+        before, part, whole = counted
+        assert np.array_equal(part - before, whole - part), f"a part of block {index}"
 
 
 def _buffer(shape: tuple[int, ...], dtype: np.dtype[Any]) -> memoryview:
@@ -458,6 +500,28 @@ def _assert_refused(target: Target) -> None:
         # It exists, or another run is writing it.
         return
     raise AssertionError("an existing target was not refused")
+
+
+def _assert_part_refused(
+    target: Target, index: tuple[int, ...], part: Region, values: NDArray[Any]
+) -> None:
+    try:
+        with target.writer(index) as writer:
+            writer.write_from(part, values, new_staging(target, 0))
+    except (AssertionError, DaskIOError, ValueError):
+        return
+    raise AssertionError("a part of a block that is encoded as a whole was not refused")
+
+
+def _counted(source: Source) -> NDArray[np.int64]:
+    read = source.tally.read
+    return np.array([read.seeks, read.visits, read.n_bytes])
+
+
+def _plane(shape: tuple[int, ...], axis: int, at: int) -> Region:
+    bounds = [(0, length) for length in shape]
+    bounds[axis] = (at, at + 1)
+    return Region.of(bounds)
 
 
 def _generator(case: Case) -> random.Random:

@@ -234,6 +234,7 @@ class ObjectWriter(Visit):
         self._checksum = xxh3_64()
         self._pieces: list[memoryview] = []
         self._whole: memoryview | None = None
+        self._n_written = len(header)
 
     @property
     def checksum(self) -> int:
@@ -250,6 +251,7 @@ class ObjectWriter(Visit):
         if self._whole is None:
             self._whole = memoryview(np.zeros(self._n_bytes, np.uint8).data)
             self._whole[: len(self._header)] = self._header
+        self._n_written += len(buffer)
         self._whole[offset : offset + len(buffer)] = buffer
 
     def __exit__(
@@ -260,6 +262,7 @@ class ObjectWriter(Visit):
     ) -> None:
         super().__exit__(kind, error, trace)
         content = self._whole
+        assert kind or content is None or self._n_written >= len(content), "the rest would be zeros"
         if content is None and self._pieces:
             only = self._pieces[0] if len(self._pieces) == 1 else None
             content = memoryview(b"".join(self._pieces)) if only is None else only

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import pickle
-from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -16,8 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dask_io
-from dask_io.errors import DaskIOError, DataError, TargetExistsError, UsageError
+from dask_io.errors import DataError, TargetExistsError, UsageError
 from dask_io.testing.conformance import DTYPES
+from tests.refusals import may_refuse
 
 # It has no types, so that calls of it are not checked.
 da: Any = import_module("dask.array")
@@ -183,5 +183,7 @@ def test_flipped_bytes(data: st.DataObject) -> None:
         np.save(place / "0.npy", ARRAY[:3, :, 0])
         np.save(place / "1.npy", ARRAY[3:, :, 0])
         (place / "info").write_bytes(info)
-        with suppress(DaskIOError):
-            assert np.asarray(dask_io.open(place)).shape[1:] == (7,)
+        with may_refuse():
+            found = np.asarray(dask_io.open(place))
+            assert found.dtype == ARRAY.dtype
+            assert np.array_equal(found, ARRAY[:, :, 0])
