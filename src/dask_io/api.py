@@ -234,11 +234,10 @@ def info_group(
         return None
     # An image is told by its levels.
     kind = "ome-zarr" if whole.levels else whole.format
-    arrays = {name: info(BlockArray(each)) for name, each in whole.arrays.items()}
-    others = {**whole.others, **whole.uncopied}
-    return GroupInfo(
-        whole.place, kind, arrays, others, whole.attributes[""], frozenset(whole.uncopied)
-    )
+    arrays = {name: info(BlockArray(each)) for name, each in whole.sources.items()}
+    verbatim = {name: each.verbatim for name, each in whole.arrays.items() if each.source is None}
+    others = {**verbatim, **whole.refused}
+    return GroupInfo(whole.place, kind, arrays, others, whole.groups[""], frozenset(whole.refused))
 
 
 def plan(

@@ -29,7 +29,7 @@ from dask_io.errors import (
     TargetExistsError,
     UsageError,
 )
-from dask_io.formats.hdf5.whole import _parts
+from dask_io.formats.hdf5.tree import _parts
 
 if TYPE_CHECKING:
     from collections.abc import Callable

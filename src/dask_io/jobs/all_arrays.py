@@ -11,7 +11,7 @@ from dask_io.engine.verify import Verification
 from dask_io.errors import DataError, UsageError, printable
 from dask_io.formats.places import journal_at, refuse_unfinished, targets_in
 from dask_io.formats.registry import format_of, load_format
-from dask_io.hierarchy.whole import MakesFiles
+from dask_io.hierarchy.container import MakesFiles
 from dask_io.jobs.compare import verify_sealed
 from dask_io.jobs.options import Options, check_options, check_resume_options, refuse_for_several
 from dask_io.jobs.prepare import Wanted, plan_array_resumes, plan_one, refuse_late_consuming
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from dask_io.formats.registry import AnyFormat
     from dask_io.geometry.chunks import Chunks
-    from dask_io.hierarchy.whole import Whole
+    from dask_io.hierarchy.tree import Tree
     from dask_io.jobs.job import Complete, Job, SeriesJob
     from dask_io.jobs.options import ResumeOptions
     from dask_io.storage.location import Location
@@ -106,8 +106,8 @@ def _refuse_two_formats(target: str | PathLike[str], options: Options) -> None:
         raise UsageError(f"{shown} ends as {by_suffix.name}, but format {named} is asked for")
 
 
-def _cannot_be(source: Whole, target: str | PathLike[str]) -> str:
-    shown, names = printable(source.place), list(source.dimensions)
+def _cannot_be(source: Tree, target: str | PathLike[str]) -> str:
+    shown, names = printable(source.place), list(source.arrays)
     listed = ", ".join(map(printable, names[:_MOST_NAMED]))
     more = " and more" if len(names) > _MOST_NAMED else ""
     files = "hdf5" if source.format == "hdf5" else "netcdf or hdf5"
@@ -118,14 +118,14 @@ def _cannot_be(source: Whole, target: str | PathLike[str]) -> str:
     )
 
 
-def _plan_only(source: Whole, chunks: Chunks, options: Options) -> SeriesJob:
+def _plan_only(source: Tree, chunks: Chunks, options: Options) -> SeriesJob:
     """Plan what a group or a file of the same kind would cost."""
     check_options(options)
     refuse_for_several(options, name_one(source))
     asked, shards = choose_chunks(source, chunks), choose_shards(source, options.get("shards"))
 
     def plan(name: str) -> Job:
-        store = source.arrays[name]
+        store = source.sources[name]
         chosen: Options = {**options, "shards": shards[name]}
         wanted = Wanted(None, chunks_or_kept(source, name, asked[name]), None)
         if is_kept(name):
@@ -141,7 +141,7 @@ def _plan_only(source: Whole, chunks: Chunks, options: Options) -> SeriesJob:
         name
         for name in asked
         if not is_to_copy(source, name, asked[name], shards[name])
-        and not (is_kept(name) and name in source.as_they_are)
+        and not (is_kept(name) and source.arrays[name].is_lossy)
     ]
     return make_series(source, None, plan_each(moved, plan), options)
 

@@ -18,7 +18,7 @@ from dask_io.errors import BudgetTooSmallError, DataError, StorageError, UsageEr
 from dask_io.formats.places import holder_of, is_absent, journal_at, refuse_unfinished
 from dask_io.formats.registry import load_format
 from dask_io.formats.reopening import read_back
-from dask_io.hierarchy.whole import MakesFiles
+from dask_io.hierarchy.container import MakesFiles
 from dask_io.journal.journal import read_job
 from dask_io.planning import plan_sweep
 from dask_io.storage.files import medium_of, pieces_of

@@ -13,7 +13,7 @@ from dask_io.errors import BudgetTooSmallError, DataError, StorageError, UsageEr
 from dask_io.formats.places import refuse_unfinished
 from dask_io.formats.registry import find_container, load_format
 from dask_io.geometry.named import chunks_by_name, is_coordinate
-from dask_io.hierarchy.whole import HoldsSeveral
+from dask_io.hierarchy.container import HoldsSeveral
 from dask_io.jobs.compare import compare_files
 from dask_io.jobs.job import SeriesJob
 from dask_io.jobs.options import parse_memory
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from dask_io.geometry.chunks import AxisChunks, Chunks
     from dask_io.geometry.shards import Shards
-    from dask_io.hierarchy.whole import Whole
+    from dask_io.hierarchy.tree import Tree
     from dask_io.jobs.compare import Comparison
     from dask_io.jobs.job import Job, Output
     from dask_io.jobs.options import Options
@@ -38,7 +38,7 @@ P = TypeVar("P")
 
 def find_whole(
     place: object, storage_options: Mapping[str, Any] | None = None, *, each: bool = False
-) -> Whole | None:
+) -> Tree | None:
     """Return what is in the group or the file that a source names as a whole.
 
     None if it means one array: if it is one, or all else in a file belongs to the one array and
@@ -53,9 +53,9 @@ def find_whole(
         return None
     root = _find_group(place, storage_options)
     found = _open_file(place, each=each) if root is None else _open(root, "zarr")
-    if found is None or (root is None and not found.arrays):
+    if found is None or (root is None and not found.sources):
         return None
-    return None if found.only is not None and (not each or found.is_alone) else found
+    return None if found.main is not None and not (each and found.has_others) else found
 
 
 def _find_group(place: str | Path, storage_options: Mapping[str, Any] | None) -> Location | None:
@@ -84,22 +84,22 @@ def is_zarr_group(root: Location) -> bool:
     return is_group_at(root)
 
 
-def _open_file(place: str | Path, *, each: bool) -> Whole | None:
+def _open_file(place: str | Path, *, each: bool) -> Tree | None:
     if is_url(place) or not Path(place).is_file():
         return None
     container = find_container(Path(place), None)
     return None if container is None else _open(Path(place), container.name, each=each)
 
 
-def _open(root: Location, format: str, *, each: bool = False) -> Whole | None:  # noqa: A002 - the word that users know
+def _open(root: Location, format: str, *, each: bool = False) -> Tree | None:  # noqa: A002 - the word that users know
     container = load_format(format)
     if not isinstance(container, HoldsSeveral):
         return None
     refuse_unfinished(root)
-    return container.open_all(root, each=each)
+    return container.read_tree(root, each=each)
 
 
-def choose_chunks(source: Whole, chunks: Chunks, what: str = "chunks") -> dict[str, Chunks]:
+def choose_chunks(source: Tree, chunks: Chunks, what: str = "chunks") -> dict[str, Chunks]:
     """Return the chunks of every array, None for those that keep theirs; messages say `what`.
 
     By names of dimensions; by position for the levels of an image, for an array that all else
@@ -120,7 +120,7 @@ def choose_chunks(source: Whole, chunks: Chunks, what: str = "chunks") -> dict[s
     data = {
         name: len(names)
         for name, names in dimensions.items()
-        if (_is_cut(source, name) if source.only is None else name == source.only)
+        if (_is_cut(source, name) if source.main is None else name == source.main)
     }
     is_for_all = isinstance(chunks, int | str) or (
         isinstance(chunks, list | tuple) and set(data.values()) == {len(chunks)}
@@ -136,23 +136,24 @@ def choose_chunks(source: Whole, chunks: Chunks, what: str = "chunks") -> dict[s
     return {name: chunks if name in data else None for name in dimensions}
 
 
-def choose_shards(source: Whole, shards: Shards | None) -> dict[str, Shards | None]:
+def choose_shards(source: Tree, shards: Shards | None) -> dict[str, Shards | None]:
     """Return the shards of every array, in the same way, None where none are asked for."""
     if shards is None:
         return dict.fromkeys(source.dimensions)
     return cast("dict[str, Shards | None]", choose_chunks(source, shards, "shards"))
 
 
-def _is_cut(source: Whole, name: str) -> bool:
+def _is_cut(source: Tree, name: str) -> bool:
     """Tell whether chunks without names are for an array: no coordinate, nor a list to copy."""
     names = source.dimensions[name]
-    is_list = len(names) <= 1 and name in source.others
+    is_list = len(names) <= 1 and source.arrays[name].source is None
     return bool(names) and not is_list and not is_coordinate(name, names)
 
 
-def chunks_or_kept(source: Whole, name: str, chunks: Chunks) -> Chunks:
+def chunks_or_kept(source: Tree, name: str, chunks: Chunks) -> Chunks:
     """Return the chunks that an array is to have, None if they are those of the source's own."""
-    return source.kept[name].longest if chunks is None and name in source.kept else chunks
+    kept = source.arrays[name].kept_grid
+    return kept.longest if chunks is None and kept is not None else chunks
 
 
 def plan_each(names: Iterable[str], plan: Callable[[str], P]) -> dict[str, P]:
@@ -176,7 +177,7 @@ def plan_each(names: Iterable[str], plan: Callable[[str], P]) -> dict[str, P]:
 
 
 def make_series(
-    source: Whole, output: Output | None, jobs: Mapping[str, Job], options: Options
+    source: Tree, output: Output | None, jobs: Mapping[str, Job], options: Options
 ) -> SeriesJob:
     """Return the job that moves all arrays, each of which has one.
 
@@ -192,14 +193,14 @@ def make_series(
     return SeriesJob(source.place, output, jobs, first.workers, first.device, memory)
 
 
-def name_one(source: Whole) -> str:
+def name_one(source: Tree) -> str:
     """Return how one of the arrays is named, for messages."""
-    names = (name for name in source.arrays if name not in source.uncopied)
-    name = source.only or next(names, "name")
+    names = (name for name in source.sources if name not in source.refused)
+    name = source.main or next(names, "name")
     return printable(f"{source.place}{INSIDE}/{name}")
 
 
-def refuse_uncopied(source: Whole) -> None:
+def refuse_uncopied(source: Tree) -> None:
     """Refuse a whole of which not everything can be copied.
 
     Raises
@@ -207,14 +208,14 @@ def refuse_uncopied(source: Whole) -> None:
     UsageError
         If there is such a thing.
     """
-    for name, problem in source.uncopied.items():
+    for name, problem in source.refused.items():
         raise UsageError(
             f"{printable(name)} in {printable(source.place)} cannot be copied: it {problem}; name "
             f"one array, as in {name_one(source)}"
         )
 
 
-def is_to_copy(source: Whole, name: str, *asked: Chunks) -> bool:
+def is_to_copy(source: Tree, name: str, *asked: Chunks) -> bool:
     """Tell whether an array is one that can only be copied as it is, whatever is asked of it.
 
     Raises
@@ -222,16 +223,16 @@ def is_to_copy(source: Whole, name: str, *asked: Chunks) -> bool:
     UsageError
         If it is to be re-split all the same, along one of several axes.
     """
-    if name not in source.others:
+    if source.arrays[name].source is not None:
         return False
     if any(each is not None for each in asked) and len(source.dimensions[name]) > 1:
-        why = printable(source.others[name])
+        why = printable(source.arrays[name].verbatim)
         raise UsageError(f"array {printable(name)} cannot be re-split: it {why}")
     return True
 
 
 def verify_wholes(
-    one: Whole, other: Whole, plan: Callable[[Source, Source], Comparison]
+    one: Tree, other: Tree, plan: Callable[[Source, Source], Comparison]
 ) -> Verification:
     """Compare the arrays of two groups or files, each with the one of its name.
 
@@ -245,16 +246,17 @@ def verify_wholes(
         If the memory does for some arrays only; it names the one that needs most.
     """
     shown = printable(other.place)
-    differing = sorted(one.dimensions.keys() ^ other.dimensions.keys())
+    differing = sorted(one.arrays.keys() ^ other.arrays.keys())
     if differing:
         problem = f"array {differing[0]} is only in one of it and {one.place}"
         raise DataError(shown, [printable(problem)])
-    both = [name for name in one.dimensions if name in one.arrays and name in other.arrays]
-    plans = plan_each(both, lambda name: plan(one.arrays[name], other.arrays[name]))
+    a, b = one.sources, other.sources
+    both = [name for name in one.arrays if name in a and name in b]
+    plans = plan_each(both, lambda name: plan(a[name], b[name]))
     found = Verification(0)
-    for name in one.dimensions:
+    for name in one.arrays:
         if name in plans:
-            compared = plans[name].run(one.arrays[name], other.arrays[name])
+            compared = plans[name].run(a[name], b[name])
             found = found.followed_by(compared, printable(f"{other.place}{INSIDE}/{name}"))
         elif one.format == other.format == "zarr":
             compare_files(one.root / name, other.root / name)

@@ -58,9 +58,9 @@ if TYPE_CHECKING:
     from dask_io.engine.commit import Outlet
     from dask_io.engine.identity import Identity
     from dask_io.formats.zarr.group import Group
-    from dask_io.formats.zarr.grouptarget import GroupTarget
+    from dask_io.formats.zarr.tree_target import GroupTarget
     from dask_io.geometry.chunks import Chunks
-    from dask_io.hierarchy.whole import Whole
+    from dask_io.hierarchy.tree import Tree
     from dask_io.jobs.options import ResumeOptions
     from dask_io.storage.location import Location
     from dask_io.storage.pace import Pace
@@ -270,7 +270,7 @@ def _copy_small(target: GroupTarget, name: str, files: Location | Mapping[str, b
         target.copy_array(files, name)
 
 
-def _find_small(group: Group, file: Whole | None, names: Iterable[str]) -> Small:
+def _find_small(group: Group, file: Tree | None, names: Iterable[str]) -> Small:
     """Return where the files are of arrays that are copied as they are, or what is to be in them.
 
     They come from a group, or from a file if there is one.
@@ -280,7 +280,7 @@ def _find_small(group: Group, file: Whole | None, names: Iterable[str]) -> Small
     UsageError
         If Zarr cannot hold one.
     """
-    from dask_io.formats.zarr.whole import array_files  # noqa: PLC0415 - a second, if needed
+    from dask_io.formats.zarr.tree import array_files  # noqa: PLC0415 - a second, if needed
 
     if file is None:
         return {name: group.root / name for name in names}
@@ -297,7 +297,7 @@ def _check_written(root: Location, like: Group) -> None:
 
 
 def plan_group(
-    source: Whole, target: str | PathLike[str], chunks: Chunks, options: Options
+    source: Tree, target: str | PathLike[str], chunks: Chunks, options: Options
 ) -> SeriesJob:
     """Plan how to re-split all arrays of a group or a file into a group.
 
@@ -320,9 +320,9 @@ def plan_group(
     """
     with needs(_ZARR, "zarr"):
         from dask_io.formats.zarr.create import choose_codecs  # noqa: PLC0415 - slow, if needed
-        from dask_io.formats.zarr.grouptarget import GroupTarget  # noqa: PLC0415 - as above
         from dask_io.formats.zarr.ome import check_images  # noqa: PLC0415 - as above
-        from dask_io.formats.zarr.whole import group_of  # noqa: PLC0415 - as above
+        from dask_io.formats.zarr.tree import group_of  # noqa: PLC0415 - as above
+        from dask_io.formats.zarr.tree_target import GroupTarget  # noqa: PLC0415 - as above
 
     check_options(options)
     file = None if source.format == _ZARR else source
@@ -344,15 +344,15 @@ def plan_group(
     group = group_of(source, version)
     _refuse_shards(group, options, "" if file is None else ", or ask for version 3")
     check_images(group)
-    copies = [n for n in source.dimensions if is_to_copy(source, n, asked[n], shards[n])]
+    copies = [n for n in source.arrays if is_to_copy(source, n, asked[n], shards[n])]
     jobs = plan_each(
-        [name for name in source.dimensions if name not in copies],
+        [name for name in source.arrays if name not in copies],
         lambda name: _plan_array(
             source, name, made.root / name, asked[name], {**options, "shards": shards[name]}
         ),
     )
     small = _find_small(group, file, copies)
-    output = GroupOutput(source.format, group, made, small, file.peculiar if file else ())
+    output = GroupOutput(source.format, group, made, small, file.format_specific if file else ())
     return make_series(source, output, jobs, options)
 
 
@@ -362,21 +362,19 @@ def _refuse_shards(group: Group, options: Options, otherwise: str) -> None:
         raise UsageError(f"a group of Zarr 2 has no shards; leave them out{otherwise}")
 
 
-def _plan_array(
-    source: Whole, name: str, target: Location, chunks: Chunks, options: Options
-) -> Job:
+def _plan_array(source: Tree, name: str, target: Location, chunks: Chunks, options: Options) -> Job:
     """Plan one array; one that keeps its chunks keeps its shards and codecs, too.
 
     Unless it is to have other shards. In another format it gets the codec that is asked for, and
     none in place of one that loses bits.
     """
-    store = source.arrays[name]
+    store = source.sources[name]
     # What is there goes with the group that it is in.
     chosen: Options = {**options, "format": _ZARR, "overwrite": False}
     is_kept = chunks is None and options.get("shards") is None
     if is_kept and source.format == _ZARR:
         chosen = {**chosen, "codec": None, "shards": store.metadata["shards"]}
-    elif chunks is None and name in source.as_they_are:
+    elif chunks is None and source.arrays[name].is_lossy:
         chosen = {**chosen, "codec": options.get("codec") or "none"}
     wanted = Wanted(target, chunks_or_kept(source, name, chunks), None)
     try:
@@ -401,7 +399,7 @@ def plan_group_resume(
 
 
 def _plan_rest(place: Location, journal: Location, options: ResumeOptions) -> Iterator[Job]:
-    from dask_io.formats.zarr.grouptarget import GroupTarget  # noqa: PLC0415 - a second, if needed
+    from dask_io.formats.zarr.tree_target import GroupTarget  # noqa: PLC0415 - a second, if needed
 
     moved, reach = options.get("source"), options.get("storage_options")
     record = GroupRecord.read(journal, moved, reach)
@@ -443,7 +441,7 @@ def copy_again(place: Location, record: GroupRecord, names: Sequence[str]) -> No
     StorageError
         If the source is not found.
     """
-    from dask_io.formats.zarr.grouptarget import GroupTarget  # noqa: PLC0415 - a second, if needed
+    from dask_io.formats.zarr.tree_target import GroupTarget  # noqa: PLC0415 - a second, if needed
 
     group, medium = record.group, medium_of(place)
     if is_absent(group.root):
@@ -476,7 +474,7 @@ def find_damaged_groups(place: Location, record: GroupRecord) -> list[str]:
 
 def describe_again(place: Location, record: GroupRecord, paths: Sequence[str]) -> None:
     """Write the metadata of groups again, once their arrays have theirs."""
-    from dask_io.formats.zarr.grouptarget import GroupTarget  # noqa: PLC0415 - a second, if needed
+    from dask_io.formats.zarr.tree_target import GroupTarget  # noqa: PLC0415 - a second, if needed
 
     target = GroupTarget(place, durability=Durability.FSYNC)
     target.resume()

@@ -16,7 +16,7 @@ from dask_io.formats.creating import check_places
 from dask_io.formats.places import is_absent, journal_at
 from dask_io.formats.registry import load_format
 from dask_io.geometry.chunks import normalize_chunks
-from dask_io.hierarchy.whole import MakesFiles, Model
+from dask_io.hierarchy.container import MakesFiles, Model
 from dask_io.jobs.compare import check_again
 from dask_io.jobs.job import Complete, Job, SeriesJob, check_room
 from dask_io.jobs.options import (
@@ -49,7 +49,8 @@ if TYPE_CHECKING:
 
     from dask_io.formats.netcdf import NetcdfFormat
     from dask_io.geometry.chunks import Chunks
-    from dask_io.hierarchy.whole import Content, Whole, WholeTarget
+    from dask_io.hierarchy.container import WholeTarget
+    from dask_io.hierarchy.tree import Content, Tree
     from dask_io.jobs.options import ResumeOptions
     from dask_io.storage.location import Location
     from dask_io.storage.pace import Pace
@@ -166,7 +167,7 @@ def _refuse_changed(content: Content, record: FileRecord, problem: str, *, place
 
 
 def plan_file(
-    source: Whole, target: Path, container: MakesFiles, chunks: Chunks, options: Options
+    source: Tree, target: Path, container: MakesFiles, chunks: Chunks, options: Options
 ) -> SeriesJob:
     """Plan how to re-split all arrays of a group or a file into one file.
 
@@ -197,7 +198,7 @@ def plan_file(
 
 
 def _plan(
-    source: Whole,
+    source: Tree,
     path: Path,
     container: MakesFiles,
     chunks: Mapping[str, Chunks],
@@ -214,7 +215,7 @@ def _plan(
     check_places(source, made)
     jobs = plan_each(
         made.arrays,
-        lambda name: plan_to(held.arrays[name], made.arrays[name], **options),
+        lambda name: plan_to(held.sources[name], made.arrays[name], **options),
     )
     record = FileRecord(
         str(source.root.absolute()),
@@ -229,12 +230,12 @@ def _plan(
         durability,
         container.name,
     )
-    copies = tuple(name for name in held.dimensions if name not in wanted)
+    copies = tuple(name for name in held.arrays if name not in wanted)
     output = FileOutput(held.content, made, record, copies)
     return make_series(source, output, jobs, options)
 
 
-def _as_held_by(container: MakesFiles, source: Whole) -> Whole:
+def _as_held_by(container: MakesFiles, source: Tree) -> Tree:
     """Return what is in another format in the words of one that is HDF5 inside."""
     if isinstance(source.content, Model):
         return source
@@ -243,7 +244,7 @@ def _as_held_by(container: MakesFiles, source: Whole) -> Whole:
     )
 
 
-def _wanted(source: Whole, chunks: Mapping[str, Chunks], options: Options) -> dict[str, Wanted]:
+def _wanted(source: Tree, chunks: Mapping[str, Chunks], options: Options) -> dict[str, Wanted]:
     """Return what arrays are to become; one that keeps its chunks keeps its filters, too.
 
     In another format these are what is asked for.
@@ -253,13 +254,13 @@ def _wanted(source: Whole, chunks: Mapping[str, Chunks], options: Options) -> di
     is_other = source.format == "zarr"
     for name, asked in chunks.items():
         is_kept = asked is None
-        if is_to_copy(source, name, asked) or (is_kept and name in source.as_they_are):
+        if is_to_copy(source, name, asked) or (is_kept and source.arrays[name].is_lossy):
             continue
-        store = source.arrays[name]
+        array, store = source.arrays[name], source.sources[name]
         cut = chunks_or_kept(source, name, asked)
         grid = normalize_chunks(cut, store.grid.shape, store.dtype.itemsize, like=store.grid)
         asks = replace(wishes, codec=None) if is_kept and not is_other else wishes
-        dtype, said = source.converted.get(name, store.dtype), store.metadata
+        dtype, said = store.dtype if array.dtype is None else array.dtype, store.metadata
         said = said if dtype == store.dtype else cast_metadata(said, store.dtype, dtype)
         wanted[name] = Wanted(grid, dtype, store.layout, asks, said)
     return wanted
@@ -312,5 +313,5 @@ def plan_file_again(journal: Location, target: Path, options: ResumeOptions) -> 
         workers=options.get("workers"),
         max_rate=options.get("max_rate"),
     )
-    chunks = {name: record.chunks.get(name) for name in source.dimensions}
+    chunks = {name: record.chunks.get(name) for name in source.arrays}
     return _plan(source, target, container, chunks, chosen)

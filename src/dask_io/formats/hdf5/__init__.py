@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
     from dask_io.formats.hdf5.source import Hdf5Source
     from dask_io.formats.hdf5.target import Hdf5Target
-    from dask_io.hierarchy.whole import Content, Model, Whole, WholeTarget
+    from dask_io.hierarchy.container import Model, WholeTarget
+    from dask_io.hierarchy.tree import Content, Tree
     from dask_io.storage.location import Location
     from dask_io.storage.medium import Durability
     from dask_io.stores.block_format import Format
@@ -122,11 +123,11 @@ class Hdf5Format:
 
         return remake_hdf5(described, file, durability=durability, reserve=reserve, kind=kind)
 
-    def open_all(self, path: Location, *, each: bool = False) -> Whole:
-        """Look at everything in a file."""
+    def read_tree(self, path: Location, *, each: bool = False) -> Tree:
+        """Read the metadata of everything in a file."""
         with needs(self.name, "h5py"):
-            from dask_io.formats.hdf5.whole import open_all  # noqa: PLC0415 - as above
-        return open_all(on_disk(path, self.name), each=each)
+            from dask_io.formats.hdf5.tree import read_tree  # noqa: PLC0415 - as above
+        return read_tree(on_disk(path, self.name), each=each)
 
     def make_all(
         self,
@@ -139,7 +140,7 @@ class Hdf5Format:
     ) -> WholeTarget:
         """Describe a file like another one."""
         with needs(self.name, "h5py"):
-            from dask_io.formats.hdf5.whole_target import make_all  # noqa: PLC0415 - as above
+            from dask_io.formats.hdf5.tree_target import make_all  # noqa: PLC0415 - as above
         file = on_disk(path, self.name)
         return make_all(
             file, model, wanted, format=self.name, overwrite=overwrite, durability=durability
@@ -148,7 +149,7 @@ class Hdf5Format:
     def content_of(self, path: Location) -> Content:
         """Return what is in a file that has been written."""
         with needs(self.name, "h5py"):
-            from dask_io.formats.hdf5.whole import Hdf5Model  # noqa: PLC0415 - as above
+            from dask_io.formats.hdf5.tree import Hdf5Model  # noqa: PLC0415 - as above
         return Hdf5Model(on_disk(path, self.name))
 
 

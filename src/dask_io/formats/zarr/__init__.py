@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from collections.abc import Set as AbstractSet
 
-    from dask_io.hierarchy.whole import Whole
+    from dask_io.hierarchy.tree import Tree
     from dask_io.storage.location import Location
     from dask_io.storage.medium import Durability
     from dask_io.stores.container import Wanted
@@ -57,11 +57,11 @@ class ZarrFormat:
         place = Place(path, inside)
         return make_zarr(place, wanted, overwrite=overwrite, durability=durability, reserve=reserve)
 
-    def open_all(self, path: Location, *, each: bool = False) -> Whole:  # noqa: ARG002 - it always does
-        """Look at everything in a group."""
+    def read_tree(self, path: Location, *, each: bool = False) -> Tree:  # noqa: ARG002 - it always does
+        """Read the metadata of everything in a group."""
         with needs(self.name, "zarr"):
-            from dask_io.formats.zarr.whole import open_group  # noqa: PLC0415 - as above
-        return open_group(path)
+            from dask_io.formats.zarr.tree import read_tree  # noqa: PLC0415 - as above
+        return read_tree(path)
 
     def reopen(
         self,

@@ -76,7 +76,7 @@ def test_flipped_bytes_of_a_file_as_a_whole(kind: str, data: st.DataObject) -> N
         path.write_bytes(content)
         with suppress(DaskIOError):
             file = find_whole(path)
-            if file is not None and sum(each.grid.size for each in file.arrays.values()) < 2**16:
+            if file is not None and sum(each.grid.size for each in file.sources.values()) < 2**16:
                 dask_io.resplit(path, target, chunks=5, workers=1, verify=True)
         assert target.exists() == target.with_name("b.h5.dask-io").exists()
 

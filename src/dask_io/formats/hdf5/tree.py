@@ -7,9 +7,9 @@ may look into files of others.
 from __future__ import annotations
 
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import h5py  # type: ignore[import-untyped]
 
@@ -30,7 +30,8 @@ from dask_io.formats.hdf5.scales import is_bare, name_of_scale, names_of, number
 from dask_io.formats.hdf5.source import Hdf5Source
 from dask_io.formats.hdf5.types import address_of, dtype_of, names_of_values
 from dask_io.geometry import Grid
-from dask_io.hierarchy.whole import Whole, digest, identity_of
+from dask_io.hierarchy.checksums import digest, identity_of
+from dask_io.hierarchy.tree import ROOT, Tree, TreeArray
 from dask_io.stores.cf_attributes import REFERENCE
 
 if TYPE_CHECKING:
@@ -92,66 +93,72 @@ def walk(file: Any) -> Iterator[tuple[str, Any]]:
                 waiting.append((f"{path}/", found))
 
 
-@dataclass
-class Looked:
-    """What there is to be said about a file once HDF5 has looked at all of it."""
+class _Stored(NamedTuple):
+    """A dataset that is read in blocks, as it travels from the process that looked at it."""
 
-    only: str | None
-    is_alone: bool
-    attributes: dict[str, Mapping[str, Any]]
-    arrays: dict[str, tuple[Dataset, Places]] = field(default_factory=dict)
-    others: dict[str, str] = field(default_factory=dict)
-    uncopied: dict[str, str] = field(default_factory=dict)
-    dimensions: dict[str, tuple[str | None, ...]] = field(default_factory=dict)
-    shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)
-    peculiar: tuple[str, ...] = ()
+    dataset: Dataset
+    places: Places
+    dimensions: tuple[str | None, ...]
 
 
-def look_into_all(
+class _Found(NamedTuple):
+    """What HDF5 finds in a file; `arrays` become a `Tree` once they have travelled."""
+
+    groups: dict[str, Mapping[str, Any]]
+    arrays: dict[str, _Stored | TreeArray]
+    refused: dict[str, str]
+    format_specific: tuple[str, ...]
+    main: str | None
+    has_others: bool
+
+
+def _look_into(
     path: Path,
     belonging_to: Callable[[Any], set[str]],
     each: bool,  # noqa: FBT001 - what travels has no names
-) -> Looked:
+) -> _Found:
     """Look at everything in a file, unless all belongs to one dataset and comes along with it.
 
     `belonging_to` names what does; with `each` everything is looked at all the same.
     """
     as_found = path.stat()
+    groups: dict[str, Mapping[str, Any]] = {}
+    arrays: dict[str, _Stored | TreeArray] = {}
+    refused: dict[str, str] = {}
     with reading(path) as file:
         content = dict(walk(file))
-        only = _find_only(file, content, belonging_to)
-        beside = (name for name, found in content.items() if name != only and _holds_values(found))
-        looked = Looked(only, next(beside, None) is None, {"": plain_attributes(file)})
+        main = _find_main(file, content, belonging_to)
+        has_others = any(name != main and _holds_values(found) for name, found in content.items())
+        groups[ROOT] = plain_attributes(file)
         datasets = [found for found in content.values() if isinstance(found, h5py.Dataset)]
         numbered = numbered_dimensions(datasets)
-        for name, found in content.items() if each or only is None else ():
+        for name, found in content.items() if each or main is None else ():
             if problem := _why_not(found):
-                looked.uncopied[name] = problem
+                refused[name] = problem
             elif isinstance(found, h5py.Group):
-                looked.attributes[name] = plain_attributes(found)
+                groups[name] = plain_attributes(found)
             elif _holds_values(found):
-                looked.dimensions[name] = names = _dimensions(found, numbered)
+                names = _dimensions(found, numbered)
                 try:
                     array = understand(found, numbered)
                 except ValueError as error:
-                    looked.others[name] = str(error)
-                    looked.shapes[name] = tuple(found.shape or ())
-                    looked.attributes[name] = plain_attributes(found)
+                    shape, said = tuple(found.shape or ()), plain_attributes(found)
+                    arrays[name] = TreeArray(shape, names, said, verbatim=str(error))
                     continue
                 places = find_places(found, array, as_found.st_size).as_of(as_found)
-                # What has been worked out from it, such as its codec, does not travel.
+                # Derived values, such as its codec, do not travel.
                 array = replace(array, dimension_names=names if any(names) else None)
-                looked.arrays[name] = array, places
-        looked.peculiar = tuple(_peculiar(file, content))
-        return looked
+                arrays[name] = _Stored(array, places, names)
+        format_specific = tuple(_format_specific(file, content))
+    return _Found(groups, arrays, refused, format_specific, main, has_others)
 
 
 def _holds_values(found: Any) -> bool:
     return isinstance(found, h5py.Dataset) and not is_bare(found)
 
 
-def _peculiar(file: Any, content: Mapping[str, Any]) -> Iterator[str]:
-    """Yield names for what only HDF5 has a place for."""
+def _format_specific(file: Any, content: Mapping[str, Any]) -> Iterator[str]:
+    """Yield names for everything that only HDF5 has a place for."""
     datasets = [found for found in content.values() if isinstance(found, h5py.Dataset)]
     if any(None in (found.maxshape or ()) for found in datasets):
         yield "unlimited_dimensions"
@@ -199,7 +206,7 @@ def _dimensions(dataset: Any, numbered: Mapping[int, str]) -> tuple[str | None, 
     return (names_of(dataset, numbered) or (None,) * dataset.ndim) if dataset.shape else ()
 
 
-def _find_only(
+def _find_main(
     file: Any, content: Mapping[str, Any], belonging_to: Callable[[Any], set[str]]
 ) -> str | None:
     """Return the one dataset that all else in a file belongs to, if there is one."""
@@ -239,17 +246,17 @@ def scales_of(dataset: Any) -> set[str]:
     }
 
 
-def open_all(
+def read_tree(
     path: Path,
     *,
     kind: type[Hdf5Source] = Hdf5Source,
-    model: Hdf5Model | None = None,
+    content: Hdf5Model | None = None,
     belonging_to: Callable[[Any], set[str]] = scales_of,
     each: bool = False,
-) -> Whole:
-    """Look at everything in a file; its arrays become a kind of sources.
+) -> Tree:
+    """Read the metadata of everything in a file; its arrays become sources of a kind.
 
-    If all belongs to one of them, only with `each`.
+    If all else belongs to one dataset, the others are read only with `each`.
 
     Raises
     ------
@@ -258,29 +265,29 @@ def open_all(
     DataError
         If it is broken, or some of it is in other files.
     """
-    found = apart_for_long(path, look_into_all, path, belonging_to, each)
-    return Whole(
+    found = apart_for_long(path, _look_into, path, belonging_to, each)
+    return Tree(
         root=path,
-        content=model or Hdf5Model(path),
         format=kind.format,
-        arrays={
-            name: kind(path, name, array, places, strict=False)
-            for name, (array, places) in found.arrays.items()
-        },
-        others=found.others,
-        uncopied=found.uncopied,
-        dimensions=found.dimensions,
-        shapes=found.shapes,
-        only=found.only,
-        is_alone=found.is_alone,
-        peculiar=found.peculiar,
-        as_they_are=frozenset(
-            name
-            for name, (array, _) in found.arrays.items()
-            if any(one.code not in LOSSLESS for one in array.filters)
-        ),
-        attributes=found.attributes,
+        content=content or Hdf5Model(path),
+        groups=found.groups,
+        arrays={name: _as_array(path, name, each, kind) for name, each in found.arrays.items()},
+        refused=found.refused,
+        format_specific=found.format_specific,
+        main=found.main,
+        has_others=found.has_others,
     )
+
+
+def _as_array(
+    path: Path, name: str, found: _Stored | TreeArray, kind: type[Hdf5Source]
+) -> TreeArray:
+    if isinstance(found, TreeArray):
+        return found
+    array, places, dimensions = found
+    is_lossy = any(one.code not in LOSSLESS for one in array.filters)
+    source = kind(path, name, array, places, strict=False)
+    return TreeArray.of(source, dimensions, is_lossy=is_lossy)
 
 
 @dataclass(frozen=True)
@@ -294,7 +301,7 @@ class Hdf5Model:
         """The file."""
         return self.path
 
-    def identity(self) -> int:
+    def identity(self, names: Iterable[str] | None = None) -> int:  # noqa: ARG002 - one file
         """Return a number that changes when the file does."""
         return identity_of(self.path)
 

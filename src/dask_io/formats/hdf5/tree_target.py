@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
 
     from dask_io.formats.hdf5.dataset import Dataset
-    from dask_io.hierarchy.whole import Model
+    from dask_io.hierarchy.container import Model
     from dask_io.journal.ledger import Written
     from dask_io.storage.location import Location
     from dask_io.storage.medium import Durability

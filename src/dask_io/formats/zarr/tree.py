@@ -1,4 +1,4 @@
-"""Groups as a whole: what one holds in the words of all formats, and making one of such words."""
+"""Trees of Zarr: reading a group as one, and making the group that holds one."""
 
 from __future__ import annotations
 
@@ -36,7 +36,9 @@ from dask_io.formats.zarr.group import (
 )
 from dask_io.formats.zarr.ome import level_axes
 from dask_io.formats.zarr.place import Place
-from dask_io.hierarchy.whole import Whole, digest
+from dask_io.hierarchy.checksums import digest
+from dask_io.hierarchy.conversions import check_names, check_records
+from dask_io.hierarchy.tree import ROOT, Tree, TreeArray
 from dask_io.storage.files import medium_of, read_whole
 from dask_io.storage.own_names import JOURNAL
 from dask_io.stores.cf_attributes import FILL_VALUE, NAMES, encoded, gap_of
@@ -48,7 +50,6 @@ if TYPE_CHECKING:
     from zarr.abc.buffer import Buffer as AnyBuffer
 
     from dask_io.storage.location import Location
-    from dask_io.stores.store import Source
 
 # What is not moved in blocks is small, and held in memory.
 _MOST_BYTES = 32 * 2**20
@@ -59,7 +60,6 @@ _HARMLESS = frozenset({"vlen-utf8", "bytes", "transpose", "sharding_indexed"}).u
     DECODERS, CHECKSUMS, {"shuffle", "delta", "packbits"}
 )
 _NEWEST = 3
-_ROOT = ""
 
 
 @dataclass(frozen=True)
@@ -68,10 +68,20 @@ class GroupContent:
 
     group: Group
 
-    def identity(self) -> int:
-        """Return a number that changes when a file of the group does."""
+    def identity(self, names: Iterable[str] | None = None) -> int:
+        """Return a number that changes when a file does, of the group or of these arrays.
+
+        Files that lie next to the metadata of groups always count.
+        """
         root = self.group.root
-        files = sorted((name, repr(found)) for name, found in medium_of(root).files(root))
+        medium = medium_of(root)
+        if names is None:
+            found: list[tuple[str, object]] = list(medium.files(root))
+        else:
+            found = [(file, medium.find(root / file)) for file in self.group.files]
+            for name in names:
+                found += [(f"{name}/{file}", each) for file, each in medium.files(root / name)]
+        files = sorted((name, repr(each)) for name, each in found)
         return xxh3_64_intdigest(repr(files).encode())
 
     def digests(self, names: Iterable[str]) -> dict[str, str]:
@@ -153,56 +163,57 @@ def _read_values(content: Mapping[str, bytes]) -> Any:
     return values.astype(object) if values.dtype.kind == "T" else values
 
 
-def open_group(root: Location) -> Whole:
-    """Look at everything in a group; only metadata is read yet.
+def read_tree(root: Location) -> Tree:
+    """Read the metadata of everything in a group.
 
     Raises
     ------
     DataError
-        If some of it cannot be understood, or has been used up.
+        If some of it cannot be understood, or has been consumed.
     """
     group = read_group(root)
     levels = level_axes(group)
-    arrays: dict[str, Source] = {}
-    others: dict[str, str] = {}
-    for name in group.arrays:
-        # What is not understood is copied as it is, but this would not be it any more.
+    arrays: dict[str, TreeArray] = {}
+    for name, documents in group.arrays.items():
+        # An array that is not understood is copied verbatim, but not after blocks were consumed.
         Place(root / name).refuse_consumed()
+        dimensions = levels.get(name) or _dimensions(documents)
         try:
-            arrays[name] = open_source(root / name, format="zarr")
+            source = open_source(root / name, format="zarr")
         except DataError as error:
-            others[name] = "; ".join(error.problems)
+            arrays[name] = _verbatim_array(documents, dimensions, "; ".join(error.problems))
         except UsageError as error:
-            others[name] = str(error)
-    return Whole(
+            arrays[name] = _verbatim_array(documents, dimensions, str(error))
+        else:
+            arrays[name] = TreeArray.of(source, dimensions)
+    return Tree(
         root=root,
-        content=GroupContent(group),
         format="zarr",
+        content=GroupContent(group),
+        groups={path: attributes_of(documents) for path, documents in group.groups.items()},
         arrays=arrays,
-        others=others,
-        dimensions={
-            name: levels.get(name) or _dimensions(documents)
-            for name, documents in group.arrays.items()
-        },
-        attributes={
-            **{path: attributes_of(documents) for path, documents in group.groups.items()},
-            **{name: _plain_attributes(group.arrays[name]) for name in others},
-        },
-        shapes={name: shape_of(group.arrays[name]) for name in others},
+        format_specific=tuple(_format_specific(group, arrays)),
         levels=tuple(levels.values()),
-        peculiar=tuple(_peculiar(group, arrays)),
     )
 
 
-def _peculiar(group: Group, arrays: Mapping[str, Source]) -> Iterator[str]:
-    """Yield names for what only Zarr has a place for."""
+def _verbatim_array(
+    documents: Mapping[str, bytes], dimensions: tuple[str | None, ...], reason: str
+) -> TreeArray:
+    said = _plain_attributes(documents)
+    return TreeArray(shape_of(documents), dimensions, said, verbatim=reason)
+
+
+def _format_specific(group: Group, arrays: Mapping[str, TreeArray]) -> Iterator[str]:
+    """Yield names for everything that only Zarr has a place for."""
     if group.files:
         yield "files"
+    sources = [each.source for each in arrays.values() if each.source is not None]
     said = [attributes_of(documents) for documents in group.groups.values()]
-    said += [each.metadata["attributes"] for each in arrays.values()]
+    said += [each.metadata["attributes"] for each in sources]
     if any(None in attributes.values() for attributes in said):
         yield "some_attributes"
-    if any(each.metadata.get("extra_fields") for each in arrays.values()):
+    if any(each.metadata.get("extra_fields") for each in sources):
         yield "extra_fields"
 
 
@@ -246,60 +257,28 @@ def _plain_attributes(documents: Mapping[str, bytes]) -> dict[str, Any]:
         return plain
 
 
-def group_of(source: Whole, version: int | None) -> Group:
-    """Return a group that holds what a whole does: as it is, or else made for its attributes.
+def group_of(tree: Tree, version: int | None) -> Group:
+    """Return the group that holds a tree: its own, or one made for its attributes.
 
     Raises
     ------
     UsageError
-        If Zarr has no names like those in it, or records of a variable are not stored.
+        If Zarr cannot hold its names, or records of a variable are not stored.
     """
-    if isinstance(source.content, GroupContent):
-        return source.content.group
+    if isinstance(tree.content, GroupContent):
+        return tree.content.group
     if version not in {None, 2, _NEWEST}:
         raise UsageError(f"version {version} of Zarr is not known; give 2 or 3")
-    for path in sorted({*source.dimensions, *source.groups}.difference({_ROOT})):
-        _refuse_name(path)
-        if path.count("/") >= DEEPEST:
-            raise UsageError(
-                f"{printable(source.place)} has groups in groups, more than {DEEPEST} deep, as no "
-                "group of Zarr has here"
-            )
-    if source.format == "netcdf":
-        _refuse_missing_records(source)
-    groups = {path: _group_documents(source.attributes[path], version) for path in source.groups}
-    return Group(source.root, groups, {}, consolidated=(_ROOT,), files=())
+    check_names(tree, _is_name, "a group of Zarr", deepest=DEEPEST)
+    check_records(tree)
+    groups = {path: _group_documents(said, version) for path, said in tree.groups.items()}
+    return Group(tree.root, groups, {}, consolidated=(ROOT,), files=())
 
 
-def _refuse_name(path: str) -> None:
-    """Refuse a path that would lead out of a group, or mean something else there."""
-    for part in path.split("/"):
-        is_reserved = part in {"", ".", ".."} or part in DOCUMENTS or part == JOURNAL
-        if is_reserved or not part.isprintable() or "\\" in part:
-            raise UsageError(f"a group of Zarr can hold nothing that is named {printable(path)}")
-
-
-def _refuse_missing_records(source: Whole) -> None:
-    """Refuse variables of NetCDF that are shorter than a dimension that has no last index.
-
-    To its readers they are as long as the dimension is. Those of Zarr would not open the group.
-    """
-    lengths: dict[tuple[str, str], int] = {}
-    named = [
-        ((name.rpartition("/")[0], dimension), length, name)
-        for name, each in source.arrays.items()
-        for dimension, length in zip(source.dimensions[name], each.grid.shape, strict=False)
-        if dimension
-    ]
-    for key, length, _ in named:
-        lengths[key] = max(length, lengths.get(key, 0))
-    for key, length, name in named:
-        if length < lengths[key]:
-            raise UsageError(
-                f"{printable(source.place)} holds {length:,} of the {lengths[key]:,} records along "
-                f"{printable(key[1])} of its variable {printable(name)}; store the missing ones "
-                "too, as nccopy does, or resplit it to NetCDF"
-            )
+def _is_name(part: str) -> bool:
+    """Tell whether a part of a path stays in a group, and means nothing else there."""
+    is_reserved = part in {"", ".", ".."} or part in DOCUMENTS or part == JOURNAL
+    return not is_reserved and part.isprintable() and "\\" not in part
 
 
 def _group_documents(attributes: Mapping[str, Any], version: int | None) -> dict[str, bytes]:
@@ -309,22 +288,23 @@ def _group_documents(attributes: Mapping[str, Any], version: int | None) -> dict
     return {V3: json.dumps({**parse(documents[V3]), "attributes": dict(attributes)}).encode()}
 
 
-def array_files(source: Whole, name: str, version: int) -> dict[str, bytes]:
-    """Return the files of an array that holds what is copied as it is from another format.
+def array_files(tree: Tree, name: str, version: int) -> dict[str, bytes]:
+    """Return the files of an array that is copied verbatim from another format.
 
     Raises
     ------
     UsageError
         If Zarr cannot hold it, or there is too much of it.
     """
-    shown, n_bytes = f"{source.place}{INSIDE}/{name}", prod(source.shapes[name]) * _BYTES_OF_TEXT
+    array, shown = tree.arrays[name], f"{tree.place}{INSIDE}/{name}"
+    n_bytes = prod(array.shape) * _BYTES_OF_TEXT
     _refuse_large(shown, n_bytes)
-    values, said = np.asarray(source.content.read(name)), dict(source.attributes[name])
+    values, said = np.asarray(tree.content.read(name)), dict(array.attributes)
     is_text = values.dtype.kind == "O" and all(isinstance(each, str) for each in values.ravel())
     _refuse_large(shown, n_bytes + sum(map(len, values.ravel())) if is_text else values.nbytes)
     if values.dtype.hasobject and not is_text:
-        raise UsageError(f"{printable(shown)} cannot be held by Zarr: it {source.others[name]}")
-    names = [each or f"dim_{axis}" for axis, each in enumerate(source.dimensions[name])]
+        raise UsageError(f"{printable(shown)} cannot be held by Zarr: it {array.verbatim}")
+    names = [each or f"dim_{axis}" for axis, each in enumerate(array.dimensions)]
     fill, gap = None, gap_of({"attributes": said}, values.dtype)
     if version == _NEWEST:
         fill = "" if is_text else np.zeros((), values.dtype)[()]
