@@ -23,9 +23,8 @@ from dask_io.formats.opening import open_source
 from dask_io.formats.several_targets import region_places
 from dask_io.geometry import Grid, Layout, Region
 from dask_io.geometry.chunks import normalize_chunks
-from dask_io.jobs.all_arrays import plan_resumes, plan_whole, verify_alone
 from dask_io.jobs.compare import plan_comparison
-from dask_io.jobs.job import Complete, Job, JointJob, SeriesJob
+from dask_io.jobs.job import Complete, Job, JointJob
 from dask_io.jobs.options import (
     Options,
     check_options,
@@ -37,7 +36,10 @@ from dask_io.jobs.options import (
 )
 from dask_io.jobs.prepare import Wanted, count_workers, make_plan, plan_one, plan_several
 from dask_io.jobs.repair import Damage, Repair, RepairOptions, repair_all
-from dask_io.jobs.several_arrays import find_whole, name_one, verify_wholes
+from dask_io.jobs.targets import plan_resumes, verify_alone
+from dask_io.jobs.tree_job import SeriesJob
+from dask_io.jobs.tree_plan import plan_tree
+from dask_io.jobs.tree_source import find_tree, name_one, verify_trees
 from dask_io.planning import (
     AnyPlan,
     Device,
@@ -184,7 +186,7 @@ def refuse_several(path: str | PathLike[str], option: str) -> None:
     UsageError
         If it names a group, or a file that holds several.
     """
-    whole = find_whole(fspath(path))
+    whole = find_tree(fspath(path))
     if whole is not None:
         raise for_one_array(option, name_one(whole))
 
@@ -229,7 +231,7 @@ def info_group(
     source: Place, *, storage_options: Mapping[str, Any] | None = None
 ) -> GroupInfo | None:
     """Tell what a group or a file of several arrays says, None if the source is one array."""
-    whole = find_whole(source, storage_options)
+    whole = find_tree(source, storage_options)
     if whole is None:
         return None
     # An image is told by its levels.
@@ -275,7 +277,7 @@ def plan(
     UsageError
         If a name is that of no dimension, or what is asked for is for one array.
     """
-    whole = plan_whole(source, target, chunks, **options)
+    whole = plan_tree(source, target, chunks, **options)
     return whole or _plan_array(source, target, chunks=chunks, **options)
 
 
@@ -654,9 +656,9 @@ def verify(
         at = locate(other.place, storage_options)
         return plan_comparison(one, other, budget, threads, at=at)
 
-    wholes = [find_whole(each, storage_options, each=True) for each in (a, b)]
+    wholes = [find_tree(each, storage_options, each=True) for each in (a, b)]
     if wholes[0] is not None and wholes[1] is not None:
-        return verify_wholes(wholes[0], wholes[1], plan_pair)
+        return verify_trees(wholes[0], wholes[1], plan_pair)
     options = Options(storage_options=storage_options)
     if wholes[0] is not None:
         _source(b, options)  # if it is not there, that is what is wrong

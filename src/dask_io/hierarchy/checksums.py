@@ -7,11 +7,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from xxhash import xxh3_64, xxh3_64_intdigest
 
+from dask_io.storage.files import medium_of, pieces_of
 from dask_io.storage.os_errors import storage_errors
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
+
+    from dask_io.storage.location import Location
 
 
 def identity_of(path: Path) -> int:
@@ -38,3 +41,22 @@ def _as_bytes(value: Any) -> bytes:
     if isinstance(value, str):
         return value.encode("utf-8", "surrogateescape")
     return value if isinstance(value, bytes) else np.asarray(value).tobytes()
+
+
+def digest_files(root: Location) -> str:
+    """Return a checksum of all files in a directory, with their names."""
+    found = xxh3_64()
+    for name, _ in sorted(medium_of(root).files(root)):
+        found.update(f"{name}\0".encode())
+        for piece in pieces_of(root / name):
+            found.update(piece)
+    return found.hexdigest()
+
+
+def digest_contents(files: Mapping[str, bytes]) -> str:
+    """Return the checksum that files will have in a directory, as `digest_files`."""
+    found = xxh3_64()
+    for name in sorted(files):
+        found.update(f"{name}\0".encode())
+        found.update(files[name])
+    return found.hexdigest()

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
+from dask_io.errors import printable
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
@@ -16,6 +18,19 @@ if TYPE_CHECKING:
 
 ROOT = ""
 """The path of the outermost group."""
+
+
+def checked_path(path: str) -> str:
+    """Return the path of a group, an array or a file within a tree.
+
+    Raises
+    ------
+    ValueError
+        If it would lead out of the tree.
+    """
+    if path != ROOT and any(part in {"", ".", ".."} for part in path.split("/")):
+        raise ValueError(f"{printable(path)} is not a path in a group")
+    return path
 
 
 class Content(Protocol):

@@ -174,8 +174,8 @@ def test_names_and_depth_are_checked() -> None:
 
 def test_missing_records_are_refused() -> None:
     """An array must be as long as the dimension that it shares, if it shares one."""
-    arrays = {"t": array("time", shape=(3,)), "u": array("time", shape=(2,))}
+    t, u = array("time", shape=(3,)), array("time", shape=(2,))
 
-    check_records(tree(**arrays))
+    check_records(tree(t=t, u=u))
     with pytest.raises(UsageError, match=r"holds 2 of the 3 records along time of its variable u"):
-        check_records(tree(shares=True, **arrays))
+        check_records(tree(shares=True, t=t, u=u))

@@ -39,6 +39,7 @@ class NetcdfFormat(Hdf5Format):
     name: str = "netcdf"
     suffixes: tuple[str, ...] = (".nc", ".nc4")
     blocks: Format | None = None
+    native_formats: frozenset[str] = frozenset({"netcdf"})
 
     def recognises(self, path: Location) -> bool:
         """Look for how version 3 begins; version 4 begins as any HDF5 file."""
@@ -98,11 +99,22 @@ class NetcdfFormat(Hdf5Format):
         file = on_disk(path, self.name)
         return read_classic_tree(file) if _is_classic(file) else read_netcdf4_tree(file, each=each)
 
-    def hold(self, source: Tree, *, as_hdf5: bool) -> Tree:
-        """Return what is in another format as this one holds it, or HDF5 in the same way."""
+    def can_hold(self, tree: Tree) -> bool:
+        """Hold trees of any format but HDF5, which may have anything in them."""
+        return tree.format != "hdf5"
+
+    def convert(self, tree: Tree) -> Tree:
+        """Convert a tree of another format."""
+        return tree if tree.format in self.native_formats else self._convert(tree, is_strict=True)
+
+    def convert_for_hdf5(self, tree: Tree) -> Tree:
+        """Convert a tree by the same rules, but keep every type of elements that HDF5 has."""
+        return self._convert(tree, is_strict=False)
+
+    def _convert(self, tree: Tree, *, is_strict: bool) -> Tree:
         with needs(self.name, "h5py"):
             from dask_io.formats.netcdf.tree import to_netcdf  # noqa: PLC0415 - as above
-        return to_netcdf(source, is_strict=not as_hdf5)
+        return to_netcdf(tree, is_strict=is_strict)
 
 
 def _is_classic(path: Location) -> bool:

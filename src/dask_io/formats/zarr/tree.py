@@ -18,6 +18,7 @@ from dask_io.codecs.chain import CHECKSUMS
 from dask_io.errors import DataError, UsageError, printable
 from dask_io.formats.isolation import WORKER, Limits
 from dask_io.formats.opening import open_source
+from dask_io.formats.zarr.create import choose_codecs
 from dask_io.formats.zarr.documents import (
     V2,
     V2_ATTRIBUTES,
@@ -34,8 +35,10 @@ from dask_io.formats.zarr.group import (
     read_group,
     refuse_special,
 )
-from dask_io.formats.zarr.ome import level_axes
+from dask_io.formats.zarr.ome import check_images, level_axes
 from dask_io.formats.zarr.place import Place
+from dask_io.formats.zarr.target import make_zarr
+from dask_io.formats.zarr.tree_target import GroupTarget
 from dask_io.hierarchy.checksums import digest
 from dask_io.hierarchy.conversions import check_names, check_records
 from dask_io.hierarchy.tree import ROOT, Tree, TreeArray
@@ -50,6 +53,9 @@ if TYPE_CHECKING:
     from zarr.abc.buffer import Buffer as AnyBuffer
 
     from dask_io.storage.location import Location
+    from dask_io.storage.medium import Durability
+    from dask_io.stores.container import Wanted
+    from dask_io.stores.store import Target
 
 # What is not moved in blocks is small, and held in memory.
 _MOST_BYTES = 32 * 2**20
@@ -257,28 +263,105 @@ def _plain_attributes(documents: Mapping[str, bytes]) -> dict[str, Any]:
         return plain
 
 
-def group_of(tree: Tree, version: int | None) -> Group:
-    """Return the group that holds a tree: its own, or one made for its attributes.
+def convert(tree: Tree) -> Tree:
+    """Return a tree that a group can hold.
 
     Raises
     ------
     UsageError
         If Zarr cannot hold its names, or records of a variable are not stored.
     """
-    if isinstance(tree.content, GroupContent):
-        return tree.content.group
-    if version not in {None, 2, _NEWEST}:
-        raise UsageError(f"version {version} of Zarr is not known; give 2 or 3")
-    check_names(tree, _is_name, "a group of Zarr", deepest=DEEPEST)
-    check_records(tree)
-    groups = {path: _group_documents(said, version) for path, said in tree.groups.items()}
-    return Group(tree.root, groups, {}, consolidated=(ROOT,), files=())
+    if not isinstance(tree.content, GroupContent):
+        check_names(tree, _is_name, "a group of Zarr", deepest=DEEPEST)
+        check_records(tree)
+    return tree
 
 
 def _is_name(part: str) -> bool:
     """Tell whether a part of a path stays in a group, and means nothing else there."""
     is_reserved = part in {"", ".", ".."} or part in DOCUMENTS or part == JOURNAL
     return not is_reserved and part.isprintable() and "\\" not in part
+
+
+def write_tree(
+    root: Location,
+    tree: Tree,
+    wanted: Mapping[str, Wanted],
+    *,
+    version: int | None,
+    overwrite: bool,
+    durability: Durability,
+) -> GroupTarget:
+    """Describe a group for a converted tree.
+
+    Raises
+    ------
+    UsageError
+        If Zarr cannot hold it.
+    """
+    if version not in {None, 2, _NEWEST}:
+        raise UsageError(f"version {version} of Zarr is not known; give 2 or 3")
+    for codec in {each.wishes.codec for each in wanted.values()}:
+        if codec is not None:
+            # Checked once, so that no single array is blamed.
+            choose_codecs(codec)
+    content = tree.content
+    is_own = isinstance(content, GroupContent)
+    group = content.group if isinstance(content, GroupContent) else _make_group(tree, version)
+    if group.version < _NEWEST and any(each.wishes.shards for each in wanted.values()):
+        otherwise = "" if is_own else ", or ask for version 3"
+        raise UsageError(f"a group of Zarr 2 has no shards; leave them out{otherwise}")
+    check_images(group)
+    return GroupTarget(
+        root,
+        group,
+        tree.arrays,
+        durability=durability,
+        overwrite=overwrite,
+        arrays={
+            name: _make_array(root / name, name, each, durability) for name, each in wanted.items()
+        },
+        copies=_find_files(tree, group, [name for name in tree.arrays if name not in wanted]),
+        not_kept=() if is_own else tree.format_specific,
+    )
+
+
+def _make_array(place: Location, name: str, wanted: Wanted, durability: Durability) -> Target:
+    try:
+        # An array that exists is replaced together with its group.
+        return make_zarr(Place(place), wanted, overwrite=False, durability=durability, reserve=True)
+    except UsageError as error:
+        raise UsageError(f"array {printable(name)}: {error}") from error
+
+
+def reopen_tree(
+    root: Location,
+    described: Mapping[str, Any],
+    names: Iterable[str],
+    *,
+    durability: Durability,
+    tree: Tree | None = None,
+    copies: Iterable[str] = (),
+) -> GroupTarget:
+    """Describe a group again, by what its target recorded."""
+    group = Group.from_json(root if tree is None else tree.root, described)
+    files = {} if tree is None else _find_files(tree, group, copies)
+    return GroupTarget(root, group, names, durability=durability, copies=files)
+
+
+def _find_files(
+    tree: Tree, group: Group, names: Iterable[str]
+) -> dict[str, Location | Mapping[str, bytes]]:
+    """Return the files of arrays that are copied verbatim: where they are, or their content."""
+    if isinstance(tree.content, GroupContent):
+        return {name: tree.root / name for name in names}
+    return {name: array_files(tree, name, group.version) for name in names}
+
+
+def _make_group(tree: Tree, version: int | None) -> Group:
+    """Make a group for the attributes of a tree; its metadata will be consolidated."""
+    groups = {path: _group_documents(said, version) for path, said in tree.groups.items()}
+    return Group(tree.root, groups, {}, consolidated=(ROOT,), files=())
 
 
 def _group_documents(attributes: Mapping[str, Any], version: int | None) -> dict[str, bytes]:

@@ -10,8 +10,10 @@ the outermost group goes, then that of all in it, then the rest. Only then is an
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
 from dask_io.errors import (
     DataError,
@@ -22,9 +24,11 @@ from dask_io.errors import (
     printable,
 )
 from dask_io.formats.zarr.documents import V2, V2_GROUP, V3, is_consolidated, read_documents
-from dask_io.formats.zarr.group import gather, refuse_special
+from dask_io.formats.zarr.group import gather, is_described, read_group, refuse_special
 from dask_io.formats.zarr.hierarchy import Hierarchy, find_left, find_parts
+from dask_io.formats.zarr.ome import check_images, image_groups
 from dask_io.formats.zarr.place import METADATA, Place
+from dask_io.hierarchy.checksums import digest_contents, digest_files
 from dask_io.journal.journal import Journal, alone, is_unfinished, read_lines, refuse_locked
 from dask_io.journal.journalled_target import refuse_needed
 from dask_io.journal.logs import logs_of
@@ -35,11 +39,12 @@ from dask_io.storage.os_errors import storage_errors
 from dask_io.storage.own_names import JOURNAL
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Iterable
 
     from dask_io.formats.zarr.group import Group
     from dask_io.formats.zarr.hierarchy import Parts
     from dask_io.storage.location import Location
+    from dask_io.stores.store import Target
 
 # Lines of the journal: what belongs to the group, what did to the one that it replaces, and that
 # this is gone.
@@ -47,11 +52,28 @@ _HOLDS, _HELD, _CLEARED = "holds", "held", "cleared"
 
 
 class GroupTarget:
-    """A group that is written, by one run at a time; its arrays are targets of their own."""
+    """A group that is written, by one run at a time; its arrays are targets of their own.
 
-    def __init__(self, root: Location, *, durability: Durability, overwrite: bool = False) -> None:
+    `names` are those of all its arrays, `copies` the files of those that are copied verbatim: where
+    they are, or their content. `arrays` are written in blocks, by one run or another.
+    """
+
+    def __init__(
+        self,
+        root: Location,
+        group: Group,
+        names: Iterable[str],
+        *,
+        durability: Durability,
+        overwrite: bool = False,
+        arrays: Mapping[str, Target] = MappingProxyType({}),
+        copies: Mapping[str, Location | Mapping[str, bytes]] = MappingProxyType({}),
+        not_kept: tuple[str, ...] = (),
+    ) -> None:
         self.root, self.durability = root, durability
+        self.arrays, self.not_kept = arrays, not_kept
         self.is_resumable = False
+        self._group, self._names, self._copies = group, tuple(names), copies
         self._overwrite = overwrite
         self._medium = medium_of(root)
         self._journal_place = root / JOURNAL
@@ -63,6 +85,14 @@ class GroupTarget:
     def place(self) -> str:
         """The group's directory."""
         return str(self.root)
+
+    def describe(self) -> dict[str, Any]:
+        """Return what it takes to make the groups."""
+        return self._group.to_json()
+
+    def digests(self) -> dict[str, str]:
+        """Return the checksums that arrays copied verbatim will have, by name."""
+        return {name: _digest(files) for name, files in self._copies.items()}
 
     def check(self) -> None:
         """Refuse a place where something is that is not to be replaced, or nothing can be.
@@ -120,7 +150,7 @@ class GroupTarget:
                     raise DataError(printable(str(place)), [problem], advice) from error
         return found[_HOLDS], found[_HELD]
 
-    def create(self, job: bytes, holds: Hierarchy) -> None:
+    def create(self, job: bytes) -> None:
         """Make the place; a journal with the job, and what belongs to the group, comes first.
 
         Raises
@@ -130,6 +160,8 @@ class GroupTarget:
         """
         self.is_resumable = False
         old = self._find_old()
+        group = self._group
+        holds = Hierarchy(frozenset(group.groups), frozenset(self._names), frozenset(group.files))
         lines = [f"{_HOLDS} {holds.to_word()}"]
         lines += [] if old is None else [f"{_HELD} {old.names.to_word()}"]
         try:
@@ -206,19 +238,39 @@ class GroupTarget:
             self.abandon()
             raise
 
-    def copy_array(self, source: Location, name: str) -> None:
-        """Copy the files of an array as they are, its metadata last; what is there is replaced.
+    def copy_verbatim(self) -> None:
+        """Write the arrays that are copied verbatim, their metadata last.
 
-        For arrays that hold what is not understood, such as texts of any length, or have no axes.
+        These have no axes, or elements that are not understood, such as strings of any length.
         """
-        files = [file for file, _ in medium_of(source).files(source)]
+        for name, files in self._copies.items():
+            if isinstance(files, Mapping):
+                self._write_array(name, files)
+            else:
+                self._copy_array(files, name)
+
+    def copy_again(self) -> None:
+        """Write arrays that are copied verbatim again, and remove other files from them.
+
+        Raises
+        ------
+        DataError
+            If the source of one is gone; nothing has been changed then.
+        """
+        self.copy_verbatim()
+        for name, files in self._copies.items():
+            kept = {*files} if isinstance(files, Mapping) else _names_in(files)
+            place = self.root / name
+            self._medium.remove(place / each for each in _names_in(place) - kept)
+
+    def _copy_array(self, source: Location, name: str) -> None:
+        files = _names_in(source)
         for file in files:
             refuse_special(source / file)
         for file in sorted(files, key=_metadata_last):
             self._copy(source / file, self.root / name / file)
 
-    def write_array(self, name: str, files: Mapping[str, bytes]) -> None:
-        """Write the files of an array that is small, its metadata last; as `copy_array`."""
+    def _write_array(self, name: str, files: Mapping[str, bytes]) -> None:
         for file in sorted(files, key=_metadata_last):
             place = self.root / name / file
             self._check_held()
@@ -238,40 +290,43 @@ class GroupTarget:
         assert self._journal is not None, "nothing has been created"
         self._journal.check_held()
 
-    def finish(
-        self, like: Group, arrays: Iterable[str], check: Callable[[Location, Group], None]
-    ) -> None:
-        """Make a group of arrays that are there, by their names, as another one is.
-
-        It counts as complete once `check` has looked at it.
-        """
-        for name in like.files:
-            self._copy(like.root / name, self.root / name)
-        self.describe(like, arrays, like.groups)
-        check(self.root, like)
+    def finish(self) -> None:
+        """Make a group of the arrays; it counts as complete once its images have been checked."""
+        group = self._group
+        for name in group.files:
+            self._copy(group.root / name, self.root / name)
+        self.describe_again(group.groups)
+        if image_groups(group):
+            check_images(read_group(self.root))
         with storage_errors(self.root):
             logs_of(self._journal_place).remove_stale(self._journal_place)
         assert self._journal is not None, "it is held"
         self._journal.seal()
         self._journal = None
 
-    def describe(self, like: Group, arrays: Iterable[str], paths: Iterable[str]) -> None:
-        """Write the metadata of some of the groups, as another one has it, the outermost last."""
-        made = self._documents(like, arrays)
+    def damaged_groups(self) -> list[str]:
+        """Return the groups whose metadata is missing or cannot be understood."""
+        groups = self._group.groups
+        return [path for path in groups if not is_described(self.root / path, groups[path])]
+
+    def describe_again(self, paths: Iterable[str]) -> None:
+        """Write the metadata of some of the groups, the outermost last."""
+        made = self._documents()
         for path in sorted(paths, key=_innermost_first):
             folder = self.root / path
             self._make_folder(folder)
-            # What makes a group of a directory comes last.
+            # The document that makes a group of a directory comes last.
             for name in sorted(made[path], key=lambda name: name in {V3, V2_GROUP}):
                 self._check_held()
                 self._medium.write_whole(folder / name, made[path][name])
 
-    def _documents(self, like: Group, arrays: Iterable[str]) -> dict[str, dict[str, bytes]]:
-        """Return the documents of all groups; those that gather metadata have that of now."""
-        made = {path: dict(documents) for path, documents in like.groups.items()}
-        all_of_them = {**like.groups, **{name: read_documents(self.root / name) for name in arrays}}
-        for path in like.consolidated:
-            name, text = gather(all_of_them, path)
+    def _documents(self) -> dict[str, dict[str, bytes]]:
+        """Return the documents of all groups; consolidated metadata is gathered anew."""
+        group = self._group
+        made = {path: dict(documents) for path, documents in group.groups.items()}
+        arrays = {name: read_documents(self.root / name) for name in self._names}
+        for path in group.consolidated:
+            name, text = gather({**group.groups, **arrays}, path)
             made[path][name] = text
         return made
 
@@ -297,6 +352,14 @@ class GroupTarget:
         with suppress(StorageError):
             return self._medium.names(self.root).keys() <= {JOURNAL}
         return False
+
+
+def _digest(files: Location | Mapping[str, bytes]) -> str:
+    return digest_contents(files) if isinstance(files, Mapping) else digest_files(files)
+
+
+def _names_in(root: Location) -> set[str]:
+    return {name for name, _ in medium_of(root).files(root)}
 
 
 def _refuse_described(root: Location) -> None:

@@ -9,17 +9,15 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import numpy as np
 
 from dask_io.engine.verify import Verification
-from dask_io.errors import BudgetTooSmallError, DataError, StorageError, UsageError, printable
+from dask_io.errors import BudgetTooSmallError, DataError, UsageError, printable
 from dask_io.formats.places import refuse_unfinished
-from dask_io.formats.registry import find_container, load_format
+from dask_io.formats.registry import find_container, tree_containers
 from dask_io.geometry.named import chunks_by_name, is_coordinate
-from dask_io.hierarchy.container import HoldsSeveral
+from dask_io.hierarchy.container import TreeContainer
 from dask_io.jobs.compare import compare_files
-from dask_io.jobs.job import SeriesJob
-from dask_io.jobs.options import parse_memory
 from dask_io.storage.location import is_taken, is_url, locate
 from dask_io.storage.os_errors import storage_errors
-from dask_io.stores.container import INSIDE, needs, split_place
+from dask_io.stores.container import INSIDE, split_place
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -28,75 +26,52 @@ if TYPE_CHECKING:
     from dask_io.geometry.shards import Shards
     from dask_io.hierarchy.tree import Tree
     from dask_io.jobs.compare import Comparison
-    from dask_io.jobs.job import Job, Output
-    from dask_io.jobs.options import Options
     from dask_io.storage.location import Location
     from dask_io.stores.store import Source
 
 P = TypeVar("P")
 
 
-def find_whole(
+def find_tree(
     place: object, storage_options: Mapping[str, Any] | None = None, *, each: bool = False
 ) -> Tree | None:
-    """Return what is in the group or the file that a source names as a whole.
+    """Return the tree of the group or the file that a source is.
 
-    None if it means one array: if it is one, or all else in a file belongs to the one array and
-    comes along with it. With `each`, what belongs to it counts, too.
+    None if it is one array, or a file in which all else belongs to one array and comes along with
+    it. With `each`, such a file is a tree, too.
 
     Raises
     ------
     DataError
-        If it is one that is not complete, or is broken.
+        If it is incomplete or broken.
     """
     if not isinstance(place, str | Path):
         return None
-    root = _find_group(place, storage_options)
-    found = _open_file(place, each=each) if root is None else _open(root, "zarr")
-    if found is None or (root is None and not found.sources):
-        return None
-    return None if found.main is not None and not (each and found.has_others) else found
-
-
-def _find_group(place: str | Path, storage_options: Mapping[str, Any] | None) -> Location | None:
-    """Return the directory of the group of Zarr that a source names, None if it names none."""
     root = locate(place, storage_options)
     if INSIDE in str(root) and not is_taken(root):
-        container, inside = split_place(str(place))
-        root = locate(container, storage_options) / inside
-    return root if is_zarr_group(root) else None
-
-
-def is_zarr_group(root: Location) -> bool:
-    """Tell whether a directory is a group of Zarr whose arrays can be listed."""
-    # What lies in a group on a plain web server cannot be listed.
-    if not isinstance(root, Path) and not root.connection.can_list:
-        return False
-    try:
-        with storage_errors(root):
-            is_marked = any((root / mark).is_file() for mark in ("zarr.json", ".zgroup"))
-    except StorageError as error:
-        raise type(error)(printable(str(root)), error.reason, error.advice) from error
-    if not is_marked:
-        return False
-    with needs("zarr", "zarr"):
-        from dask_io.formats.zarr.group import is_group_at  # noqa: PLC0415 - a second, if needed
-    return is_group_at(root)
-
-
-def _open_file(place: str | Path, *, each: bool) -> Tree | None:
-    if is_url(place) or not Path(place).is_file():
-        return None
-    container = find_container(Path(place), None)
-    return None if container is None else _open(Path(place), container.name, each=each)
-
-
-def _open(root: Location, format: str, *, each: bool = False) -> Tree | None:  # noqa: A002 - the word that users know
-    container = load_format(format)
-    if not isinstance(container, HoldsSeveral):
+        path, inside = split_place(str(place))
+        root = locate(path, storage_options) / inside
+    container = find_group(root)
+    is_group = container is not None
+    if container is None and not is_url(place) and Path(place).is_file():
+        root, found = Path(place), find_container(Path(place), None)
+        container = found if isinstance(found, TreeContainer) else None
+    if container is None:
         return None
     refuse_unfinished(root)
-    return container.read_tree(root, each=each)
+    tree = container.read_tree(root, each=each)
+    if not is_group and not tree.sources:
+        return None
+    return None if tree.main is not None and not (each and tree.has_others) else tree
+
+
+def find_group(place: Location) -> TreeContainer | None:
+    """Return the format of the group that a directory is, None if it is not a group."""
+    if isinstance(place, Path):
+        with storage_errors(place):
+            if not place.is_dir():
+                return None
+    return next((each for each in tree_containers() if each.is_group(place)), None)
 
 
 def choose_chunks(source: Tree, chunks: Chunks, what: str = "chunks") -> dict[str, Chunks]:
@@ -176,23 +151,6 @@ def plan_each(names: Iterable[str], plan: Callable[[str], P]) -> dict[str, P]:
     return jobs
 
 
-def make_series(
-    source: Tree, output: Output | None, jobs: Mapping[str, Job], options: Options
-) -> SeriesJob:
-    """Return the job that moves all arrays, each of which has one.
-
-    Raises
-    ------
-    UsageError
-        If there is none.
-    """
-    first = next(iter(jobs.values()), None)
-    if first is None:
-        raise UsageError(f"{printable(source.place)} holds no array to move")
-    memory = parse_memory(options.get("memory"))
-    return SeriesJob(source.place, output, jobs, first.workers, first.device, memory)
-
-
 def name_one(source: Tree) -> str:
     """Return how one of the arrays is named, for messages."""
     names = (name for name in source.sources if name not in source.refused)
@@ -200,7 +158,7 @@ def name_one(source: Tree) -> str:
     return printable(f"{source.place}{INSIDE}/{name}")
 
 
-def refuse_uncopied(source: Tree) -> None:
+def check_refused(source: Tree) -> None:
     """Refuse a whole of which not everything can be copied.
 
     Raises
@@ -231,7 +189,7 @@ def is_to_copy(source: Tree, name: str, *asked: Chunks) -> bool:
     return True
 
 
-def verify_wholes(
+def verify_trees(
     one: Tree, other: Tree, plan: Callable[[Source, Source], Comparison]
 ) -> Verification:
     """Compare the arrays of two groups or files, each with the one of its name.
@@ -258,7 +216,7 @@ def verify_wholes(
         if name in plans:
             compared = plans[name].run(a[name], b[name])
             found = found.followed_by(compared, printable(f"{other.place}{INSIDE}/{name}"))
-        elif one.format == other.format == "zarr":
+        elif one.format == other.format and one.root.is_dir():
             compare_files(one.root / name, other.root / name)
         elif not _is_same(one.content.read(name), other.content.read(name)):
             problem = f"array {name} differs from that of {one.place}"
