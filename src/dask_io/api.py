@@ -234,8 +234,7 @@ def info_group(
     whole = find_tree(source, storage_options)
     if whole is None:
         return None
-    # An image is told by its levels.
-    kind = "ome-zarr" if whole.levels else whole.format
+    kind = whole.dialect or whole.format
     arrays = {name: info(BlockArray(each)) for name, each in whole.sources.items()}
     verbatim = {name: each.verbatim for name, each in whole.arrays.items() if each.source is None}
     others = {**verbatim, **whole.refused}

@@ -117,6 +117,8 @@ class Tree:
         The file, or the directory of the group.
     format
         Name of the format.
+    dialect
+        Name of the convention that the tree follows within the format, if it has one.
     content
         Reads the values of arrays that are copied verbatim.
     groups
@@ -151,6 +153,7 @@ class Tree:
     main: str | None = None
     has_others: bool = True
     levels: tuple[tuple[str, ...], ...] = ()
+    dialect: str | None = None
 
     @property
     def place(self) -> str:

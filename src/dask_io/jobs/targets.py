@@ -85,7 +85,7 @@ def _arrays_in(group: Location, container: TreeContainer) -> list[Location]:
     Raises
     ------
     UsageError
-        If of some there are no checksums.
+        If some arrays have no checksums.
     """
     arrays = {name: group / name for name in container.read_tree(group).arrays}
     others = [name for name, place in arrays.items() if journal_at(place) is None]

@@ -85,7 +85,7 @@ class TreeOutput:
         return job.open_outlet(identity)
 
     def finish(self) -> None:
-        """Copy what is copied verbatim, and complete the group or the file."""
+        """Write the arrays that are copied verbatim, and complete the group or the file."""
         complete_tree(self.tree, self.target, self.record)
 
 

@@ -139,9 +139,10 @@ def _plan_only(tree: Tree, chunks: Chunks, options: Options) -> SeriesJob:
     check_options(options)
     refuse_for_several(options, name_one(tree))
     asked, shards = choose_chunks(tree, chunks), choose_shards(tree, options.get("shards"))
+    sources = tree.sources
 
     def plan(name: str) -> Job:
-        store = tree.sources[name]
+        store = sources[name]
         chosen: Options = {**options, "shards": shards[name]}
         wanted = WantedTarget(None, chunks_or_kept(tree, name, asked[name]), None)
         if is_kept(name):
@@ -243,7 +244,8 @@ def _want(
     is_kept = chunks is None and shards is None
     if is_to_copy(tree, name, chunks, shards) or (is_kept and is_native and array.is_lossy):
         return None
-    store, codec = tree.sources[name], options.get("codec")
+    store, codec = array.source, options.get("codec")
+    assert store is not None, "other arrays are copied verbatim"
     dtype = store.dtype if array.dtype is None else array.dtype
     metadata = store.metadata
     if is_kept and is_native:

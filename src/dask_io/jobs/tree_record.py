@@ -26,7 +26,7 @@ _BEGIN_AGAIN = "begin again: run the first command with --overwrite"
 
 @dataclass(frozen=True)
 class TreeRecord:
-    """What the journal of a tree says about the whole tree, and about each array.
+    """The job of a tree, as its journal records it.
 
     Attributes
     ----------
@@ -40,15 +40,15 @@ class TreeRecord:
         A number that changes when the source does: all of it, or if arrays have journals of their
         own, everything that is copied verbatim.
     durability
-        What is written outlasts this.
+        The kind of failure that written data survives.
     described
-        What its target says about its groups.
+        Description of its groups by its target.
     not_kept
         Names for everything that the container has no place for.
     chunks
         The chunks of arrays that do not keep those of the source.
     codec, write_empty
-        What was asked of all arrays.
+        Options that apply to all arrays.
     arrays
         The jobs of arrays that are written in blocks, as `JobRecord.to_json` returns them.
     copies

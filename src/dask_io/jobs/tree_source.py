@@ -1,4 +1,4 @@
-"""What holds several arrays, a group or a file: found, cut by names of dimensions, compared."""
+"""Groups and files of several arrays: find them, choose their chunks, compare them."""
 
 from __future__ import annotations
 
@@ -77,13 +77,14 @@ def find_group(place: Location) -> TreeContainer | None:
 def choose_chunks(source: Tree, chunks: Chunks, what: str = "chunks") -> dict[str, Chunks]:
     """Return the chunks of every array, None for those that keep theirs; messages say `what`.
 
-    By names of dimensions; by position for the levels of an image, for an array that all else
-    belongs to, or if all but coordinates, and lists that are only copied, have so many axes.
+    Chunks are given by names of dimensions. They can be given by position for the levels of an
+    image, for an array that all else belongs to, and if all arrays have that number of axes.
+    Coordinates and lists that are copied verbatim do not count.
 
     Raises
     ------
     UsageError
-        If a name is that of no array's dimension, or it must be names.
+        If no array has a dimension of that name, or names are needed.
     """
     dimensions, levels = source.dimensions, source.levels
     if isinstance(chunks, Mapping) and all(isinstance(axis, str) for axis in chunks):
@@ -106,27 +107,27 @@ def choose_chunks(source: Tree, chunks: Chunks, what: str = "chunks") -> dict[st
         )
         raise UsageError(
             f"{printable(source.place)} {found}; {what} are given by the names of dimensions, or "
-            f"by position if all have so many axes; write {what} as time=24,y=-1"
+            f"by position if all have as many axes; write {what} as time=24,y=-1"
         )
     return {name: chunks if name in data else None for name in dimensions}
 
 
 def choose_shards(source: Tree, shards: Shards | None) -> dict[str, Shards | None]:
-    """Return the shards of every array, in the same way, None where none are asked for."""
+    """Return the shards of every array as `choose_chunks` does, None for arrays without them."""
     if shards is None:
         return dict.fromkeys(source.dimensions)
     return cast("dict[str, Shards | None]", choose_chunks(source, shards, "shards"))
 
 
 def _is_cut(source: Tree, name: str) -> bool:
-    """Tell whether chunks without names are for an array: no coordinate, nor a list to copy."""
-    names = source.dimensions[name]
+    """Tell whether chunks by position apply to an array, which must not be a coordinate."""
+    names = source.arrays[name].dimensions
     is_list = len(names) <= 1 and source.arrays[name].source is None
     return bool(names) and not is_list and not is_coordinate(name, names)
 
 
 def chunks_or_kept(source: Tree, name: str, chunks: Chunks) -> Chunks:
-    """Return the chunks that an array is to have, None if they are those of the source's own."""
+    """Return the chunks that an array gets, None if it keeps those of its source."""
     kept = source.arrays[name].kept_grid
     return kept.longest if chunks is None and kept is not None else chunks
 
@@ -137,7 +138,7 @@ def plan_each(names: Iterable[str], plan: Callable[[str], P]) -> dict[str, P]:
     Raises
     ------
     BudgetTooSmallError
-        If the memory does for some of them only; it names the one that needs most.
+        If the memory is too small for some; the error is about the array that needs most.
     """
     jobs, too_large = {}, []
     for name in names:
@@ -152,19 +153,19 @@ def plan_each(names: Iterable[str], plan: Callable[[str], P]) -> dict[str, P]:
 
 
 def name_one(source: Tree) -> str:
-    """Return how one of the arrays is named, for messages."""
+    """Return an example of how to name one of the arrays."""
     names = (name for name in source.sources if name not in source.refused)
     name = source.main or next(names, "name")
     return printable(f"{source.place}{INSIDE}/{name}")
 
 
 def check_refused(source: Tree) -> None:
-    """Refuse a whole of which not everything can be copied.
+    """Refuse a tree with objects that cannot be copied.
 
     Raises
     ------
     UsageError
-        If there is such a thing.
+        If there is one.
     """
     for name, problem in source.refused.items():
         raise UsageError(
@@ -174,17 +175,18 @@ def check_refused(source: Tree) -> None:
 
 
 def is_to_copy(source: Tree, name: str, *asked: Chunks) -> bool:
-    """Tell whether an array is one that can only be copied as it is, whatever is asked of it.
+    """Tell whether an array can only be copied verbatim.
 
     Raises
     ------
     UsageError
-        If it is to be re-split all the same, along one of several axes.
+        If it has several axes, and chunks or shards are asked for.
     """
-    if source.arrays[name].source is not None:
+    array = source.arrays[name]
+    if array.source is not None:
         return False
-    if any(each is not None for each in asked) and len(source.dimensions[name]) > 1:
-        why = printable(source.arrays[name].verbatim)
+    if any(each is not None for each in asked) and len(array.dimensions) > 1:
+        why = printable(array.verbatim)
         raise UsageError(f"array {printable(name)} cannot be re-split: it {why}")
     return True
 
@@ -192,16 +194,16 @@ def is_to_copy(source: Tree, name: str, *asked: Chunks) -> bool:
 def verify_trees(
     one: Tree, other: Tree, plan: Callable[[Source, Source], Comparison]
 ) -> Verification:
-    """Compare the arrays of two groups or files, each with the one of its name.
+    """Compare the arrays of two groups or files by name.
 
-    What two groups have that Dask IO does not understand has the same files, or differs.
+    Arrays of two groups that Dask IO does not understand are equal if their files are.
 
     Raises
     ------
     DataError
-        If one has arrays that the other has not, or a value differs that is copied as it is.
+        If an array is missing from one of them, or arrays that are copied verbatim differ.
     BudgetTooSmallError
-        If the memory does for some arrays only; it names the one that needs most.
+        If the memory is too small for some; the error is about the array that needs most.
     """
     shown = printable(other.place)
     differing = sorted(one.arrays.keys() ^ other.arrays.keys())
@@ -225,8 +227,8 @@ def verify_trees(
 
 
 def _is_same(a: Any, b: Any) -> bool:
-    """Compare values that are small, texts and lists of any length among them."""
-    # Some formats have numbers for truth.
+    """Compare small arrays, also of strings and of lists of any length."""
+    # Some formats store booleans as integers.
     a, b = (each.view("i1") if each.dtype.kind == "b" else each for each in map(np.asarray, (a, b)))
     if a.dtype.hasobject or b.dtype.hasobject:
         return a.shape == b.shape and all(map(np.array_equal, a.ravel(), b.ravel()))

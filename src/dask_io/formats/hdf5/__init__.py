@@ -175,7 +175,7 @@ class Hdf5Format:
     def digests(self, path: Location, names: Collection[str]) -> dict[str, str]:
         """Return checksums of the values of datasets."""
         with needs(self.name, "h5py"):
-            from dask_io.formats.hdf5.tree import Hdf5Model  # noqa: PLC0415 - as above
+            from dask_io.formats.hdf5.tree_content import Hdf5Model  # noqa: PLC0415 - as above
         return Hdf5Model(on_disk(path, self.name)).digests(names)
 
 

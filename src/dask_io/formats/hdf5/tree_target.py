@@ -1,4 +1,4 @@
-"""Writing all arrays of a file, one after another, into one that gets its name at the end."""
+"""Write all arrays of a tree into one file, which gets its name at the end."""
 
 from __future__ import annotations
 
@@ -89,16 +89,16 @@ def write_tree(
 
 
 def _apart(model: Model, function: Callable[[*Ts], R], *args: *Ts) -> R:
-    """Have a function work where HDF5 may crash, if it looks into a file of others."""
+    """Call a function in a subprocess if it opens a file on which HDF5 may crash."""
     return function(*args) if model.file is None else apart_for_long(model.file, function, *args)
 
 
 def _describe(wanted: Mapping[str, Wanted]) -> dict[str, Dataset]:
-    """Return the datasets that arrays would become, whatever their types are called."""
+    """Return the datasets that arrays would become."""
     arrays = {}
     with in_memory() as file:
         for name, each in wanted.items():
-            # Asked for all of them: it is not this one that is to be blamed.
+            # The codec is given for all arrays, so no single one is blamed.
             check_codec(each)
             try:
                 refuse(each)
@@ -114,7 +114,7 @@ def _describe(wanted: Mapping[str, Wanted]) -> dict[str, Dataset]:
 
 
 class TreeFile(OneFileTarget):
-    """A file that is written with all its arrays; it counts only as a whole."""
+    """A file that is written with all its arrays; it counts only once it is complete."""
 
     def __init__(
         self,
@@ -145,7 +145,7 @@ class TreeFile(OneFileTarget):
         super().__init__(path, is_one_file=True, overwrite=overwrite, durability=durability)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # What belongs to a run does not travel to other processes.
+        # The state of a run does not travel to other processes.
         remake = partial(
             type(self),
             copies=self._copies,
@@ -248,13 +248,13 @@ class TreeFile(OneFileTarget):
         self._making.complete()
 
     def abandon(self, *, keep: bool = False) -> bool:
-        """Have HDF5 let go of the file, and remove it."""
+        """Close the file, and remove it."""
         self._making.abandon()
         return super().abandon(keep=keep)
 
 
 class Member(WrittenDataset):
-    """One array of a file that is written as a whole: only the file is begun and finished."""
+    """One array of a file; only the file is begun and finished."""
 
     is_indivisible = True
 
@@ -272,7 +272,6 @@ class Member(WrittenDataset):
         self._file, self._number, self.format = file, number, format
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Where the file is, its arrays are.
         return _member_of, (self._file, self.inside)
 
     @property
@@ -287,7 +286,7 @@ class Member(WrittenDataset):
         """The file has been begun."""
 
     def resume(self) -> Ledger:
-        """Nothing of a file that was cut short can be gone on with."""
+        """Return an empty ledger: nothing of an unfinished file can be reused."""
         return Ledger(self.grid)
 
     def commit(self, cells: Collection[Written]) -> None:

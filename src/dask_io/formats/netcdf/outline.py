@@ -1,4 +1,4 @@
-"""What a file of NetCDF 4 holds besides values, and making it: groups, dimensions, variables."""
+"""The outline of a file of NetCDF 4, everything except values, and making a file from it."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Outline:
     unlimited: frozenset[str] = frozenset()
 
     def contents(self) -> set[str]:
-        """Return the names of all that there will be, attributes behind an ``@``."""
+        """Return the names of everything in the file, attributes behind an ``@``."""
         said = {name: one.attributes for name, one in self.variables.items()}
         owners = {**self.attributes, **said}
         return {*filter(None, owners)} | {
@@ -58,7 +58,7 @@ class Outline:
         }
 
     def build(self, path: Path, wanted: Mapping[str, Wanted], read: Callable[[str], Any]) -> None:
-        """Make a file, with the values of variables that are not wanted otherwise."""
+        """Make a file with the values of all variables except those that are wanted."""
         with writing(path), open_own(path, "w", track_order=True) as file:
             describe_file(file, self.attributes[""])
             for group, said in self.attributes.items():

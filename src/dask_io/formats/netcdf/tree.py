@@ -13,6 +13,7 @@ from dask_io.formats.hdf5 import tree as hdf5
 from dask_io.formats.hdf5.file import open_own, writing
 from dask_io.formats.hdf5.scales import HIDDEN
 from dask_io.formats.hdf5.source import Hdf5Source
+from dask_io.formats.hdf5.tree_content import Hdf5Model
 from dask_io.formats.netcdf.conventions import (
     can_be_said,
     has_other_types,
@@ -56,7 +57,7 @@ if TYPE_CHECKING:
     from dask_io.stores.container import Wanted
     from dask_io.stores.store import Source
 
-# Records that are not re-split become chunks of about so many bytes.
+# Records that are not re-split become chunks of about this many bytes.
 _CHUNK_BYTES = 4 * 2**20
 
 
@@ -67,18 +68,18 @@ class _Variable(Hdf5Source):
 
     @property
     def metadata(self) -> Mapping[str, Any]:
-        """What the variable says, and where it is."""
+        """Metadata of the variable, and where it is stored."""
         said = super().metadata
         where = {"netcdf": Netcdf4Original(self.path, self.inside)}
         return MappingProxyType({**said, **where, "attributes": single(said["attributes"])})
 
 
 @dataclass(frozen=True)
-class Netcdf4Model(hdf5.Hdf5Model):
+class Netcdf4Model(Hdf5Model):
     """A file of NetCDF 4."""
 
     def build(self, path: Path, wanted: Mapping[str, Wanted]) -> tuple[str, ...]:
-        """Make a file with all that is in this one, but without the values of some variables."""
+        """Make a file with everything in this one except the values of some variables."""
         not_kept = super().build(path, wanted)
         with writing(path), open_own(path, "r+") as file:
             sign(file)
@@ -172,7 +173,7 @@ def _find_main(header: Header, arrays: Mapping[str, TreeArray]) -> str | None:
 
 
 def _kept_grid(one: Variable) -> Grid:
-    """Return the blocks of a variable that is not re-split: several records in each."""
+    """Return the chunks of a variable that is not re-split, each of several records."""
     lengths = [max(1, length) for length in one.shape]
     if one.step is not None:
         n_bytes = max(1, prod(lengths[1:]) * one.dtype.itemsize)

@@ -1,11 +1,12 @@
-"""Writing a group of Zarr arrays.
+"""Write a group of Zarr arrays.
 
-A group that is written has a journal, which says what belongs to it. Its metadata comes last, that
-of the outermost group at the very end, so that no reader takes it for one before it is complete.
+The journal of a group lists its members. The metadata of groups is written last, that of the
+outermost group at the very end, so that no reader opens an incomplete group.
 
-One that is replaced goes the other way round. The new journal, which says what belonged to the old
-group, takes the place of the old one, so that from then on it is unfinished; then the metadata of
-the outermost group goes, then that of all in it, then the rest. Only then is anything written.
+A group is replaced in the opposite order. First a new journal, which lists the members of the old
+group, replaces the old journal; from then on the group is unfinished. Then the metadata of the
+outermost group is removed, then that of its members, then everything else. Only then is anything
+written.
 """
 
 from __future__ import annotations
@@ -46,16 +47,16 @@ if TYPE_CHECKING:
     from dask_io.storage.location import Location
     from dask_io.stores.store import Target
 
-# Lines of the journal: what belongs to the group, what did to the one that it replaces, and that
-# this is gone.
+# Lines of the journal: the members of the group, those of the group that it replaces, and a note
+# that the latter are removed.
 _HOLDS, _HELD, _CLEARED = "holds", "held", "cleared"
 
 
 class GroupTarget:
     """A group that is written, by one run at a time; its arrays are targets of their own.
 
-    `names` are those of all its arrays, `copies` the files of those that are copied verbatim: where
-    they are, or their content. `arrays` are written in blocks, by one run or another.
+    `names` lists all arrays. `copies` has the files of those that are copied verbatim: the
+    directory that they are in, or their content. `arrays` are written in blocks.
     """
 
     def __init__(
@@ -95,22 +96,22 @@ class GroupTarget:
         return {name: _digest(files) for name, files in self._copies.items()}
 
     def check(self) -> None:
-        """Refuse a place where something is that is not to be replaced, or nothing can be.
+        """Refuse a place where the group cannot be created.
 
         Raises
         ------
         TargetExistsError
-            If something is there, and it is not to be overwritten.
+            If something exists there that must not be overwritten.
         UsageError
-            If it is to be, but is no group, or holds what is no part of one, or if another
-            describes it.
+            If it may be overwritten, but is not a group, holds other files, or is described by
+            the consolidated metadata of a group around it.
         StorageError
             If another run is writing it, or something in it.
         """
         self._find_old()
 
     def _find_old(self) -> Parts | None:
-        """Return what will be replaced, None if nothing is there; as `check`."""
+        """Return what will be replaced, None if nothing exists there; refuse as `check` does."""
         root, journal, shown = self.root, self._journal_place, printable(self.place)
         self._medium.publisher(root, self.durability)
         with storage_errors(root):
@@ -125,19 +126,19 @@ class GroupTarget:
                 raise UsageError(f"{shown} is a file, not a group to overwrite")
             refuse_needed(journal, root)
             _refuse_described(root)
-            old = find_parts(root, self._told(unfinished=unfinished), unfinished=unfinished)
+            old = find_parts(root, self._listed(unfinished=unfinished), unfinished=unfinished)
             for inner in sorted(old.journals):
                 refuse_needed(root / inner, (root / inner).parent)
         return old
 
-    def _told(self, *, unfinished: bool) -> Hierarchy:
-        """Return what the journal says to belong to the group that is there now."""
+    def _listed(self, *, unfinished: bool) -> Hierarchy:
+        """Return the members that the journal of the existing group lists."""
         holds, held = self._words()
-        # What is complete describes itself, but for files that came along with it.
+        # A complete group describes its members, except for files that were copied with it.
         return holds | held if unfinished else Hierarchy(files=holds.files)
 
     def _words(self) -> tuple[Hierarchy, Hierarchy]:
-        """Return what the group is to hold, and what the one held that it replaces."""
+        """Return the members of the group, and those of the group that it replaces."""
         found, place = {_HOLDS: Hierarchy(), _HELD: Hierarchy()}, self._journal_place
         for words in read_lines(place) if logs_of(place).exists(place) else ():
             if words == [_CLEARED]:
@@ -151,12 +152,12 @@ class GroupTarget:
         return found[_HOLDS], found[_HELD]
 
     def create(self, job: bytes) -> None:
-        """Make the place; a journal with the job, and what belongs to the group, comes first.
+        """Create the directory; a journal with the job and the members is the first file in it.
 
         Raises
         ------
         TargetExistsError
-            If something is there that is not to be overwritten.
+            If something exists there that must not be overwritten.
         """
         self.is_resumable = False
         old = self._find_old()
@@ -198,8 +199,8 @@ class GroupTarget:
         self.is_resumable = True
 
     def _clear(self, old: Parts) -> None:
-        """Remove what the group replaces, what describes it first, and note that it is gone."""
-        assert self._journal is not None, "what is removed is this run's"
+        """Remove the group that is replaced, its metadata first, and note that it is gone."""
+        assert self._journal is not None, "only the run that holds the journal removes files"
         self._has_removed = True
         for files in (old.own, old.inner, old.others):
             self._journal.check_held()
@@ -216,7 +217,7 @@ class GroupTarget:
         return self.durability is Durability.FSYNC
 
     def resume(self) -> None:
-        """Go on where another run ended.
+        """Resume the group that another run left unfinished.
 
         Raises
         ------
@@ -331,15 +332,15 @@ class GroupTarget:
         return made
 
     def abandon(self) -> None:
-        """Let another run go on."""
+        """Release the journal, so that another run can resume."""
         if self._journal is not None:
             self._journal.close()
             self._journal = None
 
     def give_up(self) -> None:
-        """Let another run go on, or leave nothing if nothing else has come to be there, or gone."""
+        """Release the journal; remove it if nothing was written or removed yet."""
         is_bare = not self._has_removed and self._is_alone()
-        # What another run has taken over, or may have, is not this one's to remove.
+        # A journal that another run may have taken over must stay.
         if self._journal is not None and is_bare and self._journal.is_held():
             with suppress(OSError, StorageError):
                 self._journal.remove()
@@ -348,7 +349,7 @@ class GroupTarget:
         self._medium.remove_folders(self._made)
 
     def _is_alone(self) -> bool:
-        """Tell whether the journal is all that there is, be it a lock of an array."""
+        """Tell whether the directory holds nothing but the journal."""
         with suppress(StorageError):
             return self._medium.names(self.root).keys() <= {JOURNAL}
         return False
@@ -363,7 +364,7 @@ def _names_in(root: Location) -> set[str]:
 
 
 def _refuse_described(root: Location) -> None:
-    """Refuse to replace a group that one around it describes, which would go on doing so."""
+    """Refuse to replace a group that the consolidated metadata around it describes."""
     for folder in root.resolve().parents:
         if not read_documents(folder):
             break
