@@ -25,7 +25,7 @@ BENCH_ARGS ?=
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo test lint types contracts tests peer-suites slow fuzz bench-engine bench-graph bench-zarr bench-climate format docs lock env dev clean
+.PHONY: help demo test lint types contracts tests peer-suites slow fuzz bench-engine bench-graph bench-zarr bench-climate format docs house lock env dev clean walk
 
 help: ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -70,6 +70,9 @@ bench-zarr: dev ## Measure Zarr to Zarr beside its codec alone, and beside `cp -
 bench-climate: dev ## Turn hourly maps into time series, beside Dask and, with BENCH_ARGS, rechunker
 	$(DEV)/bin/python -m benchmarks.climate $(BENCH_ARGS)
 
+walk: dev ## List the functions from `dask-io resplit` to the first byte of array data
+	$(DEV)/bin/python -m benchmarks.walk
+
 format: dev ## Format the code and repair what ruff can
 	$(DEV)/bin/ruff check --fix-only .
 	$(DEV)/bin/ruff format .
@@ -77,6 +80,9 @@ format: dev ## Format the code and repair what ruff can
 docs: dev ## Build the documentation
 	$(DEV)/bin/sphinx-build -W --keep-going --quiet --builder html docs docs/_build/html
 	@echo "docs/_build/html/index.html"
+
+house: dev ## Draw which room of the package imports which
+	$(DEV)/bin/python docs/house.py
 
 env: $(VENV)/linked ## Set up the user's environment
 

@@ -177,13 +177,13 @@ class _Bench:
         """Return all that is to be decoded and encoded, in memory."""
         place = self._source
         source = open_zarr(place, "", strict=True)
-        target = dask_io.plan(place, self._folder / "t.zarr", chunks=self._target_chunks).target
-        assert target is not None
+        job = dask_io.plan(dask_io.open(place), self._folder / "t.zarr", chunks=self._target_chunks)
+        target = job.named_target
         encoded = [
             np.fromfile(place / source.array.keys.name_of(index), np.uint8)
             for index in source.grid.indices()
         ]
-        made = ZarrSource(Place(self._folder / "t.zarr"), target.documents, strict=False)  # type: ignore[union-attr]
+        made = ZarrSource(Place(self._folder / "t.zarr"), target.documents, strict=False)  # type: ignore[attr-defined]
         chunks = [self._padded(index, made) for index in made.grid.indices()]
         return _Coding(source, made, encoded, chunks)
 

@@ -8,10 +8,11 @@ from dask_io import why_not_here
 if reason := why_not_here():
     raise ImportError(reason)
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from os import fspath
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, cast, overload
 
 from dask_io.engine.measure import find_device
 from dask_io.engine.problem import make_problem
@@ -23,27 +24,20 @@ from dask_io.formats.opening import open_source
 from dask_io.formats.several_targets import region_places
 from dask_io.geometry import Grid, Layout, Region
 from dask_io.geometry.chunks import normalize_chunks
-from dask_io.jobs.compare import plan_comparison
+from dask_io.jobs import targets
 from dask_io.jobs.job import Complete, Job, JointJob
-from dask_io.jobs.options import (
-    Options,
-    check_options,
-    for_one_array,
-    orders_of,
-    parse_memory,
-    parse_region,
-    parse_workers,
-)
-from dask_io.jobs.prepare import Wanted, count_workers, make_plan, plan_one, plan_several
+from dask_io.jobs.planning import Wanted, count_workers, plan_one, plan_several
 from dask_io.jobs.repair import Damage, Repair, RepairOptions, repair_all
-from dask_io.jobs.targets import plan_resumes, verify_alone
+from dask_io.jobs.settings import Settings, for_one_array, parse_region
 from dask_io.jobs.tree_job import SeriesJob
 from dask_io.jobs.tree_plan import plan_tree
 from dask_io.jobs.tree_source import find_tree, name_one, verify_trees
+from dask_io.jobs.verify import plan_comparison
 from dask_io.planning import (
     AnyPlan,
     Device,
     Side,
+    plan_with,
 )
 from dask_io.storage.location import locate
 from dask_io.stores.array_like import BlockArray
@@ -52,7 +46,7 @@ from dask_io.stores.user_description import parse_dtype, parse_order
 from dask_io.stores.views import SourceView
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping
     from os import PathLike
     from typing import Unpack
 
@@ -61,8 +55,8 @@ if TYPE_CHECKING:
     from numpy.typing import DTypeLike
 
     from dask_io.geometry.chunks import Chunks
-    from dask_io.jobs.compare import Comparison
-    from dask_io.jobs.options import ResumeOptions
+    from dask_io.jobs.settings import Options, ResumeOptions
+    from dask_io.jobs.verify import Comparison
     from dask_io.stores.store import Source
 
     Place = str | PathLike[str] | BlockArray
@@ -199,7 +193,7 @@ def open_one_file(source: Place, storage_options: Mapping[str, Any] | None = Non
     UsageError
         If it is in several.
     """
-    array = BlockArray(_source(source, Options(storage_options=storage_options)))
+    array = BlockArray(_source(source, storage_options))
     n_blocks = array.source.grid.n_blocks
     if n_blocks > 1:
         place = array.source.place
@@ -210,7 +204,7 @@ def open_one_file(source: Place, storage_options: Mapping[str, Any] | None = Non
 
 def info(source: Place, *, storage_options: Mapping[str, Any] | None = None) -> Info:
     """Tell what a store says about itself."""
-    store = _source(source, Options(storage_options=storage_options))
+    store = _source(source, storage_options)
     names = block_names_of(store)
     return Info(
         place=store.place,
@@ -241,13 +235,33 @@ def info_group(
     return GroupInfo(whole.place, kind, arrays, others, whole.groups[""], frozenset(whole.refused))
 
 
+@overload
+def plan(
+    source: BlockArray,
+    target: str | PathLike[str] | None = None,
+    *,
+    chunks: Chunks,
+    **options: Unpack[Options],
+) -> Job: ...
+
+
+@overload
+def plan(
+    source: str | PathLike[str],
+    target: str | PathLike[str] | None = None,
+    *,
+    chunks: Chunks,
+    **options: Unpack[Options],
+) -> Job | SeriesJob: ...
+
+
 def plan(
     source: Place,
     target: str | PathLike[str] | None = None,
     *,
     chunks: Chunks,
     **options: Unpack[Options],
-) -> Job | Any:
+) -> Job | SeriesJob:
     """Plan how to move an array to blocks of another shape, and what that will cost.
 
     Parameters
@@ -276,24 +290,26 @@ def plan(
     UsageError
         If a name is that of no dimension, or what is asked for is for one array.
     """
-    whole = plan_tree(source, target, chunks, **options)
-    return whole or _plan_array(source, target, chunks=chunks, **options)
+    settings = Settings.of(**options)
+    whole = plan_tree(source, target, chunks, settings)
+    return whole or _plan_array(source, target, chunks, settings)
 
 
 def _plan_array(
-    source: Place,
-    target: str | PathLike[str] | None,
-    *,
-    chunks: Chunks,
-    **options: Unpack[Options],
+    source: Place, target: str | PathLike[str] | None, chunks: Chunks, settings: Settings
 ) -> Job:
-    check_options(options)
-    store = _source(source, options)
-    if options.get("check", False):
+    store = _source(source, settings.storage_options)
+    if settings.check:
         store.check()
-    if (region := options.get("region")) is not None:
-        store = SourceView(store, parse_region(region, store.grid.shape))
-    return plan_one(store, Wanted(target, chunks, *orders_of(options, 1)), **options)
+    wanted = Wanted(target, chunks, *settings.orders(1))
+    return plan_one(_window(store, settings), wanted, settings)
+
+
+def _window(store: Source, settings: Settings) -> Source:
+    """Return the part of a source that is to be moved."""
+    if settings.region is None:
+        return store
+    return SourceView(store, parse_region(settings.region, store.grid.shape))
 
 
 def plan_shape(
@@ -324,21 +340,19 @@ def plan_without_data(
     **options: Unpack[Options],
 ) -> tuple[AnyPlan, Device]:
     """Plan as `plan_shape`, and tell for which device time is predicted."""
-    check_options(options)
-    kind = parse_dtype(dtype)
+    settings, kind = Settings.of(**options), parse_dtype(dtype)
     if kind is None:
         raise UsageError("a plan without data needs a dtype, such as float32")
     source = normalize_chunks(source_chunks, tuple(shape), kind.itemsize)
     target = normalize_chunks(target_chunks, tuple(shape), kind.itemsize, like=source)
     stored = Layout.c(len(source.axes))
-    (order,) = orders_of(options, 1)
+    (order,) = settings.orders(1)
     wanted = parse_order(order or "C", len(source.axes))
     sides = Side(source, stored), Side(target, wanted)
-    workers = count_workers(options.get("workers"), sides, kind.itemsize)
-    memory = parse_memory(options.get("memory"))
-    problem = make_problem(*sides, kind, memory=memory, workers=workers)
-    device = find_device(options.get("device"))
-    return make_plan(problem, device, **options), device
+    workers = count_workers(settings, sides, kind.itemsize)
+    problem = make_problem(*sides, kind, memory=settings.memory, workers=workers)
+    device, objective = find_device(settings.device), settings.objective
+    return plan_with(settings.strategy, problem, objective=objective, device=device), device
 
 
 def resplit(
@@ -374,10 +388,11 @@ def resplit(
     **options
         See `Options`.
     """
-    if isinstance(target, (list, tuple)):
-        several = _plan_layouts(source, target, chunks, **options)
-        return start(several, compute=compute, verify=verify, on_progress=on_progress)
-    job = plan(source, cast("str", target), chunks=cast("Chunks", chunks), **options)
+    job: AnyJob
+    if isinstance(target, Sequence) and not isinstance(target, str):
+        job = _plan_layouts(source, target, chunks, Settings.of(**options))
+    else:
+        job = plan(source, target, chunks=cast("Chunks", chunks), **options)
     return start(job, compute=compute, verify=verify, on_progress=on_progress)
 
 
@@ -441,10 +456,11 @@ def plan_merge(source: Place, target: str | PathLike[str], **options: Unpack[Opt
     UsageError
         If the target's name is not that of one file.
     """
-    if not names_one_file(target, options.get("format"), options.get("storage_options")):
+    settings = Settings.of(**options)
+    if not names_one_file(target, settings.format, settings.storage_options):
         name = printable(fspath(target))
         raise UsageError(f"merge writes one file, but {name} names none; call it {name}.npy, say")
-    return _plan_array(source, target, chunks=-1, **options)
+    return _plan_array(source, target, -1, settings)
 
 
 def extract(
@@ -490,49 +506,41 @@ def plan_extract(
     **options: Unpack[Options],
 ) -> Job | JointJob:
     """Plan what `extract` does, and what that will cost."""
-    check_options(options)
-    if options.get("region") is not None:
+    settings = Settings.of(**options)
+    if settings.region is not None:
         raise UsageError("regions are given, so there can be no region besides")
     if not regions:
         raise UsageError("no region is given; name at least one, as in 0:100,:,5:")
-    store = _source(source, options)
+    store = _source(source, settings.storage_options)
     given = [regions] if isinstance(regions, (str, Region)) else regions
     boxes = [parse_region(region, store.grid.shape) for region in given]
     if len(boxes) == 1:
-        options["region"] = boxes[0]
-        return _plan_array(BlockArray(store), target, chunks=chunks, **options)
+        one = replace(settings, region=boxes[0])
+        return _plan_array(BlockArray(store), target, chunks, one)
     names = region_places(
         target,
         len(boxes),
-        format=options.get("format") or store.format,
+        format=settings.format or store.format,
         one_file=chunks == -1,
-        overwrite=options.get("overwrite", False),
-        storage_options=options.get("storage_options"),
+        overwrite=settings.overwrite,
+        storage_options=settings.storage_options,
     )
-    orders = orders_of(options, len(boxes))
+    orders = settings.orders(len(boxes))
     wanted = [Wanted(*each) for each in zip(names, [chunks] * len(boxes), orders, strict=True)]
-    return plan_several(store, [SourceView(store, box) for box in boxes], wanted, **options)
+    return plan_several(store, [SourceView(store, box) for box in boxes], wanted, settings)
 
 
 def _plan_layouts(
-    source: Place,
-    targets: Sequence[str | PathLike[str]],
-    chunks: Any,
-    **options: Unpack[Options],
+    source: Place, targets: Sequence[str | PathLike[str]], chunks: Any, settings: Settings
 ) -> JointJob:
     """Plan several layouts of one array, written from one read."""
-    check_options(options)
     if not isinstance(chunks, (list, tuple)) or not len(chunks) == len(targets) > 0:
         raise UsageError(
             f"there are {len(targets)} targets; give as many chunks, as in [(100, 100), -1]"
         )
-    store = _source(source, options)
-    window = store
-    if (region := options.get("region")) is not None:
-        window = SourceView(store, parse_region(region, store.grid.shape))
-    orders = orders_of(options, len(targets))
+    store, orders = _source(source, settings.storage_options), settings.orders(len(targets))
     wanted = [Wanted(*each) for each in zip(targets, chunks, orders, strict=True)]
-    return plan_several(store, [window] * len(wanted), wanted, **options)
+    return plan_several(store, [_window(store, settings)] * len(wanted), wanted, settings)
 
 
 def resume(
@@ -565,6 +573,13 @@ def resume(
     jobs = plan_resumes(target, **options)
     results = (job.run(verify=verify, on_progress=on_progress) for job in jobs)
     return reduce(RunResult.followed_by, results)
+
+
+def plan_resumes(
+    target: str | PathLike[str], **options: Unpack[ResumeOptions]
+) -> Iterator[Job | SeriesJob | Complete]:
+    """Plan what `resume` does, one array after another: each has run when the next is planned."""
+    return targets.plan_resumes(target, Settings.to_resume(**options))
 
 
 def repair(
@@ -606,16 +621,14 @@ def repair(
     UsageError
         If the target has no journal.
     """
-    options = RepairOptions(
-        None if source is None else fspath(source),
-        dry_run,
-        memory,
-        workers,
-        max_rate,
-        storage_options,
-        on_progress,
+    settings = Settings.to_resume(
+        memory=memory,
+        workers=workers,
+        max_rate=max_rate,
+        source=None if source is None else fspath(source),
+        storage_options=storage_options,
     )
-    return repair_all(target, options)
+    return repair_all(target, RepairOptions(settings, dry_run, on_progress))
 
 
 def verify(
@@ -643,10 +656,11 @@ def verify(
     BudgetTooSmallError
         If the memory is too little; it names the smallest budget that would do.
     """
-    budget, threads = parse_memory(memory), parse_workers(workers)
+    settings = Settings.of(memory=memory, workers=workers)
+    budget, threads = settings.memory, settings.n_threads()
     if b is None:
         place = locate(a.source.place if isinstance(a, BlockArray) else a, storage_options)
-        return verify_alone(place, budget, threads)
+        return targets.verify_alone(place, budget, threads)
 
     def plan_pair(one: Source, other: Source) -> Comparison:
         if one.grid.shape != other.grid.shape:
@@ -658,14 +672,13 @@ def verify(
     wholes = [find_tree(each, storage_options, each=True) for each in (a, b)]
     if wholes[0] is not None and wholes[1] is not None:
         return verify_trees(wholes[0], wholes[1], plan_pair)
-    options = Options(storage_options=storage_options)
     if wholes[0] is not None:
-        _source(b, options)  # if it is not there, that is what is wrong
-    one, other = _source(a, options), _source(b, options)
+        _source(b, storage_options)  # if it is not there, that is what is wrong
+    one, other = _source(a, storage_options), _source(b, storage_options)
     return plan_pair(one, other).run(one, other)
 
 
-def _source(place: Place, options: Options) -> Source:
+def _source(place: Place, storage_options: Mapping[str, Any] | None) -> Source:
     if isinstance(place, BlockArray):
         return place.source
-    return open_source(place, storage_options=options.get("storage_options"))
+    return open_source(place, storage_options=storage_options)

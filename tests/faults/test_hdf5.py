@@ -60,7 +60,7 @@ def test_a_run_that_is_killed_midway(sample: Sample, tool: Tool, codec: str) -> 
     """With filters it begins anew, and the plan had said so; without, it goes on."""
     place = sample.folder / "out.h5"
     command = ["resplit", sample.blocks, place, "--chunks", "4,3", "--codec", codec]
-    job = dask_io.plan(sample.blocks, place, chunks=(4, 3), codec=codec)
+    job = dask_io.plan(dask_io.open(sample.blocks), place, chunks=(4, 3), codec=codec)
     assert job.plan.problem.target.grain == ("cell" if codec == "none" else "container")
 
     tool.kill(tool.hold(*command, "--workers", "1", "--device", "ssd"))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -20,13 +20,16 @@ import pytest
 
 import dask_io
 from dask_io.errors import StorageError
-from dask_io.jobs.prepare import plan_to
+from dask_io.jobs.planning import plan_to
 from dask_io.testing.faults import Faults, Killed, Loss, Synced, inject
 from tests.faults.test_every_call import every_fault
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+
+    from dask_io.jobs.settings import Settings
+    from dask_io.stores.store import Source, Target
 
 ARRAY = np.arange(1, 21, dtype="<i2").reshape(5, 4)
 ARRAY[3:, 2:] = 0
@@ -57,8 +60,11 @@ CASES = [
 @pytest.fixture(autouse=True)
 def quick_plans(monkeypatch: pytest.MonkeyPatch) -> None:
     """Plan as fast as possible: it is done hundreds of times."""
-    plain = partial(plan_to, strategy="naive", device="ssd")
-    monkeypatch.setattr("dask_io.jobs.repair.plan_to", plain)
+
+    def plan_naively(source: Source, target: Target, settings: Settings) -> dask_io.Job:
+        return plan_to(source, target, replace(settings, strategy="naive", device="ssd"))
+
+    monkeypatch.setattr("dask_io.jobs.repair.plan_to", plan_naively)
 
 
 def make(folder: Path, case: Case) -> tuple[Callable[[], dask_io.Repair], dict[str, bytes]]:

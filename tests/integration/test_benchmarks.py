@@ -119,3 +119,21 @@ def test_climate_benchmark_compares_results(tmp_path: Path) -> None:
     assert len(lines) == 2
     assert all(line.endswith("equal") and "chunk reads" in line for line in lines)
     assert not any(tmp_path.iterdir())
+
+
+def test_the_walk_ends_where_data_is_read() -> None:
+    """It goes from the command through the rooms, and counts what it lists."""
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.walk"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    *functions, summary = done.stdout.splitlines()
+    path = [line.split()[-1] for line in functions if " > " in line]
+    assert summary.startswith(f"{len(functions)} functions (cli ")
+    assert summary.endswith(f", {len(path)} on the call path")
+    assert path[:2] == ["cli.group.Verbs.invoke", "cli.verbs.resplit"]
+    assert path[-1].startswith("storage.")

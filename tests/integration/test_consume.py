@@ -51,7 +51,8 @@ def test_the_disk_is_never_fuller_than_predicted(
     for module in (commit, problem):
         monkeypatch.setattr(module, "MOST_CELLS", 2)
     target = source.parent / "out"
-    job = dask_io.plan(source, target, chunks=chunks, memory="64KiB", workers=1, consume=True)
+    options: dict[str, Any] = {"memory": "64KiB", "workers": 1, "consume": True}
+    job = dask_io.plan(dask_io.open(source), target, chunks=chunks, **options)
     before, peak = bytes_in(source), [0]
 
     def measure(_: object) -> None:
@@ -68,7 +69,7 @@ def test_the_disk_is_never_fuller_than_predicted(
 
 def test_a_plan_tells_the_peak(source: Path) -> None:
     """Without using up the source it is the whole array."""
-    job = dask_io.plan(source, source.parent / "out", chunks=(5, 15))
+    job = dask_io.plan(dask_io.open(source), source.parent / "out", chunks=(5, 15))
     assert job.plan.disk_bytes == ARRAY.nbytes
 
 

@@ -264,7 +264,7 @@ def test_no_number_stands_for_gaps(tmp_path: Path) -> None:
 
 def test_plans_say_that_it_is_all_or_nothing(start: Path, tmp_path: Path) -> None:
     """Nothing is kept of a run that was cut short, and the plan knows it."""
-    job = dask_io.plan(start, tmp_path / "x.icechunk", chunks=(7, 7, 7))
+    job = dask_io.plan(dask_io.open(start), tmp_path / "x.icechunk", chunks=(7, 7, 7))
 
     assert job.plan.problem.target.grain == "container"
     assert not (tmp_path / "x.icechunk").exists()
@@ -515,7 +515,8 @@ def test_giving_up_leaves_the_repository_to_others(
     start: Path, array: NDArray[Any], tmp_path: Path
 ) -> None:
     """A run that made it does not take it away from one that writes to it."""
-    jobs = [dask_io.plan(start, f"{tmp_path}/x.icechunk::/{name}", chunks=10) for name in "ab"]
+    source = dask_io.open(start)
+    jobs = [dask_io.plan(source, f"{tmp_path}/x.icechunk::/{name}", chunks=10) for name in "ab"]
     first, second = (job.open_outlet() for job in jobs)
     first.begin()
     second.begin()

@@ -222,7 +222,7 @@ def test_codecs_are_within_the_budget(
         "shards": shards,
     }
     try:
-        planned: Any = dask_io.plan(source, target, **options).target
+        planned: Any = dask_io.plan(dask_io.open(source), target, **options).target
         done = run_child(WORKLOAD, str(source), str(target), json.dumps(options))
     finally:
         shutil.rmtree(source)

@@ -54,7 +54,8 @@ def test_a_repository_is_read(server: Server, tmp_path: Path) -> None:
     assert dask_io.verify(f"{place}::/@first/day/a", tmp_path / "x.zarr")
     assert not dask_io.verify(f"{place}::/day/a", tmp_path / "x.zarr")
     assert dask_io.info(f"{place}::/day/a").metadata["snapshot"]
-    assert dask_io.plan(f"{place}::/day/a", chunks=2).plan.problem.target.format == "icechunk"
+    planned = dask_io.plan(dask_io.open(f"{place}::/day/a"), chunks=2).plan
+    assert planned.problem.target.format == "icechunk"
     with pytest.raises(UsageError, match=r"is a group; name an array in it, such as .*::/day"):
         dask_io.open(place)
     with pytest.raises(UsageError, match="has no branch, tag or snapshot none"):

@@ -41,7 +41,7 @@ def written(place: Path, chunks: tuple[int, ...], **options: Any) -> Path:
 
 def planned(source: Path, target: Path, chunks: Any, **options: Any) -> Any:
     """The same job with just the memory in which every block is touched once."""
-    job = dask_io.plan(source, target, chunks=chunks, workers=2, **options)
+    job = dask_io.plan(dask_io.open(source), target, chunks=chunks, workers=2, **options)
     memory = memory_for_lower_bound(job.plan.problem)
     return dask_io.plan(source, target, chunks=chunks, workers=2, memory=memory, **options)
 

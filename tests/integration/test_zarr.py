@@ -137,7 +137,7 @@ def test_a_plan_says_that_it_is_a_bound(
     source = f"{tmp_path / place}"
     dask_io.resplit(tmp_path / "start.npy", source, chunks=(3, 4, 19), **options)
 
-    plan = dask_io.plan(source, chunks=(3, 4, 10)).plan
+    plan = dask_io.plan(dask_io.open(source), chunks=(3, 4, 10)).plan
 
     said = {9: "; 9 are not stored, so", None: "; some may not be stored, so", 0: "C order\n"}
     assert said[absent] in f"{plan}"
@@ -258,7 +258,7 @@ def test_a_plan_without_a_target_counts_its_codec(
     dask_io.resplit(tmp_path / "start.npy", source, chunks=(8, 5, 6), codec="gzip:1")
     how: dict[str, Any] = {"chunks": (5, 17, 4), "memory": "2MiB", **asked}
 
-    only = dask_io.plan(source, **how)
+    only = dask_io.plan(dask_io.open(source), **how)
     job = dask_io.plan(source, tmp_path / f"two{source.suffix}", **how)
 
     assert only.plan == job.plan
@@ -361,8 +361,8 @@ def test_a_plan_says_in_what_memory_every_chunk_is_touched_once(
     """The same whichever way chunks are encoded in the budget that it was made for."""
 
     def plan(memory: int) -> AnyPlan:
-        found = dask_io.plan(large / "blocks", tmp_path / "x.zarr", memory=memory, **IN_CHUNKS)
-        return found.plan
+        blocks = dask_io.open(large / "blocks")
+        return dask_io.plan(blocks, tmp_path / "x.zarr", memory=memory, **IN_CHUNKS).plan
 
     plans = [plan(memory) for memory in (14_200_000, 20_000_000, 2**30)]
     (least,) = {memory_for_lower_bound(each.problem) for each in plans}

@@ -165,15 +165,15 @@ def test_an_open_array_says_what_it_is(one_file: Path) -> None:
 
 def test_defaults(one_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Half of the memory, the source's order and format, and a few threads."""
-    monkeypatch.setattr("dask_io.jobs.options.available_memory", lambda: 2_000_000)
-    monkeypatch.setattr("dask_io.jobs.options.usable_cores", lambda: 64)
-    job = dask_io.plan(one_file, one_file.parent / "target", chunks=4)
+    monkeypatch.setattr("dask_io.jobs.settings.available_memory", lambda: 2_000_000)
+    monkeypatch.setattr("dask_io.jobs.settings.usable_cores", lambda: 64)
+    job = dask_io.plan(dask_io.open(one_file), one_file.parent / "target", chunks=4)
 
     assert job.target is not None
     assert (job.target.format, job.target.layout.name) == ("npy", "C")
     assert job.plan.problem.budget == 1_000_000
     assert job.workers == 12
-    monkeypatch.setattr("dask_io.jobs.options.usable_cores", lambda: 1)
+    monkeypatch.setattr("dask_io.jobs.settings.usable_cores", lambda: 1)
     assert dask_io.plan(one_file, chunks=4).workers == 5
 
 
@@ -182,7 +182,7 @@ def test_long_blocks_have_more_threads(
     chunk: int, n_threads: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They wait for the disk, where short ones would wait for each other."""
-    monkeypatch.setattr("dask_io.jobs.options.usable_cores", lambda: 2)
+    monkeypatch.setattr("dask_io.jobs.settings.usable_cores", lambda: 2)
     np.lib.format.open_memmap(tmp_path / "a.npy", "w+", dtype="f8", shape=(8 * chunk,))
     assert dask_io.plan(tmp_path / "a.npy", chunks=chunk).workers == n_threads
     plan = dask_io.plan_shape((8 * chunk,), "f8", chunk, chunk)
@@ -194,7 +194,7 @@ def test_threads_that_code_are_as_many_as_cores(
     one_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As are those of a run that consumes its source: what they have written lies beside it."""
-    monkeypatch.setattr("dask_io.jobs.options.usable_cores", lambda: 64)
+    monkeypatch.setattr("dask_io.jobs.settings.usable_cores", lambda: 64)
     folder = one_file.parent
     dask_io.split(one_file, folder / "blocks", chunks=4)
     coded: dict[str, Any] = {"format": "zarr", "codec": "zstd:3"}
@@ -216,8 +216,8 @@ def test_much_is_written_behind_if_places_lie_apart(
         asked.append(apart)
         return Staging()
 
-    monkeypatch.setattr("dask_io.jobs.prepare.are_apart", lambda *_: apart)
-    monkeypatch.setattr("dask_io.jobs.prepare.staging_for", staging)
+    monkeypatch.setattr("dask_io.jobs.planning.are_apart", lambda *_: apart)
+    monkeypatch.setattr("dask_io.jobs.planning.staging_for", staging)
     monkeypatch.setattr("dask_io.engine.problem.staging_for", staging)
     dask_io.plan(one_file, folder / "x", chunks=4)
     dask_io.plan_extract(one_file, folder / "x", regions=["0:4", "2:6"])
@@ -254,7 +254,7 @@ def test_options_that_cannot_be(one_file: Path, options: dict[str, Any]) -> None
 def test_an_option_that_does_not_exist(one_file: Path) -> None:
     """A misspelt option is an error, as for any function."""
     with pytest.raises(TypeError, match="memroy"):
-        dask_io.plan(one_file, chunks=4, memroy="1GB")  # type: ignore[call-arg]
+        dask_io.plan(one_file, chunks=4, memroy="1GB")  # type: ignore[call-overload]
     with pytest.raises(TypeError, match="memroy"):
         dask_io.plan_shape((10,), "f4", 2, 5, memroy="1GB")  # type: ignore[call-arg]
 
@@ -265,7 +265,7 @@ def test_the_smallest_budget_is_named(one_file: Path) -> None:
         dask_io.plan(one_file, chunks=4, memory=1000)
     required = caught.value.required
 
-    assert dask_io.plan(one_file, chunks=4, memory=required).plan.fits
+    assert dask_io.plan(dask_io.open(one_file), chunks=4, memory=required).plan.fits
     with pytest.raises(BudgetTooSmallError):
         dask_io.plan(one_file, chunks=4, memory=required - 1)
 
@@ -310,7 +310,7 @@ def test_planning_without_data() -> None:
 def test_a_job_is_drawn(tmp_path: Path, chunks: int) -> None:
     """The drawing is well-formed SVG, in a file if one is named."""
     source = save(tmp_path, "a.npy", ARRAY)
-    job = dask_io.plan(source, chunks=chunks)
+    job = dask_io.plan(dask_io.open(source), chunks=chunks)
 
     drawing = job.visualize(tmp_path / "plan.svg")
 
@@ -321,7 +321,7 @@ def test_a_job_is_drawn(tmp_path: Path, chunks: int) -> None:
 def test_a_job_in_a_notebook(tmp_path: Path) -> None:
     """Names are escaped: what is shown is well-formed, and its text is the job's."""
     source = save(tmp_path, "<b>&.npy", ARRAY)
-    job = dask_io.plan(source, tmp_path / "<i>", chunks=3)
+    job = dask_io.plan(dask_io.open(source), tmp_path / "<i>", chunks=3)
 
     page = ET.fromstring(f"<div>{job._repr_html_()}</div>")  # noqa: S314  # our own
 

@@ -10,7 +10,7 @@ import pytest
 from dask_io import config
 from dask_io.errors import UsageError
 from dask_io.graph.options import graph_options
-from dask_io.jobs.options import parse_workers
+from dask_io.jobs.settings import Settings
 
 
 def refuse(*_: object) -> NoReturn:
@@ -34,7 +34,7 @@ def test_what_may_not_be_read_says_nothing(
 def test_numbers_that_are_none_are_refused() -> None:
     """Dask's configuration may hold anything."""
     with pytest.raises(UsageError, match="worker is needed, not two"):
-        parse_workers("two")  # type: ignore[arg-type]
+        Settings.of(workers="two")  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="at least one part, not two"):
         graph_options(parts="two")  # type: ignore[arg-type]
 
@@ -47,8 +47,9 @@ def test_threads_suit_the_machine(
     cores: int, to_move: int, to_move_long: int, to_code: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Those that wait for a disk are a few more than cores, those that code as many."""
-    monkeypatch.setattr("dask_io.jobs.options.usable_cores", lambda: cores)
-    assert parse_workers(None, codes=False) == to_move
-    assert parse_workers(None, codes=False, long=True) == to_move_long
-    assert parse_workers(None, codes=True) == parse_workers(None, codes=True, long=True) == to_code
-    assert parse_workers(3, codes=False) == parse_workers(3, codes=True) == 3
+    monkeypatch.setattr("dask_io.jobs.settings.usable_cores", lambda: cores)
+    any_number, three = Settings.of(), Settings.of(workers=3)
+    assert any_number.n_threads(codes=False) == to_move
+    assert any_number.n_threads(codes=False, long=True) == to_move_long
+    assert any_number.n_threads() == any_number.n_threads(long=True) == to_code
+    assert three.n_threads(codes=False) == three.n_threads() == 3

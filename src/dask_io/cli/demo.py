@@ -121,8 +121,9 @@ def _compare(example: _Example, place: Path) -> None:
     )
     _make_source(example, source)
 
+    blocks = api.open(source)
     job = api.plan(
-        source,
+        blocks,
         place / "resplit",
         chunks=example.chunks,
         memory=example.memory,
@@ -133,7 +134,7 @@ def _compare(example: _Example, place: Path) -> None:
     show(f"\nDone: {text.run_text(job.plan, result)}")
 
     naive = api.plan(
-        source,
+        blocks,
         place / "naive",
         chunks=example.chunks,
         memory=example.memory,

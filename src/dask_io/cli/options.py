@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from dask_io.geometry.chunks import Chunks
-    from dask_io.geometry.shards import Shards
     from dask_io.stores.array_like import BlockArray
 
 Command = TypeVar("Command", bound="Callable[..., Any]")
@@ -94,9 +93,7 @@ casting = click.option(
     type=click.Choice(["no", "equiv", "safe", "same_kind", "unsafe"]),
     help="What --dtype may do to values, in NumPy's words.  [default: safe, change none]",
 )
-format_ = click.option(
-    "--format", "format_", metavar="F", help="Format of the target, such as zarr."
-)
+format_ = click.option("--format", metavar="F", help="Format of the target, such as zarr.")
 codec = click.option(
     "--codec",
     metavar="C",
@@ -242,11 +239,15 @@ def parse_chunks(text: str) -> Chunks:
     return chunks.parse_chunks(text)
 
 
-def parse_shards(text: str | None) -> Shards | None:
-    """Read shards as users write them, if they are asked for."""
-    from dask_io.geometry import shards  # noqa: PLC0415  # only when it is used
+def select(given: dict[str, Any]) -> dict[str, Any]:
+    """Return what a command is given that the verbs take as options, by the same names."""
+    from dask_io.geometry.shards import parse_shards  # noqa: PLC0415  # only when it is used
+    from dask_io.jobs.settings import Settings  # noqa: PLC0415  # only when it is used
 
-    return None if text is None else shards.parse_shards(text)
+    found = {name: given[name] for name in Settings.__slots__ if name in given}
+    if found.get("shards") is not None:
+        found["shards"] = parse_shards(found["shards"])
+    return found
 
 
 def parse_shape(text: str, option: str) -> tuple[int, ...]:

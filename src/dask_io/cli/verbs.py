@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -146,7 +146,11 @@ def resplit(src: str, dst: str, **given: Any) -> None:
       dask-io resplit year.zarr days.zarr --chunks time=24,y=-1,x=-1
       dask-io resplit year.nc days.zarr --chunks time=24,lat=-1,lon=-1
     """
-    _run("resplit", src, dst, **given)
+    from dask_io import api  # noqa: PLC0415  # loaded on use
+
+    source, chunks = options.open_source(src, given), options.parse_chunks(given["chunks"])
+    job = api.plan(source, dst, chunks=chunks, **options.select(given))
+    _show_or_run(job, dst, label="resplit", given=given)
 
 
 @commands.command()
@@ -163,7 +167,12 @@ def split(src: str, dst: str, **given: Any) -> None:
     Example:
       dask-io split volume.npy out/ --chunks 500,500,500 --memory 4GiB
     """
-    _run("split", src, dst, **given)
+    from dask_io import api  # noqa: PLC0415  # loaded on use
+
+    source = api.open_one_file(options.open_source(src, given))
+    chunks = options.parse_chunks(given["chunks"])
+    job = api.plan(source, dst, chunks=chunks, **options.select(given))
+    _show_or_run(job, dst, label="split", given=given)
 
 
 @commands.command()
@@ -179,7 +188,10 @@ def merge(src: str, dst: str, **given: Any) -> None:
     Example:
       dask-io merge blocks/ volume.npy --memory 4GiB
     """
-    _run("merge", src, dst, **given)
+    from dask_io import api  # noqa: PLC0415  # loaded on use
+
+    job = api.plan_merge(options.open_source(src, given), dst, **options.select(given))
+    _show_or_run(job, dst, label="merge", given=given)
 
 
 @commands.command()
@@ -208,7 +220,8 @@ def extract(src: str, dst: str, **given: Any) -> None:
         raise click.UsageError("name at least one region with '--region' or '--regions-file'")
     chunks = -1 if given["chunks"] is None else options.parse_chunks(given["chunks"])
     source = options.open_source(src, given)
-    job = api.plan_extract(source, dst, regions=regions, chunks=chunks, **_run_options(given))
+    chosen = options.select(given)
+    job = api.plan_extract(source, dst, regions=regions, chunks=chunks, **chosen)
     _show_or_run(job, dst, label="extract", given=given)
 
 
@@ -238,21 +251,11 @@ def resume(dst: str, **given: Any) -> None:
     """
     from dask_io import api  # noqa: PLC0415  # loaded on use
 
-    names = (
-        "memory",
-        "strategy",
-        "objective",
-        "device",
-        "workers",
-        "max_rate",
-        "source",
-        "consume",
-    )
     if given["quiet"]:
         warnings.simplefilter("ignore", DaskIOWarning)
     told = [
         _run_job(job, label="resume", verify=given["verify"], quiet=given["quiet"])
-        for job in api.plan_resumes(dst, **{name: given[name] for name in names})
+        for job in api.plan_resumes(dst, **options.select(given))
     ]
     _show_results(told, dst, as_json=given["as_json"], quiet=given["quiet"])
 
@@ -281,7 +284,7 @@ def verify(src: str, dst: str | None, *, as_json: bool, quiet: bool, **given: An
     """
     from dask_io import api  # noqa: PLC0415  # loaded on use
     from dask_io.errors import DataError  # noqa: PLC0415  # loaded on use
-    from dask_io.jobs.compare import advise_repair  # noqa: PLC0415  # loaded on use
+    from dask_io.jobs.verify import advise_repair  # noqa: PLC0415  # loaded on use
     from dask_io.report import jsonable, text  # noqa: PLC0415  # loaded on use
 
     chosen = {name: given[name] for name in ("memory", "workers")}
@@ -322,7 +325,7 @@ def repair(dst: str, src: str | None, *, as_json: bool, quiet: bool, **given: An
     """
     from dask_io import api  # noqa: PLC0415  # loaded on use
     from dask_io.errors import DataError  # noqa: PLC0415  # loaded on use
-    from dask_io.jobs.compare import advise_repair  # noqa: PLC0415  # loaded on use
+    from dask_io.jobs.verify import advise_repair  # noqa: PLC0415  # loaded on use
     from dask_io.report import jsonable, text  # noqa: PLC0415  # loaded on use
     from dask_io.report.progress import ProgressLine  # noqa: PLC0415  # loaded on use
 
@@ -366,8 +369,7 @@ def _plan_with_data(src: str, given: dict[str, Any]) -> Job | SeriesJob:
         raise click.UsageError("missing option '--chunks' for the blocks to make of SRC")
     chunks = options.parse_chunks(given["chunks"])
     source = options.open_source(src, given)
-    target = {"format": given["format_"], "codec": given["codec"]}
-    return api.plan(source, chunks=chunks, **target, **_plan_options(given), **_conversion(given))
+    return api.plan(source, chunks=chunks, **options.select(given))
 
 
 def _plan_without_data(given: dict[str, Any]) -> tuple[AnyPlan, Device]:
@@ -377,11 +379,9 @@ def _plan_without_data(given: dict[str, Any]) -> tuple[AnyPlan, Device]:
     missing = [option for option, name in needed.items() if given[name] is None]
     if missing:
         raise click.UsageError(f"name SRC, or describe an array: missing {', '.join(missing)}")
-    for_data = {"chunks", "region", "casting", "format_", "codec"}
+    for_data = {"chunks", "region", "casting", "format", "codec"}
     useless = [name for name in given if name.startswith("source_") or name in for_data]
-    extra = [
-        f"--{name.rstrip('_').replace('_', '-')}" for name in useless if given[name] is not None
-    ]
+    extra = [f"--{name.replace('_', '-')}" for name in useless if given[name] is not None]
     if extra:
         raise click.UsageError(f"{', '.join(extra)} need SRC; without data use --from and --to")
     return api.plan_without_data(
@@ -389,48 +389,8 @@ def _plan_without_data(given: dict[str, Any]) -> tuple[AnyPlan, Device]:
         given["dtype"],
         options.parse_chunks(given["from_"]),
         options.parse_chunks(given["to"]),
-        **_plan_options(given),
+        **options.select(given),
     )
-
-
-def _plan_options(given: dict[str, Any]) -> dict[str, Any]:
-    names = ("memory", "strategy", "objective", "device", "workers", "order", "region")
-    return {name: given[name] for name in names if name in given}
-
-
-def _conversion(given: dict[str, Any]) -> dict[str, Any]:
-    return {name: given[name] for name in ("dtype", "casting")}
-
-
-def _run_options(given: dict[str, Any]) -> dict[str, Any]:
-    names = (
-        "format_version",
-        "codec",
-        "fill_value",
-        "write_empty",
-        "max_rate",
-        "overwrite",
-        "check",
-        "durability",
-        "consume",
-    )
-    moving = {name: given[name] for name in names if name in given}
-    shards = options.parse_shards(given["shards"])
-    chosen = {"format": given["format_"], "shards": shards, **_conversion(given)}
-    return {**chosen, **moving, **_plan_options(given)}
-
-
-def _run(verb: Literal["resplit", "split", "merge"], src: str, dst: str, **given: Any) -> None:
-    """Plan and, unless it is only to be shown, carry the plan out and report."""
-    from dask_io import api  # noqa: PLC0415  # loaded on use
-
-    source, chosen = options.open_source(src, given), _run_options(given)
-    if verb == "merge":
-        job = api.plan_merge(source, dst, **chosen)
-    else:
-        source = api.open_one_file(source) if verb == "split" else source
-        job = api.plan(source, dst, chunks=options.parse_chunks(given["chunks"]), **chosen)
-    _show_or_run(job, dst, label=verb, given=given)
 
 
 def _show_or_run(

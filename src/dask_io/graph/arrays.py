@@ -22,8 +22,8 @@ from dask_io.graph.match import DeclinedError
 from dask_io.graph.matchers.hlg import find_array
 from dask_io.graph.matchers.layers import grid_of
 from dask_io.graph.work import worked_source
-from dask_io.jobs.options import check_options, orders_of
-from dask_io.jobs.prepare import Wanted, plan_one
+from dask_io.jobs.planning import Wanted, plan_one
+from dask_io.jobs.settings import Settings
 from dask_io.storage.tally import Tally
 from dask_io.stores.array_like import BlockArray
 from dask_io.stores.store import Access
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from dask_io.api import Place, Progress, RunResult
     from dask_io.geometry import Grid, Region
     from dask_io.geometry.chunks import Chunks
-    from dask_io.jobs.options import Options
+    from dask_io.jobs.settings import Options
     from dask_io.stores.store import BlockReader, Source
 
 
@@ -89,12 +89,12 @@ def store(
     compute, verify, on_progress, **options
         As in `dask_io.resplit`.
     """
-    check_options(options)
-    if options.get("region") is not None or options.get("consume", False):
+    settings = Settings.of(**options)
+    if settings.region is not None or settings.consume:
         raise UsageError("a Dask array is stored as a whole, and stays; slice it before")
     source = _source_of(array)
-    wanted = Wanted(target, array.chunks if chunks is None else chunks, *orders_of(options, 1))
-    job = plan_one(source, wanted, **options)
+    wanted = Wanted(target, array.chunks if chunks is None else chunks, *settings.orders(1))
+    job = plan_one(source, wanted, settings)
     return start(job, compute=compute, verify=verify, on_progress=on_progress)
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from typing import Unpack
 
     from dask_io.graph.clustering import Cluster
-    from dask_io.jobs.options import Options
+    from dask_io.jobs.settings import Options
     from dask_io.planning import Sweeps
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from typing import Unpack
 
-    from dask_io.jobs.options import Options
+    from dask_io.jobs.settings import Options
 
 _KEY = "array_optimize"
 _logger = logging.getLogger(__name__)

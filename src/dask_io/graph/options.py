@@ -9,10 +9,13 @@ from typing import TYPE_CHECKING
 
 from dask_io.config import configured
 from dask_io.errors import UsageError
-from dask_io.jobs.options import Options, check_options, parse_memory, parse_workers
+from dask_io.jobs.settings import Settings
+from dask_io.planning import Objective
 
 if TYPE_CHECKING:
     from typing import Unpack
+
+    from dask_io.jobs.settings import Options
 
 # Others are said by the calls of a program itself.
 _KNOWN = frozenset({"memory", "workers", "strategy", "objective", "device"})
@@ -40,15 +43,10 @@ class GraphOptions:
     memory: int
     workers: int
     strategy: str = "auto"
-    objective: str | None = None
+    objective: Objective = Objective.TIME
     device: str | None = None
     parts: int = 1
     on_mismatch: OnMismatch = OnMismatch.IGNORE
-
-    @property
-    def choice(self) -> Options:
-        """What is said about the choice of a plan."""
-        return Options(strategy=self.strategy, objective=self.objective)
 
 
 def graph_options(
@@ -61,16 +59,16 @@ def graph_options(
     UsageError
         If one of them is wrong, or none for graphs.
     """
-    check_options(options)
+    settings = Settings.of(**options)
     if options.keys() - _KNOWN:
         names = ", ".join(sorted(options.keys() - _KNOWN))
         raise UsageError(f"a program says {names} in its own calls; leave it out here")
     return GraphOptions(
-        memory=parse_memory(options.get("memory")),
-        workers=parse_workers(options.get("workers")),
-        strategy=options.get("strategy", "auto"),
-        objective=options.get("objective"),
-        device=options.get("device"),
+        memory=settings.memory,
+        workers=settings.n_threads(),
+        strategy=settings.strategy,
+        objective=settings.objective,
+        device=settings.device,
         parts=_parse_parts(parts),
         on_mismatch=_parse_mismatch(on_mismatch),
     )

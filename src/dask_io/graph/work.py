@@ -15,8 +15,16 @@ from dask_io.graph.locks import distinct_locks, holding
 from dask_io.graph.match import DeclinedError
 from dask_io.graph.objects import converts_as_numpy
 from dask_io.graph.parts import cut_into_parts
-from dask_io.jobs.prepare import make_plan, with_gaps
-from dask_io.planning import Plan, Problem, Staging, Sweeps, plan_sweep, plan_together
+from dask_io.planning import (
+    Plan,
+    Problem,
+    Staging,
+    Sweeps,
+    plan_sweep,
+    plan_together,
+    plan_with,
+    read_through,
+)
 from dask_io.stores.dtypes import check_cast
 from dask_io.stores.views import SourceView, TargetView
 
@@ -106,7 +114,8 @@ def _plan_alone(
 ) -> Work:
     device = find_device(options.device, source.place, target.place)
     plan = _plan(_problem(source, target, options), device, options)
-    plan = with_gaps(plan, device, options.strategy)
+    if options.strategy == "auto":
+        plan = read_through(plan, device)
     return Work(plan, source, (target,), options.workers, locks)
 
 
@@ -124,7 +133,9 @@ def _problem(source: Source, target: Target, options: GraphOptions) -> Problem:
 
 def _plan(problem: Problem, device: Device, options: GraphOptions) -> Plan:
     # A graph has no place for scratch files.
-    plan = make_plan(problem, device, scratch=0, **options.choice)
+    plan = plan_with(
+        options.strategy, problem, objective=options.objective, device=device, scratch=0
+    )
     if not isinstance(plan, Plan):
         raise DeclinedError(f"strategy {options.strategy} needs scratch files")
     return plan
@@ -146,7 +157,8 @@ def _plan_together(
             return plan_sweep(problem)
 
     sweeps = plan_together(problems, plan_alone, apart=options.strategy != "auto")
-    sweeps = with_gaps(sweeps, device, options.strategy)
+    if options.strategy == "auto":
+        sweeps = read_through(sweeps, device)
     return Work(sweeps, source, tuple(targets), options.workers, locks)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from html import escape
@@ -12,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 from dask_io.engine.commit import Consumption, Outlet
 from dask_io.engine.copy import Copying
 from dask_io.engine.identity import Identity, take_identities
-from dask_io.engine.job import JobRecord, describe_together
 from dask_io.engine.preflight import Move, check_before_run, share_disk
-from dask_io.engine.run import RunResult, Sweep, run_plan, run_sweeps
+from dask_io.engine.run import RunResult, Sweep, run_sweeps
 from dask_io.engine.spill import run_spill
 from dask_io.errors import InterruptedRunError, StorageError, UsageError, printable
-from dask_io.jobs.compare import check_again
-from dask_io.planning import CopyPlan, SpillPlan
+from dask_io.jobs.record import JobRecord, describe_together
+from dask_io.jobs.verify import check_again
+from dask_io.planning import Bundle, CopyPlan, SpillPlan
 from dask_io.report.svg import job_svg
 from dask_io.report.text import plan_text
 from dask_io.storage.location import locate
@@ -35,21 +36,61 @@ if TYPE_CHECKING:
     from dask_io.engine.run import Progress
     from dask_io.planning import AnyPlan, Device, Sweeps
     from dask_io.storage.location import Location
-    from dask_io.stores.store import Source, Store, Target
+    from dask_io.stores.store import Source, Target
 
 NO_TARGET = "this job has no target: name one when planning it"
 
 
+class Runnable(ABC):
+    """What can be run, once: a job of any kind."""
+
+    def run(
+        self, *, verify: bool = False, on_progress: Callable[[Progress], None] | None = None
+    ) -> RunResult:
+        """Carry the plan out.
+
+        Parameters
+        ----------
+        verify
+            Read what was written back afterwards and compare it with the checksums that were
+            taken when it was written.
+        on_progress
+            Called now and then, from any thread but one at a time, with how far the run has
+            come. An exception that it raises ends the run.
+
+        Raises
+        ------
+        DataError
+            If blocks of the source are invalid or change during the run, or verification finds a
+            difference.
+        StorageError
+            If the disk is full, a file cannot be read or written, and the like.
+        InterruptedRunError
+            If the run is stopped from outside.
+        """
+        result = self._move(on_progress)
+        if verify:
+            self._verify()
+        return replace(result, verified=True if verify else None)
+
+    @abstractmethod
+    def _move(self, on_progress: Callable[[Progress], None] | None) -> RunResult:
+        """Move everything that the plan moves."""
+
+    @abstractmethod
+    def _verify(self) -> None:
+        """Compare everything that was written with its checksums."""
+
+
 @dataclass(frozen=True)
-class Job:
+class Job(Runnable):
     """A plan with its source and, if one was named, its target; nothing has been moved yet.
 
     `plan` is the pure plan: what it will cost in seeks, bytes and memory. `run` carries it out.
     `device` is what time is predicted for, `max_rate` the bytes moved a second at the most. With
     `consume` source blocks are removed as soon as everything that they feed is durable. A job
-    that goes on with what another run left has an `outlet` already. `storage_options` say how to
-    reach the target if that is in an object store. Beside a `member` of a whole, all else of it is
-    moved too.
+    that resumes another run has an `outlet` already. `storage_options` say how to reach the target
+    if that is in an object store. A `member` is one of several arrays that are moved together.
     """
 
     plan: AnyPlan
@@ -68,40 +109,17 @@ class Job:
         """What was inferred from the names of the source's files; empty if nothing was."""
         return inferred_in(self.source)
 
-    def run(
-        self, *, verify: bool = False, on_progress: Callable[[Progress], None] | None = None
-    ) -> RunResult:
-        """Carry the plan out.
-
-        Parameters
-        ----------
-        verify
-            Read the target back afterwards and compare it with the checksums that were taken
-            when it was written.
-        on_progress
-            Called now and then, from any thread but one at a time, with how far the run has
-            come. An exception that it raises ends the run.
-
-        Raises
-        ------
-        DataError
-            If blocks of the source are invalid or change during the run, or verification finds a
-            difference.
-        StorageError
-            If the disk is full, a file cannot be read or written, and the like.
-        InterruptedRunError
-            If the run is stopped from outside.
-        """
-        target = self.named_target
+    def _move(self, on_progress: Callable[[Progress], None] | None) -> RunResult:
         outlet = self.open_outlet()
-        with resumable(lambda: _left_by([outlet], consume=self.consume), target.place):
-            result = self.carry_out(outlet, on_progress)
+        with resumable(lambda: _left_by([outlet], consume=self.consume), outlet.target.place):
+            return self.carry_out(outlet, on_progress)
+
+    def _verify(self) -> None:
         # The arrays of a group are verified together, once it is complete.
-        if verify and not self.member:
-            pace = target.tally.pace
+        if not self.member:
+            target = self.named_target
             places = [locate(target.place, self.storage_options)]
-            check_again(places, self.plan.problem.budget, self.workers, pace=pace)
-        return replace(result, verified=True if verify else None)
+            check_again(places, self.plan.problem.budget, self.workers, pace=target.tally.pace)
 
     @property
     def named_target(self) -> Target:
@@ -113,15 +131,22 @@ class Job:
     def carry_out(
         self, outlet: Outlet, on_progress: Callable[[Progress], None] | None
     ) -> RunResult:
-        """Carry the plan out; what an error leaves behind can be gone on with."""
-        target = outlet.target
-        set_pace(self.max_rate, [self.source, target])
-        result = _carry_out(self.plan, self.source, outlet, self.workers, on_progress)
-        lost = () if self.member else not_kept(self.source, target)
-        return replace(result, not_kept=lost)
+        """Carry the plan out; what an error leaves behind can be resumed."""
+        plan, source, target, workers = self.plan, self.source, outlet.target, self.workers
+        source.tally.pace = target.tally.pace = pace_of(self.max_rate)
+        if isinstance(plan, SpillPlan):
+            result = run_spill(plan, source, outlet, workers=workers, on_progress=on_progress)
+        else:
+            sweep = (
+                Copying(plan, source, (outlet,))
+                if isinstance(plan, CopyPlan)
+                else Sweep(Bundle.of(plan), source, (outlet,))
+            )
+            result = run_sweeps([sweep], workers=workers, on_progress=on_progress)
+        return replace(result, not_kept=() if self.member else not_kept(source, target))
 
     def open_outlet(self, identity: Identity | None = None) -> Outlet:
-        """Go on where another run ended or begin anew, after checking what can be beforehand.
+        """Resume where another run ended or begin anew, after checking what can be beforehand.
 
         `identity` is that of the source, if it has been taken already.
         """
@@ -174,7 +199,7 @@ def check_room(jobs: Collection[Job], replaced: Replaced | None = None) -> None:
 
 
 @dataclass(frozen=True)
-class Complete:
+class Complete(Runnable):
     """A target that a run has completed: there is nothing left to do.
 
     A group or a file says what it has no place for.
@@ -190,28 +215,15 @@ class Complete:
     device: None = None
     inferred: str = ""
 
-    def run(
-        self,
-        *,
-        verify: bool = False,
-        on_progress: Callable[[Progress], None] | None = None,  # noqa: ARG002 - as of other jobs
-    ) -> RunResult:
-        """Do nothing but, if that is asked for, compare the target with its checksums.
+    def _move(self, _: Callable[[Progress], None] | None) -> RunResult:
+        return replace(RunResult.of_nothing(self.n_blocks), not_kept=self.not_kept)
 
-        Raises
-        ------
-        DataError
-            If it differs from them.
-        """
-        if verify:
-            pace = _pace_of(self.max_rate)
-            check_again([self.place], self.memory, self.workers, pace=pace)
-        nothing = RunResult.of_nothing(self.n_blocks)
-        return replace(nothing, verified=True if verify else None, not_kept=self.not_kept)
+    def _verify(self) -> None:
+        check_again([self.place], self.memory, self.workers, pace=pace_of(self.max_rate))
 
 
 @dataclass(frozen=True)
-class JointJob:
+class JointJob(Runnable):
     """Several targets that are written from one read of a source; nothing has been moved yet.
 
     `plan` says what it will cost. `windows` has for each target the part of the source that
@@ -233,30 +245,18 @@ class JointJob:
         """What was inferred from the names of the source's files; empty if nothing was."""
         return inferred_in(self.source)
 
-    def run(
-        self, *, verify: bool = False, on_progress: Callable[[Progress], None] | None = None
-    ) -> RunResult:
-        """Carry the plan out; otherwise as `Job.run`.
-
-        Parameters
-        ----------
-        verify
-            Read the targets back afterwards and compare them with the checksums that were taken
-            when they were written.
-        on_progress
-            Called now and then, from any thread but one at a time, with how far the run has
-            come. An exception that it raises ends the run.
-        """
+    def _move(self, on_progress: Callable[[Progress], None] | None) -> RunResult:
         check_before_run(list(map(Move, self.windows, self.targets)), workers=self.workers)
         taken = take_identities(self.windows)
         identities = [taken[window] for window in self.windows]
-        places = [locate(target.place, self.storage_options) for target in self.targets]
-        records = describe_together(identities, self.targets, places)
+        records = describe_together(identities, self.targets, self._places)
         outlets = [
             Outlet(target, record.to_bytes(), identity=identity)
             for target, record, identity in zip(self.targets, records, identities, strict=True)
         ]
-        set_pace(self.max_rate, [self.source, *self.targets])
+        pace = pace_of(self.max_rate)
+        for store in (self.source, *self.targets):
+            store.tally.pace = pace
         sweeps = [
             Sweep(bundle, SourceView(self.source, bundle.box), tuple(outlets[n] for n in group))
             for bundle, group in zip(self.plan.bundles, self.plan.groups, strict=True)
@@ -265,11 +265,15 @@ class JointJob:
             result = run_sweeps(
                 sweeps, workers=self.workers, on_progress=on_progress, leader=outlets[0]
             )
-        if verify:
-            pace = self.source.tally.pace
-            check_again(places, self.plan.budget, self.workers, pace=pace)
-        lost = not_kept(self.source, self.targets[0])
-        return replace(result, verified=True if verify else None, not_kept=lost)
+        return replace(result, not_kept=not_kept(self.source, self.targets[0]))
+
+    def _verify(self) -> None:
+        pace = self.source.tally.pace
+        check_again(self._places, self.plan.budget, self.workers, pace=pace)
+
+    @property
+    def _places(self) -> list[Location]:
+        return [locate(target.place, self.storage_options) for target in self.targets]
 
     def __str__(self) -> str:
         first, *others = (target.place for target in self.targets)
@@ -278,24 +282,9 @@ class JointJob:
         return f"{self.source.place} to {first}{last}\n{told}"
 
 
-def _carry_out(
-    plan: AnyPlan,
-    source: Source,
-    outlet: Outlet,
-    workers: int,
-    on_progress: Callable[[Progress], None] | None,
-) -> RunResult:
-    if isinstance(plan, SpillPlan):
-        return run_spill(plan, source, outlet, workers=workers, on_progress=on_progress)
-    if isinstance(plan, CopyPlan):
-        copying = Copying(plan, source, (outlet,))
-        return run_sweeps([copying], workers=workers, on_progress=on_progress)
-    return run_plan(plan, source, outlet, workers=workers, on_progress=on_progress)
-
-
 @contextmanager
 def resumable(find_left: Callable[[], str], place: str) -> Iterator[None]:
-    """Say how to go on with a run that was cut short, if something is left that can be."""
+    """Report how to resume an interrupted run, if anything is left to resume."""
     try:
         yield
     except KeyboardInterrupt:
@@ -325,12 +314,6 @@ def _left_by(outlets: Sequence[Outlet], *, consume: bool = False) -> str:
     return quote(parents.pop() if len(parents) == 1 else places[0])
 
 
-def set_pace(max_rate: int | None, stores: Sequence[Store]) -> None:
-    """Have stores move no more bytes a second, all of them together."""
-    pace = _pace_of(max_rate)
-    for store in stores:
-        store.tally.pace = pace
-
-
-def _pace_of(max_rate: int | None) -> Pace | None:
+def pace_of(max_rate: int | None) -> Pace | None:
+    """Return a limit that stores can share, None without one."""
     return None if max_rate is None else Pace(max_rate)

@@ -14,11 +14,10 @@ from heapq import nsmallest
 from itertools import islice
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING
 
 from dask_io.engine.checksums import cells_of, find_damaged, is_damage, is_wrong
 from dask_io.engine.commit import Outlet
-from dask_io.engine.job import JobRecord, find_missing, is_tree, refuse_lost
 from dask_io.engine.run import RunResult
 from dask_io.errors import (
     DaskIOError,
@@ -32,12 +31,14 @@ from dask_io.errors import (
 from dask_io.formats.places import is_absent, journal_at, refuse_unfinished, targets_in
 from dask_io.formats.reopening import read_back, remake_target
 from dask_io.hierarchy.container import UndividedTarget
-from dask_io.jobs.compare import check_copies, reopen_group, share_memory
-from dask_io.jobs.options import Options, ResumeOptions, parse_memory, parse_rate, parse_workers
-from dask_io.jobs.prepare import plan_recorded, plan_to
+from dask_io.jobs.job import pace_of
+from dask_io.jobs.planning import plan_to
+from dask_io.jobs.record import JobRecord, find_missing, is_tree, refuse_lost
+from dask_io.jobs.resume import plan_recorded
 from dask_io.jobs.targets import plan_resumes
 from dask_io.jobs.tree_record import TreeRecord
 from dask_io.jobs.tree_resume import file_of, open_source_of, place_in, plan_tree_again
+from dask_io.jobs.verify import check_copies, reopen_group, share_memory
 from dask_io.journal.journal import is_sealed, read_lines
 from dask_io.journal.ledger import Ledger, any_freed, join
 from dask_io.journal.logs import logs_of
@@ -45,17 +46,17 @@ from dask_io.storage.files import medium_of, move_file
 from dask_io.storage.location import locate
 from dask_io.storage.medium import Durability
 from dask_io.storage.os_errors import storage_errors
-from dask_io.storage.pace import Pace
 from dask_io.stores.container import INSIDE
 from dask_io.stores.store import Repairable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from os import PathLike
 
     from dask_io.engine.run import Progress
     from dask_io.geometry import Grid
     from dask_io.hierarchy.container import DividedContainer, DividedTarget
+    from dask_io.jobs.settings import Settings
     from dask_io.journal.ledger import Written
     from dask_io.storage.location import Location
     from dask_io.stores.store import Readback, Source, Target
@@ -129,42 +130,11 @@ class Repair:
 
 @dataclass(frozen=True)
 class RepairOptions:
-    """Options of a repair; `source` is the path of the source, if it has been moved."""
+    """How to repair; `settings` say where the source is, if it has been moved."""
 
-    source: str | None = None
+    settings: Settings
     dry_run: bool = False
-    memory: int | str | None = None
-    workers: int | None = None
-    max_rate: int | str | None = None
-    storage_options: Mapping[str, Any] | None = field(default=None, repr=False)
     on_progress: Callable[[Progress], None] | None = None
-
-    def __post_init__(self) -> None:
-        # Invalid options are reported before anything is opened.
-        parse_memory(self.memory)
-        parse_workers(self.workers)
-        parse_rate(self.max_rate)
-
-    @property
-    def for_runs(self) -> Options:
-        """The same options, for planning a run."""
-        return {
-            "memory": self.memory,
-            "workers": self.workers,
-            "max_rate": self.max_rate,
-            "storage_options": self.storage_options,
-        }
-
-    @property
-    def for_resuming(self) -> ResumeOptions:
-        """The same options, for resuming a run."""
-        return {
-            "memory": self.memory,
-            "workers": self.workers,
-            "max_rate": self.max_rate,
-            "storage_options": self.storage_options,
-            "source": self.source,
-        }
 
     def find_damaged(
         self,
@@ -173,9 +143,9 @@ class RepairOptions:
         counts: Callable[[DaskIOError], bool] = is_damage,
     ) -> set[tuple[int, ...]]:
         """Read cells back within the memory budget, and return the damaged blocks."""
-        rate = parse_rate(self.max_rate)
-        written.tally.pace = None if rate is None else Pace(rate)
-        share = share_memory(written, parse_memory(self.memory), parse_workers(self.workers))
+        settings = self.settings
+        written.tally.pace = pace_of(settings.max_rate)
+        share = share_memory(written, settings.memory, settings.n_threads())
         return find_damaged(written, cells, **share._asdict(), counts=counts)
 
 
@@ -191,7 +161,7 @@ def repair_all(target: str | PathLike[str], options: RepairOptions) -> Repair:
     DataError
         If the source has changed, was consumed, or no longer gives the same data.
     """
-    place = locate(target, options.storage_options)
+    place = locate(target, options.settings.storage_options)
     targets = targets_in(place)
     missing = find_missing(targets, place)
     found = Repair()
@@ -233,7 +203,7 @@ def _complete(place: Location, options: RepairOptions) -> None:
     """Complete an unfinished target; blocks that are not written yet cannot be damaged."""
     if options.dry_run:
         refuse_unfinished(place)
-    for job in plan_resumes(cast("PathLike[str]", place), **options.for_resuming):
+    for job in plan_resumes(place, options.settings):
         job.run(on_progress=options.on_progress)
 
 
@@ -299,7 +269,7 @@ class _ArrayRepair:
 
     def _open_source(self) -> Source:
         """Open the source at its old or new place, and check that it has not changed."""
-        moved, reach = self.options.source, self.options.storage_options
+        moved, reach = self.options.settings.source, self.options.settings.storage_options
         place, name = printable(str(self.place)), printable(quote(str(self.place)))
         if moved is None and any_freed(read_lines(self.journal)):
             consumed = "it is damaged, and its source was consumed"
@@ -324,7 +294,7 @@ class _ArrayRepair:
     def _recorded_source(self) -> Location:
         """Return where the source was when the target was written."""
         described = self.record.source
-        folder = locate(str(described.get("folder")), self.options.storage_options)
+        folder = locate(str(described.get("folder")), self.options.settings.storage_options)
         return folder / str(described["file"]) if "file" in described else folder
 
     def _rewrite(
@@ -339,7 +309,7 @@ class _ArrayRepair:
             ledger = Ledger(new.grid, () if blocks is None else read_lines(journal))
             for index in blocks or ():
                 ledger.drop(index)
-            job = plan_to(source, new, **options.for_runs)
+            job = plan_to(source, new, options.settings)
             new.create()
             result = job.carry_out(Outlet(new, ledger=ledger), options.on_progress)
             expected = cells_of(journal, new.grid)
@@ -387,12 +357,12 @@ def _repair_group(
     place: Location, record: TreeRecord, container: DividedContainer, options: RepairOptions
 ) -> Repair:
     """Repair the arrays of a group, then those copied verbatim, then the group's metadata."""
-    found = Repair()
+    found, settings = Repair(), options.settings
     for name in record.arrays:
         each, chosen, inner = record.job_of(name), options, journal_at(place / name)
-        if options.source is not None:
-            source = place_in(record.source_format, options.source, name)
-            chosen = replace(options, source=source)
+        if settings.source is not None:
+            source = place_in(record.source_format, settings.source, name)
+            chosen = replace(options, settings=replace(settings, source=source))
         if inner is None:
             repaired = _write_missing(place / name, each, chosen)
         else:
@@ -431,7 +401,7 @@ def _copy_again(
     DataError
         If the source now has different data; nothing has been changed then.
     """
-    tree = open_source_of(record, options.for_resuming)
+    tree = open_source_of(record, options.settings)
     gone = [name for name in names if name not in tree.arrays]
     target = reopen_group(
         place, record, container, tree=tree, copies=[name for name in names if name not in gone]
@@ -461,7 +431,7 @@ def _write_missing(place: Location, record: JobRecord, options: RepairOptions) -
     damage = _all_damaged(printable(str(place)), target.grid, (_ALL,))
     if options.dry_run:
         return Repair((damage,))
-    job = plan_recorded(place, record, **options.for_resuming)
+    job = plan_recorded(place, record, options.settings)
     return Repair((damage,), job.run(verify=True, on_progress=options.on_progress))
 
 
@@ -474,10 +444,10 @@ def _repair_file(journal: Location, record: TreeRecord, options: RepairOptions) 
             return found
         with _scratch(place, journal) as folder:
             new = Path(str(folder), place.name)
-            series = plan_tree_again(journal, new, options.for_resuming)
-            assert series.output is not None, "it has been planned for a file"
-            assert isinstance(series.output.target, UndividedTarget), "a file is one"
-            series.output.target.refuse_loss(place)
+            series = plan_tree_again(journal, new, options.settings)
+            target = series.named_output.target
+            assert isinstance(target, UndividedTarget), "a file is one"
+            target.refuse_loss(place)
             result = series.run(on_progress=options.on_progress)
             wrong = [
                 each for each in _look_at_file(new, journal, record, options, is_wrong) if each

@@ -4,26 +4,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dask_io.engine.job import find_leaders, find_missing, is_tree, refuse_lost
 from dask_io.engine.verify import Verification
 from dask_io.errors import DataError, UsageError, printable
 from dask_io.formats.places import journal_at, refuse_unfinished, targets_in
-from dask_io.jobs.compare import verify_sealed
-from dask_io.jobs.options import check_resume_options
-from dask_io.jobs.prepare import plan_array_resumes, refuse_late_consuming
+from dask_io.jobs.record import find_leaders, find_missing, is_tree, refuse_lost
+from dask_io.jobs.resume import plan_array_resumes, refuse_late_consuming
 from dask_io.jobs.tree_resume import plan_tree_resume
 from dask_io.jobs.tree_source import find_group
+from dask_io.jobs.verify import verify_sealed
 from dask_io.journal.journal import is_sealed
 from dask_io.storage.location import locate
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from os import PathLike
-    from typing import Unpack
 
     from dask_io.hierarchy.container import TreeContainer
     from dask_io.jobs.job import Complete, Job
-    from dask_io.jobs.options import ResumeOptions
+    from dask_io.jobs.settings import Settings
     from dask_io.jobs.tree_job import SeriesJob
     from dask_io.storage.location import Location
 
@@ -31,20 +29,20 @@ _MOST_NAMED = 5
 
 
 def plan_resumes(
-    target: str | PathLike[str], **options: Unpack[ResumeOptions]
+    target: str | PathLike[str] | Location, settings: Settings
 ) -> Iterator[Job | SeriesJob | Complete]:
     """Plan what `resume` does, one array after another: each has run when the next is planned."""
-    check_resume_options(options)
-    targets = targets_in(locate(target, options.get("storage_options")))
+    at = locate(target, settings.storage_options)
+    targets = targets_in(at)
     journals = {place: journal for place in targets if (journal := journal_at(place)) is not None}
     trees = {place: each for place, each in journals.items() if is_tree(each)}
     for place, journal in trees.items():
         if not is_sealed(journal):
             # Groups and files of several arrays cannot be consumed.
-            refuse_late_consuming(place, options)
-        yield from plan_tree_resume(place, journal, options)
+            refuse_late_consuming(place, settings)
+        yield from plan_tree_resume(place, journal, settings)
     if not trees or len(trees) < len(journals):
-        yield from plan_array_resumes(target, **options)
+        yield from plan_array_resumes(at, settings)
 
 
 def verify_alone(place: Location, memory: int, workers: int) -> Verification:

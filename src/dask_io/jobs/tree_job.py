@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 
 from dask_io.engine.commit import Outlet
 from dask_io.engine.identity import take_identities
-from dask_io.engine.job import JobRecord
 from dask_io.engine.preflight import find_replaced
 from dask_io.engine.run import RunResult
 from dask_io.engine.series import SeriesProgress
 from dask_io.engine.spill import remove_scratch
 from dask_io.errors import DataError, UsageError, printable
 from dask_io.hierarchy.container import UndividedTarget
-from dask_io.jobs.compare import check_again
-from dask_io.jobs.job import NO_TARGET, Job, check_room, resumable
+from dask_io.jobs.job import NO_TARGET, Job, Runnable, check_room, resumable
+from dask_io.jobs.record import JobRecord
+from dask_io.jobs.verify import check_again
 from dask_io.planning import Series
 from dask_io.report.text import plan_text
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from dask_io.jobs.tree_record import TreeRecord
     from dask_io.planning import Device
     from dask_io.storage.location import Location
-    from dask_io.stores.store import Source
+    from dask_io.stores.store import Source, Target
 
 _BEGIN_AGAIN = "begin again: run the first command with --overwrite"
 
@@ -109,7 +109,7 @@ def refuse_changed_tree(tree: Tree, record: TreeRecord, problem: str) -> None:
 
 
 @dataclass(frozen=True)
-class SeriesJob:
+class SeriesJob(Runnable):
     """All arrays of a group or a file, each with its job; nothing has been moved yet.
 
     They are moved one after another, each within the budget `memory`. Arrays without axes, or with
@@ -129,30 +129,36 @@ class SeriesJob:
         """What it will cost: the plans of all arrays."""
         return Series({name: job.plan for name, job in self.jobs.items()})
 
-    def run(
-        self, *, verify: bool = False, on_progress: Callable[[Progress], None] | None = None
-    ) -> RunResult:
-        """Move one array after another, and complete the group or the file; as `Job.run`."""
-        if self.output is None:
-            raise UsageError(NO_TARGET)
-        output, target, result = self.output, self.output.target, RunResult.of_nothing(0)
-        targets = [job.named_target for job in self.jobs.values()]
-        progress = SeriesProgress(on_progress, targets)
+    def _move(self, on_progress: Callable[[Progress], None] | None) -> RunResult:
+        output, result = self.named_output, RunResult.of_nothing(0)
+        progress = SeriesProgress(on_progress, self._targets)
         output.begin(self.jobs)
         with resumable(lambda: output.left, output.place):
             try:
                 for job in self.jobs.values():
                     outlet = output.open_outlet(job)
-                    moved = job.carry_out(outlet, progress.of_next(job.named_target))
+                    moved = job.carry_out(outlet, progress.of_next(outlet.target))
                     result = result.followed_by(moved)
                 output.finish()
             except BaseException:
-                target.give_up()
+                output.target.give_up()
                 raise
-        if verify:
-            pace = targets[-1].tally.pace
-            check_again([output.root], self.memory, self.workers, pace=pace)
-        return replace(result, verified=True if verify else None, not_kept=target.not_kept)
+        return replace(result, not_kept=output.target.not_kept)
+
+    def _verify(self) -> None:
+        pace = self._targets[-1].tally.pace
+        check_again([self.named_output.root], self.memory, self.workers, pace=pace)
+
+    @property
+    def named_output(self) -> TreeOutput:
+        """The output, if the plan was made for one."""
+        if self.output is None:
+            raise UsageError(NO_TARGET)
+        return self.output
+
+    @property
+    def _targets(self) -> list[Target]:
+        return [job.named_target for job in self.jobs.values()]
 
     def __str__(self) -> str:
         places = [self.place, *([self.output.place] if self.output else [])]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from os import fspath
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,16 +13,8 @@ from dask_io.formats.registry import format_of, load_format, tree_containers
 from dask_io.geometry.chunks import normalize_chunks
 from dask_io.geometry.shards import normalize_shards
 from dask_io.hierarchy.container import DividedContainer, TreeContainer
-from dask_io.jobs.options import (
-    Options,
-    check_options,
-    parse_durability,
-    parse_memory,
-    refuse_for_several,
-    wishes_of,
-)
-from dask_io.jobs.prepare import Wanted as WantedTarget
-from dask_io.jobs.prepare import plan_one, plan_to
+from dask_io.jobs.planning import Wanted as WantedTarget
+from dask_io.jobs.planning import plan_one, plan_to
 from dask_io.jobs.tree_job import SeriesJob, TreeOutput
 from dask_io.jobs.tree_record import TreeRecord
 from dask_io.jobs.tree_source import (
@@ -35,27 +28,26 @@ from dask_io.jobs.tree_source import (
     plan_each,
 )
 from dask_io.storage.location import locate
-from dask_io.storage.medium import Durability
 from dask_io.stores.container import INSIDE, OneFile, Wanted
 from dask_io.stores.dtypes import cast_metadata
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from os import PathLike
-    from typing import Unpack
 
     from dask_io.formats.registry import AnyFormat
     from dask_io.geometry.chunks import Chunks
     from dask_io.geometry.shards import Shards
     from dask_io.hierarchy.tree import Tree
     from dask_io.jobs.job import Job
+    from dask_io.jobs.settings import Settings
     from dask_io.storage.location import Location
 
 _MOST_NAMED = 5
 
 
 def plan_tree(
-    source: object, target: str | PathLike[str] | None, chunks: Chunks, **options: Unpack[Options]
+    source: object, target: str | PathLike[str] | None, chunks: Chunks, settings: Settings
 ) -> SeriesJob | None:
     """Plan how to re-split all arrays of a group or a file, None if a source is one array.
 
@@ -68,8 +60,8 @@ def plan_tree(
     chunks
         Chunks by names of dimensions, see `choose_chunks`. Arrays that have none of the names keep
         the chunks that they have, and so do coordinates: arrays of one axis that have its name.
-    **options
-        Options for all arrays at once, see `Options`. Shards are given as chunks are.
+    settings
+        Settings for all arrays at once. Shards are given as chunks are.
 
     Raises
     ------
@@ -77,14 +69,14 @@ def plan_tree(
         If no array has a dimension of that name, an array cannot be re-split, or the target cannot
         hold the tree.
     """
-    kind = None if target is None else _format_of(target, options)
-    reach = options.get("storage_options")
+    kind = None if target is None else _format_of(target, settings)
+    reach = settings.storage_options
     tree = find_tree(source, reach, each=isinstance(kind, DividedContainer))
     if tree is None or (target is not None and INSIDE in fspath(target)):
         return None
     if target is None:
-        return _plan_only(tree, chunks, options)
-    _refuse_two_formats(target, options)
+        return _plan_only(tree, chunks, settings)
+    _refuse_two_formats(target, settings)
     own = load_format(tree.format)
     if kind is None and isinstance(own, DividedContainer):
         kind = own
@@ -93,22 +85,21 @@ def plan_tree(
     place = locate(target, reach)
     if isinstance(kind, OneFile) and not isinstance(place, Path):
         raise UsageError(_not_local(place, kind))
-    check_options(options)
     may_choose_version = kind.tree_versions and tree.format not in kind.native_formats
-    for_all = {**options, "format_version": None} if may_choose_version else options
-    refuse_for_several(for_all, name_one(tree))
-    asked, shards = choose_chunks(tree, chunks), choose_shards(tree, options.get("shards"))
-    return plan_into(tree, place, kind, chunks=asked, shards=shards, options=options)
+    for_all = replace(settings, format_version=None) if may_choose_version else settings
+    for_all.refuse_for_several_arrays(name_one(tree))
+    asked, shards = choose_chunks(tree, chunks), choose_shards(tree, settings.shards)
+    return plan_into(tree, place, kind, chunks=asked, shards=shards, settings=settings)
 
 
-def _format_of(target: str | PathLike[str], options: Options) -> AnyFormat | None:
+def _format_of(target: str | PathLike[str], settings: Settings) -> AnyFormat | None:
     """Return the format that a target will have, None if nothing says one."""
-    named = options.get("format")
+    named = settings.format
     return format_of(Path(target).name) if named is None else load_format(named)
 
 
-def _refuse_two_formats(target: str | PathLike[str], options: Options) -> None:
-    named, by_suffix = options.get("format"), format_of(Path(target).name)
+def _refuse_two_formats(target: str | PathLike[str], settings: Settings) -> None:
+    named, by_suffix = settings.format, format_of(Path(target).name)
     if named is not None and by_suffix is not None and by_suffix.name != named:
         shown = printable(fspath(target))
         raise UsageError(f"{shown} ends as {by_suffix.name}, but format {named} is asked for")
@@ -134,22 +125,21 @@ def _not_local(place: Location, kind: TreeContainer) -> str:
     )
 
 
-def _plan_only(tree: Tree, chunks: Chunks, options: Options) -> SeriesJob:
+def _plan_only(tree: Tree, chunks: Chunks, settings: Settings) -> SeriesJob:
     """Plan what a group or a file of the same format would cost."""
-    check_options(options)
-    refuse_for_several(options, name_one(tree))
-    asked, shards = choose_chunks(tree, chunks), choose_shards(tree, options.get("shards"))
+    settings.refuse_for_several_arrays(name_one(tree))
+    asked, shards = choose_chunks(tree, chunks), choose_shards(tree, settings.shards)
     sources = tree.sources
 
     def plan(name: str) -> Job:
         store = sources[name]
-        chosen: Options = {**options, "shards": shards[name]}
+        chosen = replace(settings, shards=shards[name])
         wanted = WantedTarget(None, chunks_or_kept(tree, name, asked[name]), None)
         if is_kept(name):
-            is_other = options.get("format") not in {None, store.format}
+            is_other = settings.format not in {None, store.format}
             kept = None if is_other else store.metadata.get("shards")
-            chosen = {**options, "codec": None, "shards": kept}
-        return plan_one(store, wanted, **chosen)
+            chosen = replace(settings, codec=None, shards=kept)
+        return plan_one(store, wanted, chosen)
 
     def is_kept(name: str) -> bool:
         return asked[name] is None and shards[name] is None
@@ -160,17 +150,16 @@ def _plan_only(tree: Tree, chunks: Chunks, options: Options) -> SeriesJob:
         if not is_to_copy(tree, name, asked[name], shards[name])
         and not (is_kept(name) and tree.arrays[name].is_lossy)
     ]
-    return _make_series(tree, None, plan_each(moved, plan), options)
+    return _make_series(tree, None, plan_each(moved, plan), settings)
 
 
 def _make_series(
-    tree: Tree, output: TreeOutput | None, jobs: Mapping[str, Job], options: Options
+    tree: Tree, output: TreeOutput | None, jobs: Mapping[str, Job], settings: Settings
 ) -> SeriesJob:
     first = next(iter(jobs.values()), None)
     if first is None:
         raise UsageError(f"{printable(tree.place)} holds no array to move")
-    memory = parse_memory(options.get("memory"))
-    return SeriesJob(tree.place, output, jobs, first.workers, first.device, memory)
+    return SeriesJob(tree.place, output, jobs, first.workers, first.device, settings.memory)
 
 
 def plan_into(
@@ -180,39 +169,38 @@ def plan_into(
     *,
     chunks: Mapping[str, Chunks],
     shards: Mapping[str, Shards | None],
-    options: Options,
+    settings: Settings,
 ) -> SeriesJob:
     """Plan how to write a tree in a container."""
     held = container.convert(tree)
     check_refused(held)
     is_native = tree.format in container.native_formats
     described = {
-        name: _want(held, name, chunks[name], shards[name], options, is_native=is_native)
+        name: _want(held, name, chunks[name], shards[name], settings, is_native=is_native)
         for name in held.arrays
     }
     wanted = {name: each for name, each in described.items() if each is not None}
-    durability = parse_durability(options.get("durability", Durability.FSYNC))
     target = container.write_tree(
         place,
         held,
         wanted,
-        version=options.get("format_version"),
-        overwrite=options.get("overwrite", False),
-        durability=durability,
+        version=settings.format_version,
+        overwrite=settings.overwrite,
+        durability=settings.durability,
     )
     check_places(tree, target)
     is_divided = isinstance(container, DividedContainer)
     if is_divided:
         target.check()
     sources = held.sources
-    jobs = plan_each(wanted, lambda name: plan_to(sources[name], target.arrays[name], **options))
+    jobs = plan_each(wanted, lambda name: plan_to(sources[name], target.arrays[name], settings))
     copies = [name for name in held.arrays if name not in wanted]
     record = TreeRecord(
         source=str(tree.root.absolute()),
         source_format=tree.format,
         format=container.name,
         identity=tree.content.identity(copies if is_divided else None),
-        durability=durability,
+        durability=settings.durability,
         described=target.describe(),
         not_kept=target.not_kept,
         chunks={
@@ -220,10 +208,10 @@ def plan_into(
             for name, each in wanted.items()
             if chunks[name] is not None
         },
-        codec=options.get("codec"),
-        write_empty=bool(options.get("write_empty")),
+        codec=settings.codec,
+        write_empty=settings.write_empty,
     )
-    return _make_series(tree, TreeOutput(place, held, target, record), jobs, options)
+    return _make_series(tree, TreeOutput(place, held, target, record), jobs, settings)
 
 
 def _want(
@@ -231,7 +219,7 @@ def _want(
     name: str,
     chunks: Chunks,
     shards: Shards | None,
-    options: Options,
+    settings: Settings,
     *,
     is_native: bool,
 ) -> Wanted | None:
@@ -244,7 +232,7 @@ def _want(
     is_kept = chunks is None and shards is None
     if is_to_copy(tree, name, chunks, shards) or (is_kept and is_native and array.is_lossy):
         return None
-    store, codec = array.source, options.get("codec")
+    store, codec = array.source, settings.codec
     assert store is not None, "other arrays are copied verbatim"
     dtype = store.dtype if array.dtype is None else array.dtype
     metadata = store.metadata
@@ -261,5 +249,5 @@ def _want(
         raise UsageError(f"array {printable(name)}: {error}") from error
     if dtype != store.dtype:
         metadata = cast_metadata(metadata, store.dtype, dtype)
-    wishes = wishes_of({**options, "codec": codec}, lengths)
+    wishes = replace(settings, codec=codec).target_options(lengths)
     return Wanted(grid, dtype, store.layout, wishes, metadata)

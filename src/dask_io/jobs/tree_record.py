@@ -6,11 +6,11 @@ import json
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from dask_io.engine.job import TREE, JobRecord
 from dask_io.errors import DataError, printable
 from dask_io.formats.registry import load_format
 from dask_io.hierarchy.container import DividedContainer, TreeContainer
 from dask_io.hierarchy.tree import checked_path
+from dask_io.jobs.record import TREE, JobRecord
 from dask_io.journal.journal import VERSION, is_sealed, read_field, read_job
 from dask_io.storage.medium import Durability
 

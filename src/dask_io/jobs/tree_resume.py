@@ -6,22 +6,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dask_io.engine.job import refuse_changed
 from dask_io.errors import DataError, StorageError, printable
 from dask_io.formats.places import is_absent
 from dask_io.formats.registry import load_format
-from dask_io.jobs.compare import reopen_group
 from dask_io.jobs.job import Complete, Job
-from dask_io.jobs.options import (
-    Options,
-)
-from dask_io.jobs.prepare import make_complete, plan_recorded
+from dask_io.jobs.record import refuse_changed
+from dask_io.jobs.resume import make_complete, plan_recorded
 from dask_io.jobs.tree_job import SeriesJob, complete_tree, refuse_changed_tree
 from dask_io.jobs.tree_plan import plan_into
 from dask_io.jobs.tree_record import TreeRecord
 from dask_io.jobs.tree_source import (
     find_tree,
 )
+from dask_io.jobs.verify import reopen_group
 from dask_io.journal.journal import is_sealed
 from dask_io.storage.location import locate
 from dask_io.storage.own_names import JOURNAL
@@ -32,25 +29,24 @@ if TYPE_CHECKING:
 
     from dask_io.hierarchy.container import DividedContainer
     from dask_io.hierarchy.tree import Tree
-    from dask_io.jobs.options import ResumeOptions
+    from dask_io.jobs.settings import Settings
     from dask_io.storage.location import Location
 
 _BEGIN_AGAIN = "begin again: run the first command with --overwrite"
 
 
 def plan_tree_resume(
-    place: Location, journal: Location, options: ResumeOptions
+    place: Location, journal: Location, settings: Settings
 ) -> Iterator[Job | SeriesJob | Complete]:
     """Plan how to complete a group or a file: array by array, or all of it again."""
     record = TreeRecord.read(journal)
     if not is_sealed(journal):
         if record.divided is None:
-            planned = plan_tree_again(journal, file_of(journal), options)
-            assert planned.output is not None, "it has been planned for a file"
-            yield replace(planned, output=replace(planned.output, restart=True))
+            planned = plan_tree_again(journal, file_of(journal), settings)
+            yield replace(planned, output=replace(planned.named_output, restart=True))
             return
-        yield from _plan_rest(place, record, record.divided, options)
-    yield replace(make_complete(place, options), not_kept=record.not_kept)
+        yield from _plan_rest(place, record, record.divided, settings)
+    yield replace(make_complete(place, settings), not_kept=record.not_kept)
 
 
 def file_of(journal: Location) -> Path:
@@ -59,10 +55,10 @@ def file_of(journal: Location) -> Path:
 
 
 def _plan_rest(
-    place: Location, record: TreeRecord, container: DividedContainer, options: ResumeOptions
+    place: Location, record: TreeRecord, container: DividedContainer, settings: Settings
 ) -> Iterator[Job]:
     """Plan one array after another, and complete the group once they are there."""
-    tree = open_source_of(record, options)
+    tree = open_source_of(record, settings)
     refuse_changed_tree(tree, record, "have changed since the run began")
     target = reopen_group(
         place, record, container, durability=record.durability, tree=tree, copies=record.copies
@@ -70,10 +66,10 @@ def _plan_rest(
     target.resume()
     try:
         for name in record.arrays:
-            chosen = options
-            if options.get("source") is not None:
-                chosen = {**options, "source": place_in(tree.format, tree.place, name)}
-            job = plan_recorded(place / name, record.job_of(name), **chosen)
+            chosen = settings
+            if settings.source is not None:
+                chosen = replace(settings, source=place_in(tree.format, tree.place, name))
+            job = plan_recorded(place / name, record.job_of(name), chosen)
             if isinstance(job, Job):
                 yield replace(job, member=True)
         complete_tree(tree, target, record)
@@ -81,7 +77,7 @@ def _plan_rest(
         target.abandon()
 
 
-def open_source_of(record: TreeRecord, options: ResumeOptions) -> Tree:
+def open_source_of(record: TreeRecord, settings: Settings) -> Tree:
     """Read the tree that another one is made from, where it was or where it has been moved to.
 
     Raises
@@ -91,7 +87,7 @@ def open_source_of(record: TreeRecord, options: ResumeOptions) -> Tree:
     StorageError
         If it is not found.
     """
-    place, reach = options.get("source") or record.source, options.get("storage_options")
+    place, reach = settings.source or record.source, settings.storage_options
     if is_absent(at := locate(place, reach)):
         raise StorageError(printable(str(at)), "no such file or directory", "check the path")
     tree = find_tree(place, reach, each=record.divided is not None)
@@ -106,7 +102,7 @@ def place_in(format: str, root: str, name: str) -> str:  # noqa: A002 - the word
     return root if isinstance(load_format(format), OneFile) else f"{root.rstrip('/')}/{name}"
 
 
-def plan_tree_again(journal: Location, target: Path, options: ResumeOptions) -> SeriesJob:
+def plan_tree_again(journal: Location, target: Path, settings: Settings) -> SeriesJob:
     """Plan how to write the file that a journal describes, there or elsewhere.
 
     Raises
@@ -117,20 +113,15 @@ def plan_tree_again(journal: Location, target: Path, options: ResumeOptions) -> 
         If the source is not found.
     """
     record = TreeRecord.read(journal)
-    tree = open_source_of(record, options)
+    tree = open_source_of(record, settings)
     refuse_changed(journal, tree.place)
     refuse_changed_tree(tree, record, "has changed since the run began")
-    chosen = Options(
+    chosen = replace(
+        settings,
         codec=record.codec,
         write_empty=record.write_empty,
         durability=record.durability,
-        strategy=options.get("strategy", "auto"),
-        memory=options.get("memory"),
-        objective=options.get("objective"),
-        device=options.get("device"),
-        workers=options.get("workers"),
-        max_rate=options.get("max_rate"),
     )
     chunks = {name: record.chunks.get(name) for name in tree.arrays}
     shards = dict.fromkeys(tree.arrays)
-    return plan_into(tree, target, record.container, chunks=chunks, shards=shards, options=chosen)
+    return plan_into(tree, target, record.container, chunks=chunks, shards=shards, settings=chosen)

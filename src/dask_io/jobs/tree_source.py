@@ -14,7 +14,7 @@ from dask_io.formats.places import refuse_unfinished
 from dask_io.formats.registry import find_container, tree_containers
 from dask_io.geometry.named import chunks_by_name, is_coordinate
 from dask_io.hierarchy.container import TreeContainer
-from dask_io.jobs.compare import compare_files
+from dask_io.jobs.verify import compare_files
 from dask_io.storage.location import is_taken, is_url, locate
 from dask_io.storage.os_errors import storage_errors
 from dask_io.stores.container import INSIDE, split_place
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from dask_io.geometry.chunks import AxisChunks, Chunks
     from dask_io.geometry.shards import Shards
     from dask_io.hierarchy.tree import Tree
-    from dask_io.jobs.compare import Comparison
+    from dask_io.jobs.verify import Comparison
     from dask_io.storage.location import Location
     from dask_io.stores.store import Source
 

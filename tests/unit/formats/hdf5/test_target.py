@@ -427,7 +427,8 @@ def test_no_more_memory_is_taken_than_said(codec: str, width: int, tmp_path: Pat
 def test_a_target_travels_to_other_processes(codec: str, tmp_path: Path) -> None:
     """What is made of it there is what would have been made here."""
     np.save(tmp_path / "a.npy", np.arange(12).reshape(3, 4))
-    target = dask_io.plan(tmp_path / "a.npy", tmp_path / "b.h5", chunks=2, codec=codec).target
+    source = dask_io.open(tmp_path / "a.npy")
+    target = dask_io.plan(source, tmp_path / "b.h5", chunks=2, codec=codec).target
     assert target is not None
 
     made = pickle.loads(pickle.dumps(target))  # noqa: S301 - our own

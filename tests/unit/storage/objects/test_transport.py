@@ -245,10 +245,11 @@ def test_a_padded_chunk_is_one_request(tmp_path: Path) -> None:
 def test_a_target_of_objects_is_never_cut(tmp_path: Path) -> None:
     """A budget that would cut a block of a file is too small for an object, and says so."""
     np.save(tmp_path / "x.npy", np.zeros((512, 512)))
-    cut = dask_io.plan(tmp_path / "x.npy", tmp_path / "y.npy", chunks=-1, memory="1MiB")
+    source = dask_io.open(tmp_path / "x.npy")
+    cut = dask_io.plan(source, tmp_path / "y.npy", chunks=-1, memory="1MiB")
     assert cut.plan.problem.target.grid.n_blocks == 1
     with pytest.raises(dask_io.errors.BudgetTooSmallError):
-        dask_io.plan(tmp_path / "x.npy", "memory://never/y.npy", chunks=-1, memory="1MiB")
+        dask_io.plan(source, "memory://never/y.npy", chunks=-1, memory="1MiB")
 
 
 def test_waiting_for_a_store_is_reported_once(

@@ -8,13 +8,13 @@ from shlex import quote
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dask_io.engine.checksums import verify_checksums
-from dask_io.engine.job import JobRecord, is_tree
 from dask_io.engine.problem import make_problem, side_of
 from dask_io.engine.staging import comparison_slab
 from dask_io.engine.verify import Verification, verify_plan
 from dask_io.errors import BudgetTooSmallError, DataError, StorageError, UsageError, printable
 from dask_io.formats.places import holder_of, is_absent, journal_at, refuse_unfinished
 from dask_io.formats.reopening import read_back
+from dask_io.jobs.record import JobRecord, is_tree
 from dask_io.jobs.tree_record import TreeRecord
 from dask_io.planning import plan_sweep
 from dask_io.storage.files import medium_of, pieces_of

@@ -1,4 +1,4 @@
-"""What a journal says is to be done, so that another run can go on with it."""
+"""What a journal records of a job, so that another run can resume it."""
 
 from __future__ import annotations
 

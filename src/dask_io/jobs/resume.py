@@ -1,0 +1,164 @@
+"""Plan how to complete targets whose runs were interrupted."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from dask_io.engine.commit import Consumption, Outlet
+from dask_io.engine.spill import remove_scratch
+from dask_io.errors import (
+    KeptWarning,
+    StorageError,
+    TargetExistsError,
+    UsageError,
+    printable,
+)
+from dask_io.formats.places import is_absent, journal_at, targets_in
+from dask_io.formats.reopening import remake_target, reopen_source
+from dask_io.jobs.job import Complete, Job, check_room
+from dask_io.jobs.planning import plan_rest
+from dask_io.jobs.record import JobRecord, find_members
+from dask_io.jobs.verify import advising_repair
+from dask_io.journal.journal import is_sealed, refuse_locked
+from dask_io.journal.ledger import Ledger
+from dask_io.storage.location import locate
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from dask_io.engine.identity import Identity
+    from dask_io.jobs.settings import Settings
+    from dask_io.storage.location import Location
+
+
+def plan_array_resumes(place: Location, settings: Settings) -> Iterator[Job | Complete]:
+    """Plan what `resume` does, one target after another: each has run when the next is planned."""
+    for target, record in _find_resumable(place).items():
+        yield plan_recorded(target, record, settings)
+
+
+def plan_recorded(place: Location, record: JobRecord, settings: Settings) -> Job | Complete:
+    """Plan how to complete a target of which a journal, its own or another's, says what it is."""
+    journal = journal_at(place)
+    if journal is None:
+        return _plan_not_begun(place, record, settings)
+    if JobRecord.read(journal).job_id != record.job_id:
+        raise _holds_something_else(place)
+    return _plan_resume(place, journal, record, settings)
+
+
+def make_complete(place: Location, settings: Settings, n_blocks: int = 0) -> Complete:
+    """Return what is left to do of a target that is complete."""
+    return Complete(place, n_blocks, settings.memory, settings.n_threads(), settings.max_rate)
+
+
+def _find_resumable(place: Location) -> dict[Location, JobRecord]:
+    """Return the targets at a path, and all other targets of the jobs that wrote them.
+
+    Raises
+    ------
+    StorageError
+        If nothing is there.
+    UsageError
+        If nothing there has a journal.
+    """
+    found = find_members(targets_in(place))
+    if found:
+        return found
+    name = printable(str(place))
+    if is_absent(place):
+        raise StorageError(name, "no such file or directory", "check the path")
+    raise UsageError(
+        f"{name} has no journal, so there is nothing to go on with; only what Dask IO has begun "
+        "to write can be resumed"
+    )
+
+
+def _open_again(record: JobRecord, journal: Location | None, settings: Settings) -> Identity:
+    """Open a source where it was, or where it has been moved to."""
+    moved, reach = settings.source, settings.storage_options
+    at = None if moved is None else locate(moved, reach)
+    return record.open_source(journal, at=at, storage_options=reach)
+
+
+def _plan_not_begun(place: Location, record: JobRecord, settings: Settings) -> Job:
+    """Plan a target that an interrupted job had not begun to write."""
+    refuse_late_consuming(place, settings)
+    identity = _open_again(record, None, settings)
+    target = remake_target(record.target, at=place, durability=record.durability, reserve=True)
+    try:
+        target.check()
+    except TargetExistsError:
+        raise _holds_something_else(place) from None
+    planned = plan_rest(identity.source, target, Ledger(target.grid), settings)
+    check_room([planned])
+    return replace(planned, outlet=Outlet(target, record.to_bytes(), identity=identity))
+
+
+def _holds_something_else(place: Location) -> UsageError:
+    name = printable(str(place))
+    return UsageError(
+        f"{name} is a target of the interrupted run, but holds something else; move that away and "
+        "resume again, or run the first command again with --overwrite"
+    )
+
+
+def _plan_resume(
+    place: Location, journal: Location, record: JobRecord, settings: Settings
+) -> Job | Complete:
+    """Plan how to complete one target, which is locked until the job has run."""
+    removes = settings.consume
+    if is_sealed(journal):
+        # Its blocks may have been removed since.
+        with advising_repair(place):
+            n_blocks = reopen_source(record.target, at=place).grid.n_blocks
+        return make_complete(place, settings, n_blocks)
+    if not record.consume:
+        refuse_late_consuming(place, settings)
+    # Before the source is looked at, of which the other run may be removing blocks.
+    refuse_locked(journal)
+    target = remake_target(
+        record.target, at=place, durability=record.durability, reserve=not removes
+    )
+    identity = _open_again(record, journal, settings)
+    ledger = target.resume()
+    try:
+        remove_scratch(target)
+        planned = plan_rest(identity.source, target, ledger, settings, is_consumed=record.consume)
+        if record.consume and not removes:
+            _warn_of_kept_blocks(identity)
+    except BaseException:
+        target.abandon()
+        raise
+    consumption = Consumption(identity, target, removes=removes) if record.consume else None
+    outlet = Outlet(target, ledger=ledger, consumption=consumption, identity=identity)
+    return replace(planned, outlet=outlet)
+
+
+def refuse_late_consuming(place: Location, settings: Settings) -> None:
+    """Refuse to consume a source if the first run was not started to consume it.
+
+    Raises
+    ------
+    UsageError
+        If `consume` is given.
+    """
+    if settings.consume:
+        raise UsageError(
+            f"the run that began {printable(str(place))} was not given --consume, so its source is "
+            "kept; resume without --consume"
+        )
+
+
+def _warn_of_kept_blocks(identity: Identity) -> None:
+    """Warn that source blocks are kept that the first run would have removed."""
+    n_blocks = identity.source.grid.n_blocks
+    warnings.warn(
+        f"{printable(identity.source.place)}: the remaining blocks "
+        f"({n_blocks - len(identity.freed)} of {n_blocks}) are kept, because --consume was not "
+        "given; once the target is complete, remove them yourself to free the space",
+        KeptWarning,
+        stacklevel=2,
+    )
