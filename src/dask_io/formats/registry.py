@@ -131,10 +131,10 @@ def of_blocks(format: AnyFormat) -> Format:  # noqa: A002 - the word that users 
 
 def tree_containers() -> Iterator[TreeContainer]:
     """Yield the containers that hold groups, or files of several arrays."""
-    for name in format_names():
-        found = load_format(name)
-        if isinstance(found, TreeContainer):
-            yield found
+    yield from (each for each in map(load_format, _OURS) if isinstance(each, TreeContainer))
+    # Searching the installed packages is slow, and rarely needed.
+    others = map(load_format, sorted(_others().keys() - _OURS.keys()))
+    yield from (each for each in others if isinstance(each, TreeContainer))
 
 
 def find_container(path: Location, name: str | None) -> Container | None:
