@@ -24,12 +24,14 @@ from dask_io.formats.opening import open_source
 from dask_io.formats.several_targets import region_places
 from dask_io.geometry import Grid, Layout, Region
 from dask_io.geometry.chunks import normalize_chunks
-from dask_io.jobs import all_arrays
-from dask_io.jobs.job import Complete, Job, JointJob, SeriesJob
+from dask_io.jobs import targets
+from dask_io.jobs.job import Complete, Job, JointJob
 from dask_io.jobs.planning import Wanted, count_workers, plan_one, plan_several
 from dask_io.jobs.repair import Damage, Repair, RepairOptions, repair_all
 from dask_io.jobs.settings import Settings, for_one_array, parse_region
-from dask_io.jobs.several_arrays import find_whole, name_one, verify_wholes
+from dask_io.jobs.tree_job import SeriesJob
+from dask_io.jobs.tree_plan import plan_tree
+from dask_io.jobs.tree_source import find_tree, name_one, verify_trees
 from dask_io.jobs.verify import plan_comparison
 from dask_io.planning import (
     AnyPlan,
@@ -178,7 +180,7 @@ def refuse_several(path: str | PathLike[str], option: str) -> None:
     UsageError
         If it names a group, or a file that holds several.
     """
-    whole = find_whole(fspath(path))
+    whole = find_tree(fspath(path))
     if whole is not None:
         raise for_one_array(option, name_one(whole))
 
@@ -223,16 +225,14 @@ def info_group(
     source: Place, *, storage_options: Mapping[str, Any] | None = None
 ) -> GroupInfo | None:
     """Tell what a group or a file of several arrays says, None if the source is one array."""
-    whole = find_whole(source, storage_options)
+    whole = find_tree(source, storage_options)
     if whole is None:
         return None
-    # An image is told by its levels.
-    kind = "ome-zarr" if whole.levels else whole.format
-    arrays = {name: info(BlockArray(each)) for name, each in whole.arrays.items()}
-    others = {**whole.others, **whole.uncopied}
-    return GroupInfo(
-        whole.place, kind, arrays, others, whole.attributes[""], frozenset(whole.uncopied)
-    )
+    kind = whole.dialect or whole.format
+    arrays = {name: info(BlockArray(each)) for name, each in whole.sources.items()}
+    verbatim = {name: each.verbatim for name, each in whole.arrays.items() if each.source is None}
+    others = {**verbatim, **whole.refused}
+    return GroupInfo(whole.place, kind, arrays, others, whole.groups[""], frozenset(whole.refused))
 
 
 @overload
@@ -291,7 +291,7 @@ def plan(
         If a name is that of no dimension, or what is asked for is for one array.
     """
     settings = Settings.of(**options)
-    whole = all_arrays.plan_whole(source, target, chunks, settings)
+    whole = plan_tree(source, target, chunks, settings)
     return whole or _plan_array(source, target, chunks, settings)
 
 
@@ -579,7 +579,7 @@ def plan_resumes(
     target: str | PathLike[str], **options: Unpack[ResumeOptions]
 ) -> Iterator[Job | SeriesJob | Complete]:
     """Plan what `resume` does, one array after another: each has run when the next is planned."""
-    return all_arrays.plan_resumes(target, Settings.to_resume(**options))
+    return targets.plan_resumes(target, Settings.to_resume(**options))
 
 
 def repair(
@@ -660,7 +660,7 @@ def verify(
     budget, threads = settings.memory, settings.n_threads()
     if b is None:
         place = locate(a.source.place if isinstance(a, BlockArray) else a, storage_options)
-        return all_arrays.verify_alone(place, budget, threads)
+        return targets.verify_alone(place, budget, threads)
 
     def plan_pair(one: Source, other: Source) -> Comparison:
         if one.grid.shape != other.grid.shape:
@@ -669,9 +669,9 @@ def verify(
         at = locate(other.place, storage_options)
         return plan_comparison(one, other, budget, threads, at=at)
 
-    wholes = [find_whole(each, storage_options, each=True) for each in (a, b)]
+    wholes = [find_tree(each, storage_options, each=True) for each in (a, b)]
     if wholes[0] is not None and wholes[1] is not None:
-        return verify_wholes(wholes[0], wholes[1], plan_pair)
+        return verify_trees(wholes[0], wholes[1], plan_pair)
     if wholes[0] is not None:
         _source(b, storage_options)  # if it is not there, that is what is wrong
     one, other = _source(a, storage_options), _source(b, storage_options)

@@ -135,6 +135,44 @@ def test_journals_of_values_of_other_kinds(kind: str, quick_path: Path) -> None:
     change_everything(kind, quick_path, thorough=False)
 
 
+def as_earlier(job: dict[str, Any]) -> dict[str, Any]:
+    """Return the job of a group or a file as earlier versions wrote it."""
+    tree, arrays = job["tree"], job["arrays"]
+    rest = {key: job[key] for key in ("version", "copies")}
+    if not tree["described"]:
+        known = ("source", "identity", "chunks", "codec", "write_empty", "durability", "format")
+        targets = {name: each["target"] for name, each in arrays.items()}
+        return {**rest, "file": {key: tree[key] for key in known}, "arrays": targets}
+    group = {"source": tree["source"], "format": tree["source_format"], **tree["described"]}
+    same = {key: tree[key] for key in ("durability", "identity", "not_kept")}
+    return {**rest, **same, "group": group, "arrays": arrays}
+
+
+@pytest.mark.parametrize(("kind", "chunk"), [("group", "out.zarr/x/c/0/0"), ("whole file", None)])
+def test_what_earlier_versions_completed_is_verified_and_repaired(
+    kind: str, chunk: str | None, tmp_path: Path
+) -> None:
+    """Their journals are understood once the run has ended; unfinished ones are refused."""
+    journal, target = make(kind, tmp_path), tmp_path / KINDS[kind][1]
+    job, lines = read_journal(journal)
+    write_journal(journal, as_earlier(job), lines)
+    assert dask_io.verify(target)
+    assert dask_io.resume(target, verify=True).verified
+
+    damaged = target if chunk is None else tmp_path / chunk
+    damaged.write_bytes(damaged.read_bytes()[:-3])
+    assert CliRunner().invoke(commands, ["verify", str(target)]).exit_code == 1
+    assert dask_io.repair(target).damaged
+    assert dask_io.verify(tmp_path / KINDS[kind][0], target)
+    assert dask_io.verify(target)
+
+    write_journal(journal, as_earlier(job), [line for line in lines if line != "sealed"])
+    done = CliRunner().invoke(commands, ["resume", str(target)])
+    assert done.exit_code == 1
+    assert "an earlier version of Dask IO began it" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_journals_of_values_of_all_other_kinds(kind: str, quick_path: Path) -> None:

@@ -366,7 +366,7 @@ def spoil_group(group: Any) -> None:
 @pytest.mark.parametrize(
     ("spoil", "said"),
     [
-        (spoil_dimension, r"has a dimension \.\./y: that is no name"),
+        (spoil_dimension, r"has a dimension with the invalid name \.\./y"),
         (spoil_group, "has a group and a dimension y, which one file cannot hold together"),
         (spoil_type, "b in .* cannot be copied: it has elements of float16, for which NetCDF"),
         (spoil_lengths, "dimension y of 4 and of 5 elements, which one file cannot hold together"),
@@ -448,7 +448,7 @@ def test_names_that_lead_elsewhere(name: str, tmp_path: Path) -> None:
             # HDF5 itself takes any name for what it is.
             folder = h5py.Group(h5py.h5g.create(folder.id, part.encode()))
         folder[name.rpartition("/")[2]] = np.arange(6)
-    with pytest.raises(UsageError, match="a group of Zarr can hold nothing that is named"):
+    with pytest.raises(UsageError, match="a group of Zarr cannot hold anything with the name"):
         dask_io.resplit(tmp_path / "a.h5", tmp_path / "in/b.zarr", chunks=3)
     assert [path.name for path in tmp_path.iterdir()] == ["a.h5"]
 

@@ -206,7 +206,7 @@ def test_what_is_written_is_looked_at_before_it_counts(
     def refuse(group: Group) -> None:
         raise DataError(group.place, ["is no valid OME-Zarr"])
 
-    monkeypatch.setattr("dask_io.formats.zarr.ome.check_images", refuse)
+    monkeypatch.setattr("dask_io.formats.zarr.tree_target.check_images", refuse)
     with pytest.raises(DataError, match="no valid OME-Zarr"):
         job.run()
     monkeypatch.undo()

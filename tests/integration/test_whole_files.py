@@ -27,7 +27,7 @@ from dask_io.errors import (
     TargetExistsError,
     UsageError,
 )
-from dask_io.formats.hdf5.whole import _parts
+from dask_io.formats.hdf5.tree_content import _parts
 from tests.commands import invoke, run
 from tests.model import CLASSIC
 from tests.model import save_model as save
@@ -169,7 +169,7 @@ def test_chunks_by_position_are_for_arrays_of_so_many_axes(tmp_path: Path) -> No
         assert (file["a"].chunks, file["b"].chunks) == ((3, 5), (3, 5))
         assert (small["a"].chunks, small["b"].chunks) == ((2, 2), (2, 2))
         assert small["version"][()] == 3
-    with pytest.raises(UsageError, match="by position if all have so many axes"):
+    with pytest.raises(UsageError, match="by position if all have as many axes"):
         dask_io.resplit(tmp_path / "a.h5", tmp_path / "d.h5", chunks=(3, 5, 2))
     assert not (tmp_path / "d.h5").exists()
 
@@ -280,7 +280,7 @@ def test_what_is_damaged_is_found(tmp_path: Path) -> None:
     ("chosen", "said"),
     [
         ({"chunks": {"tim": 3}}, "no array has a dimension 'tim'; the dimensions are bnds"),
-        ({"chunks": (3, 3, 3)}, "by position if all have so many axes"),
+        ({"chunks": (3, 3, 3)}, "by position if all have as many axes"),
         ({"chunks": {0: 3}}, "write chunks as time=24"),
         ({"region": "0:1"}, "region is for one array, but the source holds several"),
         ({"consume": True}, "consume is for one array"),

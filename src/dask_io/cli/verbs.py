@@ -453,7 +453,8 @@ def _show_results(
 
 def _name_of(job: AnyJob, dst: str) -> str:
     """Return which one of the targets in DST a job is for."""
-    from dask_io.jobs.job import Complete, Job, SeriesJob  # noqa: PLC0415  # loaded on use
+    from dask_io.jobs.job import Complete, Job  # noqa: PLC0415  # loaded on use
+    from dask_io.jobs.tree_job import SeriesJob  # noqa: PLC0415  # loaded on use
 
     if isinstance(job, Complete):
         return str(job.place)

@@ -7,10 +7,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, TypeAlias, cast
 
 from dask_io.errors import UsageError, printable
+from dask_io.hierarchy.container import TreeContainer
 from dask_io.storage.os_errors import storage_errors
 from dask_io.stores.container import Container, OneFile
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from dask_io.storage.location import Location
     from dask_io.stores.block_format import Format
 
@@ -124,6 +127,14 @@ def of_blocks(format: AnyFormat) -> Format:  # noqa: A002 - the word that users 
     if isinstance(format, Container):
         raise UsageError(f"format {format.name} is none of block files; name a place of its own")
     return format
+
+
+def tree_containers() -> Iterator[TreeContainer]:
+    """Yield the containers that hold groups, or files of several arrays."""
+    yield from (each for each in map(load_format, _OURS) if isinstance(each, TreeContainer))
+    # Searching the installed packages is slow, and rarely needed.
+    others = map(load_format, sorted(_others().keys() - _OURS.keys()))
+    yield from (each for each in others if isinstance(each, TreeContainer))
 
 
 def find_container(path: Location, name: str | None) -> Container | None:

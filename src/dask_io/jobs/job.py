@@ -8,19 +8,18 @@ from dataclasses import dataclass, field, replace
 from html import escape
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from dask_io.engine.commit import Consumption, Outlet
 from dask_io.engine.copy import Copying
 from dask_io.engine.identity import Identity, take_identities
 from dask_io.engine.preflight import Move, check_before_run, share_disk
 from dask_io.engine.run import RunResult, Sweep, run_sweeps
-from dask_io.engine.series import SeriesProgress
 from dask_io.engine.spill import run_spill
 from dask_io.errors import InterruptedRunError, StorageError, UsageError, printable
 from dask_io.jobs.record import JobRecord, describe_together
-from dask_io.jobs.verify import check_again, check_copied_files
-from dask_io.planning import Bundle, CopyPlan, Series, SpillPlan
+from dask_io.jobs.verify import check_again
+from dask_io.planning import Bundle, CopyPlan, SpillPlan
 from dask_io.report.svg import job_svg
 from dask_io.report.text import plan_text
 from dask_io.storage.location import locate
@@ -39,7 +38,7 @@ if TYPE_CHECKING:
     from dask_io.storage.location import Location
     from dask_io.stores.store import Source, Target
 
-_NO_TARGET = "this job has no target: name one when planning it"
+NO_TARGET = "this job has no target: name one when planning it"
 
 
 class Runnable(ABC):
@@ -126,7 +125,7 @@ class Job(Runnable):
     def named_target(self) -> Target:
         """The target, if the plan was made for one."""
         if self.target is None:
-            raise UsageError(_NO_TARGET)
+            raise UsageError(NO_TARGET)
         return self.target
 
     def carry_out(
@@ -203,8 +202,7 @@ def check_room(jobs: Collection[Job], replaced: Replaced | None = None) -> None:
 class Complete(Runnable):
     """A target that a run has completed: there is nothing left to do.
 
-    A group has `parts`, checksums of the arrays that were copied file by file, and what it has
-    no place for.
+    A group or a file says what it has no place for.
     """
 
     place: Location
@@ -212,8 +210,6 @@ class Complete(Runnable):
     memory: int
     workers: int
     max_rate: int | None = None
-    parts: tuple[Location, ...] = ()
-    copies: Mapping[str, str] = field(default_factory=dict)
     not_kept: tuple[str, ...] = ()
     plan: None = None
     device: None = None
@@ -223,9 +219,7 @@ class Complete(Runnable):
         return replace(RunResult.of_nothing(self.n_blocks), not_kept=self.not_kept)
 
     def _verify(self) -> None:
-        check_copied_files(self.place, self.copies)
-        pace = pace_of(self.max_rate)
-        check_again(self.parts or [self.place], self.memory, self.workers, pace=pace)
+        check_again([self.place], self.memory, self.workers, pace=pace_of(self.max_rate))
 
 
 @dataclass(frozen=True)
@@ -286,98 +280,6 @@ class JointJob(Runnable):
         last = f" ... {others[-1]}" if others else ""
         told = plan_text(self.plan, inferred=self.inferred)
         return f"{self.source.place} to {first}{last}\n{told}"
-
-
-class Output(Protocol):
-    """Where all arrays of a group or a file go, to become one of the two in the end."""
-
-    @property
-    def place(self) -> str:
-        """The directory or file."""
-
-    @property
-    def copies(self) -> tuple[str, ...]:
-        """Names of what is copied as it is, besides what is moved in blocks."""
-
-    @property
-    def not_kept(self) -> tuple[str, ...]:
-        """What it has no place for; known when it is complete."""
-
-    @property
-    def is_resumable(self) -> bool:
-        """Whether there is anything to resume."""
-
-    def begin(self, jobs: Mapping[str, Job]) -> None:
-        """Make the place ready; a journal is the first thing there."""
-
-    def open_outlet(self, name: str, job: Job) -> Outlet:
-        """Begin to write one of the arrays."""
-
-    def finish(self) -> None:
-        """Make it complete: all arrays are."""
-
-    def give_up(self) -> None:
-        """Leave what can be resumed, or nothing."""
-
-    def check(self, memory: int, workers: int, pace: Pace | None) -> None:
-        """Compare all that has been written with its checksums."""
-
-
-@dataclass(frozen=True)
-class SeriesJob(Runnable):
-    """All arrays of a group or a file, each with its job; nothing has been moved yet.
-
-    They are moved one after another, each within the budget `memory`. What has no axes, or elements
-    that Dask IO does not understand, is copied as it is.
-    """
-
-    place: str
-    output: Output | None
-    jobs: Mapping[str, Job]
-    workers: int
-    device: Device
-    memory: int
-    inferred: str = ""
-
-    @property
-    def plan(self) -> Series:
-        """What it will cost: the plans of all arrays."""
-        return Series({name: job.plan for name, job in self.jobs.items()})
-
-    def _move(self, on_progress: Callable[[Progress], None] | None) -> RunResult:
-        output, result = self.named_output, RunResult.of_nothing(0)
-        progress = SeriesProgress(on_progress, self._targets)
-        output.begin(self.jobs)
-        with resumable(lambda: quote(output.place) if output.is_resumable else "", output.place):
-            try:
-                for (name, job), target in zip(self.jobs.items(), self._targets, strict=True):
-                    outlet = output.open_outlet(name, job)
-                    result = result.followed_by(job.carry_out(outlet, progress.of_next(target)))
-                output.finish()
-            except BaseException:
-                output.give_up()
-                raise
-        return replace(result, not_kept=output.not_kept)
-
-    def _verify(self) -> None:
-        # If all arrays were only copied, they have been read already.
-        pace = self._targets[-1].tally.pace if self._targets else None
-        self.named_output.check(self.memory, self.workers, pace)
-
-    @property
-    def named_output(self) -> Output:
-        """The output, if the plan was made for one."""
-        if self.output is None:
-            raise UsageError(_NO_TARGET)
-        return self.output
-
-    @property
-    def _targets(self) -> list[Target]:
-        return [job.target for job in self.jobs.values() if job.target is not None]
-
-    def __str__(self) -> str:
-        places = [self.place, *([self.output.place] if self.output else [])]
-        return f"{' to '.join(places)}\n{plan_text(self.plan)}"
 
 
 @contextmanager

@@ -36,8 +36,10 @@ if TYPE_CHECKING:
     from dask_io.storage.location import Location
     from dask_io.stores.store import Target
 
-WHOLE_FILE, GROUP = "file", "group"
-"""What the job of a file that is written as a whole has besides its arrays, or that of a group."""
+TREE = "tree"
+"""The key of a job that writes a group, or a file with several arrays."""
+# With the keys of earlier versions.
+_TREES = frozenset({TREE, "file", "group"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +228,7 @@ def find_leaders(targets: Iterable[Location]) -> dict[Location, JobRecord]:
     found: dict[Location, JobRecord] = {}
     for target in targets:
         journal = journal_at(target)
-        if journal is None or is_of_several(journal):
+        if journal is None or is_tree(journal):
             continue
         record = JobRecord.read(journal)
         place = target if record.leader is None else follow(record.leader, target)
@@ -247,7 +249,7 @@ def _leading_record(place: Location, record: JobRecord) -> JobRecord | None:
     if record.leader is None:
         return record
     journal = journal_at(place)
-    return None if journal is None or is_of_several(journal) else JobRecord.read(journal)
+    return None if journal is None or is_tree(journal) else JobRecord.read(journal)
 
 
 def find_members(targets: Iterable[Location]) -> dict[Location, JobRecord]:
@@ -315,37 +317,6 @@ def refuse_lost(missing: Mapping[Location, JobRecord | None], folder: Location) 
         raise DataError(printable(str(folder)), lost, "restore it, or write it again")
 
 
-def is_of_several(journal: Location) -> bool:
-    """Tell whether a journal is that of a group, or of a file that is written as a whole."""
-    return not {WHOLE_FILE, GROUP}.isdisjoint(read_job(journal))
-
-
-def copies_in(journal: Location) -> dict[str, str]:
-    """Return the checksums of what was copied as it is, by name, that a journal tells of.
-
-    Raises
-    ------
-    DataError
-        If there is something else in their place.
-    """
-    found = read_job(journal).get("copies", {})
-    if not isinstance(found, dict):
-        raise DataError(printable(str(journal)), ["has no checksums of what was copied"])
-    return {str(name): str(each) for name, each in found.items()}
-
-
-def described_in(journal: Location) -> dict[int | None, Mapping[str, Any]]:
-    """Return what a journal says about its target, or by number about all arrays of a whole file.
-
-    Raises
-    ------
-    DataError
-        If there is nothing of the kind.
-    """
-    job = read_job(journal)
-    if WHOLE_FILE not in job:
-        return {None: JobRecord.read(journal).target}
-    arrays = job.get("arrays")
-    if not isinstance(arrays, dict) or not all(isinstance(each, dict) for each in arrays.values()):
-        raise DataError(printable(str(journal)), ["is not about a file of arrays"])
-    return dict(enumerate(arrays.values()))
+def is_tree(journal: Location) -> bool:
+    """Tell whether a journal is that of a group, or of a file with several arrays."""
+    return not _TREES.isdisjoint(read_job(journal))

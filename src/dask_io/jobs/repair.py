@@ -14,7 +14,7 @@ from heapq import nsmallest
 from itertools import islice
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from dask_io.engine.checksums import cells_of, find_damaged, is_damage, is_wrong
 from dask_io.engine.commit import Outlet
@@ -30,29 +30,16 @@ from dask_io.errors import (
 )
 from dask_io.formats.places import is_absent, journal_at, refuse_unfinished, targets_in
 from dask_io.formats.reopening import read_back, remake_target
-from dask_io.jobs.all_arrays import plan_resumes
+from dask_io.hierarchy.container import UndividedTarget
 from dask_io.jobs.job import pace_of
 from dask_io.jobs.planning import plan_to
-from dask_io.jobs.record import (
-    GROUP,
-    WHOLE_FILE,
-    JobRecord,
-    copies_in,
-    described_in,
-    find_missing,
-    refuse_lost,
-)
+from dask_io.jobs.record import JobRecord, find_missing, is_tree, refuse_lost
 from dask_io.jobs.resume import plan_recorded
-from dask_io.jobs.to_group import (
-    GroupRecord,
-    copy_again,
-    describe_again,
-    find_damaged_copies,
-    find_damaged_groups,
-)
-from dask_io.jobs.to_one_file import file_of, plan_file_again
-from dask_io.jobs.verify import check_copies, share_memory
-from dask_io.journal.journal import is_sealed, read_job, read_lines
+from dask_io.jobs.targets import plan_resumes
+from dask_io.jobs.tree_record import TreeRecord
+from dask_io.jobs.tree_resume import file_of, open_source_of, place_in, plan_tree_again
+from dask_io.jobs.verify import check_copies, reopen_group, share_memory
+from dask_io.journal.journal import is_sealed, read_lines
 from dask_io.journal.ledger import Ledger, any_freed, join
 from dask_io.journal.logs import logs_of
 from dask_io.storage.files import medium_of, move_file
@@ -68,8 +55,8 @@ if TYPE_CHECKING:
 
     from dask_io.engine.run import Progress
     from dask_io.geometry import Grid
+    from dask_io.hierarchy.container import DividedContainer, DividedTarget
     from dask_io.jobs.settings import Settings
-    from dask_io.jobs.to_one_file import FileOutput
     from dask_io.journal.ledger import Written
     from dask_io.storage.location import Location
     from dask_io.stores.store import Readback, Source, Target
@@ -204,11 +191,11 @@ def repair_all(target: str | PathLike[str], options: RepairOptions) -> Repair:
 def _repair(place: Location, journal: Location, options: RepairOptions) -> Repair:
     if not is_sealed(journal):
         _complete(place, options)
-    job = read_job(journal)
-    if GROUP in job:
-        return _repair_group(place, journal, options)
-    if WHOLE_FILE in job:
-        return _repair_file(journal, options)
+    if is_tree(journal):
+        record = TreeRecord.read(journal)
+        if record.divided is not None:
+            return _repair_group(place, record, record.divided, options)
+        return _repair_file(journal, record, options)
     return _ArrayRepair(place, journal, JobRecord.read(journal), options).run()
 
 
@@ -366,32 +353,76 @@ def _differs(
     return DataError(printable(source), [differs], advice)
 
 
-def _repair_group(place: Location, journal: Location, options: RepairOptions) -> Repair:
-    """Repair the arrays of a group, then what was copied as it is, then the group's metadata."""
-    settings = options.settings
-    record = GroupRecord.read(journal, settings.source, settings.storage_options)
-    root, is_group = record.group.root, record.format == "zarr"
-    found = Repair()
-    for name, each in record.arrays.items():
-        chosen = options
+def _repair_group(
+    place: Location, record: TreeRecord, container: DividedContainer, options: RepairOptions
+) -> Repair:
+    """Repair the arrays of a group, then those copied verbatim, then the group's metadata."""
+    found, settings = Repair(), options.settings
+    for name in record.arrays:
+        each, chosen, inner = record.job_of(name), options, journal_at(place / name)
         if settings.source is not None:
-            source = str(root / name if is_group else root)
+            source = place_in(record.source_format, settings.source, name)
             chosen = replace(options, settings=replace(settings, source=source))
-        inner = journal_at(place / name)
         if inner is None:
             repaired = _write_missing(place / name, each, chosen)
         else:
             repaired = _repair(place / name, inner, chosen)
         found = found.followed_by(repaired)
-    names = find_damaged_copies(place, record)
+    names = [name for name in record.copies if _is_copy_damaged(place, record, name)]
     if names and not options.dry_run:
-        copy_again(place, record, names)
-    paths = find_damaged_groups(place, record)
+        _copy_again(place, record, container, names, options)
+    target = reopen_group(place, record, container)
+    paths = target.damaged_groups()
     if paths and not options.dry_run:
-        describe_again(place, record, paths)
+        with _resumed(target):
+            target.describe_again(paths)
     copies = (Damage(printable(str(place / name)), 0, others=(_ALL,)) for name in names)
     groups = (Damage(printable(str(place / path)), 0, others=(_METADATA,)) for path in paths)
     return replace(found, arrays=(*found.arrays, *copies, *groups))
+
+
+def _is_copy_damaged(place: Location, record: TreeRecord, name: str) -> bool:
+    if not (place / name).is_dir():
+        return True
+    return record.container.digests(place, [name])[name] != record.copies[name]
+
+
+def _copy_again(
+    place: Location,
+    record: TreeRecord,
+    container: DividedContainer,
+    names: Sequence[str],
+    options: RepairOptions,
+) -> None:
+    """Copy arrays of a complete group verbatim from its source again.
+
+    Raises
+    ------
+    DataError
+        If the source now has different data; nothing has been changed then.
+    """
+    tree = open_source_of(record, options.settings)
+    gone = [name for name in names if name not in tree.arrays]
+    target = reopen_group(
+        place, record, container, tree=tree, copies=[name for name in names if name not in gone]
+    )
+    digests = target.digests()
+    for name in names:
+        if digests.get(name) != record.copies[name]:
+            changed = [f"array {printable(name)} has changed since it was copied"]
+            raise DataError(printable(tree.place), changed, "restore it as it was")
+    with _resumed(target):
+        target.copy_again()
+
+
+@contextmanager
+def _resumed(target: DividedTarget) -> Iterator[None]:
+    """Keep other runs from writing to a group."""
+    target.resume()
+    try:
+        yield
+    finally:
+        target.abandon()
 
 
 def _write_missing(place: Location, record: JobRecord, options: RepairOptions) -> Repair:
@@ -404,19 +435,23 @@ def _write_missing(place: Location, record: JobRecord, options: RepairOptions) -
     return Repair((damage,), job.run(verify=True, on_progress=options.on_progress))
 
 
-def _repair_file(journal: Location, options: RepairOptions) -> Repair:
+def _repair_file(journal: Location, record: TreeRecord, options: RepairOptions) -> Repair:
     """Write a whole file with several arrays again if any part of it is damaged."""
     place = file_of(journal)
     with _locked(place, journal, options):
-        found = Repair(tuple(_look_at_file(place, journal, options)))
+        found = Repair(tuple(_look_at_file(place, journal, record, options)))
         if options.dry_run or not found.damaged:
             return found
         with _scratch(place, journal) as folder:
             new = Path(str(folder), place.name)
-            series = plan_file_again(journal, new, options.settings)
-            cast("FileOutput", series.output).target.refuse_loss(place)
+            series = plan_tree_again(journal, new, options.settings)
+            target = series.named_output.target
+            assert isinstance(target, UndividedTarget), "a file is one"
+            target.refuse_loss(place)
             result = series.run(on_progress=options.on_progress)
-            wrong = [each for each in _look_at_file(new, journal, options, is_wrong) if each]
+            wrong = [
+                each for each in _look_at_file(new, journal, record, options, is_wrong) if each
+            ]
             if not wrong:
                 move_file(new, place)
                 medium_of(place).sync_names([place.parent])
@@ -430,11 +465,13 @@ def _repair_file(journal: Location, options: RepairOptions) -> Repair:
 def _look_at_file(
     place: Location,
     journal: Location,
+    record: TreeRecord,
     options: RepairOptions,
     counts: Callable[[DaskIOError], bool] = is_damage,
 ) -> Iterator[Damage]:
     """Find damage in a file with several arrays; `counts` says which errors are damage."""
-    for array, described in described_in(journal).items():
+    for array, each in enumerate(record.arrays.values()):
+        described = each["target"]
         name = printable(f"{place}{INSIDE}/{described.get('inside')}")
         try:
             written = read_back(described, at=place)
@@ -448,7 +485,7 @@ def _look_at_file(
         listed = tuple(nsmallest(_MOST_LISTED, damaged))
         yield Damage(name, grid.n_blocks, len(damaged), listed, (), bool(damaged))
     try:
-        check_copies(place, journal, copies_in(journal))
+        check_copies(place, record)
     except DaskIOError as error:
         if not counts(error):
             raise

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from shlex import quote
 from typing import TYPE_CHECKING, Any, NamedTuple
-
-from xxhash import xxh3_64
 
 from dask_io.engine.checksums import verify_checksums
 from dask_io.engine.problem import make_problem, side_of
@@ -15,21 +13,22 @@ from dask_io.engine.staging import comparison_slab
 from dask_io.engine.verify import Verification, verify_plan
 from dask_io.errors import BudgetTooSmallError, DataError, StorageError, UsageError, printable
 from dask_io.formats.places import holder_of, is_absent, journal_at, refuse_unfinished
-from dask_io.formats.registry import load_format
 from dask_io.formats.reopening import read_back
-from dask_io.hierarchy.whole import MakesFiles
-from dask_io.jobs.record import WHOLE_FILE, JobRecord, copies_in, described_in
-from dask_io.journal.journal import read_job
+from dask_io.jobs.record import JobRecord, is_tree
+from dask_io.jobs.tree_record import TreeRecord
 from dask_io.planning import plan_sweep
 from dask_io.storage.files import medium_of, pieces_of
 from dask_io.storage.location import is_taken
+from dask_io.storage.medium import Durability
 from dask_io.stores.container import INSIDE, split_place
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator
 
     import numpy as np
 
+    from dask_io.hierarchy.container import DividedContainer, DividedTarget
+    from dask_io.hierarchy.tree import Tree
     from dask_io.planning import Plan
     from dask_io.storage.location import Location
     from dask_io.storage.pace import Pace
@@ -86,8 +85,8 @@ def plan_comparison(a: Store, b: Store, memory: int, workers: int, *, at: Locati
 def _is_made_of(dtype: np.dtype[Any], place: Location) -> bool:
     """Whether a journal says that a target's elements were converted from those of a type."""
     journal = journal_at(place)
-    # Of a file that is written as a whole no elements are converted.
-    is_known = journal is None or WHOLE_FILE in read_job(journal)
+    # Files with several arrays keep the types of their elements.
+    is_known = journal is None or is_tree(journal)
     stored = None if journal is None or is_known else JobRecord.read(journal).converted
     # To NumPy, None is a type too.
     return stored is not None and stored == dtype
@@ -107,9 +106,8 @@ def check_again(
         found = verify_sealed(place, memory, workers, pace=pace)
         if found.first_difference is not None:
             differs = f"is not what was written, first in region {found.first_difference}"
-            raise DataError(
-                printable(str(place)), [differs], "the disk or the memory may be faulty"
-            )
+            at = found.place or printable(str(place))
+            raise DataError(at, [differs], "the disk or the memory may be faulty")
 
 
 def verify_sealed(
@@ -143,23 +141,80 @@ def _verify_all(
     place: Location, journal: Location, memory: int, workers: int, pace: Pace | None
 ) -> Verification:
     """Compare everything that a journal describes."""
+    if not is_tree(journal):
+        written = read_back(JobRecord.read(journal).target, at=place)
+        written.tally.pace = pace
+        return _verify_written(written, journal, memory, workers)
+    record = TreeRecord.read(journal)
     found = Verification(0)
-    several, copies = described_in(journal), copies_in(journal)
-    if None not in several and not place.exists():
-        # Of a whole file, one array may be named.
+    if record.divided is not None:
+        _check_group(place, record, record.divided)
+        for name in record.arrays:
+            one = verify_sealed(place / name, memory, workers, pace=pace)
+            found = found.followed_by(one, printable(str(place / name)))
+        return found
+    arrays = {n: each["target"] for n, each in enumerate(record.arrays.values())}
+    copies = record.copies
+    if not place.exists():
+        # One array of the file is given.
         inside = split_place(str(place))[1]
-        several = {n: each for n, each in several.items() if each.get("inside") == inside}
+        arrays = {n: each for n, each in arrays.items() if each.get("inside") == inside}
         copies = {name: each for name, each in copies.items() if name == inside}
-    if not several and not copies:
+    if not arrays and not copies:
         raise UsageError(_without_checksums(place))
-    check_copies(holder_of(place), journal, copies)
-    for array, described in several.items():
+    check_copies(holder_of(place), replace(record, copies=copies))
+    for number, described in arrays.items():
         written = read_back(described, at=place)
         written.tally.pace = pace
-        one = _verify_written(written, journal, memory, workers, array)
-        name = printable(f"{place}::/{described.get('inside')}") if len(several) > 1 else ""
+        one = _verify_written(written, journal, memory, workers, number)
+        name = printable(f"{place}::/{described.get('inside')}") if len(arrays) > 1 else ""
         found = found.followed_by(one, name)
     return found
+
+
+def _check_group(place: Location, record: TreeRecord, container: DividedContainer) -> None:
+    """Check everything in a group except the blocks of its arrays.
+
+    Raises
+    ------
+    DataError
+        If something is missing or damaged.
+    """
+    _refuse_missing(place, [*record.copies, *record.arrays])
+    check_copies(place, record)
+    for path in reopen_group(place, record, container).damaged_groups():
+        problem = "the metadata of the group is missing or cannot be understood"
+        raise DataError(printable(str(place / path)), [problem])
+
+
+def reopen_group(
+    place: Location,
+    record: TreeRecord,
+    container: DividedContainer,
+    *,
+    durability: Durability = Durability.FSYNC,
+    tree: Tree | None = None,
+    copies: Iterable[str] = (),
+) -> DividedTarget:
+    """Describe the target of a group again, by its journal; see `reopen_tree`.
+
+    Raises
+    ------
+    DataError
+        If its record is broken.
+    """
+    try:
+        return container.reopen_tree(
+            place,
+            record.described,
+            [*record.arrays, *record.copies],
+            durability=durability,
+            tree=tree,
+            copies=copies,
+        )
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        problem = f"its journal is not about a group: {error}"
+        raise DataError(printable(str(place)), [problem], "start again with --overwrite") from error
 
 
 def advise_repair(place: object) -> str:
@@ -177,61 +232,24 @@ def advising_repair(place: Location) -> Iterator[None]:
         raise DataError(error.place, error.problems, advice) from error
 
 
-def check_copies(file: Location, journal: Location, copies: Mapping[str, str]) -> None:
-    """Compare data that was copied unchanged into a file with its checksums.
+def check_copies(place: Location, record: TreeRecord) -> None:
+    """Compare arrays that were copied verbatim with their checksums.
 
     Raises
     ------
     DataError
         If one differs.
     """
-    if not copies:
-        return
-    container = load_format(str(read_job(journal)[WHOLE_FILE].get("format")))
-    if not isinstance(container, MakesFiles):
-        raise DataError(printable(str(journal)), ["is not about a file of arrays"])
-    _refuse_differing(file, copies, container.content_of(file).digests(copies))
-
-
-def check_copied_files(group: Location, copies: Mapping[str, str]) -> None:
-    """Compare with their checksums arrays that were copied file by file into a group.
-
-    Raises
-    ------
-    DataError
-        If one differs, or is gone.
-    """
-    refuse_missing(group, copies)
-    _refuse_differing(group, copies, {name: digest_files(group / name) for name in copies})
-
-
-def refuse_missing(group: Location, arrays: Iterable[str]) -> None:
-    """Refuse a group that lacks arrays.
-
-    Raises
-    ------
-    DataError
-        If it does.
-    """
-    gone = [f"array {printable(name)} is missing" for name in arrays if not is_taken(group / name)]
-    if gone:
-        raise DataError(printable(str(group)), gone)
-
-
-def _refuse_differing(place: Location, told: Mapping[str, str], found: Mapping[str, str]) -> None:
-    for name in told:
-        if found[name] != told[name]:
+    found = record.container.digests(place, record.copies) if record.copies else {}
+    for name in record.copies:
+        if found[name] != record.copies[name]:
             raise DataError(printable(f"{place}{INSIDE}/{name}"), ["is not what was written"])
 
 
-def digest_files(root: Location) -> str:
-    """Return a checksum of all files in a directory, with their names."""
-    medium, found = medium_of(root), xxh3_64()
-    for name, _ in sorted(medium.files(root)):
-        found.update(f"{name}\0".encode())
-        for piece in pieces_of(root / name):
-            found.update(piece)
-    return found.hexdigest()
+def _refuse_missing(group: Location, arrays: Iterable[str]) -> None:
+    gone = [f"array {printable(name)} is missing" for name in arrays if not is_taken(group / name)]
+    if gone:
+        raise DataError(printable(str(group)), gone)
 
 
 def _without_checksums(place: Location) -> str:
@@ -242,7 +260,7 @@ def _without_checksums(place: Location) -> str:
 
 
 def _verify_written(
-    written: Readback, journal: Location, memory: int, workers: int, array: int | None
+    written: Readback, journal: Location, memory: int, workers: int, array: int | None = None
 ) -> Verification:
     share = share_memory(written, memory, workers)
     return verify_checksums(written, journal, **share._asdict(), array=array)

@@ -7,19 +7,21 @@ room for them first, written here.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from dask_io.formats.hdf5.blocks import Hdf5Blocks
+from dask_io.formats.registry import load_format
 from dask_io.storage.files import peeking
 from dask_io.stores.container import needs, on_disk
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping
     from collections.abc import Set as AbstractSet
 
     from dask_io.formats.hdf5.source import Hdf5Source
     from dask_io.formats.hdf5.target import Hdf5Target
-    from dask_io.hierarchy.whole import Content, Model, Whole, WholeTarget
+    from dask_io.formats.hdf5.tree_target import TreeFile
+    from dask_io.hierarchy.tree import Tree
     from dask_io.storage.location import Location
     from dask_io.storage.medium import Durability
     from dask_io.stores.block_format import Format
@@ -31,6 +33,13 @@ _SIGNATURE = b"\x89HDF\r\n\x1a\n"
 _BEGINS_AT = (0, 512, 1024, 2048, 4096)
 
 
+class _Dialect(Protocol):
+    """A format that is HDF5 inside, and has rules for trees of other formats."""
+
+    def convert_for_hdf5(self, tree: Tree) -> Tree:
+        """Convert a tree by these rules, but keep every type of elements that HDF5 has."""
+
+
 @dataclass(frozen=True)
 class Hdf5Format:
     """Files that hold datasets, one of which is an array; also of formats that are HDF5 inside."""
@@ -38,6 +47,8 @@ class Hdf5Format:
     name: str = "hdf5"
     suffixes: tuple[str, ...] = (".h5", ".hdf5", ".hdf")
     blocks: Format | None = field(default_factory=Hdf5Blocks)
+    native_formats: frozenset[str] = frozenset({"hdf5", "netcdf"})
+    tree_versions: frozenset[int] = frozenset()
 
     def source_kind(self) -> type[Hdf5Source]:
         """Return what sources are."""
@@ -122,34 +133,50 @@ class Hdf5Format:
 
         return remake_hdf5(described, file, durability=durability, reserve=reserve, kind=kind)
 
-    def open_all(self, path: Location, *, each: bool = False) -> Whole:
-        """Look at everything in a file."""
+    def read_tree(self, path: Location, *, each: bool = False) -> Tree:
+        """Read the metadata of everything in a file."""
         with needs(self.name, "h5py"):
-            from dask_io.formats.hdf5.whole import open_all  # noqa: PLC0415 - as above
-        return open_all(on_disk(path, self.name), each=each)
+            from dask_io.formats.hdf5.tree import read_tree  # noqa: PLC0415 - as above
+        return read_tree(on_disk(path, self.name), each=each)
 
-    def make_all(
+    def is_group(self, path: Location) -> bool:  # noqa: ARG002 - whatever it is
+        """Tell that no directory is a group: a file holds all of them."""
+        return False
+
+    def can_hold(self, tree: Tree) -> bool:  # noqa: ARG002 - whatever its format
+        """Hold trees of any format."""
+        return True
+
+    def convert(self, tree: Tree) -> Tree:
+        """Convert a tree of another format as for NetCDF, but keep more types of elements."""
+        if tree.format in self.native_formats:
+            return tree
+        # HDF5 has no rules for shared dimensions; those of NetCDF are the common ones.
+        return cast("_Dialect", load_format("netcdf")).convert_for_hdf5(tree)
+
+    def write_tree(
         self,
         path: Location,
-        model: Model,
+        tree: Tree,
         wanted: Mapping[str, Wanted],
         *,
+        version: int | None,  # noqa: ARG002 - there is no choice
         overwrite: bool,
         durability: Durability,
-    ) -> WholeTarget:
-        """Describe a file like another one."""
+    ) -> TreeFile:
+        """Describe a file for a tree."""
         with needs(self.name, "h5py"):
-            from dask_io.formats.hdf5.whole_target import make_all  # noqa: PLC0415 - as above
+            from dask_io.formats.hdf5.tree_target import write_tree  # noqa: PLC0415 - as above
         file = on_disk(path, self.name)
-        return make_all(
-            file, model, wanted, format=self.name, overwrite=overwrite, durability=durability
+        return write_tree(
+            file, tree, wanted, format=self.name, overwrite=overwrite, durability=durability
         )
 
-    def content_of(self, path: Location) -> Content:
-        """Return what is in a file that has been written."""
+    def digests(self, path: Location, names: Collection[str]) -> dict[str, str]:
+        """Return checksums of the values of datasets."""
         with needs(self.name, "h5py"):
-            from dask_io.formats.hdf5.whole import Hdf5Model  # noqa: PLC0415 - as above
-        return Hdf5Model(on_disk(path, self.name))
+            from dask_io.formats.hdf5.tree_content import Hdf5Model  # noqa: PLC0415 - as above
+        return Hdf5Model(on_disk(path, self.name)).digests(names)
 
 
 FORMAT = Hdf5Format()

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from dask_io.formats.netcdf.source import Netcdf4Source
     from dask_io.formats.netcdf.target import NetcdfTarget
-    from dask_io.hierarchy.whole import Whole
+    from dask_io.hierarchy.tree import Tree
     from dask_io.storage.location import Location
     from dask_io.stores.block_format import Format
     from dask_io.stores.container import Wanted
@@ -39,6 +39,7 @@ class NetcdfFormat(Hdf5Format):
     name: str = "netcdf"
     suffixes: tuple[str, ...] = (".nc", ".nc4")
     blocks: Format | None = None
+    native_formats: frozenset[str] = frozenset({"netcdf"})
 
     def recognises(self, path: Location) -> bool:
         """Look for how version 3 begins; version 4 begins as any HDF5 file."""
@@ -88,21 +89,32 @@ class NetcdfFormat(Hdf5Format):
             return reopen_classic(described, file)
         return super().reopen(described, at, absent)
 
-    def open_all(self, path: Location, *, each: bool = False) -> Whole:
-        """Look at everything in a file."""
+    def read_tree(self, path: Location, *, each: bool = False) -> Tree:
+        """Read the metadata of everything in a file."""
         with needs(self.name, "h5py"):
-            from dask_io.formats.netcdf.whole import (  # noqa: PLC0415 - as above
-                open_classic_file,
-                open_netcdf4,
+            from dask_io.formats.netcdf.tree import (  # noqa: PLC0415 - as above
+                read_classic_tree,
+                read_netcdf4_tree,
             )
         file = on_disk(path, self.name)
-        return open_classic_file(file) if _is_classic(file) else open_netcdf4(file, each=each)
+        return read_classic_tree(file) if _is_classic(file) else read_netcdf4_tree(file, each=each)
 
-    def hold(self, source: Whole, *, as_hdf5: bool) -> Whole:
-        """Return what is in another format as this one holds it, or HDF5 in the same way."""
+    def can_hold(self, tree: Tree) -> bool:
+        """Hold trees of any format but HDF5, which may have anything in them."""
+        return tree.format != "hdf5"
+
+    def convert(self, tree: Tree) -> Tree:
+        """Convert a tree of another format."""
+        return tree if tree.format in self.native_formats else self._convert(tree, is_strict=True)
+
+    def convert_for_hdf5(self, tree: Tree) -> Tree:
+        """Convert a tree by the same rules, but keep every type of elements that HDF5 has."""
+        return self._convert(tree, is_strict=False)
+
+    def _convert(self, tree: Tree, *, is_strict: bool) -> Tree:
         with needs(self.name, "h5py"):
-            from dask_io.formats.netcdf.whole import as_netcdf  # noqa: PLC0415 - as above
-        return as_netcdf(source, is_strict=not as_hdf5)
+            from dask_io.formats.netcdf.tree import to_netcdf  # noqa: PLC0415 - as above
+        return to_netcdf(tree, is_strict=is_strict)
 
 
 def _is_classic(path: Location) -> bool:

@@ -6,21 +6,27 @@ zarr-python reads and makes the metadata; chunks are read, decoded, encoded and 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dask_io.errors import StorageError, printable
+from dask_io.hierarchy.checksums import digest_files
+from dask_io.storage.os_errors import storage_errors
 from dask_io.stores.container import needs
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Iterable, Mapping
     from collections.abc import Set as AbstractSet
 
-    from dask_io.hierarchy.whole import Whole
+    from dask_io.formats.zarr.tree_target import GroupTarget
+    from dask_io.hierarchy.tree import Tree
     from dask_io.storage.location import Location
     from dask_io.storage.medium import Durability
     from dask_io.stores.container import Wanted
     from dask_io.stores.store import Readback, Source, Target
 
-_MARKS = ("zarr.json", ".zarray", ".zgroup")
+_GROUP_MARKS = ("zarr.json", ".zgroup")
+_MARKS = (*_GROUP_MARKS, ".zarray")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +35,8 @@ class ZarrFormat:
 
     name: str = "zarr"
     suffixes: tuple[str, ...] = (".zarr",)
+    native_formats: frozenset[str] = frozenset({"zarr"})
+    tree_versions: frozenset[int] = frozenset({2, 3})
 
     def recognises(self, path: Location) -> bool:
         """Look for the metadata of an array or of a group."""
@@ -57,11 +65,73 @@ class ZarrFormat:
         place = Place(path, inside)
         return make_zarr(place, wanted, overwrite=overwrite, durability=durability, reserve=reserve)
 
-    def open_all(self, path: Location, *, each: bool = False) -> Whole:  # noqa: ARG002 - it always does
-        """Look at everything in a group."""
+    def read_tree(self, path: Location, *, each: bool = False) -> Tree:  # noqa: ARG002 - it always does
+        """Read the metadata of everything in a group."""
         with needs(self.name, "zarr"):
-            from dask_io.formats.zarr.whole import open_group  # noqa: PLC0415 - as above
-        return open_group(path)
+            from dask_io.formats.zarr.tree import read_tree  # noqa: PLC0415 - as above
+        return read_tree(path)
+
+    def is_group(self, path: Location) -> bool:
+        """Tell whether a directory is a group whose arrays can be listed."""
+        # A plain web server cannot list the members of a group.
+        if not isinstance(path, Path) and not path.connection.can_list:
+            return False
+        try:
+            with storage_errors(path):
+                is_marked = any((path / mark).is_file() for mark in _GROUP_MARKS)
+        except StorageError as error:
+            raise type(error)(printable(str(path)), error.reason, error.advice) from error
+        if not is_marked:
+            return False
+        with needs(self.name, "zarr"):
+            from dask_io.formats.zarr.group import is_group_at  # noqa: PLC0415 - as above
+        return is_group_at(path)
+
+    def can_hold(self, tree: Tree) -> bool:  # noqa: ARG002 - whatever its format
+        """Hold trees of any format."""
+        return True
+
+    def convert(self, tree: Tree) -> Tree:
+        """Return a tree that a group can hold."""
+        with needs(self.name, "zarr"):
+            from dask_io.formats.zarr.tree import convert  # noqa: PLC0415 - as above
+        return convert(tree)
+
+    def write_tree(
+        self,
+        path: Location,
+        tree: Tree,
+        wanted: Mapping[str, Wanted],
+        *,
+        version: int | None,
+        overwrite: bool,
+        durability: Durability,
+    ) -> GroupTarget:
+        """Describe a group for a tree."""
+        with needs(self.name, "zarr"):
+            from dask_io.formats.zarr.tree import write_tree  # noqa: PLC0415 - as above
+        return write_tree(
+            path, tree, wanted, version=version, overwrite=overwrite, durability=durability
+        )
+
+    def reopen_tree(
+        self,
+        path: Location,
+        described: Mapping[str, Any],
+        names: Iterable[str],
+        *,
+        durability: Durability,
+        tree: Tree | None = None,
+        copies: Iterable[str] = (),
+    ) -> GroupTarget:
+        """Describe a group again."""
+        with needs(self.name, "zarr"):
+            from dask_io.formats.zarr.tree import reopen_tree  # noqa: PLC0415 - as above
+        return reopen_tree(path, described, names, durability=durability, tree=tree, copies=copies)
+
+    def digests(self, path: Location, names: Collection[str]) -> dict[str, str]:
+        """Return checksums of the files of arrays."""
+        return {name: digest_files(path / name) for name in names}
 
     def reopen(
         self,

@@ -1,6 +1,6 @@
 """Groups of Zarr arrays: what is in one.
 
-The arrays of a group are sources and targets of their own; see `grouptarget` for how a group is
+The arrays of a group are sources and targets of their own; see `tree_target` for how a group is
 written.
 """
 
@@ -30,6 +30,7 @@ from dask_io.formats.zarr.documents import (
     quiet,
     read_documents,
 )
+from dask_io.hierarchy.tree import ROOT, checked_path
 from dask_io.journal.journal import read_field
 from dask_io.storage.files import medium_of, write_whole
 from dask_io.storage.local.regular_files import check_to_read
@@ -48,7 +49,6 @@ if TYPE_CHECKING:
 # More than any group of a sane dataset has; a directory tree that is none ends here.
 _MOST_ARRAYS = 10_000
 DEEPEST = 100
-_ROOT = ""
 DOCUMENTS = frozenset({V3, V2, V2_ATTRIBUTES, V2_GROUP, CONSOLIDATED})
 
 
@@ -74,12 +74,12 @@ class Group:
     @property
     def version(self) -> int:
         """Version of the format."""
-        return 3 if V3 in self.groups[_ROOT] else 2
+        return 3 if V3 in self.groups[ROOT] else 2
 
     @property
     def attributes(self) -> dict[str, Any]:
         """What the group says about itself."""
-        return attributes_of(self.groups[_ROOT])
+        return attributes_of(self.groups[ROOT])
 
     def to_json(self) -> dict[str, Any]:
         """Return what it takes to make a group like it, as plain values."""
@@ -99,7 +99,7 @@ class Group:
             checked_path(path): {_document(name): text.encode() for name, text in documents.items()}
             for path, documents in described["groups"].items()
         }
-        if _ROOT not in groups or not all(map(is_group, groups.values())):
+        if ROOT not in groups or not all(map(is_group, groups.values())):
             raise ValueError("not every group is described")
         consolidated, files = (
             tuple(map(checked_path, read_field(described, key, list)))
@@ -108,19 +108,6 @@ class Group:
         if not groups.keys() >= set(consolidated):
             raise ValueError("consolidated lists something that is not a group")
         return cls(root, groups, {}, consolidated, files)
-
-
-def checked_path(path: str) -> str:
-    """Return a path that leads into a group.
-
-    Raises
-    ------
-    ValueError
-        If it would lead out.
-    """
-    if path != _ROOT and any(part in {"", ".", ".."} for part in path.split("/")):
-        raise ValueError(f"{printable(path)} is no path in a group")
-    return path
 
 
 def _document(name: str) -> str:
@@ -153,7 +140,7 @@ class _Node(NamedTuple):
     """By their names, and whether they are directories."""
 
 
-def _nodes(root: Location, path: str = _ROOT) -> Iterator[_Node]:
+def _nodes(root: Location, path: str = ROOT) -> Iterator[_Node]:
     """Yield the groups and arrays in a directory, each behind what is in it."""
     folder = root / path
     if path.count("/") >= DEEPEST:
@@ -319,5 +306,5 @@ def consolidate(root: Location) -> None:
 
 
 def _gather_in(root: Location) -> bytes:
-    _, text = gather({node.path: node.documents for node in _nodes(root)}, _ROOT)
+    _, text = gather({node.path: node.documents for node in _nodes(root)}, ROOT)
     return text

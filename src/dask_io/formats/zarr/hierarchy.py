@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from dask_io.errors import DataError, TargetExistsError, UsageError, printable
 from dask_io.formats.zarr.documents import V2, V2_GROUP, V3, read_documents
-from dask_io.formats.zarr.group import DOCUMENTS, checked_path, is_group_at, join
+from dask_io.formats.zarr.group import DOCUMENTS, is_group_at, join
 from dask_io.formats.zarr.metadata import understand
 from dask_io.formats.zarr.place import could_be_chunk, is_part_of_array, refuse_foreign, whole_name
+from dask_io.hierarchy.tree import ROOT, checked_path
 from dask_io.journal.journal import is_unfinished, refuse_locked
 from dask_io.storage.files import medium_of
 from dask_io.storage.own_names import JOURNAL
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 
     from dask_io.storage.location import Location
 
-_ROOT = ""
 _MARKS = frozenset({V3, V2, V2_GROUP})
 # A journal, or one that a killed run was making.
 _OF_JOURNAL = re.compile(r"\.dask-io(?:\.[0-9a-f]{8}\.part)?/")
@@ -142,7 +142,7 @@ def find_parts(root: Location, told: Hierarchy, *, unfinished: bool) -> Parts:
     files = [name for name, _ in medium_of(root).files(root)]
     found = _documented(root, files)
     shown = printable(str(root))
-    if _ROOT in found.arrays:
+    if ROOT in found.arrays:
         raise UsageError(f"{shown} is an array, or broken, and no group to overwrite")
     names = told | found
     chunks = {} if unfinished else {name: _chunk_names(root / name) for name in found.arrays}
@@ -190,7 +190,7 @@ def _documented(root: Location, files: Iterable[str]) -> Hierarchy:
     marked = {folder for folder, _, name in (f.rpartition("/") for f in files) if name in _MARKS}
     for folder in sorted(marked):
         around = folder.rpartition("/")[0]
-        if folder == _ROOT or around in groups:
+        if folder == ROOT or around in groups:
             (groups if is_group_at(root / folder) else arrays).add(folder)
     return Hierarchy(frozenset(groups), frozenset(arrays))
 

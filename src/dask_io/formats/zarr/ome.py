@@ -1,7 +1,7 @@
 """OME-Zarr: groups whose arrays are the levels of an image, or of labels of one.
 
-Version 0.4 is in Zarr 2, version 0.5 in Zarr 3. What a group says about its image, names and
-units of axes, transformations, labels, colours, is never changed: arrays keep their shapes.
+Version 0.4 uses Zarr 2, version 0.5 Zarr 3. The metadata of an image (names and units of axes,
+transformations, labels, colours) never changes, because arrays keep their shapes.
 """
 
 from __future__ import annotations
@@ -56,14 +56,14 @@ def _levels(inside: str, attributes: Mapping[str, Any]) -> Iterator[tuple[str, t
 
 
 def check_images(group: Group) -> None:
-    """Have ome-zarr-models look at the metadata of every image of a group.
+    """Validate the metadata of every image of a group with ome-zarr-models.
 
     Raises
     ------
     UsageError
         If it is not installed.
     DataError
-        If one is no valid OME-Zarr.
+        If an image is not valid OME-Zarr.
     """
     images = image_groups(group)
     if not images:
@@ -83,7 +83,7 @@ def check_images(group: Group) -> None:
 
 
 def _reason(error: Exception) -> str:
-    """Say in a line what a model found first; of one mistake it may say a dozen things."""
+    """Return the first of the problems that a model found; one mistake may cause a dozen."""
     from pydantic import ValidationError  # noqa: PLC0415 - comes with ome-zarr-models
 
     said = str(error)

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 import dask_io
 from dask_io.errors import DaskIOError, DataError
 from dask_io.formats.isolation import WORKER
-from dask_io.jobs.several_arrays import find_whole
+from dask_io.jobs.tree_source import find_tree
 from tests.refusals import may_refuse
 
 KINDS: dict[str, dict[str, Any]] = {
@@ -76,8 +76,8 @@ def test_flipped_bytes_of_a_file_as_a_whole(kind: str, data: st.DataObject) -> N
         path, target = Path(folder) / "a.h5", Path(folder) / "b.h5"
         path.write_bytes(content)
         with may_refuse():
-            file = find_whole(path)
-            if file is not None and sum(each.grid.size for each in file.arrays.values()) < 2**16:
+            file = find_tree(path)
+            if file is not None and sum(each.grid.size for each in file.sources.values()) < 2**16:
                 dask_io.resplit(path, target, chunks=5, workers=1, verify=True)
                 assert dask_io.verify(path, target)
                 assert target.exists()

@@ -369,7 +369,8 @@ def test_files_are_never_opened_in_this_process(
 
     path = make_file("NETCDF4")
     dask_io.info(f"{path}::tas")
-    for module in (hdf5.create, hdf5.source, hdf5.whole, hdf5.overwrite, netcdf.source):
+    modules = hdf5.create, hdf5.source, hdf5.tree, hdf5.tree_content, hdf5.overwrite
+    for module in (*modules, netcdf.source):
         monkeypatch.setattr(module, "reading", refuse)
 
     dask_io.resplit(f"{path}::tas", tmp_path / "b.nc", chunks=5, verify=True)

@@ -1,11 +1,11 @@
-"""Writing all arrays of a file, one after another, into one that gets its name at the end."""
+"""Write all arrays of a tree into one file, which gets its name at the end."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, TypeVarTuple, runtime_checkable
 
 from dask_io.errors import UsageError, printable
 from dask_io.formats.hdf5.create import check_codec, make_dataset, refuse
@@ -15,17 +15,18 @@ from dask_io.formats.hdf5.filters import type_of
 from dask_io.formats.hdf5.making import FileInMaking, WrittenDataset, is_by_offset
 from dask_io.formats.hdf5.overwrite import refuse_more
 from dask_io.geometry import Grid
-from dask_io.journal.journal import about, is_unfinished
+from dask_io.hierarchy.tree import Content
+from dask_io.journal.journal import about, find_journal, is_unfinished
 from dask_io.journal.ledger import Ledger, line_of
 from dask_io.journal.one_file_target import OneFileTarget
 from dask_io.storage.tally import Tally
 from dask_io.stores.container import on_disk
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from dask_io.formats.hdf5.dataset import Dataset
-    from dask_io.hierarchy.whole import Model
+    from dask_io.hierarchy.tree import Tree
     from dask_io.journal.ledger import Written
     from dask_io.storage.location import Location
     from dask_io.storage.medium import Durability
@@ -35,40 +36,69 @@ R = TypeVar("R")
 Ts = TypeVarTuple("Ts")
 
 
-def make_all(
+@runtime_checkable
+class Model(Content, Protocol):
+    """A tree of which a file can be made; it travels to the process that makes the file."""
+
+    @property
+    def file(self) -> Path | None:
+        """The file that values are read from, which may be broken."""
+
+    def contents(self) -> set[str]:
+        """Return the names of everything in the file, attributes behind an ``@``."""
+
+    def build(self, path: Path, wanted: Mapping[str, Wanted]) -> tuple[str, ...]:
+        """Make a file with everything except the values of some arrays, which are made as wanted.
+
+        Returns names for everything that the file has no place for.
+        """
+
+
+def write_tree(
     path: Path,
-    model: Model,
+    tree: Tree,
     wanted: Mapping[str, Wanted],
     *,
     format: str,  # noqa: A002 - the word that users know
     overwrite: bool,
     durability: Durability,
-) -> WholeHdf5:
-    """Describe a file like another one; nothing is touched.
+) -> TreeFile:
+    """Describe a file for a converted tree; nothing is touched.
 
     Raises
     ------
     UsageError
         If HDF5 cannot hold an array, or cannot honour a wish.
     """
+    model = tree.content
+    assert isinstance(model, Model), "a converted tree has one"
+    if any(each.wishes.shards for each in wanted.values()):
+        raise UsageError(f"format {format} has no shards; leave them out")
     plain = {name: replace(each, metadata=dict(each.metadata)) for name, each in wanted.items()}
     arrays = _apart(model, _describe, plain)
-    return WholeHdf5(
-        path, model, plain, arrays, format=format, overwrite=overwrite, durability=durability
+    return TreeFile(
+        path,
+        model,
+        plain,
+        arrays,
+        copies=[name for name in tree.arrays if name not in wanted],
+        format=format,
+        overwrite=overwrite,
+        durability=durability,
     )
 
 
 def _apart(model: Model, function: Callable[[*Ts], R], *args: *Ts) -> R:
-    """Have a function work where HDF5 may crash, if it looks into a file of others."""
+    """Call a function in a subprocess if it opens a file on which HDF5 may crash."""
     return function(*args) if model.file is None else apart_for_long(model.file, function, *args)
 
 
 def _describe(wanted: Mapping[str, Wanted]) -> dict[str, Dataset]:
-    """Return the datasets that arrays would become, whatever their types are called."""
+    """Return the datasets that arrays would become."""
     arrays = {}
     with in_memory() as file:
         for name, each in wanted.items():
-            # Asked for all of them: it is not this one that is to be blamed.
+            # The codec is given for all arrays, so no single one is blamed.
             check_codec(each)
             try:
                 refuse(each)
@@ -83,8 +113,8 @@ def _describe(wanted: Mapping[str, Wanted]) -> dict[str, Dataset]:
     return arrays
 
 
-class WholeHdf5(OneFileTarget):
-    """A file that is written with all its arrays; it counts only as a whole."""
+class TreeFile(OneFileTarget):
+    """A file that is written with all its arrays; it counts only once it is complete."""
 
     def __init__(
         self,
@@ -93,11 +123,13 @@ class WholeHdf5(OneFileTarget):
         wanted: Mapping[str, Wanted],
         arrays: Mapping[str, Dataset],
         *,
+        copies: Sequence[str],
         format: str,  # noqa: A002 - the word that users know
         overwrite: bool,
         durability: Durability,
     ) -> None:
         self._path, self._model, self._wanted, self._format = path, model, wanted, format
+        self._copies = copies
         self.arrays = {
             name: Member(
                 self,
@@ -113,9 +145,10 @@ class WholeHdf5(OneFileTarget):
         super().__init__(path, is_one_file=True, overwrite=overwrite, durability=durability)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # What belongs to a run does not travel to other processes.
+        # The state of a run does not travel to other processes.
         remake = partial(
             type(self),
+            copies=self._copies,
             format=self._format,
             overwrite=self._overwrite,
             durability=self.durability,
@@ -135,8 +168,24 @@ class WholeHdf5(OneFileTarget):
 
     @property
     def is_indivisible(self) -> bool:
-        """Nothing of it can be gone on with."""
+        """Nothing of it can be resumed."""
         return True
+
+    @property
+    def is_resumable(self) -> bool:
+        """Whether there is a journal, from which the file can be made again."""
+        return find_journal(self._path) is not None
+
+    def describe(self) -> dict[str, Any]:
+        """Return nothing: the file is made again from its source."""
+        return {}
+
+    def digests(self) -> dict[str, str]:
+        """Return the checksums of the arrays that are copied verbatim."""
+        return self._model.digests(self._copies)
+
+    def copy_verbatim(self) -> None:
+        """Do nothing: they were copied when the file was made."""
 
     def _forget_run(self) -> None:
         super()._forget_run()
@@ -152,8 +201,8 @@ class WholeHdf5(OneFileTarget):
         model, path = self._model, self._making.path
         self.not_kept = _apart(model, model.build, path, self._wanted)
 
-    def begin_again(self, job: bytes) -> None:
-        """Take over from a run that was cut short: nothing of the file is gone on with.
+    def restart(self, job: bytes) -> None:
+        """Begin the file of an interrupted run again.
 
         Raises
         ------
@@ -167,6 +216,10 @@ class WholeHdf5(OneFileTarget):
         except BaseException:
             self.abandon()
             raise
+
+    def give_up(self) -> None:
+        """Remove the unfinished file."""
+        self.abandon()
 
     def append(self, number: int, lines: Iterable[str]) -> None:
         """Add lines about one of the arrays to the journal."""
@@ -195,19 +248,19 @@ class WholeHdf5(OneFileTarget):
         self._making.complete()
 
     def abandon(self, *, keep: bool = False) -> bool:
-        """Have HDF5 let go of the file, and remove it."""
+        """Close the file, and remove it."""
         self._making.abandon()
         return super().abandon(keep=keep)
 
 
 class Member(WrittenDataset):
-    """One array of a file that is written as a whole: only the file is begun and finished."""
+    """One array of a file; only the file is begun and finished."""
 
     is_indivisible = True
 
     def __init__(
         self,
-        file: WholeHdf5,
+        file: TreeFile,
         number: int,
         inside: str,
         array: Dataset,
@@ -219,7 +272,6 @@ class Member(WrittenDataset):
         self._file, self._number, self.format = file, number, format
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Where the file is, its arrays are.
         return _member_of, (self._file, self.inside)
 
     @property
@@ -234,7 +286,7 @@ class Member(WrittenDataset):
         """The file has been begun."""
 
     def resume(self) -> Ledger:
-        """Nothing of a file that was cut short can be gone on with."""
+        """Return an empty ledger: nothing of an unfinished file can be reused."""
         return Ledger(self.grid)
 
     def commit(self, cells: Collection[Written]) -> None:
@@ -253,5 +305,5 @@ class Member(WrittenDataset):
         return False
 
 
-def _member_of(file: WholeHdf5, inside: str) -> Member:
+def _member_of(file: TreeFile, inside: str) -> Member:
     return file.arrays[inside]

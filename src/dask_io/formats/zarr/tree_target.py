@@ -1,17 +1,20 @@
-"""Writing a group of Zarr arrays.
+"""Write a group of Zarr arrays.
 
-A group that is written has a journal, which says what belongs to it. Its metadata comes last, that
-of the outermost group at the very end, so that no reader takes it for one before it is complete.
+The journal of a group lists its members. The metadata of groups is written last, that of the
+outermost group at the very end, so that no reader opens an incomplete group.
 
-One that is replaced goes the other way round. The new journal, which says what belonged to the old
-group, takes the place of the old one, so that from then on it is unfinished; then the metadata of
-the outermost group goes, then that of all in it, then the rest. Only then is anything written.
+A group is replaced in the opposite order. First a new journal, which lists the members of the old
+group, replaces the old journal; from then on the group is unfinished. Then the metadata of the
+outermost group is removed, then that of its members, then everything else. Only then is anything
+written.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
 from dask_io.errors import (
     DataError,
@@ -22,9 +25,11 @@ from dask_io.errors import (
     printable,
 )
 from dask_io.formats.zarr.documents import V2, V2_GROUP, V3, is_consolidated, read_documents
-from dask_io.formats.zarr.group import gather, refuse_special
+from dask_io.formats.zarr.group import gather, is_described, read_group, refuse_special
 from dask_io.formats.zarr.hierarchy import Hierarchy, find_left, find_parts
+from dask_io.formats.zarr.ome import check_images, image_groups
 from dask_io.formats.zarr.place import METADATA, Place
+from dask_io.hierarchy.checksums import digest_contents, digest_files
 from dask_io.journal.journal import Journal, alone, is_unfinished, read_lines, refuse_locked
 from dask_io.journal.journalled_target import refuse_needed
 from dask_io.journal.logs import logs_of
@@ -35,23 +40,41 @@ from dask_io.storage.os_errors import storage_errors
 from dask_io.storage.own_names import JOURNAL
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Iterable
 
     from dask_io.formats.zarr.group import Group
     from dask_io.formats.zarr.hierarchy import Parts
     from dask_io.storage.location import Location
+    from dask_io.stores.store import Target
 
-# Lines of the journal: what belongs to the group, what did to the one that it replaces, and that
-# this is gone.
+# Lines of the journal: the members of the group, those of the group that it replaces, and a note
+# that the latter are removed.
 _HOLDS, _HELD, _CLEARED = "holds", "held", "cleared"
 
 
 class GroupTarget:
-    """A group that is written, by one run at a time; its arrays are targets of their own."""
+    """A group that is written, by one run at a time; its arrays are targets of their own.
 
-    def __init__(self, root: Location, *, durability: Durability, overwrite: bool = False) -> None:
+    `names` lists all arrays. `copies` has the files of those that are copied verbatim: the
+    directory that they are in, or their content. `arrays` are written in blocks.
+    """
+
+    def __init__(
+        self,
+        root: Location,
+        group: Group,
+        names: Iterable[str],
+        *,
+        durability: Durability,
+        overwrite: bool = False,
+        arrays: Mapping[str, Target] = MappingProxyType({}),
+        copies: Mapping[str, Location | Mapping[str, bytes]] = MappingProxyType({}),
+        not_kept: tuple[str, ...] = (),
+    ) -> None:
         self.root, self.durability = root, durability
+        self.arrays, self.not_kept = arrays, not_kept
         self.is_resumable = False
+        self._group, self._names, self._copies = group, tuple(names), copies
         self._overwrite = overwrite
         self._medium = medium_of(root)
         self._journal_place = root / JOURNAL
@@ -64,23 +87,31 @@ class GroupTarget:
         """The group's directory."""
         return str(self.root)
 
+    def describe(self) -> dict[str, Any]:
+        """Return what it takes to make the groups."""
+        return self._group.to_json()
+
+    def digests(self) -> dict[str, str]:
+        """Return the checksums that arrays copied verbatim will have, by name."""
+        return {name: _digest(files) for name, files in self._copies.items()}
+
     def check(self) -> None:
-        """Refuse a place where something is that is not to be replaced, or nothing can be.
+        """Refuse a place where the group cannot be created.
 
         Raises
         ------
         TargetExistsError
-            If something is there, and it is not to be overwritten.
+            If something exists there that must not be overwritten.
         UsageError
-            If it is to be, but is no group, or holds what is no part of one, or if another
-            describes it.
+            If it may be overwritten, but is not a group, holds other files, or is described by
+            the consolidated metadata of a group around it.
         StorageError
             If another run is writing it, or something in it.
         """
         self._find_old()
 
     def _find_old(self) -> Parts | None:
-        """Return what will be replaced, None if nothing is there; as `check`."""
+        """Return what will be replaced, None if nothing exists there; refuse as `check` does."""
         root, journal, shown = self.root, self._journal_place, printable(self.place)
         self._medium.publisher(root, self.durability)
         with storage_errors(root):
@@ -95,19 +126,19 @@ class GroupTarget:
                 raise UsageError(f"{shown} is a file, not a group to overwrite")
             refuse_needed(journal, root)
             _refuse_described(root)
-            old = find_parts(root, self._told(unfinished=unfinished), unfinished=unfinished)
+            old = find_parts(root, self._listed(unfinished=unfinished), unfinished=unfinished)
             for inner in sorted(old.journals):
                 refuse_needed(root / inner, (root / inner).parent)
         return old
 
-    def _told(self, *, unfinished: bool) -> Hierarchy:
-        """Return what the journal says to belong to the group that is there now."""
+    def _listed(self, *, unfinished: bool) -> Hierarchy:
+        """Return the members that the journal of the existing group lists."""
         holds, held = self._words()
-        # What is complete describes itself, but for files that came along with it.
+        # A complete group describes its members, except for files that were copied with it.
         return holds | held if unfinished else Hierarchy(files=holds.files)
 
     def _words(self) -> tuple[Hierarchy, Hierarchy]:
-        """Return what the group is to hold, and what the one held that it replaces."""
+        """Return the members of the group, and those of the group that it replaces."""
         found, place = {_HOLDS: Hierarchy(), _HELD: Hierarchy()}, self._journal_place
         for words in read_lines(place) if logs_of(place).exists(place) else ():
             if words == [_CLEARED]:
@@ -120,16 +151,18 @@ class GroupTarget:
                     raise DataError(printable(str(place)), [problem], advice) from error
         return found[_HOLDS], found[_HELD]
 
-    def create(self, job: bytes, holds: Hierarchy) -> None:
-        """Make the place; a journal with the job, and what belongs to the group, comes first.
+    def create(self, job: bytes) -> None:
+        """Create the directory; a journal with the job and the members is the first file in it.
 
         Raises
         ------
         TargetExistsError
-            If something is there that is not to be overwritten.
+            If something exists there that must not be overwritten.
         """
         self.is_resumable = False
         old = self._find_old()
+        group = self._group
+        holds = Hierarchy(frozenset(group.groups), frozenset(self._names), frozenset(group.files))
         lines = [f"{_HOLDS} {holds.to_word()}"]
         lines += [] if old is None else [f"{_HELD} {old.names.to_word()}"]
         try:
@@ -166,8 +199,8 @@ class GroupTarget:
         self.is_resumable = True
 
     def _clear(self, old: Parts) -> None:
-        """Remove what the group replaces, what describes it first, and note that it is gone."""
-        assert self._journal is not None, "what is removed is this run's"
+        """Remove the group that is replaced, its metadata first, and note that it is gone."""
+        assert self._journal is not None, "only the run that holds the journal removes files"
         self._has_removed = True
         for files in (old.own, old.inner, old.others):
             self._journal.check_held()
@@ -184,7 +217,7 @@ class GroupTarget:
         return self.durability is Durability.FSYNC
 
     def resume(self) -> None:
-        """Go on where another run ended.
+        """Resume the group that another run left unfinished.
 
         Raises
         ------
@@ -206,19 +239,39 @@ class GroupTarget:
             self.abandon()
             raise
 
-    def copy_array(self, source: Location, name: str) -> None:
-        """Copy the files of an array as they are, its metadata last; what is there is replaced.
+    def copy_verbatim(self) -> None:
+        """Write the arrays that are copied verbatim, their metadata last.
 
-        For arrays that hold what is not understood, such as texts of any length, or have no axes.
+        These have no axes, or elements that are not understood, such as strings of any length.
         """
-        files = [file for file, _ in medium_of(source).files(source)]
+        for name, files in self._copies.items():
+            if isinstance(files, Mapping):
+                self._write_array(name, files)
+            else:
+                self._copy_array(files, name)
+
+    def copy_again(self) -> None:
+        """Write arrays that are copied verbatim again, and remove other files from them.
+
+        Raises
+        ------
+        DataError
+            If the source of one is gone; nothing has been changed then.
+        """
+        self.copy_verbatim()
+        for name, files in self._copies.items():
+            kept = {*files} if isinstance(files, Mapping) else _names_in(files)
+            place = self.root / name
+            self._medium.remove(place / each for each in _names_in(place) - kept)
+
+    def _copy_array(self, source: Location, name: str) -> None:
+        files = _names_in(source)
         for file in files:
             refuse_special(source / file)
         for file in sorted(files, key=_metadata_last):
             self._copy(source / file, self.root / name / file)
 
-    def write_array(self, name: str, files: Mapping[str, bytes]) -> None:
-        """Write the files of an array that is small, its metadata last; as `copy_array`."""
+    def _write_array(self, name: str, files: Mapping[str, bytes]) -> None:
         for file in sorted(files, key=_metadata_last):
             place = self.root / name / file
             self._check_held()
@@ -238,53 +291,56 @@ class GroupTarget:
         assert self._journal is not None, "nothing has been created"
         self._journal.check_held()
 
-    def finish(
-        self, like: Group, arrays: Iterable[str], check: Callable[[Location, Group], None]
-    ) -> None:
-        """Make a group of arrays that are there, by their names, as another one is.
-
-        It counts as complete once `check` has looked at it.
-        """
-        for name in like.files:
-            self._copy(like.root / name, self.root / name)
-        self.describe(like, arrays, like.groups)
-        check(self.root, like)
+    def finish(self) -> None:
+        """Make a group of the arrays; it counts as complete once its images have been checked."""
+        group = self._group
+        for name in group.files:
+            self._copy(group.root / name, self.root / name)
+        self.describe_again(group.groups)
+        if image_groups(group):
+            check_images(read_group(self.root))
         with storage_errors(self.root):
             logs_of(self._journal_place).remove_stale(self._journal_place)
         assert self._journal is not None, "it is held"
         self._journal.seal()
         self._journal = None
 
-    def describe(self, like: Group, arrays: Iterable[str], paths: Iterable[str]) -> None:
-        """Write the metadata of some of the groups, as another one has it, the outermost last."""
-        made = self._documents(like, arrays)
+    def damaged_groups(self) -> list[str]:
+        """Return the groups whose metadata is missing or cannot be understood."""
+        groups = self._group.groups
+        return [path for path in groups if not is_described(self.root / path, groups[path])]
+
+    def describe_again(self, paths: Iterable[str]) -> None:
+        """Write the metadata of some of the groups, the outermost last."""
+        made = self._documents()
         for path in sorted(paths, key=_innermost_first):
             folder = self.root / path
             self._make_folder(folder)
-            # What makes a group of a directory comes last.
+            # The document that makes a group of a directory comes last.
             for name in sorted(made[path], key=lambda name: name in {V3, V2_GROUP}):
                 self._check_held()
                 self._medium.write_whole(folder / name, made[path][name])
 
-    def _documents(self, like: Group, arrays: Iterable[str]) -> dict[str, dict[str, bytes]]:
-        """Return the documents of all groups; those that gather metadata have that of now."""
-        made = {path: dict(documents) for path, documents in like.groups.items()}
-        all_of_them = {**like.groups, **{name: read_documents(self.root / name) for name in arrays}}
-        for path in like.consolidated:
-            name, text = gather(all_of_them, path)
+    def _documents(self) -> dict[str, dict[str, bytes]]:
+        """Return the documents of all groups; consolidated metadata is gathered anew."""
+        group = self._group
+        made = {path: dict(documents) for path, documents in group.groups.items()}
+        arrays = {name: read_documents(self.root / name) for name in self._names}
+        for path in group.consolidated:
+            name, text = gather({**group.groups, **arrays}, path)
             made[path][name] = text
         return made
 
     def abandon(self) -> None:
-        """Let another run go on."""
+        """Release the journal, so that another run can resume."""
         if self._journal is not None:
             self._journal.close()
             self._journal = None
 
     def give_up(self) -> None:
-        """Let another run go on, or leave nothing if nothing else has come to be there, or gone."""
+        """Release the journal; remove it if nothing was written or removed yet."""
         is_bare = not self._has_removed and self._is_alone()
-        # What another run has taken over, or may have, is not this one's to remove.
+        # A journal that another run may have taken over must stay.
         if self._journal is not None and is_bare and self._journal.is_held():
             with suppress(OSError, StorageError):
                 self._journal.remove()
@@ -293,14 +349,22 @@ class GroupTarget:
         self._medium.remove_folders(self._made)
 
     def _is_alone(self) -> bool:
-        """Tell whether the journal is all that there is, be it a lock of an array."""
+        """Tell whether the directory holds nothing but the journal."""
         with suppress(StorageError):
             return self._medium.names(self.root).keys() <= {JOURNAL}
         return False
 
 
+def _digest(files: Location | Mapping[str, bytes]) -> str:
+    return digest_contents(files) if isinstance(files, Mapping) else digest_files(files)
+
+
+def _names_in(root: Location) -> set[str]:
+    return {name for name, _ in medium_of(root).files(root)}
+
+
 def _refuse_described(root: Location) -> None:
-    """Refuse to replace a group that one around it describes, which would go on doing so."""
+    """Refuse to replace a group that the consolidated metadata around it describes."""
     for folder in root.resolve().parents:
         if not read_documents(folder):
             break

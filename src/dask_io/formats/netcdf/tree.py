@@ -1,0 +1,293 @@
+"""Trees of NetCDF: version 4 is HDF5; version 3 and other formats are converted to it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import chain
+from math import prod
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from dask_io.errors import DataError, printable
+from dask_io.formats.hdf5 import tree as hdf5
+from dask_io.formats.hdf5.file import open_own, writing
+from dask_io.formats.hdf5.scales import HIDDEN
+from dask_io.formats.hdf5.source import Hdf5Source
+from dask_io.formats.hdf5.tree_content import Hdf5Model
+from dask_io.formats.netcdf.conventions import (
+    can_be_said,
+    has_other_types,
+    has_type,
+    is_name,
+    sign,
+)
+from dask_io.formats.netcdf.outline import Outline, Outlined, outline_of
+from dask_io.formats.netcdf.source import (
+    ClassicSource,
+    Netcdf4Original,
+    belonging_to_dataset,
+    open_header,
+    plain_values,
+    read_classic,
+    single,
+    typed_in,
+)
+from dask_io.formats.netcdf.surroundings import MOST_BYTES
+from dask_io.geometry import Grid
+from dask_io.hierarchy.checksums import digest, identity_of
+from dask_io.hierarchy.conversions import (
+    copy_text_verbatim,
+    has_renamed_dimensions,
+    place_dimensions,
+    refuse_misnamed,
+    refuse_types,
+    store_booleans_as_integers,
+)
+from dask_io.hierarchy.tree import ROOT, Tree, TreeArray
+from dask_io.storage.os_errors import storage_errors
+from dask_io.stores.cf_attributes import FILL_VALUE, gap_of
+from dask_io.stores.not_kept import says_other_gap
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+    from pathlib import Path
+
+    from dask_io.formats.netcdf.classic import Header, Variable
+    from dask_io.hierarchy.tree import Content
+    from dask_io.stores.container import Wanted
+    from dask_io.stores.store import Source
+
+# Records that are not re-split become chunks of about this many bytes.
+_CHUNK_BYTES = 4 * 2**20
+
+
+class _Variable(Hdf5Source):
+    """A variable of NetCDF 4 that is moved with all others."""
+
+    format = "netcdf"
+
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        """Metadata of the variable, and where it is stored."""
+        said = super().metadata
+        where = {"netcdf": Netcdf4Original(self.path, self.inside)}
+        return MappingProxyType({**said, **where, "attributes": single(said["attributes"])})
+
+
+@dataclass(frozen=True)
+class Netcdf4Model(Hdf5Model):
+    """A file of NetCDF 4."""
+
+    def build(self, path: Path, wanted: Mapping[str, Wanted]) -> tuple[str, ...]:
+        """Make a file with everything in this one except the values of some variables."""
+        not_kept = super().build(path, wanted)
+        with writing(path), open_own(path, "r+") as file:
+            sign(file)
+        return not_kept
+
+
+def read_netcdf4_tree(path: Path, *, each: bool) -> Tree:
+    """Read everything in a file of version 4; if all belongs to one variable, only with `each`."""
+    found = hdf5.read_tree(
+        path,
+        kind=_Variable,
+        content=Netcdf4Model(path),
+        belonging_to=belonging_to_dataset,
+        each=each,
+    )
+    hidden = any(name.rpartition("/")[2].startswith(HIDDEN) for name in found.arrays)
+    return replace(
+        found,
+        groups={name: single(attributes) for name, attributes in found.groups.items()},
+        arrays={
+            name: array if array.source else replace(array, attributes=single(array.attributes))
+            for name, array in found.arrays.items()
+        },
+        shares_dimensions=True,
+        format_specific=(*found.format_specific, *(["names_of_variables"] if hidden else [])),
+    )
+
+
+def read_classic_tree(path: Path) -> Tree:
+    """Read the metadata of everything in a file of version 3.
+
+    Raises
+    ------
+    DataError
+        If its header cannot be trusted, or it is truncated.
+    """
+    header, size = open_header(path)
+    arrays = {}
+    for name, one in header.variables.items():
+        if one.end > size:
+            short = f"is truncated: it has {size} bytes, {name} ends at {one.end}"
+            raise DataError(printable(str(path)), [printable(short)])
+        if one.shape:
+            source = ClassicSource(path, header, one)
+            arrays[name] = TreeArray.of(source, one.dimensions, kept_grid=_kept_grid(one))
+        else:
+            said = plain_values(one.attributes)
+            arrays[name] = TreeArray((), one.dimensions, said, verbatim="has no axes")
+    return Tree(
+        root=path,
+        format="netcdf",
+        content=_classic_model(path, header),
+        groups={ROOT: plain_values(header.attributes)},
+        arrays=arrays,
+        refused={
+            name: "has the name of a dimension, but does not lie along it alone"
+            for name, one in header.variables.items()
+            if name in header.dimensions and one.dimensions != (name,)
+        },
+        shares_dimensions=True,
+        format_specific=tuple(_format_specific(header)),
+        main=_find_main(header, arrays),
+        has_others=len(arrays) > 1,
+    )
+
+
+def _format_specific(header: Header) -> Iterator[str]:
+    """Yield names for everything that only NetCDF has a place for."""
+    if header.record:
+        yield "unlimited_dimensions"
+    if set(header.dimensions).difference(*(one.dimensions for one in header.variables.values())):
+        yield "unused_dimensions"
+    variables = header.variables.values()
+    if typed_in(header.attributes) or any(typed_in(one.attributes, one.dtype) for one in variables):
+        yield "types_of_attributes"
+
+
+def _find_main(header: Header, arrays: Mapping[str, TreeArray]) -> str | None:
+    """Return the one variable that all others belong to, if there is one."""
+    sources = {name: each.source for name, each in arrays.items() if each.source is not None}
+    data = [name for name in sources if header.variables[name].dimensions != (name,)]
+    if len(data) != 1:
+        return None
+    beside = [header.variables[name] for name in sources[data[0]].metadata["coordinates"]]
+    if sum(prod(one.shape) * one.dtype.itemsize for one in beside) > MOST_BYTES:
+        return None
+    known = {data[0], *(one.name for one in beside)}
+    used = {axis for name in known for axis in header.variables[name].dimensions}
+    has_all = known.issuperset(header.variables) and used.issuperset(header.dimensions)
+    return data[0] if has_all else None
+
+
+def _kept_grid(one: Variable) -> Grid:
+    """Return the chunks of a variable that is not re-split, each of several records."""
+    lengths = [max(1, length) for length in one.shape]
+    if one.step is not None:
+        n_bytes = max(1, prod(lengths[1:]) * one.dtype.itemsize)
+        lengths[0] = max(1, min(lengths[0], _CHUNK_BYTES // n_bytes))
+    return Grid.regular(one.shape, lengths)
+
+
+@dataclass(frozen=True)
+class ClassicContent:
+    """The values of a file of NetCDF 3."""
+
+    path: Path
+    header: Header
+
+    def identity(self, names: Iterable[str] | None = None) -> int:  # noqa: ARG002 - one file
+        """Return a number that changes when the file does."""
+        return identity_of(self.path)
+
+    def read(self, name: str) -> Any:
+        """Return the values of a variable that is copied verbatim."""
+        with storage_errors(self.path):
+            return read_classic(self.path, self.header.variables[name])
+
+    def digests(self, names: Iterable[str]) -> dict[str, str]:
+        """Return checksums of the values of variables."""
+        return {name: digest([self.read(name)]) for name in names}
+
+
+@dataclass(frozen=True)
+class OutlinedModel:
+    """A file of NetCDF 4 that is made from an outline, with values of another format.
+
+    `file` is the file that those come from, if a library could crash on it.
+    """
+
+    content: Content
+    outline: Outline
+    not_kept: tuple[str, ...]
+    file: Path | None = None
+
+    def identity(self, names: Iterable[str] | None = None) -> int:
+        """Return a number that changes when the data in the other format does."""
+        return self.content.identity(names)
+
+    def contents(self) -> set[str]:
+        """Return the names of everything that the file will hold."""
+        return self.outline.contents()
+
+    def build(self, path: Path, wanted: Mapping[str, Wanted]) -> tuple[str, ...]:
+        """Make a file with everything except the values of the variables that are wanted."""
+        self.outline.build(path, wanted, self.read)
+        return self.not_kept
+
+    def read(self, name: str) -> Any:
+        """Return the values of a variable that is copied verbatim."""
+        return self.content.read(name)
+
+    def digests(self, names: Iterable[str]) -> dict[str, str]:
+        """Return checksums of the values of variables."""
+        return self.content.digests(names)
+
+
+def _classic_model(path: Path, header: Header) -> OutlinedModel:
+    """Return the file of NetCDF 4 that one of NetCDF 3 becomes."""
+    outline = Outline(
+        attributes={ROOT: header.attributes},
+        dimensions=header.dimensions,
+        variables={
+            name: Outlined(one.dimensions, one.attributes) for name, one in header.variables.items()
+        },
+        unlimited=frozenset([header.record] if header.record else []),
+    )
+    owners = [header.attributes, *(one.attributes for one in header.variables.values())]
+    not_kept = () if all(map(can_be_said, chain(*owners))) else ("some_attributes",)
+    return OutlinedModel(ClassicContent(path, header), outline, not_kept, file=path)
+
+
+def to_netcdf(tree: Tree, *, is_strict: bool) -> Tree:
+    """Convert a tree of another format to one that a file of NetCDF 4 holds.
+
+    HDF5 holds the same, and more types of elements unless `is_strict`. Strings of one length
+    become strings of any length, and booleans become integers that xarray reads as booleans.
+
+    Raises
+    ------
+    UsageError
+        If dimensions of one name differ in length.
+    """
+    held = place_dimensions(copy_text_verbatim(tree), is_name)
+    held = refuse_misnamed(store_booleans_as_integers(held))
+    if is_strict:
+        reason = "has elements of {}, for which NetCDF has no type (HDF5 has: call the file .h5)"
+        held = refuse_types(held, has_type, reason)
+    lost = dict.fromkeys((*tree.format_specific, *_lost(held)))
+    model = OutlinedModel(tree.content, outline_of(held), tuple(lost))
+    return replace(held, content=model)
+
+
+def _lost(held: Tree) -> Iterator[str]:
+    """Yield names for what NetCDF has no place for in a converted tree."""
+    owners = [*held.groups.values(), *(each.attributes for each in held.arrays.values())]
+    sources = held.sources.values()
+    if not all(map(can_be_said, chain(*owners))) or any(map(_loses_gap, sources)):
+        yield "some_attributes"
+    if any(map(has_other_types, owners)):
+        yield "types_of_attributes"
+    if has_renamed_dimensions(held):
+        yield "dimension_names"
+    if any(each.dtype is not None for each in held.arrays.values()):
+        yield "booleans"
+
+
+def _loses_gap(source: Source) -> bool:
+    """Tell whether the attribute for missing data has a value that is not one of the array's."""
+    said, dtype = source.metadata, source.dtype
+    is_other = FILL_VALUE in said["attributes"] and gap_of(said, dtype) is None
+    return is_other or says_other_gap(said, dtype)

@@ -1,0 +1,238 @@
+"""Trees of Zarr: reading a group as one, and making the group that holds one."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dask_io.errors import DataError, UsageError, printable
+from dask_io.formats.opening import open_source
+from dask_io.formats.zarr.create import choose_codecs
+from dask_io.formats.zarr.documents import (
+    V2,
+    V2_ATTRIBUTES,
+    V3,
+    attributes_of,
+    make_group_documents,
+    parse,
+)
+from dask_io.formats.zarr.group import (
+    DEEPEST,
+    DOCUMENTS,
+    Group,
+    read_group,
+)
+from dask_io.formats.zarr.ome import check_images, level_axes
+from dask_io.formats.zarr.place import Place
+from dask_io.formats.zarr.target import make_zarr
+from dask_io.formats.zarr.tree_target import GroupTarget
+from dask_io.formats.zarr.verbatim import GroupContent, array_files, shape_of
+from dask_io.hierarchy.conversions import check_names, check_records
+from dask_io.hierarchy.tree import ROOT, Tree, TreeArray
+from dask_io.storage.own_names import JOURNAL
+from dask_io.stores.cf_attributes import FILL_VALUE, NAMES, gap_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from dask_io.storage.location import Location
+    from dask_io.storage.medium import Durability
+    from dask_io.stores.container import Wanted
+    from dask_io.stores.store import Target
+
+_NEWEST = 3
+
+
+def read_tree(root: Location) -> Tree:
+    """Read the metadata of everything in a group.
+
+    Raises
+    ------
+    DataError
+        If some of it cannot be understood, or has been consumed.
+    """
+    group = read_group(root)
+    levels = level_axes(group)
+    arrays: dict[str, TreeArray] = {}
+    for name, documents in group.arrays.items():
+        # An array that is not understood is copied verbatim, but not after blocks were consumed.
+        Place(root / name).refuse_consumed()
+        dimensions = levels.get(name) or _dimensions(documents)
+        try:
+            source = open_source(root / name, format="zarr")
+        except DataError as error:
+            arrays[name] = _verbatim_array(documents, dimensions, "; ".join(error.problems))
+        except UsageError as error:
+            arrays[name] = _verbatim_array(documents, dimensions, str(error))
+        else:
+            arrays[name] = TreeArray.of(source, dimensions)
+    return Tree(
+        root=root,
+        format="zarr",
+        content=GroupContent(group),
+        groups={path: attributes_of(documents) for path, documents in group.groups.items()},
+        arrays=arrays,
+        format_specific=tuple(_format_specific(group, arrays)),
+        levels=tuple(levels.values()),
+        dialect="ome-zarr" if levels else None,
+    )
+
+
+def _verbatim_array(
+    documents: Mapping[str, bytes], dimensions: tuple[str | None, ...], reason: str
+) -> TreeArray:
+    said = _plain_attributes(documents)
+    return TreeArray(shape_of(documents), dimensions, said, verbatim=reason)
+
+
+def _format_specific(group: Group, arrays: Mapping[str, TreeArray]) -> Iterator[str]:
+    """Yield names for everything that only Zarr has a place for."""
+    if group.files:
+        yield "files"
+    sources = [each.source for each in arrays.values() if each.source is not None]
+    said = [attributes_of(documents) for documents in group.groups.values()]
+    said += [each.metadata["attributes"] for each in sources]
+    if any(None in attributes.values() for attributes in said):
+        yield "some_attributes"
+    if any(each.metadata.get("extra_fields") for each in sources):
+        yield "extra_fields"
+
+
+def _dimensions(documents: Mapping[str, bytes]) -> tuple[str | None, ...]:
+    """Return the names of an array's dimensions in either version, None for one without a name."""
+    try:
+        found = attributes_of(documents).get(NAMES)
+        if V3 in documents:
+            found = parse(documents[V3]).get("dimension_names")
+    except ValueError:
+        return ()
+    n_axes = len(shape_of(documents))
+    names = found if isinstance(found, list) and len(found) == n_axes else [None] * n_axes
+    return tuple(name if isinstance(name, str) else None for name in names)
+
+
+def _plain_attributes(documents: Mapping[str, bytes]) -> dict[str, Any]:
+    """Return the attributes of an array that is copied verbatim, with a plain fill value."""
+    try:
+        said, document = attributes_of(documents), parse(documents[V3 if V3 in documents else V2])
+    except ValueError:
+        return {}
+    plain = {name: value for name, value in said.items() if name not in {NAMES, FILL_VALUE}}
+    kind, version = ("data_type", 3) if V3 in documents else ("dtype", 2)
+    try:
+        dtype = np.dtype(document.get(kind))
+        gap = gap_of({**document, "zarr_format": version, "attributes": said}, dtype)
+        return plain if gap is None else {**plain, FILL_VALUE: np.array(gap, dtype).item()}
+    except (TypeError, ValueError):
+        # No string can be told from a fill value.
+        return plain
+
+
+def convert(tree: Tree) -> Tree:
+    """Return a tree that a group can hold.
+
+    Raises
+    ------
+    UsageError
+        If Zarr cannot hold its names, or records of a variable are not stored.
+    """
+    if not isinstance(tree.content, GroupContent):
+        check_names(tree, _is_name, "a group of Zarr", deepest=DEEPEST)
+        check_records(tree)
+    return tree
+
+
+def _is_name(part: str) -> bool:
+    """Tell whether a part of a path stays in a group, and means nothing else there."""
+    is_reserved = part in {"", ".", ".."} or part in DOCUMENTS or part == JOURNAL
+    return not is_reserved and part.isprintable() and "\\" not in part
+
+
+def write_tree(
+    root: Location,
+    tree: Tree,
+    wanted: Mapping[str, Wanted],
+    *,
+    version: int | None,
+    overwrite: bool,
+    durability: Durability,
+) -> GroupTarget:
+    """Describe a group for a converted tree.
+
+    Raises
+    ------
+    UsageError
+        If Zarr cannot hold it.
+    """
+    if version not in {None, 2, _NEWEST}:
+        raise UsageError(f"version {version} of Zarr is not known; give 2 or 3")
+    for codec in {each.wishes.codec for each in wanted.values()}:
+        if codec is not None:
+            # Checked once, so that no single array is blamed.
+            choose_codecs(codec)
+    content = tree.content
+    is_own = isinstance(content, GroupContent)
+    group = content.group if isinstance(content, GroupContent) else _make_group(tree, version)
+    if group.version < _NEWEST and any(each.wishes.shards for each in wanted.values()):
+        otherwise = "" if is_own else ", or ask for version 3"
+        raise UsageError(f"a group of Zarr 2 has no shards; leave them out{otherwise}")
+    check_images(group)
+    return GroupTarget(
+        root,
+        group,
+        tree.arrays,
+        durability=durability,
+        overwrite=overwrite,
+        arrays={
+            name: _make_array(root / name, name, each, durability) for name, each in wanted.items()
+        },
+        copies=_find_files(tree, group, [name for name in tree.arrays if name not in wanted]),
+        not_kept=() if is_own else tree.format_specific,
+    )
+
+
+def _make_array(place: Location, name: str, wanted: Wanted, durability: Durability) -> Target:
+    try:
+        # An array that exists is replaced together with its group.
+        return make_zarr(Place(place), wanted, overwrite=False, durability=durability, reserve=True)
+    except UsageError as error:
+        raise UsageError(f"array {printable(name)}: {error}") from error
+
+
+def reopen_tree(
+    root: Location,
+    described: Mapping[str, Any],
+    names: Iterable[str],
+    *,
+    durability: Durability,
+    tree: Tree | None = None,
+    copies: Iterable[str] = (),
+) -> GroupTarget:
+    """Describe a group again, by what its target recorded."""
+    group = Group.from_json(root if tree is None else tree.root, described)
+    files = {} if tree is None else _find_files(tree, group, copies)
+    return GroupTarget(root, group, names, durability=durability, copies=files)
+
+
+def _find_files(
+    tree: Tree, group: Group, names: Iterable[str]
+) -> dict[str, Location | Mapping[str, bytes]]:
+    """Return the files of arrays that are copied verbatim: where they are, or their content."""
+    if isinstance(tree.content, GroupContent):
+        return {name: tree.root / name for name in names}
+    return {name: array_files(tree, name, group.version) for name in names}
+
+
+def _make_group(tree: Tree, version: int | None) -> Group:
+    """Make a group for the attributes of a tree; its metadata will be consolidated."""
+    groups = {path: _group_documents(said, version) for path, said in tree.groups.items()}
+    return Group(tree.root, groups, {}, consolidated=(ROOT,), files=())
+
+
+def _group_documents(attributes: Mapping[str, Any], version: int | None) -> dict[str, bytes]:
+    documents = make_group_documents(version or _NEWEST)
+    if V3 not in documents:
+        return {**documents, V2_ATTRIBUTES: json.dumps(attributes).encode()}
+    return {V3: json.dumps({**parse(documents[V3]), "attributes": dict(attributes)}).encode()}

@@ -1,0 +1,171 @@
+"""Everything that a group or a file of arrays holds, as one value."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Protocol
+
+from dask_io.errors import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    import numpy as np
+
+    from dask_io.geometry import Grid
+    from dask_io.storage.location import Location
+    from dask_io.stores.store import Source
+
+ROOT = ""
+"""The path of the outermost group."""
+
+
+def checked_path(path: str) -> str:
+    """Return the path of a group, an array or a file within a tree.
+
+    Raises
+    ------
+    ValueError
+        If it would lead out of the tree.
+    """
+    if path != ROOT and any(part in {"", ".", ".."} for part in path.split("/")):
+        raise ValueError(f"{printable(path)} is not a path in a group")
+    return path
+
+
+class Content(Protocol):
+    """Access to the stored values of a tree, and to whatever detects that they changed."""
+
+    def read(self, name: str) -> Any:
+        """Return the values of an array that is copied verbatim; text as `str`."""
+
+    def identity(self, names: Iterable[str] | None = None) -> int:
+        """Return a number that changes when any of these arrays does, by default anything."""
+
+    def digests(self, names: Iterable[str]) -> dict[str, str]:
+        """Return checksums of the values of arrays, equal for equal values in other formats."""
+
+
+@dataclass(frozen=True)
+class TreeArray:
+    """One array of a tree, with its metadata.
+
+    Attributes
+    ----------
+    shape
+        Its shape, as far as it is known.
+    dimensions
+        The names of its dimensions, None for one without a name.
+    attributes
+        Its attributes as plain values.
+    source
+        Reads its blocks; None if the array can only be copied verbatim.
+    verbatim
+        Why it can only be copied verbatim; the text completes "it ...".
+    kept_grid
+        The chunks that it gets unless others are asked for; None for those of the source.
+    dtype
+        The type that its elements are converted to; None if they keep theirs.
+    is_lossy
+        Whether its values would change if they were encoded again.
+    along
+        The paths of the shared dimensions that it lies along, if the tree has any.
+    """
+
+    shape: tuple[int, ...]
+    dimensions: tuple[str | None, ...]
+    attributes: Mapping[str, Any]
+    source: Source | None = None
+    verbatim: str = ""
+    kept_grid: Grid | None = None
+    dtype: np.dtype[Any] | None = None
+    is_lossy: bool = False
+    along: tuple[str, ...] = ()
+
+    @classmethod
+    def of(
+        cls,
+        source: Source,
+        dimensions: tuple[str | None, ...],
+        *,
+        kept_grid: Grid | None = None,
+        is_lossy: bool = False,
+    ) -> TreeArray:
+        """Describe an array that is read in blocks."""
+        attributes = source.metadata["attributes"]
+        return cls(
+            source.grid.shape,
+            dimensions,
+            attributes,
+            source,
+            kept_grid=kept_grid,
+            is_lossy=is_lossy,
+        )
+
+    def copied_verbatim(self, reason: str) -> TreeArray:
+        """Return the same array, but without its blocks."""
+        return replace(self, source=None, verbatim=reason)
+
+
+@dataclass(frozen=True)
+class Tree:
+    """Everything that a group or a file holds, by path within it.
+
+    Attributes
+    ----------
+    root
+        The file, or the directory of the group.
+    format
+        Name of the format.
+    dialect
+        Name of the convention that the tree follows within the format, if it has one.
+    content
+        Reads the values of arrays that are copied verbatim.
+    groups
+        The attributes of every group; the outermost one has the path ``""`` and comes first.
+    arrays
+        All arrays.
+    refused
+        Objects that cannot be copied anywhere, each with the reason.
+    shares_dimensions
+        Whether dimensions of one name in one group are the same dimension.
+    lengths
+        The lengths of shared dimensions by path, once `place_dimensions` has placed them.
+    format_specific
+        Names for everything that other formats have no place for.
+    main
+        The only array, if all others belong to it. The others are not read then, unless asked for.
+    has_others
+        Whether there are other arrays than the main one.
+    levels
+        The names of the axes of every level of an image, if the tree is one.
+    """
+
+    root: Location
+    format: str
+    content: Content
+    groups: Mapping[str, Mapping[str, Any]]
+    arrays: Mapping[str, TreeArray]
+    refused: Mapping[str, str] = field(default_factory=dict)
+    shares_dimensions: bool = False
+    lengths: Mapping[str, int] = field(default_factory=dict)
+    format_specific: tuple[str, ...] = ()
+    main: str | None = None
+    has_others: bool = True
+    levels: tuple[tuple[str, ...], ...] = ()
+    dialect: str | None = None
+
+    @property
+    def place(self) -> str:
+        """The file or directory, as messages show it."""
+        return str(self.root)
+
+    @property
+    def sources(self) -> dict[str, Source]:
+        """The arrays that can be read in blocks."""
+        return {name: each.source for name, each in self.arrays.items() if each.source is not None}
+
+    @property
+    def dimensions(self) -> dict[str, tuple[str | None, ...]]:
+        """The names of the dimensions of every array."""
+        return {name: each.dimensions for name, each in self.arrays.items()}

@@ -1,0 +1,99 @@
+"""All targets at a path: resume them, or verify them by their checksums."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dask_io.engine.verify import Verification
+from dask_io.errors import DataError, UsageError, printable
+from dask_io.formats.places import journal_at, refuse_unfinished, targets_in
+from dask_io.jobs.record import find_leaders, find_missing, is_tree, refuse_lost
+from dask_io.jobs.resume import plan_array_resumes, refuse_late_consuming
+from dask_io.jobs.tree_resume import plan_tree_resume
+from dask_io.jobs.tree_source import find_group
+from dask_io.jobs.verify import verify_sealed
+from dask_io.journal.journal import is_sealed
+from dask_io.storage.location import locate
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from os import PathLike
+
+    from dask_io.hierarchy.container import TreeContainer
+    from dask_io.jobs.job import Complete, Job
+    from dask_io.jobs.settings import Settings
+    from dask_io.jobs.tree_job import SeriesJob
+    from dask_io.storage.location import Location
+
+_MOST_NAMED = 5
+
+
+def plan_resumes(
+    target: str | PathLike[str] | Location, settings: Settings
+) -> Iterator[Job | SeriesJob | Complete]:
+    """Plan what `resume` does, one array after another: each has run when the next is planned."""
+    at = locate(target, settings.storage_options)
+    targets = targets_in(at)
+    journals = {place: journal for place in targets if (journal := journal_at(place)) is not None}
+    trees = {place: each for place, each in journals.items() if is_tree(each)}
+    for place, journal in trees.items():
+        if not is_sealed(journal):
+            # Groups and files of several arrays cannot be consumed.
+            refuse_late_consuming(place, settings)
+        yield from plan_tree_resume(place, journal, settings)
+    if not trees or len(trees) < len(journals):
+        yield from plan_array_resumes(at, settings)
+
+
+def verify_alone(place: Location, memory: int, workers: int) -> Verification:
+    """Compare with the checksums of journals an array, or all in a group, a file or a folder."""
+    container = find_group(place) if journal_at(place) is None else None
+    found = targets_in(place) if container is None else _arrays_in(place, container)
+    targets = found or [place]
+    _check_jobs(targets, place)
+    if targets == [place]:
+        return verify_sealed(place, memory, workers)
+    verified = Verification(0)
+    for target in targets:
+        one = verify_sealed(target, memory, workers)
+        verified = verified.followed_by(one, printable(str(target)))
+    return verified
+
+
+def _check_jobs(targets: Sequence[Location], place: Location) -> None:
+    """Refuse targets whose jobs are unfinished, or whose jobs have targets missing in a folder.
+
+    Raises
+    ------
+    DataError
+        If a job is unfinished, or a target is missing.
+    """
+    for leading in find_leaders(targets):
+        refuse_unfinished(leading)
+    missing = find_missing(targets, place)
+    refuse_lost(missing, place)
+    if missing:
+        name, problems = printable(str(place)), [f"{printable(n.name)} is missing" for n in missing]
+        raise DataError(name, problems, f"write it again with dask-io repair {name}")
+
+
+def _arrays_in(group: Location, container: TreeContainer) -> list[Location]:
+    """Return all arrays of a group into which runs have put them one by one, or none.
+
+    Raises
+    ------
+    UsageError
+        If some arrays have no checksums.
+    """
+    arrays = {name: group / name for name in container.read_tree(group).arrays}
+    others = [name for name, place in arrays.items() if journal_at(place) is None]
+    if len(others) == len(arrays):
+        return []
+    if others:
+        shown, listed = printable(str(group)), ", ".join(map(printable, others[:_MOST_NAMED]))
+        more = " and more" if len(others) > _MOST_NAMED else ""
+        raise UsageError(
+            f"{shown} has arrays without checksums of their own ({listed}{more}); name one that "
+            f"has, or compare all with where they come from: dask-io verify SRC {shown}"
+        )
+    return list(arrays.values())

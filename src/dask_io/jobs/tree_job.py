@@ -1,0 +1,165 @@
+"""The job that moves all arrays of a group or a file, one after another."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from shlex import quote
+from typing import TYPE_CHECKING
+
+from dask_io.engine.commit import Outlet
+from dask_io.engine.identity import take_identities
+from dask_io.engine.preflight import find_replaced
+from dask_io.engine.run import RunResult
+from dask_io.engine.series import SeriesProgress
+from dask_io.engine.spill import remove_scratch
+from dask_io.errors import DataError, UsageError, printable
+from dask_io.hierarchy.container import UndividedTarget
+from dask_io.jobs.job import NO_TARGET, Job, Runnable, check_room, resumable
+from dask_io.jobs.record import JobRecord
+from dask_io.jobs.verify import check_again
+from dask_io.planning import Series
+from dask_io.report.text import plan_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from dask_io.engine.identity import Identity
+    from dask_io.engine.run import Progress
+    from dask_io.hierarchy.container import TreeTarget
+    from dask_io.hierarchy.tree import Tree
+    from dask_io.jobs.tree_record import TreeRecord
+    from dask_io.planning import Device
+    from dask_io.storage.location import Location
+    from dask_io.stores.store import Source, Target
+
+_BEGIN_AGAIN = "begin again: run the first command with --overwrite"
+
+
+@dataclass
+class TreeOutput:
+    """The group or the file that all arrays go to; with `restart` in place of an unfinished one."""
+
+    root: Location
+    tree: Tree
+    target: TreeTarget
+    record: TreeRecord
+    restart: bool = False
+    _identities: Mapping[Source, Identity] = field(default_factory=dict, repr=False)
+
+    @property
+    def place(self) -> str:
+        """The directory or file."""
+        return self.target.place
+
+    @property
+    def left(self) -> str:
+        """The place to resume after an interruption; empty if nothing is left there."""
+        return quote(self.place) if self.target.is_resumable else ""
+
+    def begin(self, jobs: Mapping[str, Job]) -> None:
+        """Create the place; a journal that describes all arrays is the first thing in it."""
+        # Before old files are removed.
+        check_room(jobs.values(), find_replaced(self.place))
+        self._identities = take_identities(job.source for job in jobs.values())
+        arrays = {
+            name: JobRecord.of(self._identities[job.source], job.named_target).to_json()
+            for name, job in jobs.items()
+        }
+        self.record = replace(self.record, arrays=arrays, copies=self.target.digests())
+        job = self.record.to_bytes()
+        if not isinstance(self.target, UndividedTarget):
+            with resumable(lambda: self.left, self.place):
+                self.target.create(job)
+        elif self.restart:
+            self.target.restart(job)
+            remove_scratch(next(iter(self.target.arrays.values())))
+        else:
+            self.target.create(job)
+
+    def open_outlet(self, job: Job) -> Outlet:
+        """Begin to write one of the arrays."""
+        identity = self._identities[job.source]
+        if isinstance(self.target, UndividedTarget):
+            # The journal of the file describes the array, and room for it is reserved.
+            return Outlet(job.named_target, identity=identity)
+        return job.open_outlet(identity)
+
+    def finish(self) -> None:
+        """Write the arrays that are copied verbatim, and complete the group or the file."""
+        complete_tree(self.tree, self.target, self.record)
+
+
+def complete_tree(tree: Tree, target: TreeTarget, record: TreeRecord) -> None:
+    """Complete a tree whose arrays are there, if its source has not changed meanwhile."""
+    target.copy_verbatim()
+    refuse_changed_tree(tree, record, "changed while {} being read")
+    target.finish()
+
+
+def refuse_changed_tree(tree: Tree, record: TreeRecord, problem: str) -> None:
+    """Refuse a source that has changed since the run began; `{}` is for "it was"."""
+    if record.divided is None:
+        is_same = tree.content.identity() == record.identity
+        problem = problem.format("it was")
+    else:
+        is_same = tree.content.identity(record.copies) == record.identity
+        problem = f"files that are copied unchanged {problem.format('they were')}"
+    if not is_same:
+        raise DataError(printable(tree.place), [problem], _BEGIN_AGAIN)
+
+
+@dataclass(frozen=True)
+class SeriesJob(Runnable):
+    """All arrays of a group or a file, each with its job; nothing has been moved yet.
+
+    They are moved one after another, each within the budget `memory`. Arrays without axes, or with
+    elements that Dask IO does not understand, are copied verbatim.
+    """
+
+    place: str
+    output: TreeOutput | None
+    jobs: Mapping[str, Job]
+    workers: int
+    device: Device
+    memory: int
+    inferred: str = ""
+
+    @property
+    def plan(self) -> Series:
+        """What it will cost: the plans of all arrays."""
+        return Series({name: job.plan for name, job in self.jobs.items()})
+
+    def _move(self, on_progress: Callable[[Progress], None] | None) -> RunResult:
+        output, result = self.named_output, RunResult.of_nothing(0)
+        progress = SeriesProgress(on_progress, self._targets)
+        output.begin(self.jobs)
+        with resumable(lambda: output.left, output.place):
+            try:
+                for job in self.jobs.values():
+                    outlet = output.open_outlet(job)
+                    moved = job.carry_out(outlet, progress.of_next(outlet.target))
+                    result = result.followed_by(moved)
+                output.finish()
+            except BaseException:
+                output.target.give_up()
+                raise
+        return replace(result, not_kept=output.target.not_kept)
+
+    def _verify(self) -> None:
+        pace = self._targets[-1].tally.pace
+        check_again([self.named_output.root], self.memory, self.workers, pace=pace)
+
+    @property
+    def named_output(self) -> TreeOutput:
+        """The output, if the plan was made for one."""
+        if self.output is None:
+            raise UsageError(NO_TARGET)
+        return self.output
+
+    @property
+    def _targets(self) -> list[Target]:
+        return [job.named_target for job in self.jobs.values()]
+
+    def __str__(self) -> str:
+        places = [self.place, *([self.output.place] if self.output else [])]
+        return f"{' to '.join(places)}\n{plan_text(self.plan)}"

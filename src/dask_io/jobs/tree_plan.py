@@ -1,0 +1,253 @@
+"""Plan how to move all arrays of a group or a file."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from os import fspath
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dask_io.errors import UsageError, printable
+from dask_io.formats.creating import check_places
+from dask_io.formats.registry import format_of, load_format, tree_containers
+from dask_io.geometry.chunks import normalize_chunks
+from dask_io.geometry.shards import normalize_shards
+from dask_io.hierarchy.container import DividedContainer, TreeContainer
+from dask_io.jobs.planning import Wanted as WantedTarget
+from dask_io.jobs.planning import plan_one, plan_to
+from dask_io.jobs.tree_job import SeriesJob, TreeOutput
+from dask_io.jobs.tree_record import TreeRecord
+from dask_io.jobs.tree_source import (
+    check_refused,
+    choose_chunks,
+    choose_shards,
+    chunks_or_kept,
+    find_tree,
+    is_to_copy,
+    name_one,
+    plan_each,
+)
+from dask_io.storage.location import locate
+from dask_io.stores.container import INSIDE, OneFile, Wanted
+from dask_io.stores.dtypes import cast_metadata
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from os import PathLike
+
+    from dask_io.formats.registry import AnyFormat
+    from dask_io.geometry.chunks import Chunks
+    from dask_io.geometry.shards import Shards
+    from dask_io.hierarchy.tree import Tree
+    from dask_io.jobs.job import Job
+    from dask_io.jobs.settings import Settings
+    from dask_io.storage.location import Location
+
+_MOST_NAMED = 5
+
+
+def plan_tree(
+    source: object, target: str | PathLike[str] | None, chunks: Chunks, settings: Settings
+) -> SeriesJob | None:
+    """Plan how to re-split all arrays of a group or a file, None if a source is one array.
+
+    Parameters
+    ----------
+    source
+        A group, or a file of several arrays.
+    target
+        The group or the file that they go to; may be left out to see only the plan.
+    chunks
+        Chunks by names of dimensions, see `choose_chunks`. Arrays that have none of the names keep
+        the chunks that they have, and so do coordinates: arrays of one axis that have its name.
+    settings
+        Settings for all arrays at once. Shards are given as chunks are.
+
+    Raises
+    ------
+    UsageError
+        If no array has a dimension of that name, an array cannot be re-split, or the target cannot
+        hold the tree.
+    """
+    kind = None if target is None else _format_of(target, settings)
+    reach = settings.storage_options
+    tree = find_tree(source, reach, each=isinstance(kind, DividedContainer))
+    if tree is None or (target is not None and INSIDE in fspath(target)):
+        return None
+    if target is None:
+        return _plan_only(tree, chunks, settings)
+    _refuse_two_formats(target, settings)
+    own = load_format(tree.format)
+    if kind is None and isinstance(own, DividedContainer):
+        kind = own
+    if not isinstance(kind, TreeContainer) or not kind.can_hold(tree):
+        raise UsageError(_cannot_be(tree, target))
+    place = locate(target, reach)
+    if isinstance(kind, OneFile) and not isinstance(place, Path):
+        raise UsageError(_not_local(place, kind))
+    may_choose_version = kind.tree_versions and tree.format not in kind.native_formats
+    for_all = replace(settings, format_version=None) if may_choose_version else settings
+    for_all.refuse_for_several_arrays(name_one(tree))
+    asked, shards = choose_chunks(tree, chunks), choose_shards(tree, settings.shards)
+    return plan_into(tree, place, kind, chunks=asked, shards=shards, settings=settings)
+
+
+def _format_of(target: str | PathLike[str], settings: Settings) -> AnyFormat | None:
+    """Return the format that a target will have, None if nothing says one."""
+    named = settings.format
+    return format_of(Path(target).name) if named is None else load_format(named)
+
+
+def _refuse_two_formats(target: str | PathLike[str], settings: Settings) -> None:
+    named, by_suffix = settings.format, format_of(Path(target).name)
+    if named is not None and by_suffix is not None and by_suffix.name != named:
+        shown = printable(fspath(target))
+        raise UsageError(f"{shown} ends as {by_suffix.name}, but format {named} is asked for")
+
+
+def _cannot_be(tree: Tree, target: str | PathLike[str]) -> str:
+    listed = ", ".join(map(printable, [*tree.arrays][:_MOST_NAMED]))
+    more = " and more" if len(tree.arrays) > _MOST_NAMED else ""
+    formats = " or ".join(each.name for each in tree_containers() if each.can_hold(tree))
+    return (
+        f"{printable(tree.place)} holds several arrays ({listed}{more}), which together can be "
+        f"written as {formats}, not to {printable(fspath(target))}; for another format name one of "
+        f"them, as in {name_one(tree)}"
+    )
+
+
+def _not_local(place: Location, kind: TreeContainer) -> str:
+    other = next(each for each in tree_containers() if not isinstance(each, OneFile))
+    name = place.with_name(place.name.removesuffix(place.suffix) + other.suffixes[0])
+    return (
+        f"{kind.name} is written on local disk only, not to {printable(str(place))}; write a local "
+        f"file and copy it there, or write {other.name}, as {printable(str(name))}"
+    )
+
+
+def _plan_only(tree: Tree, chunks: Chunks, settings: Settings) -> SeriesJob:
+    """Plan what a group or a file of the same format would cost."""
+    settings.refuse_for_several_arrays(name_one(tree))
+    asked, shards = choose_chunks(tree, chunks), choose_shards(tree, settings.shards)
+    sources = tree.sources
+
+    def plan(name: str) -> Job:
+        store = sources[name]
+        chosen = replace(settings, shards=shards[name])
+        wanted = WantedTarget(None, chunks_or_kept(tree, name, asked[name]), None)
+        if is_kept(name):
+            is_other = settings.format not in {None, store.format}
+            kept = None if is_other else store.metadata.get("shards")
+            chosen = replace(settings, codec=None, shards=kept)
+        return plan_one(store, wanted, chosen)
+
+    def is_kept(name: str) -> bool:
+        return asked[name] is None and shards[name] is None
+
+    moved = [
+        name
+        for name in asked
+        if not is_to_copy(tree, name, asked[name], shards[name])
+        and not (is_kept(name) and tree.arrays[name].is_lossy)
+    ]
+    return _make_series(tree, None, plan_each(moved, plan), settings)
+
+
+def _make_series(
+    tree: Tree, output: TreeOutput | None, jobs: Mapping[str, Job], settings: Settings
+) -> SeriesJob:
+    first = next(iter(jobs.values()), None)
+    if first is None:
+        raise UsageError(f"{printable(tree.place)} holds no array to move")
+    return SeriesJob(tree.place, output, jobs, first.workers, first.device, settings.memory)
+
+
+def plan_into(
+    tree: Tree,
+    place: Location,
+    container: TreeContainer,
+    *,
+    chunks: Mapping[str, Chunks],
+    shards: Mapping[str, Shards | None],
+    settings: Settings,
+) -> SeriesJob:
+    """Plan how to write a tree in a container."""
+    held = container.convert(tree)
+    check_refused(held)
+    is_native = tree.format in container.native_formats
+    described = {
+        name: _want(held, name, chunks[name], shards[name], settings, is_native=is_native)
+        for name in held.arrays
+    }
+    wanted = {name: each for name, each in described.items() if each is not None}
+    target = container.write_tree(
+        place,
+        held,
+        wanted,
+        version=settings.format_version,
+        overwrite=settings.overwrite,
+        durability=settings.durability,
+    )
+    check_places(tree, target)
+    is_divided = isinstance(container, DividedContainer)
+    if is_divided:
+        target.check()
+    sources = held.sources
+    jobs = plan_each(wanted, lambda name: plan_to(sources[name], target.arrays[name], settings))
+    copies = [name for name in held.arrays if name not in wanted]
+    record = TreeRecord(
+        source=str(tree.root.absolute()),
+        source_format=tree.format,
+        format=container.name,
+        identity=tree.content.identity(copies if is_divided else None),
+        durability=settings.durability,
+        described=target.describe(),
+        not_kept=target.not_kept,
+        chunks={
+            name: tuple(axis.longest or 1 for axis in each.grid.axes)
+            for name, each in wanted.items()
+            if chunks[name] is not None
+        },
+        codec=settings.codec,
+        write_empty=settings.write_empty,
+    )
+    return _make_series(tree, TreeOutput(place, held, target, record), jobs, settings)
+
+
+def _want(
+    tree: Tree,
+    name: str,
+    chunks: Chunks,
+    shards: Shards | None,
+    settings: Settings,
+    *,
+    is_native: bool,
+) -> Wanted | None:
+    """Return the array that a target is to hold, None if it is copied verbatim.
+
+    In a native format, an array that keeps its chunks keeps its shards and codecs, too. In another
+    format it gets the codec that is asked for, and none in place of one that loses bits.
+    """
+    array = tree.arrays[name]
+    is_kept = chunks is None and shards is None
+    if is_to_copy(tree, name, chunks, shards) or (is_kept and is_native and array.is_lossy):
+        return None
+    store, codec = array.source, settings.codec
+    assert store is not None, "other arrays are copied verbatim"
+    dtype = store.dtype if array.dtype is None else array.dtype
+    metadata = store.metadata
+    if is_kept and is_native:
+        codec, shards = None, metadata.get("shards")
+    elif chunks is None and array.is_lossy:
+        codec = codec or "none"
+    try:
+        cut = chunks_or_kept(tree, name, chunks)
+        grid = normalize_chunks(cut, store.grid.shape, store.dtype.itemsize, like=store.grid)
+        names = metadata.get("dimension_names")
+        lengths = None if shards is None else normalize_shards(shards, grid, names)
+    except UsageError as error:
+        raise UsageError(f"array {printable(name)}: {error}") from error
+    if dtype != store.dtype:
+        metadata = cast_metadata(metadata, store.dtype, dtype)
+    wishes = replace(settings, codec=codec).target_options(lengths)
+    return Wanted(grid, dtype, store.layout, wishes, metadata)

@@ -1,0 +1,168 @@
+"""The journal of a tree: how it is written, so that it can be resumed, verified and repaired."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from dask_io.errors import DataError, printable
+from dask_io.formats.registry import load_format
+from dask_io.hierarchy.container import DividedContainer, TreeContainer
+from dask_io.hierarchy.tree import checked_path
+from dask_io.jobs.record import TREE, JobRecord
+from dask_io.journal.journal import VERSION, is_sealed, read_field, read_job
+from dask_io.storage.medium import Durability
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from dask_io.storage.location import Location
+
+# How earlier versions named the records of groups and of files.
+_GROUP, _FILE = "group", "file"
+_BEGIN_AGAIN = "begin again: run the first command with --overwrite"
+
+
+@dataclass(frozen=True)
+class TreeRecord:
+    """The job of a tree, as its journal records it.
+
+    Attributes
+    ----------
+    source
+        The group or the file that it is made from.
+    source_format
+        The format of that.
+    format
+        The format of the tree.
+    identity
+        A number that changes when the source does: all of it, or if arrays have journals of their
+        own, everything that is copied verbatim.
+    durability
+        The kind of failure that written data survives.
+    described
+        Description of its groups by its target.
+    not_kept
+        Names for everything that the container has no place for.
+    chunks
+        The chunks of arrays that do not keep those of the source.
+    codec, write_empty
+        Options that apply to all arrays.
+    arrays
+        The jobs of arrays that are written in blocks, as `JobRecord.to_json` returns them.
+    copies
+        Checksums of the arrays that are copied verbatim.
+    """
+
+    source: str
+    source_format: str
+    format: str
+    identity: int
+    durability: Durability
+    described: Mapping[str, Any]
+    not_kept: tuple[str, ...]
+    chunks: Mapping[str, Sequence[int]]
+    codec: str | None
+    write_empty: bool
+    arrays: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    copies: Mapping[str, str] = field(default_factory=dict)
+
+    def to_bytes(self) -> bytes:
+        """Return the record as the job of a journal."""
+        tree = asdict(self)
+        arrays, copies = tree.pop("arrays"), tree.pop("copies")
+        job = {"version": VERSION, TREE: tree, "arrays": arrays, "copies": copies}
+        return json.dumps(job).encode()
+
+    @classmethod
+    def read(cls, journal: Location) -> TreeRecord:
+        """Read the record of a journal.
+
+        Raises
+        ------
+        DataError
+            If it is not one, or an earlier version of Dask IO began the tree and did not finish.
+        """
+        job, place = read_job(journal), printable(str(journal))
+        if TREE not in job and not is_sealed(journal):
+            problem = "is unfinished, and an earlier version of Dask IO began it"
+            raise DataError(place, [problem], _BEGIN_AGAIN)
+        try:
+            return cls._from_json(job if TREE in job else _upgraded(job))
+        except (AttributeError, KeyError, StopIteration, TypeError, ValueError) as error:
+            problem = f"is not about a group or a file: {error}"
+            raise DataError(place, [problem], "start again with --overwrite") from error
+
+    @classmethod
+    def _from_json(cls, job: Mapping[str, Any]) -> TreeRecord:
+        tree = read_field(job, TREE, dict)
+        arrays = read_field(job, "arrays", dict)
+        for each in arrays.values():
+            read_field(each, "target", dict)
+        return cls(
+            read_field(tree, "source", str),
+            read_field(tree, "source_format", str),
+            read_field(tree, "format", str),
+            read_field(tree, "identity", int),
+            Durability(tree["durability"]),
+            read_field(tree, "described", dict),
+            tuple(map(str, read_field(tree, "not_kept", list))),
+            {name: tuple(map(int, n)) for name, n in tree["chunks"].items()},
+            None if tree["codec"] is None else read_field(tree, "codec", str),
+            read_field(tree, "write_empty", bool),
+            {checked_path(name): each for name, each in arrays.items()},
+            {checked_path(name): str(each) for name, each in job["copies"].items()},
+        )
+
+    @property
+    def container(self) -> TreeContainer:
+        """The format of the tree.
+
+        Raises
+        ------
+        DataError
+            If it holds no trees.
+        """
+        found = load_format(self.format)
+        if not isinstance(found, TreeContainer):
+            raise DataError(printable(self.format), ["is not a format of groups or files"])
+        return found
+
+    @property
+    def divided(self) -> DividedContainer | None:
+        """The format of the tree, if its arrays have journals of their own."""
+        found = self.container
+        return found if isinstance(found, DividedContainer) else None
+
+    def job_of(self, name: str) -> JobRecord:
+        """Return the job of an array.
+
+        Raises
+        ------
+        DataError
+            If its record is broken.
+        """
+        try:
+            return JobRecord.from_json(self.arrays[name])
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            problem = f"the record of its array {printable(name)} is broken: {error}"
+            raise DataError(printable(self.source), [problem], _BEGIN_AGAIN) from error
+
+
+def _upgraded(job: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the record of a tree that an earlier version completed as this version writes it."""
+    defaults: dict[str, Any] = {"chunks": {}, "codec": None, "write_empty": False, "not_kept": []}
+    if _FILE in job:
+        tree = {"source_format": "", "described": {}, **job[_FILE]}
+        arrays = {name: {"target": each} for name, each in job["arrays"].items()}
+    else:
+        group, arrays = job[_GROUP], job["arrays"]
+        tree = {
+            **{key: job[key] for key in ("identity", "durability", "not_kept") if key in job},
+            "source": group["source"],
+            "source_format": group["format"],
+            "format": next(iter(arrays.values()))["target"]["format"],
+            "described": {key: group[key] for key in ("groups", "consolidated", "files")},
+        }
+    return {TREE: {**defaults, **tree}, "arrays": arrays, "copies": job.get("copies", {})}

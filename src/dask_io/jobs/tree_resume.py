@@ -1,0 +1,127 @@
+"""Plan how to resume an interrupted group or file, or to write a file again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dask_io.errors import DataError, StorageError, printable
+from dask_io.formats.places import is_absent
+from dask_io.formats.registry import load_format
+from dask_io.jobs.job import Complete, Job
+from dask_io.jobs.record import refuse_changed
+from dask_io.jobs.resume import make_complete, plan_recorded
+from dask_io.jobs.tree_job import SeriesJob, complete_tree, refuse_changed_tree
+from dask_io.jobs.tree_plan import plan_into
+from dask_io.jobs.tree_record import TreeRecord
+from dask_io.jobs.tree_source import (
+    find_tree,
+)
+from dask_io.jobs.verify import reopen_group
+from dask_io.journal.journal import is_sealed
+from dask_io.storage.location import locate
+from dask_io.storage.own_names import JOURNAL
+from dask_io.stores.container import OneFile
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from dask_io.hierarchy.container import DividedContainer
+    from dask_io.hierarchy.tree import Tree
+    from dask_io.jobs.settings import Settings
+    from dask_io.storage.location import Location
+
+_BEGIN_AGAIN = "begin again: run the first command with --overwrite"
+
+
+def plan_tree_resume(
+    place: Location, journal: Location, settings: Settings
+) -> Iterator[Job | SeriesJob | Complete]:
+    """Plan how to complete a group or a file: array by array, or all of it again."""
+    record = TreeRecord.read(journal)
+    if not is_sealed(journal):
+        if record.divided is None:
+            planned = plan_tree_again(journal, file_of(journal), settings)
+            yield replace(planned, output=replace(planned.named_output, restart=True))
+            return
+        yield from _plan_rest(place, record, record.divided, settings)
+    yield replace(make_complete(place, settings), not_kept=record.not_kept)
+
+
+def file_of(journal: Location) -> Path:
+    """Return the file that a journal describes."""
+    return Path(str(journal).removesuffix(JOURNAL))
+
+
+def _plan_rest(
+    place: Location, record: TreeRecord, container: DividedContainer, settings: Settings
+) -> Iterator[Job]:
+    """Plan one array after another, and complete the group once they are there."""
+    tree = open_source_of(record, settings)
+    refuse_changed_tree(tree, record, "have changed since the run began")
+    target = reopen_group(
+        place, record, container, durability=record.durability, tree=tree, copies=record.copies
+    )
+    target.resume()
+    try:
+        for name in record.arrays:
+            chosen = settings
+            if settings.source is not None:
+                chosen = replace(settings, source=place_in(tree.format, tree.place, name))
+            job = plan_recorded(place / name, record.job_of(name), chosen)
+            if isinstance(job, Job):
+                yield replace(job, member=True)
+        complete_tree(tree, target, record)
+    finally:
+        target.abandon()
+
+
+def open_source_of(record: TreeRecord, settings: Settings) -> Tree:
+    """Read the tree that another one is made from, where it was or where it has been moved to.
+
+    Raises
+    ------
+    DataError
+        If it is not a tree any more.
+    StorageError
+        If it is not found.
+    """
+    place, reach = settings.source or record.source, settings.storage_options
+    if is_absent(at := locate(place, reach)):
+        raise StorageError(printable(str(at)), "no such file or directory", "check the path")
+    tree = find_tree(place, reach, each=record.divided is not None)
+    if tree is None:
+        problem = "does not hold several arrays, as it did when the run began"
+        raise DataError(printable(str(at)), [problem], _BEGIN_AGAIN)
+    return tree
+
+
+def place_in(format: str, root: str, name: str) -> str:  # noqa: A002 - the word that users know
+    """Return the file or directory that an array of a tree is in."""
+    return root if isinstance(load_format(format), OneFile) else f"{root.rstrip('/')}/{name}"
+
+
+def plan_tree_again(journal: Location, target: Path, settings: Settings) -> SeriesJob:
+    """Plan how to write the file that a journal describes, there or elsewhere.
+
+    Raises
+    ------
+    DataError
+        If the source has changed.
+    StorageError
+        If the source is not found.
+    """
+    record = TreeRecord.read(journal)
+    tree = open_source_of(record, settings)
+    refuse_changed(journal, tree.place)
+    refuse_changed_tree(tree, record, "has changed since the run began")
+    chosen = replace(
+        settings,
+        codec=record.codec,
+        write_empty=record.write_empty,
+        durability=record.durability,
+    )
+    chunks = {name: record.chunks.get(name) for name in tree.arrays}
+    shards = dict.fromkeys(tree.arrays)
+    return plan_into(tree, target, record.container, chunks=chunks, shards=shards, settings=chosen)

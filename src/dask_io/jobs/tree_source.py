@@ -1,0 +1,239 @@
+"""Groups and files of several arrays: find them, choose their chunks, compare them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+import numpy as np
+
+from dask_io.engine.verify import Verification
+from dask_io.errors import BudgetTooSmallError, DataError, UsageError, printable
+from dask_io.formats.places import refuse_unfinished
+from dask_io.formats.registry import find_container, tree_containers
+from dask_io.geometry.named import chunks_by_name, is_coordinate
+from dask_io.hierarchy.container import TreeContainer
+from dask_io.jobs.verify import compare_files
+from dask_io.storage.location import is_taken, is_url, locate
+from dask_io.storage.os_errors import storage_errors
+from dask_io.stores.container import INSIDE, split_place
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from dask_io.geometry.chunks import AxisChunks, Chunks
+    from dask_io.geometry.shards import Shards
+    from dask_io.hierarchy.tree import Tree
+    from dask_io.jobs.verify import Comparison
+    from dask_io.storage.location import Location
+    from dask_io.stores.store import Source
+
+P = TypeVar("P")
+
+
+def find_tree(
+    place: object, storage_options: Mapping[str, Any] | None = None, *, each: bool = False
+) -> Tree | None:
+    """Return the tree of the group or the file that a source is.
+
+    None if it is one array, or a file in which all else belongs to one array and comes along with
+    it. With `each`, such a file is a tree, too.
+
+    Raises
+    ------
+    DataError
+        If it is incomplete or broken.
+    """
+    if not isinstance(place, str | Path):
+        return None
+    root = locate(place, storage_options)
+    if INSIDE in str(root) and not is_taken(root):
+        path, inside = split_place(str(place))
+        root = locate(path, storage_options) / inside
+    container = find_group(root)
+    is_group = container is not None
+    if container is None and not is_url(place) and Path(place).is_file():
+        root, found = Path(place), find_container(Path(place), None)
+        container = found if isinstance(found, TreeContainer) else None
+    if container is None:
+        return None
+    refuse_unfinished(root)
+    tree = container.read_tree(root, each=each)
+    if not is_group and not tree.sources:
+        return None
+    return None if tree.main is not None and not (each and tree.has_others) else tree
+
+
+def find_group(place: Location) -> TreeContainer | None:
+    """Return the format of the group that a directory is, None if it is not a group."""
+    if isinstance(place, Path):
+        with storage_errors(place):
+            if not place.is_dir():
+                return None
+    return next((each for each in tree_containers() if each.is_group(place)), None)
+
+
+def choose_chunks(source: Tree, chunks: Chunks, what: str = "chunks") -> dict[str, Chunks]:
+    """Return the chunks of every array, None for those that keep theirs; messages say `what`.
+
+    Chunks are given by names of dimensions. They can be given by position for the levels of an
+    image, for an array that all else belongs to, and if all arrays have that number of axes.
+    Coordinates and lists that are copied verbatim do not count.
+
+    Raises
+    ------
+    UsageError
+        If no array has a dimension of that name, or names are needed.
+    """
+    dimensions, levels = source.dimensions, source.levels
+    if isinstance(chunks, Mapping) and all(isinstance(axis, str) for axis in chunks):
+        return chunks_by_name(cast("Mapping[str, AxisChunks]", chunks), dimensions)
+    if levels and isinstance(chunks, int | str):
+        return chunks_by_name({axis: chunks for names in levels for axis in names}, dimensions)
+    if levels and isinstance(chunks, list | tuple) and len(chunks) == len(levels[0]):
+        return chunks_by_name(dict(zip(levels[0], chunks, strict=True)), dimensions)
+    data = {
+        name: len(names)
+        for name, names in dimensions.items()
+        if (_is_cut(source, name) if source.main is None else name == source.main)
+    }
+    is_for_all = isinstance(chunks, int | str) or (
+        isinstance(chunks, list | tuple) and set(data.values()) == {len(chunks)}
+    )
+    if levels or not is_for_all:
+        found = (
+            f"is an image with the axes {','.join(levels[0])}" if levels else "holds several arrays"
+        )
+        raise UsageError(
+            f"{printable(source.place)} {found}; {what} are given by the names of dimensions, or "
+            f"by position if all have as many axes; write {what} as time=24,y=-1"
+        )
+    return {name: chunks if name in data else None for name in dimensions}
+
+
+def choose_shards(source: Tree, shards: Shards | None) -> dict[str, Shards | None]:
+    """Return the shards of every array as `choose_chunks` does, None for arrays without them."""
+    if shards is None:
+        return dict.fromkeys(source.dimensions)
+    return cast("dict[str, Shards | None]", choose_chunks(source, shards, "shards"))
+
+
+def _is_cut(source: Tree, name: str) -> bool:
+    """Tell whether chunks by position apply to an array, which must not be a coordinate."""
+    names = source.arrays[name].dimensions
+    is_list = len(names) <= 1 and source.arrays[name].source is None
+    return bool(names) and not is_list and not is_coordinate(name, names)
+
+
+def chunks_or_kept(source: Tree, name: str, chunks: Chunks) -> Chunks:
+    """Return the chunks that an array gets, None if it keeps those of its source."""
+    kept = source.arrays[name].kept_grid
+    return kept.longest if chunks is None and kept is not None else chunks
+
+
+def plan_each(names: Iterable[str], plan: Callable[[str], P]) -> dict[str, P]:
+    """Plan arrays one after another.
+
+    Raises
+    ------
+    BudgetTooSmallError
+        If the memory is too small for some; the error is about the array that needs most.
+    """
+    jobs, too_large = {}, []
+    for name in names:
+        try:
+            jobs[name] = plan(name)
+        except BudgetTooSmallError as error:
+            unit = f"{error.unit} of array {printable(name)}"
+            too_large.append(BudgetTooSmallError(error.required, error.budget, unit))
+    if too_large:
+        raise max(too_large, key=lambda error: error.required)
+    return jobs
+
+
+def name_one(source: Tree) -> str:
+    """Return an example of how to name one of the arrays."""
+    names = (name for name in source.sources if name not in source.refused)
+    name = source.main or next(names, "name")
+    return printable(f"{source.place}{INSIDE}/{name}")
+
+
+def check_refused(source: Tree) -> None:
+    """Refuse a tree with objects that cannot be copied.
+
+    Raises
+    ------
+    UsageError
+        If there is one.
+    """
+    for name, problem in source.refused.items():
+        raise UsageError(
+            f"{printable(name)} in {printable(source.place)} cannot be copied: it {problem}; name "
+            f"one array, as in {name_one(source)}"
+        )
+
+
+def is_to_copy(source: Tree, name: str, *asked: Chunks) -> bool:
+    """Tell whether an array can only be copied verbatim.
+
+    Raises
+    ------
+    UsageError
+        If it has several axes, and chunks or shards are asked for.
+    """
+    array = source.arrays[name]
+    if array.source is not None:
+        return False
+    if any(each is not None for each in asked) and len(array.dimensions) > 1:
+        why = printable(array.verbatim)
+        raise UsageError(f"array {printable(name)} cannot be re-split: it {why}")
+    return True
+
+
+def verify_trees(
+    one: Tree, other: Tree, plan: Callable[[Source, Source], Comparison]
+) -> Verification:
+    """Compare the arrays of two groups or files by name.
+
+    Arrays of two groups that Dask IO does not understand are equal if their files are.
+
+    Raises
+    ------
+    DataError
+        If an array is missing from one of them, or arrays that are copied verbatim differ.
+    BudgetTooSmallError
+        If the memory is too small for some; the error is about the array that needs most.
+    """
+    shown = printable(other.place)
+    differing = sorted(one.arrays.keys() ^ other.arrays.keys())
+    if differing:
+        problem = f"array {differing[0]} is only in one of it and {one.place}"
+        raise DataError(shown, [printable(problem)])
+    a, b = one.sources, other.sources
+    both = [name for name in one.arrays if name in a and name in b]
+    plans = plan_each(both, lambda name: plan(a[name], b[name]))
+    found = Verification(0)
+    for name in one.arrays:
+        if name in plans:
+            compared = plans[name].run(a[name], b[name])
+            found = found.followed_by(compared, printable(f"{other.place}{INSIDE}/{name}"))
+        elif one.format == other.format and one.root.is_dir():
+            compare_files(one.root / name, other.root / name)
+        elif not _is_same(one.content.read(name), other.content.read(name)):
+            problem = f"array {name} differs from that of {one.place}"
+            raise DataError(shown, [printable(problem)])
+    return found
+
+
+def _is_same(a: Any, b: Any) -> bool:
+    """Compare small arrays, also of strings and of lists of any length."""
+    # Some formats store booleans as integers.
+    a, b = (each.view("i1") if each.dtype.kind == "b" else each for each in map(np.asarray, (a, b)))
+    if a.dtype.hasobject or b.dtype.hasobject:
+        return a.shape == b.shape and all(map(np.array_equal, a.ravel(), b.ravel()))
+    return (
+        a.shape == b.shape
+        and a.dtype.newbyteorder("=") == b.dtype.newbyteorder("=")
+        and (np.array_equal(a, b) or a.tobytes() == b.tobytes())
+    )
