@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from dask_io.stores.container import needs
+from dask_io.formats.hdf5.head import make_head, read_head
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,12 +26,11 @@ class Hdf5Blocks:
 
     def parse_header(self, peek: Callable[[int], bytes]) -> Header:
         """Have HDF5 read what comes before the elements."""
-        with needs(self.name, "h5py"):
-            from dask_io.formats.hdf5.head import read_head  # noqa: PLC0415 - slow, if needed
         return read_head(peek(self.longest_header))
 
     def make_header(self, shape: tuple[int, ...], dtype: np.dtype[Any], layout: Layout) -> bytes:
         """Have HDF5 make what comes before the elements."""
-        with needs(self.name, "h5py"):
-            from dask_io.formats.hdf5.head import make_head  # noqa: PLC0415 - as above
         return make_head(shape, dtype, layout, self.longest_header)
+
+
+FORMAT = Hdf5Blocks()

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from dask_io.errors import UsageError, printable
 from dask_io.formats.npy import FORMAT as NPY
-from dask_io.formats.npy_stack.info import NAME as INFO
 from dask_io.formats.npy_stack.stack import (
     FORMAT_NAME,
     StackSource,
@@ -34,10 +33,6 @@ class NpyStackFormat:
 
     name: str = FORMAT_NAME
     suffixes: tuple[str, ...] = (".npystack",)
-
-    def recognises(self, path: Location) -> bool:
-        """Look for the file that describes a stack."""
-        return (path / INFO).is_file() and (path / "0.npy").is_file()
 
     def open(self, path: Location, inside: str, *, strict: bool) -> Source:  # noqa: ARG002 - all are there
         """Open a stack."""

@@ -8,7 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from dask_io.stores.container import needs
+from dask_io.formats.zarr.place import Place
+from dask_io.formats.zarr.source import open_zarr, reopen_written, reopen_zarr
+from dask_io.formats.zarr.target import make_zarr, remake_zarr
+from dask_io.formats.zarr.whole import open_group
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,8 +23,6 @@ if TYPE_CHECKING:
     from dask_io.stores.container import Wanted
     from dask_io.stores.store import Readback, Source, Target
 
-_MARKS = ("zarr.json", ".zarray", ".zgroup")
-
 
 @dataclass(frozen=True, slots=True)
 class ZarrFormat:
@@ -30,14 +31,8 @@ class ZarrFormat:
     name: str = "zarr"
     suffixes: tuple[str, ...] = (".zarr",)
 
-    def recognises(self, path: Location) -> bool:
-        """Look for the metadata of an array or of a group."""
-        return any((path / mark).is_file() for mark in _MARKS)
-
     def open(self, path: Location, inside: str, *, strict: bool) -> Source:
         """Open an array; only its metadata is read yet."""
-        with needs(self.name, "zarr"):
-            from dask_io.formats.zarr.source import open_zarr  # noqa: PLC0415 - a second, if needed
         return open_zarr(path, inside, strict=strict)
 
     def make(
@@ -51,16 +46,11 @@ class ZarrFormat:
         reserve: bool,
     ) -> Target:
         """Describe a target."""
-        with needs(self.name, "zarr"):
-            from dask_io.formats.zarr.place import Place  # noqa: PLC0415 - as above
-            from dask_io.formats.zarr.target import make_zarr  # noqa: PLC0415 - as above
         place = Place(path, inside)
         return make_zarr(place, wanted, overwrite=overwrite, durability=durability, reserve=reserve)
 
     def open_all(self, path: Location, *, each: bool = False) -> Whole:  # noqa: ARG002 - it always does
         """Look at everything in a group."""
-        with needs(self.name, "zarr"):
-            from dask_io.formats.zarr.whole import open_group  # noqa: PLC0415 - as above
         return open_group(path)
 
     def reopen(
@@ -70,22 +60,16 @@ class ZarrFormat:
         absent: AbstractSet[tuple[int, ...]],
     ) -> Source:
         """Open a source again."""
-        with needs(self.name, "zarr"):
-            from dask_io.formats.zarr.source import reopen_zarr  # noqa: PLC0415 - as above
         return reopen_zarr(described, at, absent)
 
     def read_back(self, described: Mapping[str, Any], at: Location) -> Readback:
         """Open what was a target."""
-        with needs(self.name, "zarr"):
-            from dask_io.formats.zarr.source import reopen_written  # noqa: PLC0415 - as above
         return reopen_written(described, at)
 
     def remake(
         self, described: Mapping[str, Any], at: Location, *, durability: Durability, reserve: bool
     ) -> Target:
         """Describe a target again."""
-        with needs(self.name, "zarr"):
-            from dask_io.formats.zarr.target import remake_zarr  # noqa: PLC0415 - as above
         return remake_zarr(described, at, durability=durability, reserve=reserve)
 
 
