@@ -17,6 +17,7 @@ from dask_io.formats.registry import (
     format_names,
     row_of,
 )
+from dask_io.geometry import Region
 from dask_io.storage.location import is_taken, locate
 from dask_io.storage.medium import Durability
 from dask_io.storage.os_errors import storage_errors
@@ -26,6 +27,7 @@ from dask_io.stores.block_names import BlockNames, OneName
 from dask_io.stores.container import Wanted, Wishes
 from dask_io.stores.dtypes import check_dtype
 from dask_io.stores.slices import format_of_files, thick_slices
+from dask_io.stores.spec import SPACE, ArraySpec
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -118,11 +120,15 @@ def make_target(
     problem = check_dtype(dtype)
     if problem:
         raise UsageError(f"a target cannot hold {problem}")
+    # A directory has a manifest, which keeps what files have no place for.
+    has_place = chosen.has_space or isinstance(names, BlockNames)
+    kept = {key: metadata[key] for key in sorted(chosen.keeps & metadata.keys())}
+    spec = ArraySpec(grid, dtype, layout, metadata.get(SPACE) if has_place else None, kept)
+    blocks = Blocks(folder, names, chosen, spec)
     try:
-        chosen.make_header(tuple(axis.longest for axis in grid.axes), dtype, layout)
+        blocks.header_of(Region.whole(grid.longest))
     except ValueError as error:
         raise UsageError(f"format {chosen.name} {error}") from error
-    blocks = Blocks(folder, names, chosen, grid, dtype, layout)
     return BlockFilesTarget(blocks, overwrite=overwrite, durability=durability, reserve=reserve)
 
 

@@ -35,6 +35,7 @@ from dask_io.stores.discovery import open_by_headers
 from dask_io.stores.listing import scan
 from dask_io.stores.name_inference import guess_names
 from dask_io.stores.slices import format_of_files, thick_slices
+from dask_io.stores.spec import ArraySpec
 from dask_io.stores.user_description import Description, parse_dtype
 
 if TYPE_CHECKING:
@@ -149,7 +150,7 @@ def _open_manifest(folder: Location, format: str | None, said: Description) -> B
     except UsageError as error:
         raise DataError(shown(folder / manifest.NAME), [str(error)]) from error
     chosen = format_of_files(found.names, chosen)
-    blocks = Blocks(folder, found.names, chosen, found.grid, found.dtype, found.layout)
+    blocks = Blocks(folder, found.names, chosen, found.spec)
     source = BlockFiles(blocks, scan(folder), only_blocks=True)
     said.agree_with(source)
     return source
@@ -245,7 +246,8 @@ def _open_blocks(
         )
     if problem := thick_slices(names, grid):
         raise UsageError(f"{printable(names.pattern)}: {problem}; use chunks of 1 along it")
-    return BlockFiles(Blocks(folder, names, chosen, grid, dtype, layout), files)
+    blocks = Blocks(folder, names, chosen, ArraySpec(grid, dtype, layout))
+    return BlockFiles(blocks, files)
 
 
 def _open_file(path: Location, chosen: Format, said: Description) -> BlockFiles:

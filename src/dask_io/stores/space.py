@@ -166,7 +166,11 @@ class Space:
         """
         try:
             axes = tuple(
-                SpaceAxis(axis["name"], axis["unit"], axis["type"] and AxisType(axis["type"]))
+                SpaceAxis(
+                    _text(axis["name"]),
+                    _text(axis["unit"]),
+                    axis["type"] and AxisType(axis["type"]),
+                )
                 for axis in said["axes"]
             )
             if "matrix" not in said:
@@ -174,9 +178,15 @@ class Space:
             matrix = tuple(tuple(map(float, row)) for row in said["matrix"])
             origin, coordinates = said["origin"], said["coordinates"]
             affine = Affine(matrix, tuple(map(float, origin)), tuple(map(str, coordinates)))
-        except (KeyError, TypeError, AttributeError) as error:
+        except (KeyError, TypeError, AttributeError, OverflowError) as error:
             raise ValueError("is not a list of axes and an affine map") from error
         return cls(axes, affine)
+
+
+def _text(value: object) -> str | None:
+    if not isinstance(value, str | None):
+        raise TypeError
+    return value
 
 
 def crop(space: Space, start: Sequence[int]) -> Space:

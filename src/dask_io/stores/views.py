@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from dask_io.errors import UsageError
+from dask_io.stores.spec import crop_described
 from dask_io.stores.store import (
     Source,
     Store,
@@ -119,7 +120,8 @@ class SourceView(_View[Source]):
     @property
     def metadata(self) -> Mapping[str, Any]:
         """What the whole source says about the array, and which region of it this is."""
-        return MappingProxyType({**self.whole.metadata, "region": self.region})
+        described = crop_described(self.whole.metadata, self.region.start)
+        return MappingProxyType({**described, "region": self.region})
 
     @property
     def n_bytes_on_disk(self) -> int:

@@ -1,36 +1,29 @@
-"""Files that hold one block each: a header that HDF5 makes, then the elements, then the end."""
+"""Files that hold one block each: a header that HDF5 makes, then the elements, then the end.
+
+They are HDF5 files of one contiguous dataset, whose elements are the last thing in the file.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from dask_io.formats.hdf5.head import make_head, read_head
+from dask_io.stores.block_format import Format
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from dask_io.stores.block_format import Header, Peek
 
-    import numpy as np
-
-    from dask_io.geometry import Layout
-    from dask_io.stores.block_format import Header
+_LONGEST_HEADER = 2**16
 
 
-@dataclass(frozen=True, slots=True)
-class Hdf5Blocks:
-    """HDF5 files of one contiguous dataset, whose elements are the last thing in the file."""
-
-    name: str = "hdf5"
-    suffixes: tuple[str, ...] = (".h5", ".hdf5", ".hdf")
-    longest_header: int = 2**16
-
-    def parse_header(self, peek: Callable[[int], bytes]) -> Header:
-        """Have HDF5 read what comes before the elements."""
-        return read_head(peek(self.longest_header))
-
-    def make_header(self, shape: tuple[int, ...], dtype: np.dtype[Any], layout: Layout) -> bytes:
-        """Have HDF5 make what comes before the elements."""
-        return make_head(shape, dtype, layout, self.longest_header)
+def parse_header(peek: Peek) -> Header:
+    """Read what comes before the elements."""
+    return read_head(peek(_LONGEST_HEADER))
 
 
-FORMAT = Hdf5Blocks()
+def make_header(block: Header) -> bytes:
+    """Return what comes before the elements."""
+    return make_head(block.shape, block.dtype, block.layout, _LONGEST_HEADER)
+
+
+FORMAT = Format("hdf5", (".h5", ".hdf5", ".hdf"), _LONGEST_HEADER, parse_header, make_header)

@@ -15,6 +15,7 @@ from dask_io.formats.npy_stack.stack import (
     read_stack,
     stack_blocks,
 )
+from dask_io.stores.block_format import Header
 from dask_io.stores.dtypes import check_dtype
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ class NpyStackFormat:
             )
         blocks = stack_blocks(path, cut[0] if cut else 0, wanted.grid, wanted.dtype, wanted.layout)
         try:
-            NPY.make_header(wanted.grid.longest, wanted.dtype, wanted.layout)
+            NPY.make_header(Header(wanted.grid.longest, wanted.dtype, wanted.layout))
         except ValueError as error:
             raise UsageError(f"format {self.name} {error}") from error
         return StackTarget(blocks, overwrite=overwrite, durability=durability, reserve=reserve)
