@@ -16,7 +16,6 @@ from dask_io.stores.store import (
     Target,
     absent_in,
     block_names_of,
-    expect,
     list_again,
 )
 
@@ -177,7 +176,7 @@ class _ShiftedReader:
         return self.reader.read_into(region.relative_to(self.shift), buffer)
 
     def expect(self, region: Region) -> None:
-        expect(self.reader, region.relative_to(self.shift))
+        self.reader.expect(region.relative_to(self.shift))
 
     def checksum(self, region: Region, staging: memoryview) -> int:
         return self.reader.checksum(region.relative_to(self.shift), staging)
