@@ -5,25 +5,112 @@ They are HDF5 files of one contiguous dataset, whose elements are the last thing
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import io
+from math import prod
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from dask_io.formats.hdf5.head import make_head, read_head
-from dask_io.stores.block_format import Format
+import h5py  # type: ignore[import-untyped]
+
+from dask_io.errors import DaskIOError
+from dask_io.formats.hdf5.create import DEFAULT_NAME, in_one_go, touch
+from dask_io.formats.hdf5.dataset import understand
+from dask_io.formats.hdf5.file import find_dataset, understanding
+from dask_io.formats.hdf5.filters import type_of
+from dask_io.formats.isolation import WORKER, Limits
+from dask_io.stores.block_files import order_of
+from dask_io.stores.block_format import Format, Header
 
 if TYPE_CHECKING:
-    from dask_io.stores.block_format import Header, Peek
+    from dask_io.stores.block_format import Peek
 
-_LONGEST_HEADER = 2**16
+# HDF5 is told that files are so long: whether they are is found out by their sizes.
+_ENDLESS = 2**62
+_LONGEST = 2**16
 
 
 def parse_header(peek: Peek) -> Header:
     """Read what comes before the elements."""
-    return read_head(peek(_LONGEST_HEADER))
+    head = peek(_LONGEST)
+    return WORKER.call(Limits.for_file(len(head)), _read_head, head)
+
+
+def _read_head(head: bytes) -> Header:
+    block = Path("block")
+    try:
+        with understanding(block), h5py.File(_Head(head, _ENDLESS), "r") as file:
+            dataset = find_dataset(file, block, "")
+            array, offset = understand(dataset), dataset.id.get_offset()
+    except DaskIOError as error:
+        reason = str(error).removeprefix("block: ")
+        raise ValueError(f"is no HDF5 file of one block: {reason}") from error
+    if offset is None and not array.grid.n_blocks:
+        offset = len(head)
+    if array.chunks is not None or offset is None or offset > len(head):
+        raise ValueError("is no HDF5 file of one block: its elements are not in one piece")
+    return Header(array.shape, array.dtype, array.layout, offset)
 
 
 def make_header(block: Header) -> bytes:
-    """Return what comes before the elements."""
-    return make_head(block.shape, block.dtype, block.layout, _LONGEST_HEADER)
+    """Return what comes before the elements, which HDF5 makes."""
+    shape, dtype, layout = block.shape, block.dtype, block.layout
+    if order_of(layout, shape) != sorted(order_of(layout, shape)):
+        raise ValueError(f"stores elements in C order, not {layout.name}; give --order C")
+    head = _Head(bytes(_LONGEST))
+    try:
+        with h5py.File(head, "w") as file:
+            space, name = h5py.h5s.create_simple(shape), DEFAULT_NAME.encode()
+            made = h5py.h5d.create(file.id, name, type_of(dtype), space, in_one_go())
+            file.flush()
+            if prod(shape):
+                touch(h5py.Dataset(made))
+                file.flush()
+            offset = made.get_offset()
+    except (TypeError, RuntimeError, OSError) as error:
+        raise ValueError(f"cannot hold elements of {dtype}: {error}") from error
+    begin = head.size if offset is None else int(offset)
+    assert head.size == begin + prod(shape) * dtype.itemsize, "something lies behind the elements"
+    return head.content[:begin]
 
 
-FORMAT = Format("hdf5", (".h5", ".hdf5", ".hdf"), _LONGEST_HEADER, parse_header, make_header)
+class _Head(io.RawIOBase):
+    """A file of which only the first bytes are there; what is written behind them is forgotten."""
+
+    def __init__(self, head: bytes, size: int = 0) -> None:
+        self._bytes, self.size, self._position = bytearray(head), size, 0
+
+    @property
+    def content(self) -> bytes:
+        """The first bytes."""
+        return bytes(self._bytes)
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self.size}[whence]
+        self._position = start + offset
+        return self._position
+
+    def tell(self) -> int:
+        return self._position
+
+    def truncate(self, size: int | None = None) -> int:
+        self.size = self._position if size is None else size
+        return self.size
+
+    def readinto(self, buffer: Any) -> int:
+        view = memoryview(buffer).cast("B")
+        found = self._bytes[self._position : self._position + len(view)]
+        view[: len(found)] = found
+        view[len(found) :] = bytes(len(view) - len(found))
+        self._position += len(view)
+        return len(view)
+
+    def write(self, buffer: Any) -> int:
+        view = memoryview(buffer).cast("B")
+        kept = view[: max(0, len(self._bytes) - self._position)]
+        self._bytes[self._position : self._position + len(kept)] = kept
+        self._position += len(view)
+        self.size = max(self.size, self._position)
+        return len(view)
+
+
+FORMAT = Format("hdf5", (".h5", ".hdf5", ".hdf"), _LONGEST, parse_header, make_header)
