@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 PAGE = (Path(__file__).parents[2] / "CONTRIBUTING.md").read_text()
 EXAMPLES = re.findall(r"^```python\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
-(EXAMPLE,) = [example for example in EXAMPLES if "IdxFormat" in example]
+(EXAMPLE,) = [example for example in EXAMPLES if "idx" in example]
 
 
 @pytest.fixture(autouse=True)

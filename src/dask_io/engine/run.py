@@ -27,7 +27,7 @@ from dask_io.storage.medium import ALIGNMENT
 from dask_io.storage.tally import Traffic
 from dask_io.stores.addressable import staged
 from dask_io.stores.padded import plain
-from dask_io.stores.store import Access, expect
+from dask_io.stores.store import Access
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -359,7 +359,7 @@ class _Run:
                 largest = self._slab_size(box, block)
                 slabs = iter((box,))
                 if box.size > largest:
-                    expect(reader, box.relative_to(origin))
+                    reader.expect(box.relative_to(origin))
                     slabs = self.source.layout.slabs(box, largest)
                 for slab in slabs:
                     values = reader.read_into(slab.relative_to(origin), staging)

@@ -13,21 +13,21 @@ from dask_io.formats.places import has_field, pattern_of, refuse_inside, shown, 
 from dask_io.formats.registry import (
     choose_format,
     find_container,
-    format_of,
-    has_blocks,
-    is_format,
-    load_format,
-    of_blocks,
+    find_row,
+    format_names,
+    row_of,
 )
+from dask_io.geometry import Region
 from dask_io.storage.location import is_taken, locate
 from dask_io.storage.medium import Durability
 from dask_io.storage.os_errors import storage_errors
 from dask_io.stores.block_files import Blocks
 from dask_io.stores.block_files_target import BlockFilesTarget
 from dask_io.stores.block_names import BlockNames, OneName
-from dask_io.stores.container import Container, OneFile, Wanted, Wishes
+from dask_io.stores.container import Wanted, Wishes
 from dask_io.stores.dtypes import check_dtype
 from dask_io.stores.slices import format_of_files, thick_slices
+from dask_io.stores.spec import SPACE, ArraySpec
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from dask_io.geometry import Grid, Layout
     from dask_io.storage.location import Location
+    from dask_io.stores.container import Container
     from dask_io.stores.store import Target
 
 _NO_WISHES = Wishes()
@@ -105,7 +106,7 @@ def make_target(
             raise UsageError(f"{shown(place)}: {problem}; use chunks of 1 along it")
         chosen = format_of_files(names, choose_format(place, format))
     elif is_folder:
-        chosen = of_blocks(load_format(format or _block_format(like) or "npy"))
+        chosen = find_row(format or _block_format(like) or "npy").load_blocks()
         names, folder = BlockNames.default(n_axes, chosen.suffixes[0]), place
     else:
         chosen = choose_format(place, format)
@@ -119,11 +120,15 @@ def make_target(
     problem = check_dtype(dtype)
     if problem:
         raise UsageError(f"a target cannot hold {problem}")
+    # A directory has a manifest, which keeps what files have no place for.
+    has_place = chosen.has_space or isinstance(names, BlockNames)
+    kept = {key: metadata[key] for key in sorted(chosen.keeps & metadata.keys())}
+    spec = ArraySpec(grid, dtype, layout, metadata.get(SPACE) if has_place else None, kept)
+    blocks = Blocks(folder, names, chosen, spec)
     try:
-        chosen.make_header(tuple(axis.longest for axis in grid.axes), dtype, layout)
+        blocks.header_of(Region.whole(grid.longest))
     except ValueError as error:
         raise UsageError(f"format {chosen.name} {error}") from error
-    blocks = Blocks(folder, names, chosen, grid, dtype, layout)
     return BlockFilesTarget(blocks, overwrite=overwrite, durability=durability, reserve=reserve)
 
 
@@ -135,23 +140,20 @@ def _target_container(
     is_folder: bool,
 ) -> Container | None:
     """Return the container that a target is, by a format's name, its suffix, or what is there."""
-    found = load_format(format) if format is not None else format_of(path.name)
-    if found is None and inside:
+    row = find_row(format) if format is not None else row_of(path.name)
+    if row is None and inside:
         return find_container(path, None)
-    if not isinstance(found, Container):
-        return None
     is_pattern = has_field(str(path)) and not is_taken(path)
-    if (is_pattern or is_folder) and isinstance(found, OneFile) and found.blocks is not None:
+    if row is None or not row.container or (row.blocks and (is_pattern or is_folder)):
         return None
     if is_pattern:
-        raise UsageError(f"{shown(path)} is a pattern, but {found.name} has no files of blocks")
-    return found
+        raise UsageError(f"{shown(path)} is a pattern, but {row.name} has no files of blocks")
+    return row.load_container()
 
 
 def _block_format(name: str | None) -> str | None:
     """Return a name if it is that of a format of block files."""
-    is_one = name is not None and is_format(name) and has_blocks(load_format(name))
-    return name if is_one else None
+    return name if name in format_names() and find_row(name).blocks else None
 
 
 def names_one_file(
@@ -174,7 +176,7 @@ def _is_directory(
 ) -> bool:
     if str(path).endswith("/") or not place.suffix or place.is_dir():
         return True
-    return format is not None and format_of(place.name) is None
+    return format is not None and row_of(place.name) is None
 
 
 class Placed(Protocol):

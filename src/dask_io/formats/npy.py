@@ -9,22 +9,19 @@ from __future__ import annotations
 
 import ast
 import re
-from dataclasses import dataclass
 from functools import lru_cache
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from numpy.lib import format as npy_format
 
 from dask_io.geometry import Layout
 from dask_io.storage.medium import ALIGNMENT
-from dask_io.stores.block_format import Header
+from dask_io.stores.block_format import Format, Header
 from dask_io.stores.dtypes import check_dtype
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    import numpy as np
+    from dask_io.stores.block_format import Peek
 
 LONGEST_HEADER = 65536
 _MOST_AXES = 64
@@ -38,58 +35,52 @@ _PYTHON_2_LONG = re.compile(r"(?<=[0-9])L(?=[,) ])")
 _PARSING = Lock()
 
 
-@dataclass(frozen=True, slots=True)
-class NpyFormat:
-    """Files as written by `numpy.save`, in versions 1, 2 and 3 of the format."""
+def parse_header(peek: Peek) -> Header:
+    """Read a header without trusting it."""
+    head = peek(ALIGNMENT)
+    if len(head) < _SHORTEST and _MAGIC.startswith(head[:6]):
+        raise ValueError("is truncated: it ends within its header")
+    if head[:6] != _MAGIC:
+        raise ValueError("is not a .npy file: it does not begin as one")
+    if head[6] not in _VERSIONS or head[7] != 0:
+        raise ValueError("has a version of .npy that is not known")
+    width, encoding = _VERSIONS[head[6]]
+    length = int.from_bytes(head[8 : 8 + width], "little")
+    offset = 8 + width + length
+    if offset > LONGEST_HEADER:
+        raise ValueError(f"claims a header of {length} bytes; {LONGEST_HEADER} are allowed")
+    if offset > len(head):
+        head = peek(offset)
+    if offset > len(head):
+        raise ValueError("is truncated: it ends within its header")
+    return _understand(head[8 + width : offset], encoding, offset)
 
-    name: str = "npy"
-    suffixes: tuple[str, ...] = (".npy",)
-    longest_header: int = LONGEST_HEADER
 
-    def parse_header(self, peek: Callable[[int], bytes]) -> Header:
-        """Read a header without trusting it."""
-        head = peek(ALIGNMENT)
-        if len(head) < _SHORTEST and _MAGIC.startswith(head[:6]):
-            raise ValueError("is truncated: it ends within its header")
-        if head[:6] != _MAGIC:
-            raise ValueError("is not a .npy file: it does not begin as one")
-        if head[6] not in _VERSIONS or head[7] != 0:
-            raise ValueError("has a version of .npy that is not known")
-        width, encoding = _VERSIONS[head[6]]
-        length = int.from_bytes(head[8 : 8 + width], "little")
-        offset = 8 + width + length
-        if offset > LONGEST_HEADER:
-            raise ValueError(f"claims a header of {length} bytes; {LONGEST_HEADER} are allowed")
-        if offset > len(head):
-            head = peek(offset)
-        if offset > len(head):
-            raise ValueError("is truncated: it ends within its header")
-        return _understand(head[8 + width : offset], encoding, offset)
-
-    def make_header(self, shape: tuple[int, ...], dtype: np.dtype[Any], layout: Layout) -> bytes:
-        """Return a header of the lowest version that can hold the dtype's names."""
-        if layout.name not in {"C", "F"}:
-            raise ValueError(f"stores blocks in C or F order, not with the axes {layout.name}")
-        entries = {
-            "descr": npy_format.dtype_to_descr(dtype),
-            "fortran_order": layout.name == "F",
-            "shape": tuple(shape),
-        }
-        text = repr(entries)
-        try:
-            version, content = 1, text.encode("latin1")
-        except UnicodeEncodeError:
-            version, content = 3, text.encode("utf-8")
-        if version == 1 and 10 + len(content) >= 2**16 - 64:
-            version = 2
-        start = 8 + _VERSIONS[version][0]
-        total = _round_up(start + len(content) + 1, ALIGNMENT)
-        if total - start > _NUMPY_LIMIT:
-            total = _round_up(start + len(content) + 1, 64)
-        if total > LONGEST_HEADER:
-            raise ValueError(f"allows headers of {LONGEST_HEADER} bytes; this dtype needs {total}")
-        length = (total - start).to_bytes(start - 8, "little")
-        return _MAGIC + bytes([version, 0]) + length + content.ljust(total - start - 1) + b"\n"
+def make_header(block: Header) -> bytes:
+    """Return a header of the lowest version that can hold the dtype's names."""
+    order = block.layout.name
+    if order not in {"C", "F"}:
+        raise ValueError(f"stores blocks in C or F order, not with the axes {order}")
+    entries = {
+        "descr": npy_format.dtype_to_descr(block.dtype),
+        "fortran_order": order == "F",
+        "shape": tuple(block.shape),
+    }
+    text = repr(entries)
+    try:
+        version, content = 1, text.encode("latin1")
+    except UnicodeEncodeError:
+        version, content = 3, text.encode("utf-8")
+    if version == 1 and 10 + len(content) >= 2**16 - 64:
+        version = 2
+    start = 8 + _VERSIONS[version][0]
+    total = _round_up(start + len(content) + 1, ALIGNMENT)
+    if total - start > _NUMPY_LIMIT:
+        total = _round_up(start + len(content) + 1, 64)
+    if total > LONGEST_HEADER:
+        raise ValueError(f"allows headers of {LONGEST_HEADER} bytes; this dtype needs {total}")
+    length = (total - start).to_bytes(start - 8, "little")
+    return _MAGIC + bytes([version, 0]) + length + content.ljust(total - start - 1) + b"\n"
 
 
 def _round_up(n_bytes: int, multiple: int) -> int:
@@ -132,4 +123,4 @@ def _evaluate(text: str) -> object:
             return ast.literal_eval(_PYTHON_2_LONG.sub("", text.strip()))
 
 
-FORMAT = NpyFormat()
+FORMAT = Format("npy", (".npy",), LONGEST_HEADER, parse_header, make_header)

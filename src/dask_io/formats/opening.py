@@ -18,11 +18,9 @@ from dask_io.formats.places import (
 from dask_io.formats.registry import (
     choose_format,
     find_container,
+    find_row,
     format_names,
-    format_of,
-    has_blocks,
-    load_format,
-    of_blocks,
+    row_of,
 )
 from dask_io.formats.reopening import reopen_blocks
 from dask_io.journal.journal import find_journal, read_job
@@ -37,6 +35,7 @@ from dask_io.stores.discovery import open_by_headers
 from dask_io.stores.listing import scan
 from dask_io.stores.name_inference import guess_names
 from dask_io.stores.slices import format_of_files, thick_slices
+from dask_io.stores.spec import ArraySpec
 from dask_io.stores.user_description import Description, parse_dtype
 
 if TYPE_CHECKING:
@@ -45,6 +44,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import DTypeLike
 
+    from dask_io.formats.registry import Row
     from dask_io.geometry.chunks import Chunks
     from dask_io.storage.location import Location
     from dask_io.stores.block_format import Format
@@ -146,11 +146,11 @@ def _open_manifest(folder: Location, format: str | None, said: Description) -> B
     if format is not None and format != found.format:
         raise UsageError(f"{shown(folder)} holds {found.format} blocks, but {format} is asked for")
     try:
-        chosen = of_blocks(load_format(found.format))
+        chosen = find_row(found.format).load_blocks()
     except UsageError as error:
         raise DataError(shown(folder / manifest.NAME), [str(error)]) from error
     chosen = format_of_files(found.names, chosen)
-    blocks = Blocks(folder, found.names, chosen, found.grid, found.dtype, found.layout)
+    blocks = Blocks(folder, found.names, chosen, found.spec)
     source = BlockFiles(blocks, scan(folder), only_blocks=True)
     said.agree_with(source)
     return source
@@ -159,13 +159,13 @@ def _open_manifest(folder: Location, format: str | None, said: Description) -> B
 def _open_directory(folder: Location, format: str | None, said: Description) -> BlockFiles:  # noqa: A002
     files = {name: n for name, n in scan(folder).items() if not name.startswith(".")}
     by_format: dict[str, list[str]] = {}
-    by_pattern: dict[str, Format | None] = {}
+    by_pattern: dict[str, Row | None] = {}
     for name in sorted(name for name, size in files.items() if size != NOT_A_FILE):
         pattern = _DIGITS.sub("0", name)
         if pattern not in by_pattern:
-            by_pattern[pattern] = _block_format_of(name)
+            by_pattern[pattern] = row_of(name)
         found = by_pattern[pattern]
-        if found is not None and (format is None or found.name == format):
+        if found is not None and found.blocks and format in {None, found.name}:
             by_format.setdefault(found.name, []).append(name)
     if len(by_format) != 1:
         found_text = f"it holds {' and '.join(by_format)} files" if by_format else "no block files"
@@ -176,14 +176,9 @@ def _open_directory(folder: Location, format: str | None, said: Description) -> 
             f"or a format ({', '.join(format_names())})",
         )
     ((chosen_name, block_names),) = by_format.items()
-    chosen = of_blocks(load_format(chosen_name))
+    chosen = find_row(chosen_name).load_blocks()
     names = _guess_names(folder, block_names, chosen, said)
     return _open_blocks(folder, files, chosen, names, said)
-
-
-def _block_format_of(name: str) -> Format | None:
-    found = format_of(name)
-    return None if found is None or not has_blocks(found) else of_blocks(found)
 
 
 def _guess_names(
@@ -251,7 +246,8 @@ def _open_blocks(
         )
     if problem := thick_slices(names, grid):
         raise UsageError(f"{printable(names.pattern)}: {problem}; use chunks of 1 along it")
-    return BlockFiles(Blocks(folder, names, chosen, grid, dtype, layout), files)
+    blocks = Blocks(folder, names, chosen, ArraySpec(grid, dtype, layout))
+    return BlockFiles(blocks, files)
 
 
 def _open_file(path: Location, chosen: Format, said: Description) -> BlockFiles:

@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dask_io.errors import DataError, UsageError, printable
-from dask_io.formats.registry import format_of
+from dask_io.formats.registry import row_of
 from dask_io.journal.journal import find_journal, is_unfinished, refuse_locked
 from dask_io.storage.files import medium_of
 from dask_io.storage.location import is_taken, locate
 from dask_io.storage.os_errors import storage_errors
 from dask_io.storage.own_names import JOURNAL
 from dask_io.stores.block_names import BlockNames
-from dask_io.stores.container import INSIDE, OneFile, beside, split_place
+from dask_io.stores.container import INSIDE, beside, split_place
 
 if TYPE_CHECKING:
     from dask_io.storage.location import Location
@@ -64,7 +64,7 @@ def split_target(place: Location, format: str | None) -> tuple[Location, str]:  
     By their names alone: ``a.zarr/b`` and ``a.zarr/b::/c`` lie in ``a.zarr``.
     """
     root, inside = split_inside(place)
-    named = format_of(root.name)
+    named = row_of(root.name)
     is_zarr = format in {None, _ZARR} and (named is None or named.name == _ZARR)
     if not is_zarr or (not inside and (format or named or has_field(place.name))):
         return root, inside
@@ -90,7 +90,8 @@ def refuse_inside(path: Location, inside: str) -> None:
 def holder_of(place: Location) -> Location:
     """Return the file or directory that a place names, in a container too."""
     path, inside = split_inside(place)
-    is_one_file = path.is_file() or isinstance(format_of(path.name), OneFile)
+    row = row_of(path.name)
+    is_one_file = path.is_file() or (row is not None and row.is_one_file)
     return path if is_one_file else path / inside
 
 

@@ -6,38 +6,22 @@ must match it exactly.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from dask_io.stores.block_format import Format
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    import numpy as np
-
-    from dask_io.geometry import Layout
-    from dask_io.stores.block_format import Header
+    from dask_io.stores.block_format import Header, Peek
 
 
-@dataclass(frozen=True, slots=True)
-class RawFormat:
-    """Files without a header."""
-
-    name: str = "raw"
-    suffixes: tuple[str, ...] = (".raw", ".bin", ".dat")
-    longest_header: int = 0
-
-    def parse_header(self, peek: Callable[[int], bytes]) -> Header:  # noqa: ARG002 - nothing to look at
-        """Refuse: there is no header."""
-        raise ValueError("has no header; give its shape and dtype")
-
-    def make_header(
-        self,
-        shape: tuple[int, ...],  # noqa: ARG002 - any will do
-        dtype: np.dtype[Any],  # noqa: ARG002
-        layout: Layout,  # noqa: ARG002
-    ) -> bytes:
-        """Return nothing."""
-        return b""
+def parse_header(peek: Peek) -> Header:  # noqa: ARG001 - nothing to look at
+    """Refuse: there is no header."""
+    raise ValueError("has no header; give its shape and dtype")
 
 
-FORMAT = RawFormat()
+def make_header(block: Header) -> bytes:  # noqa: ARG001 - any will do
+    """Return nothing."""
+    return b""
+
+
+FORMAT = Format("raw", (".raw", ".bin", ".dat"), 0, parse_header, make_header)

@@ -1,45 +1,206 @@
-"""The formats there are: ours, and those that other packages add."""
+"""The formats there are: one row for each of ours, and those that other packages add.
+
+A row says all that is needed to recognise a format, so that its module, and the library that this
+stands on, are loaded only to open or make an array.
+"""
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, TypeAlias, cast
 
 from dask_io.errors import UsageError, printable
-from dask_io.hierarchy.container import TreeContainer
+from dask_io.storage.files import peeking
 from dask_io.storage.os_errors import storage_errors
-from dask_io.stores.container import Container, OneFile
+from dask_io.stores.container import needs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from dask_io.hierarchy.container import TreeContainer
     from dask_io.storage.location import Location
     from dask_io.stores.block_format import Format
+    from dask_io.stores.container import Container
 
     AnyFormat: TypeAlias = Format | Container
 
 ENTRY_POINTS = "dask_io.formats"
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """A mark of directories: they hold all of these. Names of directories end in ``/``."""
+
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Bytes:
+    """A mark of files: they have these bytes at an offset."""
+
+    content: bytes
+    offset: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What is known of a format before its module is loaded.
+
+    Attributes
+    ----------
+    name
+        What users call it, and the extra that installs its library.
+    suffixes
+        Endings of its files or directories, each with its dot.
+    blocks
+        Where the object is that describes its block files, as ``module:name``; empty if the format
+        has none.
+    container
+        Where its `Container` is; empty if the format is one of block files only.
+    marks
+        What shows in the content of a container that it is one; any one will do.
+    is_one_file
+        Whether a container is a file, not a directory.
+    holds_trees
+        Whether a container holds groups, or files of several arrays: it is a `TreeContainer`.
+    library
+        What its module imports that has to be installed.
+    """
+
+    name: str
+    suffixes: tuple[str, ...]
+    blocks: str = ""
+    container: str = ""
+    marks: tuple[Files | Bytes, ...] = ()
+    is_one_file: bool = False
+    holds_trees: bool = False
+    library: str = ""
+
+    def load(self) -> AnyFormat:
+        """Import the format's module, and return its object: the container, if it is one.
+
+        Raises
+        ------
+        UsageError
+            If it cannot be imported; the message has the command that installs its library.
+        """
+        return self.load_container() if self.container else self.load_blocks()
+
+    @property
+    def is_installed(self) -> bool:
+        """Whether the library that its module imports is installed."""
+        return not self.library or find_spec(self.library) is not None
+
+    def load_container(self) -> Container:
+        """Return the container; see `load`."""
+        return cast("Container", _load(self.name, self.container, self.library))
+
+    def load_tree_container(self) -> TreeContainer:
+        """Return the container of a format that holds trees; see `load`."""
+        assert self.holds_trees, f"{self.name} does not hold trees"
+        return cast("TreeContainer", self.load_container())
+
+    def load_blocks(self) -> Format:
+        """Return the format of its block files; see `load`.
+
+        Raises
+        ------
+        UsageError
+            If it has none.
+        """
+        if not self.blocks:
+            raise UsageError(
+                f"{self.name} does not store block files; give a path ending in {self.suffixes[0]}"
+            )
+        return cast("Format", _load(self.name, self.blocks, self.library))
+
+    def recognises(self, path: Location) -> bool:
+        """Tell by its content whether a path that exists is of this format."""
+        return any(_has_mark(path, mark) for mark in self.marks)
+
+
+def _load(name: str, address: str, library: str = "") -> object:
+    module, _, attribute = address.partition(":")
+    try:
+        with needs(name, library) if library else nullcontext():
+            return getattr(import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        raise UsageError(f"format {name} cannot be loaded from {address}: {error}") from error
+
+
+def _has_mark(path: Location, mark: Files | Bytes) -> bool:
+    match mark:
+        case Files(names):
+            return all(
+                (path / name).is_dir() if name.endswith("/") else (path / name).is_file()
+                for name in names
+            )
+        case Bytes(content, offset):
+            if not path.is_file():
+                return False
+            with peeking(path) as peek:
+                return peek(offset + len(content))[offset:] == content
+
+
+_HDF5 = b"\x89HDF\r\n\x1a\n"
 # No entry points, so that the packages of the environment are not searched for what is known.
-_OURS = {
-    "npy": "dask_io.formats.npy:FORMAT",
-    "raw": "dask_io.formats.raw:FORMAT",
-    "npy-stack": "dask_io.formats.npy_stack:FORMAT",
-    "zarr": "dask_io.formats.zarr:FORMAT",
-    "hdf5": "dask_io.formats.hdf5:FORMAT",
-    "icechunk": "dask_io.formats.icechunk:FORMAT",
-    "netcdf": "dask_io.formats.netcdf:FORMAT",
-}
+_ROWS = (
+    Row("npy", (".npy",), blocks="dask_io.formats.npy:FORMAT"),
+    Row("raw", (".raw", ".bin", ".dat"), blocks="dask_io.formats.raw:FORMAT"),
+    Row(
+        "npy-stack",
+        (".npystack",),
+        container="dask_io.formats.npy_stack:FORMAT",
+        marks=(Files(("info", "0.npy")),),
+    ),
+    Row(
+        "zarr",
+        (".zarr",),
+        container="dask_io.formats.zarr:FORMAT",
+        marks=(Files(("zarr.json",)), Files((".zarray",)), Files((".zgroup",))),
+        holds_trees=True,
+        library="zarr",
+    ),
+    Row(
+        "hdf5",
+        (".h5", ".hdf5", ".hdf"),
+        blocks="dask_io.formats.hdf5.blocks:FORMAT",
+        container="dask_io.formats.hdf5:FORMAT",
+        # The signature comes first, or behind what another program has put there.
+        marks=tuple(Bytes(_HDF5, offset) for offset in (0, 512, 1024, 2048, 4096)),
+        is_one_file=True,
+        holds_trees=True,
+        library="h5py",
+    ),
+    Row(
+        "icechunk",
+        (".icechunk",),
+        container="dask_io.formats.icechunk:FORMAT",
+        # Snapshots are listed in references or, since version 2, in one file.
+        marks=(Files(("snapshots/", "refs/")), Files(("snapshots/", "repo"))),
+        library="icechunk",
+    ),
+    Row(
+        "netcdf",
+        (".nc", ".nc4"),
+        container="dask_io.formats.netcdf:FORMAT",
+        # Version 3; version 4 begins as any HDF5 file.
+        marks=(Bytes(b"CDF"),),
+        is_one_file=True,
+        holds_trees=True,
+        library="h5py",
+    ),
+)
+_OURS = {row.name: row for row in _ROWS}
 
 
 def format_names() -> list[str]:
     """Return the names of all formats, those of other packages last."""
     return [*_OURS, *sorted(_others().keys() - _OURS.keys())]
-
-
-def is_format(name: str) -> bool:
-    """Tell whether a format has this name."""
-    return name in _OURS or name in _others()
 
 
 # All that is installed is looked through.
@@ -50,103 +211,92 @@ def _others() -> dict[str, str]:
     return {entry.name: entry.value for entry in entry_points(group=ENTRY_POINTS)}
 
 
+def find_row(name: str) -> Row:
+    """Return the row of a format by its name; that of another package is imported.
+
+    Raises
+    ------
+    UsageError
+        If the format is unknown, or the other package cannot be imported.
+    """
+    if name in _OURS:
+        return _OURS[name]
+    address = _others().get(name)
+    if address is None:
+        known = ", ".join(format_names())
+        raise UsageError(f"format '{printable(name)}' is not known; formats are {known}")
+    found = _load(name, address)
+    return found if isinstance(found, Row) else Row(name, cast("Format", found).suffixes, address)
+
+
+def row_of(name: str) -> Row | None:
+    """Return the row of the format that the suffix of a file or directory names."""
+    # All suffixes have a dot, and other packages are slow to look for.
+    if "." not in name:
+        return None
+    for row in _ROWS:
+        if name.endswith(row.suffixes):
+            return row
+    others = map(find_row, sorted(_others().keys() - _OURS.keys()))
+    return next((row for row in others if name.endswith(row.suffixes)), None)
+
+
 def load_format(name: str) -> AnyFormat:
     """Return a format by its name; its module is imported only now.
 
     Raises
     ------
     UsageError
-        If there is no such format, or what it needs is not installed.
+        If the format is unknown, or its library is not installed.
 
     Examples
     --------
     >>> load_format("npy").suffixes
     ('.npy',)
     """
-    address = _OURS.get(name) or _others().get(name)
-    if address is None:
-        known = ", ".join(format_names())
-        raise UsageError(f"format '{printable(name)}' is not known; formats are {known}")
-    module, _, attribute = address.partition(":")
-    try:
-        found = getattr(import_module(module), attribute)
-    except (ImportError, AttributeError) as error:
-        raise UsageError(f"format {name} cannot be loaded from {address}: {error}") from error
-    return cast("AnyFormat", found)
+    return find_row(name).load()
 
 
 def format_of(name: str) -> AnyFormat | None:
     """Return the format that the suffix of a file or directory names."""
-    # All suffixes have a dot, and other packages are slow to look for.
-    if "." not in name:
-        return None
-    for ours in _OURS:
-        if name.endswith(load_format(ours).suffixes):
-            return load_format(ours)
-    for other in sorted(_others().keys() - _OURS.keys()):
-        if name.endswith(load_format(other).suffixes):
-            return load_format(other)
-    return None
+    row = row_of(name)
+    return None if row is None else row.load()
 
 
 def choose_format(path: Location, name: str | None) -> Format:
     """Return the format of block files, by its name if one is given, else by the suffix."""
-    by_suffix = format_of(path.name)
-    if name is None:
-        if by_suffix is None:
-            raise UsageError(
-                f"{printable(str(path))} does not end as a format that is known; formats are "
-                f"{', '.join(format_names())}, name one with --format, or --source-format"
-            )
-        return of_blocks(by_suffix)
-    chosen = of_blocks(load_format(name))
-    if by_suffix is not None and by_suffix.name != name:
+    by_suffix = row_of(path.name)
+    chosen = by_suffix if name is None else find_row(name)
+    if chosen is None:
+        raise UsageError(
+            f"{printable(str(path))} does not end as a format that is known; formats are "
+            f"{', '.join(format_names())}, name one with --format, or --source-format"
+        )
+    blocks = chosen.load_blocks()
+    if by_suffix is not None and by_suffix.name != chosen.name:
         raise UsageError(
             f"{printable(str(path))} ends as {by_suffix.name}, but format {name} is asked for"
         )
-    return chosen
+    return blocks
 
 
-def has_blocks(format: AnyFormat) -> bool:  # noqa: A002 - the word that users know
-    """Tell whether a format has files of single blocks."""
-    if isinstance(format, OneFile):
-        return format.blocks is not None
-    return not isinstance(format, Container)
-
-
-def of_blocks(format: AnyFormat) -> Format:  # noqa: A002 - the word that users know
-    """Return a format of block files as what it is.
-
-    Raises
-    ------
-    UsageError
-        If its arrays are not files of blocks.
-    """
-    if isinstance(format, OneFile) and format.blocks is not None:
-        return format.blocks
-    if isinstance(format, Container):
-        raise UsageError(f"format {format.name} is none of block files; name a place of its own")
-    return format
-
-
-def tree_containers() -> Iterator[TreeContainer]:
-    """Yield the containers that hold groups, or files of several arrays."""
-    yield from (each for each in map(load_format, _OURS) if isinstance(each, TreeContainer))
+def tree_rows() -> Iterator[Row]:
+    """Yield the rows of containers that hold trees; those of other packages come last."""
+    yield from (row for row in _ROWS if row.holds_trees)
     # Searching the installed packages is slow, and rarely needed.
-    others = map(load_format, sorted(_others().keys() - _OURS.keys()))
-    yield from (each for each in others if isinstance(each, TreeContainer))
+    others = map(find_row, sorted(_others().keys() - _OURS.keys()))
+    yield from (row for row in others if row.holds_trees)
 
 
 def find_container(path: Location, name: str | None) -> Container | None:
     """Return the container that a path is, by a format's name, its suffix, or its content."""
-    found = load_format(name) if name is not None else format_of(path.name)
-    if found is not None:
-        if isinstance(found, OneFile) and found.blocks is not None and path.is_dir():
+    row = find_row(name) if name is not None else row_of(path.name)
+    if row is None:
+        if not path.exists():
             return None
-        return found if isinstance(found, Container) else None
-    if not path.exists():
+        with storage_errors(path):
+            rows = map(find_row, format_names())
+            row = next((row for row in rows if row.recognises(path)), None)
+    elif row.blocks and path.is_dir():
         return None
-    formats = map(load_format, format_names())
-    containers = (each for each in formats if isinstance(each, Container))
-    with storage_errors(path):
-        return next((each for each in containers if each.recognises(path)), None)
+    return row.load_container() if row is not None and row.container else None

@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from dask_io.errors import DataError, UsageError, printable
 from dask_io.formats.places import has_field, holder_of, shown
-from dask_io.formats.registry import load_format, of_blocks
+from dask_io.formats.registry import find_row
 from dask_io.storage.files import size_of
 from dask_io.storage.location import is_url, locate
 from dask_io.stores import manifest
 from dask_io.stores.block_files import BlockFiles, Blocks
 from dask_io.stores.block_files_target import BlockFilesTarget
 from dask_io.stores.block_names import OneName
-from dask_io.stores.container import Container, OneFile
 from dask_io.stores.listing import scan
 from dask_io.stores.slices import format_of_files
 
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
 
     from dask_io.storage.location import Location
     from dask_io.storage.medium import Durability
+    from dask_io.stores.container import Container
     from dask_io.stores.store import Readback, Source, Target
 
 
@@ -109,10 +109,9 @@ def remake_target(
 def _container_of(described: Mapping[str, Any]) -> Container | None:
     """Return the container that a store was which describes itself so."""
     with suppress(UsageError):
-        found = load_format(str(described.get("format")))
-        if isinstance(found, OneFile) and "pattern" in described:
-            return None
-        return found if isinstance(found, Container) else None
+        row = find_row(str(described.get("format")))
+        if row.container and not (row.blocks and "pattern" in described):
+            return row.load_container()
     return None
 
 
@@ -130,7 +129,7 @@ def _described(described: Mapping[str, Any], at: Location | None) -> Blocks:
     place = at or locate(str(described.get("folder")))
     try:
         found = manifest.Manifest.from_json(dict(described))
-        chosen = of_blocks(load_format(found.format))
+        chosen = find_row(found.format).load_blocks()
     except (ValueError, UsageError) as error:
         raise DataError(shown(place), [f"its description {error}"]) from error
     folder, names = place, found.names
@@ -139,4 +138,4 @@ def _described(described: Mapping[str, Any], at: Location | None) -> Blocks:
     elif at is not None and not at.is_dir() and has_field(at.name):
         folder = at.parent
     chosen = format_of_files(names, chosen)
-    return Blocks(folder, names, chosen, found.grid, found.dtype, found.layout)
+    return Blocks(folder, names, chosen, found.spec)

@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from dask_io.errors import TargetExistsError, UsageError, printable
 from dask_io.formats.places import journal_at, targets_in
-from dask_io.formats.registry import format_of, load_format
+from dask_io.formats.registry import find_row, row_of
 from dask_io.journal.journal import is_unfinished
 from dask_io.storage.files import medium_of
 from dask_io.storage.location import is_taken, locate
 from dask_io.storage.own_names import JOURNAL
-from dask_io.stores.container import Container
 
 if TYPE_CHECKING:
     import os
@@ -50,16 +49,16 @@ def region_places(
     ['rois/region_000.npy', 'rois/region_001.npy']
     """
     place = locate(folder, storage_options)
-    if format_of(place.name) is not None and not place.is_dir():
+    if row_of(place.name) is not None and not place.is_dir():
         raise UsageError(
             f"{printable(str(place))} is one file, but there are {n_regions} regions; "
             "name a directory"
         )
     if is_taken(place) and not overwrite and not (place.is_dir() and _is_empty(place)):
         raise TargetExistsError(printable(str(place)), unfinished=_any_unfinished(place))
-    chosen = load_format(format)
-    is_one_place = isinstance(chosen, Container) or (one_file and chosen.longest_header)
-    suffix = chosen.suffixes[0] if is_one_place else ""
+    row = find_row(format)
+    is_one_place = row.container or (one_file and row.load_blocks().longest_header)
+    suffix = row.suffixes[0] if is_one_place else ""
     n_digits = max(_FEWEST_DIGITS, len(str(n_regions - 1)))
     names = [f"region_{number:0{n_digits}}{suffix}" for number in range(n_regions)]
     if place.is_dir():

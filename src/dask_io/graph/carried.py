@@ -156,6 +156,9 @@ class MadeReader:
         values[...] = self._made[region.slices]
         return values
 
+    def expect(self, region: Region) -> None:
+        """A block is made whole."""
+
     def checksum(self, region: Region, staging: memoryview) -> int:
         """Return the checksum of a region of the result."""
         return checksum_of(self.read_into, region, staging, self.dtype, self.layout)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from dask_io.errors import UsageError, printable
 from dask_io.formats.creating import check_places
-from dask_io.formats.registry import format_of, load_format, tree_containers
+from dask_io.formats.registry import find_row, format_of, load_format, row_of, tree_rows
 from dask_io.geometry.chunks import normalize_chunks
 from dask_io.geometry.shards import normalize_shards
 from dask_io.hierarchy.container import DividedContainer, TreeContainer
@@ -28,7 +28,7 @@ from dask_io.jobs.tree_source import (
     plan_each,
 )
 from dask_io.storage.location import locate
-from dask_io.stores.container import INSIDE, OneFile, Wanted
+from dask_io.stores.container import INSIDE, Wanted
 from dask_io.stores.dtypes import cast_metadata
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def plan_tree(
     if not isinstance(kind, TreeContainer) or not kind.can_hold(tree):
         raise UsageError(_cannot_be(tree, target))
     place = locate(target, reach)
-    if isinstance(kind, OneFile) and not isinstance(place, Path):
+    if find_row(kind.name).is_one_file and not isinstance(place, Path):
         raise UsageError(_not_local(place, kind))
     may_choose_version = kind.tree_versions and tree.format not in kind.native_formats
     for_all = replace(settings, format_version=None) if may_choose_version else settings
@@ -99,7 +99,7 @@ def _format_of(target: str | PathLike[str], settings: Settings) -> AnyFormat | N
 
 
 def _refuse_two_formats(target: str | PathLike[str], settings: Settings) -> None:
-    named, by_suffix = settings.format, format_of(Path(target).name)
+    named, by_suffix = settings.format, row_of(Path(target).name)
     if named is not None and by_suffix is not None and by_suffix.name != named:
         shown = printable(fspath(target))
         raise UsageError(f"{shown} ends as {by_suffix.name}, but format {named} is asked for")
@@ -108,7 +108,8 @@ def _refuse_two_formats(target: str | PathLike[str], settings: Settings) -> None
 def _cannot_be(tree: Tree, target: str | PathLike[str]) -> str:
     listed = ", ".join(map(printable, [*tree.arrays][:_MOST_NAMED]))
     more = " and more" if len(tree.arrays) > _MOST_NAMED else ""
-    formats = " or ".join(each.name for each in tree_containers() if each.can_hold(tree))
+    rows = (row for row in tree_rows() if row.is_installed)
+    formats = " or ".join(row.name for row in rows if row.load_tree_container().can_hold(tree))
     return (
         f"{printable(tree.place)} holds several arrays ({listed}{more}), which together can be "
         f"written as {formats}, not to {printable(fspath(target))}; for another format name one of "
@@ -117,7 +118,7 @@ def _cannot_be(tree: Tree, target: str | PathLike[str]) -> str:
 
 
 def _not_local(place: Location, kind: TreeContainer) -> str:
-    other = next(each for each in tree_containers() if not isinstance(each, OneFile))
+    other = next(row for row in tree_rows() if not row.is_one_file)
     name = place.with_name(place.name.removesuffix(place.suffix) + other.suffixes[0])
     return (
         f"{kind.name} is written on local disk only, not to {printable(str(place))}; write a local "

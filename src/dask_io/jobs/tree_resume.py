@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from dask_io.errors import DataError, StorageError, printable
 from dask_io.formats.places import is_absent
-from dask_io.formats.registry import load_format
+from dask_io.formats.registry import find_row
 from dask_io.jobs.job import Complete, Job
 from dask_io.jobs.record import refuse_changed
 from dask_io.jobs.resume import make_complete, plan_recorded
@@ -22,7 +22,6 @@ from dask_io.jobs.verify import reopen_group
 from dask_io.journal.journal import is_sealed
 from dask_io.storage.location import locate
 from dask_io.storage.own_names import JOURNAL
-from dask_io.stores.container import OneFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -99,7 +98,7 @@ def open_source_of(record: TreeRecord, settings: Settings) -> Tree:
 
 def place_in(format: str, root: str, name: str) -> str:  # noqa: A002 - the word that users know
     """Return the file or directory that an array of a tree is in."""
-    return root if isinstance(load_format(format), OneFile) else f"{root.rstrip('/')}/{name}"
+    return root if find_row(format).is_one_file else f"{root.rstrip('/')}/{name}"
 
 
 def plan_tree_again(journal: Location, target: Path, settings: Settings) -> SeriesJob:

@@ -11,7 +11,7 @@ import numpy as np
 from dask_io.engine.verify import Verification
 from dask_io.errors import BudgetTooSmallError, DataError, UsageError, printable
 from dask_io.formats.places import refuse_unfinished
-from dask_io.formats.registry import find_container, tree_containers
+from dask_io.formats.registry import find_container, tree_rows
 from dask_io.geometry.named import chunks_by_name, is_coordinate
 from dask_io.hierarchy.container import TreeContainer
 from dask_io.jobs.verify import compare_files
@@ -71,7 +71,13 @@ def find_group(place: Location) -> TreeContainer | None:
         with storage_errors(place):
             if not place.is_dir():
                 return None
-    return next((each for each in tree_containers() if each.is_group(place)), None)
+    elif not place.connection.can_list:
+        # A plain web server cannot list the members of a group.
+        return None
+    with storage_errors(place):
+        found = (row for row in tree_rows() if not row.is_one_file and row.recognises(place))
+        containers = (row.load_tree_container() for row in found)
+        return next((each for each in containers if each.is_group(place)), None)
 
 
 def choose_chunks(source: Tree, chunks: Chunks, what: str = "chunks") -> dict[str, Chunks]:

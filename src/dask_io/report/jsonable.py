@@ -16,6 +16,7 @@ from dask_io.planning import (
     sweeps_to_json,
 )
 from dask_io.stores.dtypes import dtype_to_json
+from dask_io.stores.space import Space
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -258,6 +259,8 @@ def _plain(value: object) -> object:
             return {name: _plain(each) for name, each in value.items()}
         case list() | tuple():
             return [_plain(each) for each in value]
+        case Space():
+            return value.to_json()
         case np.generic() if value.dtype.kind not in "mM" and value.dtype.char not in "gG":
             return _plain(value.item())
         case float():

@@ -59,6 +59,9 @@ class AtomicReader:
             self._decoded = self._decode(buffer)
         return self._decoded[region.slices]
 
+    def expect(self, region: Region) -> None:
+        """The block is read whole."""
+
     def checksum(self, region: Region, staging: memoryview) -> int:
         """Return the checksum of the block as it lies in its file."""
         assert region.shape == self.shape, "a block was written whole"

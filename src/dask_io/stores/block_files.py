@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 from math import prod
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Self
 
 from xxhash import xxh3_64_intdigest
@@ -19,9 +18,11 @@ from dask_io.storage.os_errors import storage_errors
 from dask_io.storage.tally import Tally
 from dask_io.stores import manifest
 from dask_io.stores.addressable import AddressableReader, checksum_of
+from dask_io.stores.block_format import Header
 from dask_io.stores.block_names import BlockNames, OneName, StackNames
 from dask_io.stores.listing import Checked, Expected, Problems, check_blocks, match_names
 from dask_io.stores.manifest import Manifest
+from dask_io.stores.space import crop
 from dask_io.stores.store import Access, Extent
 
 if TYPE_CHECKING:
@@ -35,9 +36,10 @@ if TYPE_CHECKING:
     from dask_io.geometry import Grid, Layout, Region
     from dask_io.storage.location import Location
     from dask_io.storage.medium import Reader
-    from dask_io.stores.block_format import Format, Header
+    from dask_io.stores.block_format import Format
     from dask_io.stores.block_names import Names
     from dask_io.stores.listing import Matches
+    from dask_io.stores.spec import ArraySpec
 
 # So many shapes of blocks have a header remembered, which is short.
 _MOST_HEADS = 64
@@ -50,9 +52,22 @@ class Blocks:
     folder: Location
     names: Names
     format: Format
-    grid: Grid
-    dtype: np.dtype[Any]
-    layout: Layout
+    spec: ArraySpec
+
+    @property
+    def grid(self) -> Grid:
+        """How the array is cut."""
+        return self.spec.grid
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of the elements."""
+        return self.spec.dtype
+
+    @property
+    def layout(self) -> Layout:
+        """How elements lie in each block."""
+        return self.spec.layout
 
     @property
     def path(self) -> Location:
@@ -73,7 +88,23 @@ class Blocks:
     def manifest(self) -> Manifest:
         """What they say about themselves."""
         assert not isinstance(self.names, StackNames), "a stack describes itself in its own way"
-        return Manifest(self.format.name, self.grid, self.dtype, self.layout, self.names)
+        spec, format_name = self.spec, self.format.name
+        known = spec.space, spec.metadata
+        return Manifest(format_name, spec.grid, spec.dtype, spec.layout, self.names, *known)
+
+    def header_of(self, region: Region) -> bytes:
+        """Return what comes before the data of the block that is a region of the array.
+
+        Raises
+        ------
+        ValueError
+            If the format cannot hold it; the message completes "the format ...".
+        """
+        spec, space = self.spec, self.spec.space
+        if space is not None:
+            space = crop(space, region.start) if self.format.has_space else None
+        block = Header(region.shape, spec.dtype, spec.layout, space=space, metadata=spec.metadata)
+        return self.format.make_header(block)
 
     def problem_with(self, header: Header | None, shape: tuple[int, ...], size: int) -> str:
         """Say what is wrong with a block's header and size; empty if nothing is."""
@@ -146,8 +177,8 @@ class BlockStore:
 
     @property
     def metadata(self) -> Mapping[str, Any]:
-        """Block files say nothing else."""
-        return MappingProxyType({})
+        """What the files or the manifest say about the array."""
+        return self._blocks.spec.described
 
     @property
     def block_names(self) -> BlockNames | None:

@@ -8,6 +8,7 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from dask_io.errors import DataError, StorageError, UsageError, printable
+from dask_io.geometry import Region
 from dask_io.journal.journal import is_unfinished
 from dask_io.journal.journalled_target import JournalledTarget
 from dask_io.storage.files import size_of, write_whole
@@ -76,14 +77,14 @@ class BlockFilesTarget(BlockStore, JournalledTarget):
     @property
     def codec_bytes(self) -> int:
         """What a visit holds besides what it is given."""
-        longest = tuple(axis.longest for axis in self.grid.axes)
-        n_bytes = len(self._header(longest)) + prod(longest) * self.dtype.itemsize
+        longest = Region.whole(self.grid.longest)
+        n_bytes = len(self._header(longest)) + longest.size * self.dtype.itemsize
         return self._medium.bytes_to_write(n_bytes)
 
     def writer(self, index: tuple[int, ...]) -> AddressableWriter:
         """Visit a block in the making."""
-        blocks, shape, name = self._blocks, self.grid.block(index).shape, self._name_of(index)
-        header = self._header(shape)
+        blocks, region, name = self._blocks, self.grid.block(index), self._name_of(index)
+        header, shape = self._header(region), region.shape
         n_bytes = len(header) + prod(shape) * blocks.dtype.itemsize
         file = self._write_file(
             name, self.tally, header=header, n_bytes=n_bytes, reserve=self._reserve
@@ -106,17 +107,20 @@ class BlockFilesTarget(BlockStore, JournalledTarget):
         return True
 
     def _header_of(self, index: tuple[int, ...]) -> bytes:
-        return self._header(self.grid.block(index).shape)
+        return self._header(self.grid.block(index))
 
-    def _header(self, shape: tuple[int, ...]) -> bytes:
+    def _header(self, region: Region) -> bytes:
+        # Headers of blocks of one shape are alike, unless they say where the block lies.
+        if self._blocks.format.has_space:
+            return self._blocks.header_of(region)
+        shape = region.shape
         if shape not in self._headers:
-            blocks = self._blocks
-            self._headers[shape] = blocks.format.make_header(shape, blocks.dtype, blocks.layout)
+            self._headers[shape] = self._blocks.header_of(region)
         return self._headers[shape]
 
     def _file_of(self, index: tuple[int, ...]) -> tuple[str, int]:
         region = self.grid.block(index)
-        header = self._header(region.shape)
+        header = self._header(region)
         return self._name_of(index), len(header) + region.size * self.dtype.itemsize
 
     def _find_old(self) -> list[Location]:
@@ -186,7 +190,7 @@ class BlockFilesTarget(BlockStore, JournalledTarget):
         if not blocks.is_one_file:
             blocks.manifest.write(blocks.folder)
         elif blocks.grid.n_blocks == 0:
-            write_whole(self.path, self._header(blocks.grid.shape))
+            write_whole(self.path, self._header(Region.whole(blocks.grid.shape)))
 
 
 def _to_word(pattern: str) -> str:

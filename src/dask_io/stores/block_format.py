@@ -1,62 +1,81 @@
 """What a format of block files is: how a file begins, and nothing else.
 
-A format whose blocks are no such files is a `Container`. A format module holds one object that
-fulfils either. Another package adds its own through the entry point group ``dask_io.formats``
-and proves it with `dask_io.testing.conformance`.
+A format whose blocks are not such files is a `Container`. A format module holds one `Format`.
+Another package adds its own through the entry point group ``dask_io.formats`` and proves it with
+`dask_io.testing.conformance`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Mapping
 
     import numpy as np
 
     from dask_io.geometry import Layout
+    from dask_io.stores.space import Space
+
+Peek: TypeAlias = Callable[[int], bytes]
+"""Returns the first n bytes of a file, or all if there are fewer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What a block file says about itself, and where its data begins."""
+    """What a block file says about its block.
+
+    Attributes
+    ----------
+    shape, dtype, layout
+        The block's own shape, the type of its elements and their order.
+    offset
+        Where the data begins; 0 for a header that has yet to be made.
+    space
+        The block's own place: its origin is that of its first element. None if the file does not
+        say, or nothing is known.
+    metadata
+        What else the file says about the array: plain values, as JSON holds them.
+    """
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
     layout: Layout
-    offset: int
+    offset: int = 0
+    space: Space | None = None
+    metadata: Mapping[str, Any] = field(default_factory=dict)
 
 
-class Format(Protocol):
-    """A kind of file that holds one block: a header, then its elements, then the end."""
+@dataclass(frozen=True, slots=True)
+class Format:
+    """A kind of file that holds one block: a header, then its elements, then the end.
 
-    @property
-    def name(self) -> str:
-        """What users call it."""
+    Attributes
+    ----------
+    name
+        What users call it.
+    suffixes
+        Endings of its files, each with its dot; new files get the first.
+    longest_header
+        Bytes of the longest header accepted; 0 if files do not describe themselves.
+    parse_header
+        Reads a header. Raises ValueError if it cannot be trusted; the message completes "the
+        file ...".
+    make_header
+        Returns what comes before the data of a block. Raises ValueError if the format cannot hold
+        the block; the message completes "the format ...".
+    has_space
+        Whether headers have a place for a block's space. They then differ from block to block.
+    keeps
+        Keys of the metadata that headers have a place for.
+    """
 
-    @property
-    def suffixes(self) -> tuple[str, ...]:
-        """Endings of its files, each with its dot; new files get the first."""
-
-    @property
-    def longest_header(self) -> int:
-        """Bytes of the longest header accepted; 0 if files do not describe themselves."""
-
-    def parse_header(self, peek: Callable[[int], bytes]) -> Header:
-        """Read a header; ``peek(n)`` returns the first n bytes of the file, or all if fewer.
-
-        Raises
-        ------
-        ValueError
-            If there is no header that can be trusted; the message completes "the file ...".
-        """
-
-    def make_header(self, shape: tuple[int, ...], dtype: np.dtype[Any], layout: Layout) -> bytes:
-        """Return what comes before the data of a block.
-
-        Raises
-        ------
-        ValueError
-            If the format cannot hold this; the message completes "the format ...".
-        """
+    name: str
+    suffixes: tuple[str, ...]
+    longest_header: int
+    parse_header: Callable[[Peek], Header]
+    make_header: Callable[[Header], bytes]
+    has_space: bool = False
+    keeps: frozenset[str] = frozenset()

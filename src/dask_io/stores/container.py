@@ -4,8 +4,8 @@ Zarr is one. Its blocks do not describe themselves and may be compressed, it has
 besides, and may hold several arrays, of which one is named as in ``file.zarr::/path/in/group``.
 
 A container's module holds one object that fulfils `Container`, under the same entry point group
-as formats of block files. The module is imported to compare names of files, so it imports the
-library that it stands on only when an array is opened or made: see `needs`.
+as formats of block files. The registry's row says how it is recognised, so the module and the
+library that it stands on are imported only when an array is opened or made.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from dask_io.geometry import Grid, Layout
     from dask_io.storage.location import Location
     from dask_io.storage.medium import Durability
-    from dask_io.stores.block_format import Format
     from dask_io.stores.store import Readback, Source, Target
 
 INSIDE = "::"
@@ -135,9 +134,6 @@ class Container(Protocol):
     def suffixes(self) -> tuple[str, ...]:
         """Endings of its names, each with its dot."""
 
-    def recognises(self, path: Location) -> bool:
-        """Tell by its content whether a path that exists is one of its own."""
-
     def open(self, path: Location, inside: str, *, strict: bool) -> Source:
         """Open an array; `inside` is its path in the container, empty for the container itself.
 
@@ -187,15 +183,6 @@ class Container(Protocol):
         self, described: Mapping[str, Any], at: Location, *, durability: Durability, reserve: bool
     ) -> Target:
         """Describe a target again, by what its `describe` returned; otherwise as `reopen`."""
-
-
-@runtime_checkable
-class OneFile(Container, Protocol):
-    """A container that is one file."""
-
-    @property
-    def blocks(self) -> Format | None:
-        """What files of the format are that hold one block each, if there are such."""
 
 
 @contextmanager

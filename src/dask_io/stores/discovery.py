@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from operator import call
 from typing import TYPE_CHECKING
 
@@ -14,6 +14,8 @@ from dask_io.stores.block_files import BlockFiles, Blocks, order_of
 from dask_io.stores.block_names import BlockNames, OneName
 from dask_io.stores.listing import Problems, is_inside, locator, match_names
 from dask_io.stores.slices import format_of_files
+from dask_io.stores.space import crop
+from dask_io.stores.spec import ArraySpec
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -75,8 +77,20 @@ class _Search:
             axes.append(self.lay_out(axis, along, lengths, by_offset=names.by_offset))
         grid = Grid(tuple(axes))
         layout = self.layout(corner, values)
-        blocks = Blocks(self.folder, names, self.format, grid, first.dtype, layout)
+        spec = ArraySpec(grid, first.dtype, layout, metadata=first.metadata)
+        blocks = Blocks(self.folder, names, self.format, spec)
+        if first.space is not None:
+            space = crop(first.space, self.back_to_origin(blocks, first))
+            blocks = replace(blocks, spec=replace(spec, space=space))
         return blocks, self.offsets(blocks)
+
+    def back_to_origin(self, blocks: Blocks, header: Header) -> list[int]:
+        """Return how far the array's first element lies from that of a block."""
+        numbers = next(numbers for numbers, found in self.headers.items() if found is header)
+        locate = [locator(axis, by_offset=blocks.names.by_offset) for axis in blocks.grid.axes]
+        index = tuple(map(call, locate, numbers))
+        low = blocks.grid.block(index).start if is_inside(index) else (0,) * len(index)
+        return [-n for n in low]
 
     @property
     def counted(self) -> list[tuple[int, ...]]:

@@ -11,7 +11,6 @@ from xxhash import xxh3_64
 from dask_io.journal.ledger import NOTHING
 from dask_io.stores.addressable import slabs_to_check, view_as_array, view_as_bytes
 from dask_io.stores.padded import fill_with
-from dask_io.stores.store import expect
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -37,6 +36,9 @@ class FilledReader:
         fill_with(self.fill, raw)
         return view_as_array(raw.data, region.shape, self.fill.dtype, self.layout)
 
+    def expect(self, region: Region) -> None:
+        """Nothing is read."""
+
     def checksum(self, region: Region, staging: memoryview) -> int:  # noqa: ARG002 - as of all
         """Nothing was written."""
         return NOTHING
@@ -56,7 +58,7 @@ class UnfilledReader:
 
     def expect(self, region: Region) -> None:
         """Be told what will be read part by part."""
-        expect(self.reader, region)
+        self.reader.expect(region)
 
     def checksum(self, region: Region, staging: memoryview) -> int:
         """Return the checksum of a region's bytes; if all of it is the fill value, of nothing."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, cast
 
 from dask_io.errors import DataError, printable
 from dask_io.geometry import Axis, Grid, Layout
@@ -12,8 +12,12 @@ from dask_io.storage.files import read_whole, write_whole
 from dask_io.stores.block_names import BlockNames, OneName
 from dask_io.stores.dtypes import dtype_from_json, dtype_to_json
 from dask_io.stores.slices import thick_slices
+from dask_io.stores.space import Space
+from dask_io.stores.spec import ArraySpec
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import numpy as np
 
     from dask_io.storage.location import Location
@@ -40,6 +44,8 @@ class Manifest:
     dtype: np.dtype[Any]
     layout: Layout
     names: BlockNames | OneName
+    space: Space | None = None
+    metadata: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         n_axes = len(self.grid.axes)
@@ -49,6 +55,13 @@ class Manifest:
             raise ValueError(f"pattern and chunks differ: {problem}")
         if len(self.layout.axes) != n_axes:
             raise ValueError(f"order names {len(self.layout.axes)} axes, but shape has {n_axes}")
+        if self.space is not None and len(self.space.axes) != n_axes:
+            raise ValueError(f"space has {len(self.space.axes)} axes, but shape has {n_axes}")
+
+    @property
+    def spec(self) -> ArraySpec:
+        """The array."""
+        return ArraySpec(self.grid, self.dtype, self.layout, self.space, self.metadata)
 
     def to_json(self) -> dict[str, Any]:
         """Return the manifest as plain values."""
@@ -62,6 +75,8 @@ class Manifest:
             "order": order if order in {"C", "F"} else list(self.layout.axes),
             ("pattern" if isinstance(self.names, BlockNames) else "file"): self.names.pattern,
             "offset": 0,
+            **({"space": self.space.to_json()} if self.space is not None else {}),
+            **({"metadata": dict(self.metadata)} if self.metadata else {}),
         }
 
     @classmethod
@@ -89,8 +104,11 @@ class Manifest:
                 raise ValueError(f"{key} is not a string")  # noqa: TRY004 - as above
         grid = _grid(value["shape"], value["chunks"])
         names = _names(value[naming], len(grid.axes), is_file=naming == "file")
-        dtype = dtype_from_json(value["dtype"])
-        return cls(value["format"], grid, dtype, _layout(value["order"], len(grid.axes)), names)
+        dtype, layout = dtype_from_json(value["dtype"]), _layout(value["order"], len(grid.axes))
+        space, metadata = _space(value.get("space")), value.get("metadata", {})
+        if not isinstance(metadata, dict):
+            raise ValueError("metadata is not an object")  # noqa: TRY004 - as above
+        return cls(value["format"], grid, dtype, layout, names, space, metadata)
 
     @classmethod
     def read(cls, folder: Location) -> Manifest:
@@ -122,6 +140,13 @@ class Manifest:
     def to_bytes(self) -> bytes:
         """Return the content of the file."""
         return (json.dumps(self.to_json(), ensure_ascii=True) + "\n").encode()
+
+
+def _space(value: object) -> Space | None:
+    try:
+        return None if value is None else Space.from_json(cast("Mapping[str, Any]", value))
+    except ValueError as error:
+        raise ValueError(f"space {error}") from error
 
 
 def _parse(content: bytes) -> object:

@@ -202,25 +202,8 @@ class BlockReader(Checkable, Protocol):
         the source's `reused_bytes`. Between the calls of a visit nobody else writes there.
         """
 
-
-@runtime_checkable
-class Expecting(Protocol):
-    """A reader that gains from knowing beforehand what it will be asked for."""
-
     def expect(self, region: Region) -> None:
-        """Be told of a region, counted from the block's start, that will be read part by part."""
-
-
-def expect(reader: Checkable, region: Region) -> None:
-    """Tell a reader what it will be asked for, if it gains from that."""
-    if _is_expecting(type(reader)):
-        cast("Expecting", reader).expect(region)
-
-
-# Whether a class keeps a protocol takes long to find out.
-@cache
-def _is_expecting(kind: type) -> bool:
-    return issubclass(kind, Expecting)
+        """Prepare for a region, counted from the block's start, that will be read part by part."""
 
 
 class Source(Store, Protocol):

@@ -9,13 +9,13 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from dask_io.errors import UsageError
+from dask_io.stores.spec import crop_described
 from dask_io.stores.store import (
     Source,
     Store,
     Target,
     absent_in,
     block_names_of,
-    expect,
     list_again,
 )
 
@@ -119,7 +119,8 @@ class SourceView(_View[Source]):
     @property
     def metadata(self) -> Mapping[str, Any]:
         """What the whole source says about the array, and which region of it this is."""
-        return MappingProxyType({**self.whole.metadata, "region": self.region})
+        described = crop_described(self.whole.metadata, self.region.start)
+        return MappingProxyType({**described, "region": self.region})
 
     @property
     def n_bytes_on_disk(self) -> int:
@@ -175,7 +176,7 @@ class _ShiftedReader:
         return self.reader.read_into(region.relative_to(self.shift), buffer)
 
     def expect(self, region: Region) -> None:
-        expect(self.reader, region.relative_to(self.shift))
+        self.reader.expect(region.relative_to(self.shift))
 
     def checksum(self, region: Region, staging: memoryview) -> int:
         return self.reader.checksum(region.relative_to(self.shift), staging)

@@ -43,7 +43,7 @@ def test_our_headers_are_numpys(dtype: Any, order: str, tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     raw = rng.integers(0, 2, 12 * np.dtype(dtype).itemsize, np.uint8).tobytes()
     array = np.frombuffer(raw, dtype).reshape((3, 4), order="F" if order == "F" else "C")
-    header = FORMAT.make_header((3, 4), array.dtype, Layout.named(order, 2))
+    header = FORMAT.make_header(Header((3, 4), array.dtype, Layout.named(order, 2)))
     path = tmp_path / "x.npy"
     path.write_bytes(header + raw)
 
@@ -69,7 +69,7 @@ def test_numpys_headers_are_read(version: tuple[int, int], dtype: str) -> None:
 def test_long_headers_stay_within_numpys_limit(tmp_path: Path) -> None:
     """A dtype of many fields is padded less rather than refused by NumPy."""
     dtype = np.dtype([(f"field{number:06}", "<f4") for number in range(380)])
-    header = FORMAT.make_header((1,), dtype, Layout.c(1))
+    header = FORMAT.make_header(Header((1,), dtype, Layout.c(1)))
     assert len(header) % 64 == 0
     (tmp_path / "x.npy").write_bytes(header + bytes(dtype.itemsize))
     assert np.load(tmp_path / "x.npy").dtype == dtype
@@ -79,13 +79,13 @@ def test_headers_beyond_the_limit_are_not_written() -> None:
     """What we would not read again is refused."""
     dtype = np.dtype([(f"field{number:06}", "<f4") for number in range(4000)])
     with pytest.raises(ValueError, match="allows headers of"):
-        FORMAT.make_header((1,), dtype, Layout.c(1))
+        FORMAT.make_header(Header((1,), dtype, Layout.c(1)))
 
 
 def test_other_orders_cannot_be_written() -> None:
     """A .npy file is in C or in F order."""
     with pytest.raises(ValueError, match="C or F order, not with the axes 1,0,2"):
-        FORMAT.make_header((1, 2, 3), np.dtype("f4"), Layout((1, 0, 2)))
+        FORMAT.make_header(Header((1, 2, 3), np.dtype("f4"), Layout((1, 0, 2))))
 
 
 def test_headers_of_python_2_are_read() -> None:

@@ -14,8 +14,8 @@ import pytest
 
 import dask_io
 from dask_io.errors import DataError, SamePlaceError, StorageError, UsageError
-from dask_io.formats import check_places, format_names, make_target, open_source
-from dask_io.formats.registry import load_format
+from dask_io.formats import check_places, make_target, open_source
+from dask_io.formats.registry import Bytes, Row, find_row, format_names, load_format
 from dask_io.formats.reopening import read_back, remake_target, reopen_source
 from dask_io.geometry import Grid, Layout
 from dask_io.storage.medium import Durability
@@ -38,6 +38,16 @@ def target_at(path: str | Path, **changes: Any) -> BlockFilesTarget:
     target = make_target(path, **given)
     assert isinstance(target, BlockFilesTarget)
     return target
+
+
+@pytest.mark.parametrize("name", format_names())
+def test_rows_say_what_formats_do(name: str) -> None:
+    """The registry recognises a format by the name and the suffixes that its object has."""
+    row = find_row(name)
+    assert (row.name, row.suffixes) == (name, row.load().suffixes)
+    assert row.load().name == name
+    if row.blocks:
+        assert (row.load_blocks().name, row.load_blocks().suffixes) == (name, row.suffixes)
 
 
 @pytest.mark.parametrize("name", ["npy", "raw"])
@@ -64,10 +74,6 @@ class Memory:
 
     name = "memory"
     suffixes = (".memory",)
-
-    def recognises(self, path: Path) -> bool:
-        """Look at the content of a file."""
-        return path.is_file() and path.read_bytes() == b"memory"
 
     def open(self, path: Path, inside: str, *, strict: bool) -> Any:
         """Open the only array there is."""
@@ -97,8 +103,11 @@ def test_other_packages_add_containers(monkeypatch: pytest.MonkeyPatch, tmp_path
     """One module and an entry point: found by name, suffix and content, opened and made."""
     module = ModuleType("their_module")
     module.FORMAT = Memory()  # type: ignore[attr-defined]
+    module.ROW = Row(  # type: ignore[attr-defined]
+        "memory", (".memory",), container="their_module:FORMAT", marks=(Bytes(b"memory"),)
+    )
     monkeypatch.setitem(sys.modules, "their_module", module)
-    entries = {"memory": "their_module:FORMAT"}
+    entries = {"memory": "their_module:ROW"}
     monkeypatch.setattr("dask_io.formats.registry._others", lambda: entries)
 
     (tmp_path / "x.memory").write_bytes(b"")
@@ -130,7 +139,7 @@ def test_a_library_that_is_missing_is_named(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """With the command that installs it, for sources and targets alike."""
-    for name in [name for name in sys.modules if name.startswith("dask_io.formats.zarr.")]:
+    for name in [name for name in sys.modules if name.startswith("dask_io.formats.zarr")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "zarr", None)
     (tmp_path / "x.zarr").mkdir()

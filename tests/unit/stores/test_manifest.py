@@ -14,6 +14,7 @@ from dask_io.errors import DataError, StorageError
 from dask_io.geometry import Axis, Grid, Layout
 from dask_io.stores.block_names import BlockNames
 from dask_io.stores.manifest import NAME, Manifest
+from dask_io.stores.space import Space
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -83,6 +84,10 @@ def test_padded_fields_survive(tmp_path: Path) -> None:
         ({"shape": [True, 6]}, "shape"),
         ({"shape": []}, "0 axes"),
         ({"shape": [1] * 65, "chunks": [1] * 65}, "65 axes"),
+        ({"space": 3}, "space is not a list of axes"),
+        ({"space": {"axes": [{"name": ["x"], "unit": None, "type": None}] * 2}}, "space is not"),
+        ({"space": Space.unknown(3).to_json()}, "space has 3 axes, but shape has 2"),
+        ({"metadata": [1]}, "metadata is not an object"),
         ({"chunks": [4]}, "2 entries"),
         ({"chunks": 4}, "2 entries"),
         ({"chunks": [4, 0]}, "axis 1"),

@@ -6,31 +6,27 @@ room for them first, written here.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from dask_io.formats.hdf5.blocks import Hdf5Blocks
+from dask_io.formats.hdf5.source import Hdf5Source, open_hdf5, reopen_hdf5, reopen_written
+from dask_io.formats.hdf5.target import Hdf5Target, make_hdf5, remake_hdf5
+from dask_io.formats.hdf5.tree import read_tree
+from dask_io.formats.hdf5.tree_content import Hdf5Model
+from dask_io.formats.hdf5.tree_target import write_tree
 from dask_io.formats.registry import load_format
-from dask_io.storage.files import peeking
-from dask_io.stores.container import needs, on_disk
+from dask_io.stores.container import on_disk
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
     from collections.abc import Set as AbstractSet
 
-    from dask_io.formats.hdf5.source import Hdf5Source
-    from dask_io.formats.hdf5.target import Hdf5Target
     from dask_io.formats.hdf5.tree_target import TreeFile
     from dask_io.hierarchy.tree import Tree
     from dask_io.storage.location import Location
     from dask_io.storage.medium import Durability
-    from dask_io.stores.block_format import Format
     from dask_io.stores.container import Wanted
     from dask_io.stores.store import Readback, Source, Target
-
-_SIGNATURE = b"\x89HDF\r\n\x1a\n"
-# It comes first, or behind what another program has put there.
-_BEGINS_AT = (0, 512, 1024, 2048, 4096)
 
 
 class _Dialect(Protocol):
@@ -46,40 +42,17 @@ class Hdf5Format:
 
     name: str = "hdf5"
     suffixes: tuple[str, ...] = (".h5", ".hdf5", ".hdf")
-    blocks: Format | None = field(default_factory=Hdf5Blocks)
     native_formats: frozenset[str] = frozenset({"hdf5", "netcdf"})
     tree_versions: frozenset[int] = frozenset()
-
-    def source_kind(self) -> type[Hdf5Source]:
-        """Return what sources are."""
-        with needs(self.name, "h5py"):
-            from dask_io.formats.hdf5.source import Hdf5Source  # noqa: PLC0415 - slow, if needed
-        return Hdf5Source
-
-    def target_kind(self) -> type[Hdf5Target]:
-        """Return what targets are."""
-        with needs(self.name, "h5py"):
-            from dask_io.formats.hdf5.target import Hdf5Target  # noqa: PLC0415 - as above
-        return Hdf5Target
-
-    def making(self) -> Callable[[Any, Wanted, str], None] | None:
-        """Return what makes a dataset with all that another format wants beside it."""
-        return None
-
-    def recognises(self, path: Location) -> bool:
-        """Look for the signature."""
-        if not path.is_file():
-            return False
-        with peeking(path) as peek:
-            head = peek(_BEGINS_AT[-1] + len(_SIGNATURE))
-        return any(head.startswith(_SIGNATURE, start) for start in _BEGINS_AT)
+    source_kind: type[Hdf5Source] = Hdf5Source
+    target_kind: type[Hdf5Target] = Hdf5Target
+    making: Callable[[Any, Wanted, str], None] | None = None
+    """Makes a dataset with all that another format stores next to it."""
 
     def open(self, path: Location, inside: str, *, strict: bool) -> Source:
         """Open a dataset; only metadata is read yet."""
-        kind, file = self.source_kind(), on_disk(path, self.name)
-        from dask_io.formats.hdf5.source import open_hdf5  # noqa: PLC0415 - as above
-
-        return open_hdf5(file, inside, strict=strict, kind=kind)
+        file = on_disk(path, self.name)
+        return open_hdf5(file, inside, strict=strict, kind=self.source_kind)
 
     def make(
         self,
@@ -92,18 +65,15 @@ class Hdf5Format:
         reserve: bool,
     ) -> Target:
         """Describe a target."""
-        kind, make, file = self.target_kind(), self.making(), on_disk(path, self.name)
-        from dask_io.formats.hdf5.target import make_hdf5  # noqa: PLC0415 - as above
-
         return make_hdf5(
-            file,
+            on_disk(path, self.name),
             inside,
             wanted,
             overwrite=overwrite,
             durability=durability,
             reserve=reserve,
-            kind=kind,
-            make=make,
+            kind=self.target_kind,
+            make=self.making,
         )
 
     def reopen(
@@ -113,30 +83,22 @@ class Hdf5Format:
         absent: AbstractSet[tuple[int, ...]],  # noqa: ARG002 - no chunk can be removed alone
     ) -> Source:
         """Open a source again."""
-        kind, file = self.source_kind(), None if at is None else on_disk(at, self.name)
-        from dask_io.formats.hdf5.source import reopen_hdf5  # noqa: PLC0415 - as above
-
-        return reopen_hdf5(described, file, kind=kind)
+        file = None if at is None else on_disk(at, self.name)
+        return reopen_hdf5(described, file, kind=self.source_kind)
 
     def read_back(self, described: Mapping[str, Any], at: Location) -> Readback:
         """Open what was a target."""
-        with needs(self.name, "h5py"):
-            from dask_io.formats.hdf5.source import reopen_written  # noqa: PLC0415 - as above
         return reopen_written(described, on_disk(at, self.name))
 
     def remake(
         self, described: Mapping[str, Any], at: Location, *, durability: Durability, reserve: bool
     ) -> Target:
         """Describe a target again."""
-        kind, file = self.target_kind(), on_disk(at, self.name)
-        from dask_io.formats.hdf5.target import remake_hdf5  # noqa: PLC0415 - as above
-
+        file, kind = on_disk(at, self.name), self.target_kind
         return remake_hdf5(described, file, durability=durability, reserve=reserve, kind=kind)
 
     def read_tree(self, path: Location, *, each: bool = False) -> Tree:
         """Read the metadata of everything in a file."""
-        with needs(self.name, "h5py"):
-            from dask_io.formats.hdf5.tree import read_tree  # noqa: PLC0415 - as above
         return read_tree(on_disk(path, self.name), each=each)
 
     def is_group(self, path: Location) -> bool:  # noqa: ARG002 - whatever it is
@@ -165,8 +127,6 @@ class Hdf5Format:
         durability: Durability,
     ) -> TreeFile:
         """Describe a file for a tree."""
-        with needs(self.name, "h5py"):
-            from dask_io.formats.hdf5.tree_target import write_tree  # noqa: PLC0415 - as above
         file = on_disk(path, self.name)
         return write_tree(
             file, tree, wanted, format=self.name, overwrite=overwrite, durability=durability
@@ -174,8 +134,6 @@ class Hdf5Format:
 
     def digests(self, path: Location, names: Collection[str]) -> dict[str, str]:
         """Return checksums of the values of datasets."""
-        with needs(self.name, "h5py"):
-            from dask_io.formats.hdf5.tree_content import Hdf5Model  # noqa: PLC0415 - as above
         return Hdf5Model(on_disk(path, self.name)).digests(names)
 
 

@@ -1,37 +1,116 @@
-"""Files that hold one block each: a header that HDF5 makes, then the elements, then the end."""
+"""Files that hold one block each: a header that HDF5 makes, then the elements, then the end.
+
+They are HDF5 files of one contiguous dataset, whose elements are the last thing in the file.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import io
+from math import prod
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dask_io.stores.container import needs
+import h5py  # type: ignore[import-untyped]
+
+from dask_io.errors import DaskIOError
+from dask_io.formats.hdf5.create import DEFAULT_NAME, in_one_go, touch
+from dask_io.formats.hdf5.dataset import understand
+from dask_io.formats.hdf5.file import find_dataset, understanding
+from dask_io.formats.hdf5.filters import type_of
+from dask_io.formats.isolation import WORKER, Limits
+from dask_io.stores.block_files import order_of
+from dask_io.stores.block_format import Format, Header
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from dask_io.stores.block_format import Peek
 
-    import numpy as np
+# HDF5 is told that files are so long: whether they are is found out by their sizes.
+_ENDLESS = 2**62
+_LONGEST = 2**16
 
-    from dask_io.geometry import Layout
-    from dask_io.stores.block_format import Header
+
+def parse_header(peek: Peek) -> Header:
+    """Read what comes before the elements."""
+    head = peek(_LONGEST)
+    return WORKER.call(Limits.for_file(len(head)), _read_head, head)
 
 
-@dataclass(frozen=True, slots=True)
-class Hdf5Blocks:
-    """HDF5 files of one contiguous dataset, whose elements are the last thing in the file."""
+def _read_head(head: bytes) -> Header:
+    block = Path("block")
+    try:
+        with understanding(block), h5py.File(_Head(head, _ENDLESS), "r") as file:
+            dataset = find_dataset(file, block, "")
+            array, offset = understand(dataset), dataset.id.get_offset()
+    except DaskIOError as error:
+        reason = str(error).removeprefix("block: ")
+        raise ValueError(f"is no HDF5 file of one block: {reason}") from error
+    if offset is None and not array.grid.n_blocks:
+        offset = len(head)
+    if array.chunks is not None or offset is None or offset > len(head):
+        raise ValueError("is no HDF5 file of one block: its elements are not in one piece")
+    return Header(array.shape, array.dtype, array.layout, offset)
 
-    name: str = "hdf5"
-    suffixes: tuple[str, ...] = (".h5", ".hdf5", ".hdf")
-    longest_header: int = 2**16
 
-    def parse_header(self, peek: Callable[[int], bytes]) -> Header:
-        """Have HDF5 read what comes before the elements."""
-        with needs(self.name, "h5py"):
-            from dask_io.formats.hdf5.head import read_head  # noqa: PLC0415 - slow, if needed
-        return read_head(peek(self.longest_header))
+def make_header(block: Header) -> bytes:
+    """Return what comes before the elements, which HDF5 makes."""
+    shape, dtype, layout = block.shape, block.dtype, block.layout
+    if order_of(layout, shape) != sorted(order_of(layout, shape)):
+        raise ValueError(f"stores elements in C order, not {layout.name}; give --order C")
+    head = _Head(bytes(_LONGEST))
+    try:
+        with h5py.File(head, "w") as file:
+            space, name = h5py.h5s.create_simple(shape), DEFAULT_NAME.encode()
+            made = h5py.h5d.create(file.id, name, type_of(dtype), space, in_one_go())
+            file.flush()
+            if prod(shape):
+                touch(h5py.Dataset(made))
+                file.flush()
+            offset = made.get_offset()
+    except (TypeError, RuntimeError, OSError) as error:
+        raise ValueError(f"cannot hold elements of {dtype}: {error}") from error
+    begin = head.size if offset is None else int(offset)
+    assert head.size == begin + prod(shape) * dtype.itemsize, "something lies behind the elements"
+    return head.content[:begin]
 
-    def make_header(self, shape: tuple[int, ...], dtype: np.dtype[Any], layout: Layout) -> bytes:
-        """Have HDF5 make what comes before the elements."""
-        with needs(self.name, "h5py"):
-            from dask_io.formats.hdf5.head import make_head  # noqa: PLC0415 - as above
-        return make_head(shape, dtype, layout, self.longest_header)
+
+class _Head(io.RawIOBase):
+    """A file of which only the first bytes are there; what is written behind them is forgotten."""
+
+    def __init__(self, head: bytes, size: int = 0) -> None:
+        self._bytes, self.size, self._position = bytearray(head), size, 0
+
+    @property
+    def content(self) -> bytes:
+        """The first bytes."""
+        return bytes(self._bytes)
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self.size}[whence]
+        self._position = start + offset
+        return self._position
+
+    def tell(self) -> int:
+        return self._position
+
+    def truncate(self, size: int | None = None) -> int:
+        self.size = self._position if size is None else size
+        return self.size
+
+    def readinto(self, buffer: Any) -> int:
+        view = memoryview(buffer).cast("B")
+        found = self._bytes[self._position : self._position + len(view)]
+        view[: len(found)] = found
+        view[len(found) :] = bytes(len(view) - len(found))
+        self._position += len(view)
+        return len(view)
+
+    def write(self, buffer: Any) -> int:
+        view = memoryview(buffer).cast("B")
+        kept = view[: max(0, len(self._bytes) - self._position)]
+        self._bytes[self._position : self._position + len(kept)] = kept
+        self._position += len(view)
+        self.size = max(self.size, self._position)
+        return len(view)
+
+
+FORMAT = Format("hdf5", (".h5", ".hdf5", ".hdf"), _LONGEST, parse_header, make_header)

@@ -20,11 +20,12 @@ from dask_io.formats.hdf5.store import Hdf5Store
 from dask_io.storage.local.transport import FileReader
 from dask_io.storage.os_errors import storage_errors
 from dask_io.storage.tally import Traffic
-from dask_io.stores.addressable import AddressableReader, checksum_of, view_as_array
-from dask_io.stores.atomic import AtomicReader, Encoding, bytes_to_decode
+from dask_io.stores.addressable import checksum_of, view_as_array
+from dask_io.stores.atomic import Encoding
+from dask_io.stores.chunked import Located, bytes_reused, read_chunk
 from dask_io.stores.encoded import AsStored, StoredBytes
 from dask_io.stores.filled import FilledReader
-from dask_io.stores.padded import PaddedReader, is_padded, plain, scratch_bytes, stretches
+from dask_io.stores.padded import plain
 from dask_io.stores.store import Access, Extent
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dask_io.formats.hdf5.dataset import Dataset
-    from dask_io.formats.hdf5.places import Places, Stored
+    from dask_io.formats.hdf5.places import Places
     from dask_io.geometry import Region
     from dask_io.stores.store import BlockReader
 
@@ -154,11 +155,8 @@ class Hdf5Source(Hdf5Store):
     @property
     def reused_bytes(self) -> int:
         """What a visit uses of staging besides the region asked for."""
-        array = self.array
-        if array.access is Access.ADDRESSABLE:
-            scratch = scratch_bytes(array.block_bytes, array.dtype.itemsize)
-            return scratch if array.has_padding else 0
-        return bytes_to_decode(array.block_bytes, array.codec.longest)
+        array, how = self.array, self._encoding(0)
+        return bytes_reused(how, array.access, array.codec.longest, has_padding=array.has_padding)
 
     @property
     def codec_bytes(self) -> int:
@@ -201,10 +199,10 @@ class Hdf5Source(Hdf5Store):
             self._refuse_missing(index)
             yield FilledReader(array.fill, array.layout)
             return
+        extent = Extent(self.inside, stored.offset, array.stored)
+        located, how = Located(self.path, extent, stored.n_bytes), self._encoding(stored.mask)
         with FileReader(self.path, self.tally) as file:
-            if after is not None:
-                file.go_on_from(self._end_of(after, shape, stored))
-            yield self._visit(file, shape, stored)
+            yield read_chunk(file, located, shape, encoding=how, access=array.access, after=after)
 
     @contextmanager
     def find_stored(self, index: tuple[int, ...]) -> Iterator[StoredBytes | None]:
@@ -216,26 +214,11 @@ class Hdf5Source(Hdf5Store):
         with FileReader(self.path, self.tally) as file:
             yield StoredBytes(file, stored.n_bytes, stored.offset)
 
-    def _visit(self, file: FileReader, shape: tuple[int, ...], stored: Stored) -> BlockReader:
+    def _encoding(self, mask: int) -> Encoding:
+        """Return how a chunk is stored that goes without some filters."""
         array = self.array
-        extent = Extent(self.inside, stored.offset, array.stored)
-        if array.access is Access.ATOMIC:
-            decode = partial(array.codec.decode, mask=stored.mask)
-            encoding = Encoding(array.stored, array.dtype, array.layout, decode)
-            return AtomicReader(file, self.path, extent, stored.n_bytes, shape, encoding)
-        if is_padded(shape, array.stored, array.layout):
-            return PaddedReader(shape, extent, array.dtype, array.layout, file)
-        return AddressableReader(file, extent, array.dtype, array.layout)
-
-    def _end_of(self, part: Region, shape: tuple[int, ...], stored: Stored) -> int:
-        """Return where a part of a block ends that another thread has read."""
-        array = self.array
-        if array.access is Access.ATOMIC:
-            return stored.offset
-        end = array.layout.end_of(part, array.stored)
-        if is_padded(shape, array.stored, array.layout):
-            end = [*stretches(part, shape, array.stored, array.layout)][-1].stop
-        return stored.offset + end * array.dtype.itemsize
+        decode = partial(array.codec.decode, mask=mask)
+        return Encoding(array.stored, array.dtype, array.layout, decode)
 
     def _refuse_changed(self) -> None:
         """Refuse a file in which chunks may lie elsewhere by now."""
@@ -295,6 +278,9 @@ class _CompactReader:
         runs = layout.count_runs(region, self.source.grid.shape)
         self.source.tally.add(self.source.tally.read, Traffic(runs, 1, n_bytes))
         return values
+
+    def expect(self, region: Region) -> None:
+        """Nothing is read from the file."""
 
     def checksum(self, region: Region, staging: memoryview) -> int:
         dtype, layout = self.source.dtype, self.source.layout

@@ -10,7 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from dask_io.stores.container import needs
+from dask_io.formats.icechunk.source import open_icechunk, reopen_icechunk, reopen_written
+from dask_io.formats.icechunk.target import make_icechunk, remake_icechunk
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,16 +30,8 @@ class IcechunkFormat:
     name: str = "icechunk"
     suffixes: tuple[str, ...] = (".icechunk",)
 
-    def recognises(self, path: Location) -> bool:
-        """Look for snapshots and what names them: references, or since version 2 one file."""
-        return (path / "snapshots").is_dir() and (
-            (path / "refs").is_dir() or (path / "repo").is_file()
-        )
-
     def open(self, path: Location, inside: str, *, strict: bool) -> Source:
         """Open an array; only its metadata is read yet."""
-        with needs(self.name, "icechunk"):
-            from dask_io.formats.icechunk.source import open_icechunk  # noqa: PLC0415 - a second, if needed
         return open_icechunk(path, inside, strict=strict)
 
     def make(
@@ -52,8 +45,6 @@ class IcechunkFormat:
         reserve: bool,  # noqa: ARG002 - icechunk writes chunks at once
     ) -> Target:
         """Describe a target."""
-        with needs(self.name, "icechunk"):
-            from dask_io.formats.icechunk.target import make_icechunk  # noqa: PLC0415 - as above
         return make_icechunk(path, inside, wanted, overwrite=overwrite, durability=durability)
 
     def reopen(
@@ -63,14 +54,10 @@ class IcechunkFormat:
         absent: AbstractSet[tuple[int, ...]],  # noqa: ARG002 - no snapshot ever loses a chunk
     ) -> Source:
         """Open a source again."""
-        with needs(self.name, "icechunk"):
-            from dask_io.formats.icechunk.source import reopen_icechunk  # noqa: PLC0415 - as above
         return reopen_icechunk(described, at)
 
     def read_back(self, described: Mapping[str, Any], at: Location) -> Readback:
         """Open what was a target."""
-        with needs(self.name, "icechunk"):
-            from dask_io.formats.icechunk.source import reopen_written  # noqa: PLC0415 - as above
         return reopen_written(described, at)
 
     def remake(
@@ -82,8 +69,6 @@ class IcechunkFormat:
         reserve: bool,  # noqa: ARG002 - as above
     ) -> Target:
         """Describe a target again."""
-        with needs(self.name, "icechunk"):
-            from dask_io.formats.icechunk.target import remake_icechunk  # noqa: PLC0415 - as above
         return remake_icechunk(described, at, durability=durability)
 
 

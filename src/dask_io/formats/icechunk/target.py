@@ -20,7 +20,6 @@ import numpy as np
 from xxhash import xxh3_64_intdigest
 
 from dask_io.errors import StorageError, UsageError, printable
-from dask_io.formats.icechunk import FORMAT
 from dask_io.formats.icechunk.repository import (
     MAIN,
     Address,
@@ -33,6 +32,7 @@ from dask_io.formats.icechunk.repository import (
     quiet,
     repository_errors,
 )
+from dask_io.formats.registry import find_row
 from dask_io.formats.zarr.create import describe_new
 from dask_io.formats.zarr.documents import V3, is_group, make_group_documents
 from dask_io.formats.zarr.place import Place
@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     from dask_io.stores.container import Wanted
     from dask_io.stores.store import BlockWriter
 
+_ROW = find_row("icechunk")
 _ZARR_VERSION = 3
 # Lines of the journal: the repository is this run's own; what its commit will be known by.
 _MADE, _COMMIT = "made", "commit"
@@ -183,7 +184,7 @@ class IcechunkTarget(ZarrStore, JournalledTarget):
     @property
     def format(self) -> str:
         """Name of the format."""
-        return FORMAT.name
+        return _ROW.name
 
     @property
     def grid(self) -> Grid:
@@ -265,7 +266,7 @@ class IcechunkTarget(ZarrStore, JournalledTarget):
                 if is_left_over and path.exists():
                     shutil.rmtree(path)
                 self._note_token()
-                if not FORMAT.recognises(path):
+                if not _ROW.recognises(path):
                     self._note_made()
                     make_repository(path)
             self._begin_session(open_repository(path))
@@ -381,7 +382,7 @@ class IcechunkTarget(ZarrStore, JournalledTarget):
     def _find_files(self) -> dict[str, int]:
         """Look for the commit instead: without it there is nothing."""
         tokens = set(self._words_of(_COMMIT))
-        self._is_committed = FORMAT.recognises(self._path) and self._has_commit(tokens)
+        self._is_committed = _ROW.recognises(self._path) and self._has_commit(tokens)
         return {}
 
     def _has_commit(self, tokens: Collection[str]) -> bool:
@@ -399,7 +400,7 @@ class IcechunkTarget(ZarrStore, JournalledTarget):
             if self.address.branch != MAIN:
                 raise UsageError(f"{shown} names a branch of a repository that is not there")
             return []
-        if not FORMAT.recognises(path):
+        if not _ROW.recognises(path):
             raise UsageError(
                 f"{printable(str(path))} is no icechunk repository; choose another target"
             )

@@ -10,19 +10,23 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dask_io.formats.hdf5 import Hdf5Format
+from dask_io.formats.hdf5.source import read_description
+from dask_io.formats.netcdf.conventions import make_described
+from dask_io.formats.netcdf.source import Netcdf4Source, open_classic, reopen_classic
+from dask_io.formats.netcdf.target import NetcdfTarget
+from dask_io.formats.netcdf.tree import read_classic_tree, read_netcdf4_tree, to_netcdf
 from dask_io.storage.files import peeking
 from dask_io.storage.os_errors import storage_errors
-from dask_io.stores.container import needs, on_disk
+from dask_io.stores.container import on_disk
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from collections.abc import Set as AbstractSet
 
-    from dask_io.formats.netcdf.source import Netcdf4Source
-    from dask_io.formats.netcdf.target import NetcdfTarget
+    from dask_io.formats.hdf5.source import Hdf5Source
+    from dask_io.formats.hdf5.target import Hdf5Target
     from dask_io.hierarchy.tree import Tree
     from dask_io.storage.location import Location
-    from dask_io.stores.block_format import Format
     from dask_io.stores.container import Wanted
     from dask_io.stores.store import Source
 
@@ -38,40 +42,16 @@ class NetcdfFormat(Hdf5Format):
 
     name: str = "netcdf"
     suffixes: tuple[str, ...] = (".nc", ".nc4")
-    blocks: Format | None = None
     native_formats: frozenset[str] = frozenset({"netcdf"})
-
-    def recognises(self, path: Location) -> bool:
-        """Look for how version 3 begins; version 4 begins as any HDF5 file."""
-        return path.is_file() and _is_classic(path)
-
-    def source_kind(self) -> type[Netcdf4Source]:
-        """Return what sources of version 4 are."""
-        with needs(self.name, "h5py"):
-            from dask_io.formats.netcdf.source import (  # noqa: PLC0415 - slow, if needed
-                Netcdf4Source,
-            )
-        return Netcdf4Source
-
-    def target_kind(self) -> type[NetcdfTarget]:
-        """Return what targets are."""
-        with needs(self.name, "h5py"):
-            from dask_io.formats.netcdf.target import NetcdfTarget  # noqa: PLC0415 - as above
-        return NetcdfTarget
-
-    def making(self) -> Callable[[Any, Wanted, str], None]:
-        """Return what makes a variable, with all that belongs to it."""
-        with needs(self.name, "h5py"):
-            from dask_io.formats.netcdf.conventions import make_described  # noqa: PLC0415 - as above
-        return make_described
+    source_kind: type[Hdf5Source] = Netcdf4Source
+    target_kind: type[Hdf5Target] = NetcdfTarget
+    making: Callable[[Any, Wanted, str], None] | None = make_described
 
     def open(self, path: Location, inside: str, *, strict: bool) -> Source:
         """Open a variable; only metadata is read yet."""
         file = on_disk(path, self.name)
         if not _is_classic(file):
             return super().open(path, inside, strict=strict)
-        with needs(self.name, "h5py"):
-            from dask_io.formats.netcdf.source import open_classic  # noqa: PLC0415 - as above
         return open_classic(file, inside)
 
     def reopen(
@@ -81,9 +61,6 @@ class NetcdfFormat(Hdf5Format):
         absent: AbstractSet[tuple[int, ...]],
     ) -> Source:
         """Open a source again."""
-        with needs(self.name, "h5py"):
-            from dask_io.formats.hdf5.source import read_description  # noqa: PLC0415 - as above
-            from dask_io.formats.netcdf.source import reopen_classic  # noqa: PLC0415 - as above
         file = None if at is None else on_disk(at, self.name)
         if _is_classic(read_description(described, file)[0]):
             return reopen_classic(described, file)
@@ -91,11 +68,6 @@ class NetcdfFormat(Hdf5Format):
 
     def read_tree(self, path: Location, *, each: bool = False) -> Tree:
         """Read the metadata of everything in a file."""
-        with needs(self.name, "h5py"):
-            from dask_io.formats.netcdf.tree import (  # noqa: PLC0415 - as above
-                read_classic_tree,
-                read_netcdf4_tree,
-            )
         file = on_disk(path, self.name)
         return read_classic_tree(file) if _is_classic(file) else read_netcdf4_tree(file, each=each)
 
@@ -105,16 +77,11 @@ class NetcdfFormat(Hdf5Format):
 
     def convert(self, tree: Tree) -> Tree:
         """Convert a tree of another format."""
-        return tree if tree.format in self.native_formats else self._convert(tree, is_strict=True)
+        return tree if tree.format in self.native_formats else to_netcdf(tree, is_strict=True)
 
     def convert_for_hdf5(self, tree: Tree) -> Tree:
         """Convert a tree by the same rules, but keep every type of elements that HDF5 has."""
-        return self._convert(tree, is_strict=False)
-
-    def _convert(self, tree: Tree, *, is_strict: bool) -> Tree:
-        with needs(self.name, "h5py"):
-            from dask_io.formats.netcdf.tree import to_netcdf  # noqa: PLC0415 - as above
-        return to_netcdf(tree, is_strict=is_strict)
+        return to_netcdf(tree, is_strict=False)
 
 
 def _is_classic(path: Location) -> bool:

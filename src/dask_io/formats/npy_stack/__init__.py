@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from dask_io.errors import UsageError, printable
 from dask_io.formats.npy import FORMAT as NPY
-from dask_io.formats.npy_stack.info import NAME as INFO
 from dask_io.formats.npy_stack.stack import (
     FORMAT_NAME,
     StackSource,
@@ -16,6 +15,7 @@ from dask_io.formats.npy_stack.stack import (
     read_stack,
     stack_blocks,
 )
+from dask_io.stores.block_format import Header
 from dask_io.stores.dtypes import check_dtype
 
 if TYPE_CHECKING:
@@ -34,10 +34,6 @@ class NpyStackFormat:
 
     name: str = FORMAT_NAME
     suffixes: tuple[str, ...] = (".npystack",)
-
-    def recognises(self, path: Location) -> bool:
-        """Look for the file that describes a stack."""
-        return (path / INFO).is_file() and (path / "0.npy").is_file()
 
     def open(self, path: Location, inside: str, *, strict: bool) -> Source:  # noqa: ARG002 - all are there
         """Open a stack."""
@@ -68,7 +64,7 @@ class NpyStackFormat:
             )
         blocks = stack_blocks(path, cut[0] if cut else 0, wanted.grid, wanted.dtype, wanted.layout)
         try:
-            NPY.make_header(wanted.grid.longest, wanted.dtype, wanted.layout)
+            NPY.make_header(Header(wanted.grid.longest, wanted.dtype, wanted.layout))
         except ValueError as error:
             raise UsageError(f"format {self.name} {error}") from error
         return StackTarget(blocks, overwrite=overwrite, durability=durability, reserve=reserve)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from dask_io.errors import DataError, StorageError, printable
 from dask_io.formats.npy import FORMAT as NPY
 from dask_io.formats.npy_stack.info import NAME as INFO
 from dask_io.formats.npy_stack.info import read_info, understand_chunks, write_info
+from dask_io.geometry import Region
 from dask_io.journal.logs import logs_of
 from dask_io.storage.files import peeking, write_whole
 from dask_io.storage.location import locate
@@ -19,37 +20,21 @@ from dask_io.stores.block_files_target import BlockFilesTarget
 from dask_io.stores.block_names import OneName, StackNames
 from dask_io.stores.dtypes import dtype_from_json, dtype_to_json
 from dask_io.stores.listing import scan
+from dask_io.stores.spec import ArraySpec
 from dask_io.stores.user_description import parse_order
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
     import numpy as np
 
     from dask_io.geometry import Grid, Layout
     from dask_io.storage.location import Location
-    from dask_io.stores.block_format import Header
     from dask_io.stores.block_names import Names
 
 FORMAT_NAME = "npy-stack"
-
-
-@dataclass(frozen=True, slots=True)
-class _StackedNpy:
-    """The files of a stack: they are those of npy."""
-
-    name: str = FORMAT_NAME
-    suffixes: tuple[str, ...] = (".npy",)
-    longest_header: int = NPY.longest_header
-
-    def parse_header(self, peek: Callable[[int], bytes]) -> Header:
-        """Read a header."""
-        return NPY.parse_header(peek)
-
-    def make_header(self, shape: tuple[int, ...], dtype: np.dtype[Any], layout: Layout) -> bytes:
-        """Return what comes before the data of a block."""
-        return NPY.make_header(shape, dtype, layout)
+_FILES = replace(NPY, name=FORMAT_NAME)
 
 
 class StackSource(BlockFiles):
@@ -116,7 +101,7 @@ class StackTarget(BlockFilesTarget):
         grid, names = self.grid, self._blocks.names
         assert isinstance(names, StackNames)
         if not grid.n_blocks:
-            write_whole(self._folder / "0.npy", self._header(grid.shape))
+            write_whole(self._folder / "0.npy", self._header(Region.whole(grid.shape)))
         write_whole(self._folder / INFO, write_info(names.axis, grid, self.dtype))
 
 
@@ -124,7 +109,8 @@ def stack_blocks(
     path: Location, axis: int, grid: Grid, dtype: np.dtype[Any], layout: Layout
 ) -> Blocks:
     """Return which files hold which blocks of a stack."""
-    return Blocks(path, StackNames(axis, len(grid.axes)), _StackedNpy(), grid, dtype, layout)
+    names = StackNames(axis, len(grid.axes))
+    return Blocks(path, names, _FILES, ArraySpec(grid, dtype, layout))
 
 
 def _describe(blocks: Blocks) -> dict[str, Any]:

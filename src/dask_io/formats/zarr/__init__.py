@@ -6,13 +6,14 @@ zarr-python reads and makes the metadata; chunks are read, decoded, encoded and 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dask_io.errors import StorageError, printable
+from dask_io.formats.zarr.group import is_group_at
+from dask_io.formats.zarr.place import Place
+from dask_io.formats.zarr.source import open_zarr, reopen_written, reopen_zarr
+from dask_io.formats.zarr.target import make_zarr, remake_zarr
+from dask_io.formats.zarr.tree import convert, read_tree, reopen_tree, write_tree
 from dask_io.hierarchy.checksums import digest_files
-from dask_io.storage.os_errors import storage_errors
-from dask_io.stores.container import needs
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -25,9 +26,6 @@ if TYPE_CHECKING:
     from dask_io.stores.container import Wanted
     from dask_io.stores.store import Readback, Source, Target
 
-_GROUP_MARKS = ("zarr.json", ".zgroup")
-_MARKS = (*_GROUP_MARKS, ".zarray")
-
 
 @dataclass(frozen=True, slots=True)
 class ZarrFormat:
@@ -38,14 +36,8 @@ class ZarrFormat:
     native_formats: frozenset[str] = frozenset({"zarr"})
     tree_versions: frozenset[int] = frozenset({2, 3})
 
-    def recognises(self, path: Location) -> bool:
-        """Look for the metadata of an array or of a group."""
-        return any((path / mark).is_file() for mark in _MARKS)
-
     def open(self, path: Location, inside: str, *, strict: bool) -> Source:
         """Open an array; only its metadata is read yet."""
-        with needs(self.name, "zarr"):
-            from dask_io.formats.zarr.source import open_zarr  # noqa: PLC0415 - a second, if needed
         return open_zarr(path, inside, strict=strict)
 
     def make(
@@ -59,32 +51,15 @@ class ZarrFormat:
         reserve: bool,
     ) -> Target:
         """Describe a target."""
-        with needs(self.name, "zarr"):
-            from dask_io.formats.zarr.place import Place  # noqa: PLC0415 - as above
-            from dask_io.formats.zarr.target import make_zarr  # noqa: PLC0415 - as above
         place = Place(path, inside)
         return make_zarr(place, wanted, overwrite=overwrite, durability=durability, reserve=reserve)
 
     def read_tree(self, path: Location, *, each: bool = False) -> Tree:  # noqa: ARG002 - it always does
         """Read the metadata of everything in a group."""
-        with needs(self.name, "zarr"):
-            from dask_io.formats.zarr.tree import read_tree  # noqa: PLC0415 - as above
         return read_tree(path)
 
     def is_group(self, path: Location) -> bool:
-        """Tell whether a directory is a group whose arrays can be listed."""
-        # A plain web server cannot list the members of a group.
-        if not isinstance(path, Path) and not path.connection.can_list:
-            return False
-        try:
-            with storage_errors(path):
-                is_marked = any((path / mark).is_file() for mark in _GROUP_MARKS)
-        except StorageError as error:
-            raise type(error)(printable(str(path)), error.reason, error.advice) from error
-        if not is_marked:
-            return False
-        with needs(self.name, "zarr"):
-            from dask_io.formats.zarr.group import is_group_at  # noqa: PLC0415 - as above
+        """Tell whether a directory is a group, not an array."""
         return is_group_at(path)
 
     def can_hold(self, tree: Tree) -> bool:  # noqa: ARG002 - whatever its format
@@ -93,8 +68,6 @@ class ZarrFormat:
 
     def convert(self, tree: Tree) -> Tree:
         """Return a tree that a group can hold."""
-        with needs(self.name, "zarr"):
-            from dask_io.formats.zarr.tree import convert  # noqa: PLC0415 - as above
         return convert(tree)
 
     def write_tree(
@@ -108,8 +81,6 @@ class ZarrFormat:
         durability: Durability,
     ) -> GroupTarget:
         """Describe a group for a tree."""
-        with needs(self.name, "zarr"):
-            from dask_io.formats.zarr.tree import write_tree  # noqa: PLC0415 - as above
         return write_tree(
             path, tree, wanted, version=version, overwrite=overwrite, durability=durability
         )
@@ -125,8 +96,6 @@ class ZarrFormat:
         copies: Iterable[str] = (),
     ) -> GroupTarget:
         """Describe a group again."""
-        with needs(self.name, "zarr"):
-            from dask_io.formats.zarr.tree import reopen_tree  # noqa: PLC0415 - as above
         return reopen_tree(path, described, names, durability=durability, tree=tree, copies=copies)
 
     def digests(self, path: Location, names: Collection[str]) -> dict[str, str]:
@@ -140,22 +109,16 @@ class ZarrFormat:
         absent: AbstractSet[tuple[int, ...]],
     ) -> Source:
         """Open a source again."""
-        with needs(self.name, "zarr"):
-            from dask_io.formats.zarr.source import reopen_zarr  # noqa: PLC0415 - as above
         return reopen_zarr(described, at, absent)
 
     def read_back(self, described: Mapping[str, Any], at: Location) -> Readback:
         """Open what was a target."""
-        with needs(self.name, "zarr"):
-            from dask_io.formats.zarr.source import reopen_written  # noqa: PLC0415 - as above
         return reopen_written(described, at)
 
     def remake(
         self, described: Mapping[str, Any], at: Location, *, durability: Durability, reserve: bool
     ) -> Target:
         """Describe a target again."""
-        with needs(self.name, "zarr"):
-            from dask_io.formats.zarr.target import remake_zarr  # noqa: PLC0415 - as above
         return remake_zarr(described, at, durability=durability, reserve=reserve)
 
 

@@ -29,12 +29,11 @@ from dask_io.storage.files import medium_of
 from dask_io.storage.location import is_url
 from dask_io.storage.medium import NOT_A_FILE
 from dask_io.storage.os_errors import storage_errors
-from dask_io.stores.addressable import AddressableReader
-from dask_io.stores.atomic import AtomicReader, Encoding, bytes_to_decode
+from dask_io.stores.atomic import AtomicReader, Encoding
+from dask_io.stores.chunked import Located, bytes_reused, read_chunk
 from dask_io.stores.encoded import AsStored, StoredBytes
 from dask_io.stores.filled import FilledReader, UnfilledReader
 from dask_io.stores.listing import Problems
-from dask_io.stores.padded import PaddedReader, is_padded, scratch_bytes, stretches
 from dask_io.stores.store import Access, Extent
 
 if TYPE_CHECKING:
@@ -210,11 +209,8 @@ class ZarrSource(ZarrStore):
     @property
     def reused_bytes(self) -> int:
         """What a visit uses of staging besides the region asked for."""
-        array = self.array
-        if array.access is Access.ADDRESSABLE:
-            scratch = scratch_bytes(array.chunk_bytes, array.dtype.itemsize)
-            return scratch if array.has_padding else 0
-        return bytes_to_decode(array.chunk_bytes, array.chain.longest)
+        array, longest = self.array, self.array.chain.longest
+        return bytes_reused(self._encoding, array.access, longest, has_padding=array.has_padding)
 
     @property
     def codec_bytes(self) -> int:
@@ -254,30 +250,17 @@ class ZarrSource(ZarrStore):
         DataError
             If it cannot be what it should be by its size, or is missing and may not be.
         """
-        array, block = self.array, self.grid.block(index)
-        stored = self._find(index)
+        array, shape, stored = self.array, self.grid.block(index).shape, self._find(index)
         if stored is None:
             yield FilledReader(array.fill, array.layout)
             return
-        path, extent, n_bytes = stored
-        with self._medium.reader(path, self.tally) as file:
-            if array.access is Access.ATOMIC:
-                if after is not None:
-                    file.go_on_from(extent.offset)
-                yield AtomicReader(file, path, extent, n_bytes, block.shape, self._encoding)
-                return
-            padded = is_padded(block.shape, extent.shape, array.layout)
-            if after is not None:
-                end = array.layout.end_of(after, extent.shape)
-                if padded:
-                    end = [*stretches(after, block.shape, extent.shape, array.layout)][-1].stop
-                file.go_on_from(extent.offset + end * array.dtype.itemsize)
-            reader: AddressableReader | PaddedReader
-            if padded:
-                reader = PaddedReader(block.shape, extent, array.dtype, array.layout, file)
+        how, access = self._encoding, array.access
+        with self._medium.reader(stored.path, self.tally) as file:
+            visit = read_chunk(file, stored, shape, encoding=how, access=access, after=after)
+            if isinstance(visit, AtomicReader):
+                yield visit
             else:
-                reader = AddressableReader(file, extent, array.dtype, array.layout)
-            yield UnfilledReader(reader, array.fill, array.layout)
+                yield UnfilledReader(visit, array.fill, array.layout)
 
     @contextmanager
     def encoded(self, index: tuple[int, ...]) -> Iterator[EncodedReader | None]:
@@ -346,7 +329,7 @@ class ZarrSource(ZarrStore):
             self.array.index.shard_of(index) if self.array.index else index
         )
 
-    def _find(self, index: tuple[int, ...]) -> tuple[Location, Extent, int] | None:
+    def _find(self, index: tuple[int, ...]) -> Located | None:
         """Return where a chunk is and the bytes that it takes there; None if it is not stored."""
         array, shards = self.array, self._shards
         name = self._name_of(index)
@@ -365,7 +348,7 @@ class ZarrSource(ZarrStore):
         problem = self._wrong_size(n_bytes)
         if problem:
             raise DataError(printable(str(path)), [problem])
-        return path, Extent(name, offset, array.chunks), n_bytes
+        return Located(path, Extent(name, offset, array.chunks), n_bytes)
 
     def _refuse_missing(self, index: tuple[int, ...], path: Location) -> None:
         if self._strict:
