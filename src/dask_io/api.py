@@ -18,7 +18,7 @@ from dask_io.engine.measure import find_device
 from dask_io.engine.problem import make_problem
 from dask_io.engine.run import Progress, RunResult
 from dask_io.engine.verify import Verification
-from dask_io.errors import DataError, UsageError, printable
+from dask_io.errors import DataError, UsageError
 from dask_io.formats.creating import names_one_file
 from dask_io.formats.opening import open_source
 from dask_io.formats.several_targets import region_places
@@ -458,7 +458,7 @@ def plan_merge(source: Place, target: str | PathLike[str], **options: Unpack[Opt
     """
     settings = Settings.of(**options)
     if not names_one_file(target, settings.format, settings.storage_options):
-        name = printable(fspath(target))
+        name = fspath(target)
         raise UsageError(f"merge writes one file, but {name} names none; call it {name}.npy, say")
     return _plan_array(source, target, -1, settings)
 

@@ -18,12 +18,13 @@ arguments as attributes. All arguments are positional, so that errors can be pic
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING, ClassVar
 
 from dask_io.units import format_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
 
 def printable(text: str) -> str:
@@ -39,10 +40,36 @@ def printable(text: str) -> str:
     )
 
 
+MOST_NAMES = 20
+"""The number of names that a message lists, unless it sets its own limit."""
+
+
+def list_names(names: Iterable[str], most: int = MOST_NAMES) -> str:
+    """Join names for a message, and shorten a long list.
+
+    Examples
+    --------
+    >>> list_names(["a", "b"]), list_names(["a", "b", "c"], most=2)
+    ('a, b', 'a, b and more')
+    """
+    first = list(islice(names, most + 1))
+    return ", ".join(first[:most]) + (" and more" if len(first) > most else "")
+
+
 class DaskIOError(Exception):
-    """Base class of all errors that Dask IO raises on purpose."""
+    """Base class of all errors that Dask IO raises on purpose.
+
+    Names in a message may come from files that anyone may have made, so the text is printable:
+    control characters are escaped, and it is one line. Subclasses define `_message`.
+    """
 
     exit_code: ClassVar[int] = 3
+
+    def __str__(self) -> str:
+        return printable(self._message())
+
+    def _message(self) -> str:
+        return super().__str__()
 
 
 class DataError(DaskIOError):
@@ -54,7 +81,7 @@ class DataError(DaskIOError):
         super().__init__(place, tuple(problems), advice)
         self.place, self.problems, self.advice = place, tuple(problems), advice
 
-    def __str__(self) -> str:
+    def _message(self) -> str:
         listed = "; ".join(self.problems)
         return f"{self.place}: {listed}" + (f"; {self.advice}" if self.advice else "")
 
@@ -72,7 +99,7 @@ class BudgetTooSmallError(UsageError):
         super().__init__(required, budget, unit)
         self.required, self.budget, self.unit = required, budget, unit
 
-    def __str__(self) -> str:
+    def _message(self) -> str:
         # With room for a single element, moving a gigabyte would take days.
         slow = self.unit.startswith("element")
         return (
@@ -89,7 +116,7 @@ class TargetExistsError(UsageError):
         super().__init__(target, unfinished)
         self.target, self.unfinished = target, unfinished
 
-    def __str__(self) -> str:
+    def _message(self) -> str:
         if self.unfinished:
             return (
                 f"{self.target} already exists and is unfinished; complete it with "
@@ -107,7 +134,7 @@ class SamePlaceError(UsageError):
         super().__init__(source, target)
         self.source, self.target = source, target
 
-    def __str__(self) -> str:
+    def _message(self) -> str:
         return (
             f"source {self.source} and target {self.target} are the same, or one contains the "
             "other; choose another target"
@@ -128,7 +155,7 @@ class StorageError(DaskIOError):
         """Whether the path does not exist."""
         return self.reason == "no such file or directory"
 
-    def __str__(self) -> str:
+    def _message(self) -> str:
         return f"{self.path}: {self.reason}" + (f"; {self.advice}" if self.advice else "")
 
 
@@ -145,7 +172,7 @@ class InterruptedRunError(DaskIOError):
         super().__init__(target, resumable, verb)
         self.target, self.resumable, self.verb = target, resumable, verb
 
-    def __str__(self) -> str:
+    def _message(self) -> str:
         if self.resumable:
             return f"interrupted; continue with: dask-io {self.verb} {self.target}"
         return f"interrupted before anything was written to {self.target}; start the run again"
@@ -153,6 +180,9 @@ class InterruptedRunError(DaskIOError):
 
 class DaskIOWarning(UserWarning):
     """Base class of all warnings of Dask IO. The command line prints each as one line."""
+
+    def __str__(self) -> str:
+        return printable(super().__str__())
 
 
 class RoomWarning(DaskIOWarning):

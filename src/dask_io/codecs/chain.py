@@ -21,7 +21,7 @@ from dask_io.codecs.codec import Bytes, Compressor, Config, DType, Filter
 from dask_io.codecs.cores import CORES
 from dask_io.codecs.registry import CODECS
 from dask_io.codecs.streams import Stream, compress, expect
-from dask_io.errors import UsageError, printable
+from dask_io.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -131,7 +131,7 @@ class _CompressorStage:
         except MemoryError:
             raise
         except Exception as error:  # the codecs' libraries raise many kinds
-            why = printable(str(error))
+            why = str(error)
             raise UsageError(
                 f"codec {self.config['id']} has settings with which it cannot encode ({why}); "
                 "choose another with --codec"

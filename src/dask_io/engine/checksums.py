@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from dask_io.engine.crew import Crew
 from dask_io.engine.memory import Buffers
 from dask_io.engine.verify import Verification
-from dask_io.errors import DaskIOError, DataError, StorageError, printable
+from dask_io.errors import DaskIOError, DataError, StorageError
 from dask_io.journal.journal import read_lines
 from dask_io.journal.ledger import Ledger
 
@@ -105,11 +105,11 @@ def cells_of(journal: Location, grid: Grid, array: int | None = None) -> Iterato
     try:
         ledger = Ledger(grid, read_lines(journal, array))
     except ValueError as error:
-        raise DataError(printable(str(journal)), [str(error)]) from error
+        raise DataError(str(journal), [str(error)]) from error
     if ledger.n_blocks < grid.n_blocks:
         problem = f"is damaged: it lists only {ledger.n_blocks:,} of {grid.n_blocks:,} blocks"
         advice = "compare the target with its source (dask-io verify SRC DST), or write it again"
-        raise DataError(printable(str(journal)), [problem], advice)
+        raise DataError(str(journal), [problem], advice)
     return ledger.cells(read_lines(journal, array))
 
 

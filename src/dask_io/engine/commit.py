@@ -6,7 +6,7 @@ from contextlib import suppress
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from dask_io.errors import DataError, StorageError, printable
+from dask_io.errors import DataError, StorageError
 from dask_io.journal.ledger import CHANGED_LINE, dropped_line_of, freed_line_of, join
 from dask_io.stores.store import Guessable, list_again
 
@@ -223,7 +223,7 @@ class Consumption:
             if self._is_there(index):
                 continue
             lost = f"source block {join(index)} was consumed, but the target has lost its data"
-            raise DataError(printable(self._target.place), [lost], "restore it from a copy")
+            raise DataError(self._target.place, [lost], "restore it from a copy")
         # Only now is it certain that lost blocks can be written again.
         if ledger.lost:
             self._target.note(map(dropped_line_of, ledger.lost))

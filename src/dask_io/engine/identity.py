@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dask_io.errors import DataError, StorageError, printable
+from dask_io.errors import DataError, StorageError
 from dask_io.journal.ledger import join
 from dask_io.stores.store import Indivisible
 from dask_io.stores.views import SourceView
@@ -135,7 +135,7 @@ class Identity:
             if consumed
             else "start again: run the first command with --overwrite"
         )
-        return DataError(printable(self.source.place), [problem], advice)
+        return DataError(self.source.place, [problem], advice)
 
 
 def take_identities(sources: Iterable[Source]) -> dict[Source, Identity]:

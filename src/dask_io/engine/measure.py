@@ -11,7 +11,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, NamedTuple
 
-from dask_io.errors import UsageError, printable
+from dask_io.errors import UsageError
 from dask_io.planning.device import DEVICES, HDD, NFS, NVME, S3, SSD, Device
 from dask_io.storage.local.transport import write_fully
 from dask_io.storage.location import is_url
@@ -188,7 +188,7 @@ def measure_device(folder: str | os.PathLike[str]) -> Device:
     """
     if is_url(folder):
         raise UsageError(
-            f"device {MEASURED!r} needs a local folder, but {printable(str(folder))} is in an "
+            f"device {MEASURED!r} needs a local folder, but {folder} is in an "
             f"object store; choose one of {', '.join(DEVICES)}"
         )
     place = existing_folder(folder)

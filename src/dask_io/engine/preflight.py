@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from dask_io.errors import RoomWarning, StorageError, printable
+from dask_io.errors import RoomWarning, StorageError
 from dask_io.storage.local.disk import below
 from dask_io.storage.location import is_url
 from dask_io.storage.medium import ALIGNMENT
@@ -160,7 +160,7 @@ def check_space(
         needed = format_bytes(least + scratch_bytes + likely)
         is_whole = isinstance(targets[0], Indivisible) and targets[0].is_indivisible
         advice = f"if it fills up, free some space and {'run it again' if is_whole else 'resume'}"
-        message = f"{printable(place)}: {needed} may be needed, {has}; {advice}"
+        message = f"{place}: {needed} may be needed, {has}; {advice}"
         warnings.warn(message, RoomWarning, stacklevel=2)
 
 

@@ -9,7 +9,7 @@ from dask_io.codecs.cores import usable_cores
 from dask_io.codecs.speed import seconds_to_decode, seconds_to_encode, slowdown_in_pieces
 from dask_io.engine.commit import MOST_BYTES, MOST_CELLS
 from dask_io.engine.staging import coding_bytes, slab_for, staging_for, staging_to_copy
-from dask_io.errors import UsageError, printable
+from dask_io.errors import UsageError
 from dask_io.planning import Coding, Lag, Problem, Side
 from dask_io.stores.encoded import taken_in_pieces
 from dask_io.stores.store import Access, Indivisible, absent_in
@@ -35,7 +35,7 @@ def side_of(store: Store) -> Side:
     """
     if store.grid.n_blocks > _MOST_BLOCKS:
         raise UsageError(
-            f"{printable(store.place)} has {store.grid.n_blocks:,} blocks, which is implausibly "
+            f"{store.place} has {store.grid.n_blocks:,} blocks, which is implausibly "
             "many; use larger chunks, or check the shape in the source's metadata"
         )
     whole, region = store, None

@@ -8,8 +8,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
 
-from dask_io.errors import SamePlaceError, UsageError, printable
-from dask_io.formats.places import has_field, pattern_of, refuse_inside, shown, split_target
+from dask_io.errors import SamePlaceError, UsageError
+from dask_io.formats.places import has_field, pattern_of, refuse_inside, split_target
 from dask_io.formats.registry import (
     choose_format,
     find_container,
@@ -103,7 +103,7 @@ def make_target(
     if has_field(str(place)) and not is_taken(place):
         names, folder = pattern_of(place, n_axes), place.parent
         if problem := thick_slices(names, grid):
-            raise UsageError(f"{shown(place)}: {problem}; use chunks of 1 along it")
+            raise UsageError(f"{place}: {problem}; use chunks of 1 along it")
         chosen = format_of_files(names, choose_format(place, format))
     elif is_folder:
         chosen = find_row(format or _block_format(like) or "npy").load_blocks()
@@ -113,7 +113,7 @@ def make_target(
         names, folder = OneName(place.name, n_axes), place.parent
         if grid.n_blocks > 1:
             raise UsageError(
-                f"{shown(place)} is one file, but the chunks make {grid.n_blocks} blocks; "
+                f"{place} is one file, but the chunks make {grid.n_blocks} blocks; "
                 "name a directory, or use chunks of -1"
             )
     wishes.refuse(chosen.name)
@@ -147,7 +147,7 @@ def _target_container(
     if row is None or not row.container or (row.blocks and (is_pattern or is_folder)):
         return None
     if is_pattern:
-        raise UsageError(f"{shown(path)} is a pattern, but {row.name} has no files of blocks")
+        raise UsageError(f"{path} is a pattern, but {row.name} has no files of blocks")
     return row.load_container()
 
 
@@ -199,12 +199,12 @@ def check_places(source: Placed, target: Placed) -> None:
     """
     a, b = locate(source.place).resolve(), locate(target.place).resolve()
     if _lies_in(a, b) or _lies_in(b, a):
-        raise SamePlaceError(printable(source.place), printable(target.place))
+        raise SamePlaceError(source.place, target.place)
     if isinstance(a, Path) and isinstance(b, Path) and a.is_dir() and b.exists():
         with storage_errors(a):
             for link in _links_in(a):
                 if _lies_in(link.resolve(), b):
-                    raise SamePlaceError(printable(str(link)), printable(target.place))
+                    raise SamePlaceError(str(link), target.place)
 
 
 def _links_in(folder: str | Path) -> Iterator[Path]:

@@ -19,7 +19,7 @@ from threading import RLock
 from traceback import format_exc
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, TypeVarTuple
 
-from dask_io.errors import StorageError, printable
+from dask_io.errors import StorageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -112,7 +112,7 @@ class Worker:
             self._way.recv()
         except (EOFError, OSError) as error:
             reason = "cannot be run to look into files"
-            raise StorageError(printable(str(sys.executable)), reason) from error
+            raise StorageError(str(sys.executable), reason) from error
         return self._way
 
     def _end(self) -> str:

@@ -6,13 +6,12 @@ import re
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from dask_io.errors import DataError, StorageError, UsageError, printable
+from dask_io.errors import DataError, StorageError, UsageError
 from dask_io.formats.places import (
     has_field,
     pattern_of,
     refuse_inside,
     refuse_unfinished,
-    shown,
     split_inside,
 )
 from dask_io.formats.registry import (
@@ -120,7 +119,7 @@ def open_source(
             names = pattern_of(place, _count_axes(place.parent, files, chosen, names, said))
         return _open_blocks(place.parent, files, chosen, names, said)
     if not place.exists():
-        raise StorageError(shown(place), "no such file or directory", "check the path")
+        raise StorageError(str(place), "no such file or directory", "check the path")
     return _open_file(place, choose_format(place, format), said)
 
 
@@ -144,11 +143,11 @@ def _describes(folder: Location, names: BlockNames) -> bool:
 def _open_manifest(folder: Location, format: str | None, said: Description) -> BlockFiles:  # noqa: A002
     found = manifest.Manifest.read(folder)
     if format is not None and format != found.format:
-        raise UsageError(f"{shown(folder)} holds {found.format} blocks, but {format} is asked for")
+        raise UsageError(f"{folder} holds {found.format} blocks, but {format} is asked for")
     try:
         chosen = find_row(found.format).load_blocks()
     except UsageError as error:
-        raise DataError(shown(folder / manifest.NAME), [str(error)]) from error
+        raise DataError(str(folder / manifest.NAME), [str(error)]) from error
     chosen = format_of_files(found.names, chosen)
     blocks = Blocks(folder, found.names, chosen, found.spec)
     source = BlockFiles(blocks, scan(folder), only_blocks=True)
@@ -170,9 +169,9 @@ def _open_directory(folder: Location, format: str | None, said: Description) -> 
     if len(by_format) != 1:
         found_text = f"it holds {' and '.join(by_format)} files" if by_format else "no block files"
         raise DataError(
-            shown(folder),
+            str(folder),
             [found_text],
-            f"name one pattern of files, as in '{shown(folder)}/b_{{0}}_{{1}}.npy', "
+            f"name one pattern of files, as in '{folder}/b_{{0}}_{{1}}.npy', "
             f"or a format ({', '.join(format_names())})",
         )
     ((chosen_name, block_names),) = by_format.items()
@@ -208,8 +207,8 @@ def _first_shape(folder: Location, block_names: list[str], chosen: Format) -> tu
             with peeking(folder / name) as peek:
                 return chosen.parse_header(peek).shape
         except ValueError as error:
-            reason = reason or f"{printable(name)} {error}"
-    raise DataError(shown(folder), [reason])
+            reason = reason or f"{name} {error}"
+    raise DataError(str(folder), [reason])
 
 
 def _count_axes(
@@ -241,11 +240,11 @@ def _open_blocks(
     grid, dtype, layout = said.needed_by(folder, chosen, slice_axes)
     if names.n_axes != len(grid.axes):
         raise UsageError(
-            f"{printable(names.pattern)} has {names.n_axes} fields, but the shape given has "
+            f"{names.pattern} has {names.n_axes} fields, but the shape given has "
             f"{len(grid.axes)} axes"
         )
     if problem := thick_slices(names, grid):
-        raise UsageError(f"{printable(names.pattern)}: {problem}; use chunks of 1 along it")
+        raise UsageError(f"{names.pattern}: {problem}; use chunks of 1 along it")
     blocks = Blocks(folder, names, chosen, ArraySpec(grid, dtype, layout))
     return BlockFiles(blocks, files)
 
@@ -253,13 +252,13 @@ def _open_blocks(
 def _open_file(path: Location, chosen: Format, said: Description) -> BlockFiles:
     files = {path.name: size_of(path)}
     if files[path.name] == NOT_A_FILE:
-        raise StorageError(shown(path), "is neither a file nor a directory", "check the path")
+        raise StorageError(str(path), "is neither a file nor a directory", "check the path")
     if chosen.longest_header:
         try:
             with peeking(path) as peek:
                 n_axes = len(chosen.parse_header(peek).shape)
         except ValueError as error:
-            raise DataError(shown(path), [str(error)]) from error
+            raise DataError(str(path), [str(error)]) from error
         return _open_blocks(path.parent, files, chosen, OneName(path.name, n_axes), said)
     if said == _NOTHING_SAID and (journal := find_journal(path)) is not None:
         # Written by us, with what describes it beside it.
@@ -268,5 +267,5 @@ def _open_file(path: Location, chosen: Format, said: Description) -> BlockFiles:
             return reopen_blocks(described, path)
     grid, _, _ = said.needed_by(path, chosen)
     if grid.n_blocks > 1:
-        raise UsageError(f"{shown(path)} is one file, so it is one block; leave chunks out")
+        raise UsageError(f"{path} is one file, so it is one block; leave chunks out")
     return _open_blocks(path.parent, files, chosen, OneName(path.name, len(grid.axes)), said)

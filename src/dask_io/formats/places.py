@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dask_io.errors import DataError, UsageError, printable
+from dask_io.errors import DataError, UsageError
 from dask_io.formats.registry import row_of
 from dask_io.journal.journal import find_journal, is_unfinished, refuse_locked
 from dask_io.storage.files import medium_of
@@ -24,11 +24,6 @@ _ZARR = "zarr"
 _FIELD = re.compile(r"(?<!\{)(?:\{\{)*\{[^{}]*\}")
 
 
-def shown(path: Location) -> str:
-    """Return a path as it is printed."""
-    return printable(str(path))
-
-
 def has_field(text: str) -> bool:
     """Tell whether a name has a field for an axis, such as ``{0}``: it stands for many files."""
     return _FIELD.search(text) is not None
@@ -43,11 +38,11 @@ def pattern_of(path: Location, n_axes: int = 0) -> BlockNames:
         If it is no such pattern.
     """
     if has_field(str(path.parent)) and not path.parent.is_dir():
-        raise UsageError(f"{shown(path)} has fields outside the file name; put all of them there")
+        raise UsageError(f"{path} has fields outside the file name; put all of them there")
     try:
         return BlockNames(path.name, n_axes)
     except ValueError as error:
-        raise UsageError(f"{shown(path)} is no pattern of block files: {error}") from error
+        raise UsageError(f"{path} is no pattern of block files: {error}") from error
 
 
 def split_inside(place: Location) -> tuple[Location, str]:
@@ -84,7 +79,7 @@ def refuse_inside(path: Location, inside: str) -> None:
         If there is one.
     """
     if inside:
-        raise UsageError(f"{shown(path)} is no container, so nothing can be named inside it")
+        raise UsageError(f"{path} is no container, so nothing can be named inside it")
 
 
 def holder_of(place: Location) -> Location:
@@ -139,7 +134,7 @@ def refuse_unfinished(path: Location) -> None:
         with suppress(OSError):
             refuse_locked(journal)
         raise DataError(
-            shown(path),
+            str(path),
             ["it is unfinished: the run that wrote it did not end"],
-            f"complete it with dask-io resume {shown(path)}",
+            f"complete it with dask-io resume {path}",
         )

@@ -13,7 +13,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, TypeAlias, cast
 
-from dask_io.errors import UsageError, printable
+from dask_io.errors import UsageError
 from dask_io.storage.files import peeking
 from dask_io.storage.os_errors import storage_errors
 from dask_io.stores.container import needs
@@ -224,7 +224,7 @@ def find_row(name: str) -> Row:
     address = _others().get(name)
     if address is None:
         known = ", ".join(format_names())
-        raise UsageError(f"format '{printable(name)}' is not known; formats are {known}")
+        raise UsageError(f"format '{name}' is not known; formats are {known}")
     found = _load(name, address)
     return found if isinstance(found, Row) else Row(name, cast("Format", found).suffixes, address)
 
@@ -269,14 +269,12 @@ def choose_format(path: Location, name: str | None) -> Format:
     chosen = by_suffix if name is None else find_row(name)
     if chosen is None:
         raise UsageError(
-            f"{printable(str(path))} does not end as a format that is known; formats are "
+            f"{path} does not end as a format that is known; formats are "
             f"{', '.join(format_names())}, name one with --format, or --source-format"
         )
     blocks = chosen.load_blocks()
     if by_suffix is not None and by_suffix.name != chosen.name:
-        raise UsageError(
-            f"{printable(str(path))} ends as {by_suffix.name}, but format {name} is asked for"
-        )
+        raise UsageError(f"{path} ends as {by_suffix.name}, but format {name} is asked for")
     return blocks
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
-from dask_io.errors import DataError, UsageError, printable
-from dask_io.formats.places import has_field, holder_of, shown
+from dask_io.errors import DataError, UsageError
+from dask_io.formats.places import has_field, holder_of
 from dask_io.formats.registry import find_row
 from dask_io.storage.files import size_of
 from dask_io.storage.location import is_url, locate
@@ -122,7 +122,7 @@ def _description_errors(described: Mapping[str, Any], at: Location | None) -> It
         yield
     except ValueError as error:
         place = at or locate(str(described.get("folder")))
-        raise DataError(shown(place), [f"its description {printable(str(error))}"]) from error
+        raise DataError(str(place), [f"its description {error}"]) from error
 
 
 def _described(described: Mapping[str, Any], at: Location | None) -> Blocks:
@@ -131,7 +131,7 @@ def _described(described: Mapping[str, Any], at: Location | None) -> Blocks:
         found = manifest.Manifest.from_json(dict(described))
         chosen = find_row(found.format).load_blocks()
     except (ValueError, UsageError) as error:
-        raise DataError(shown(place), [f"its description {error}"]) from error
+        raise DataError(str(place), [f"its description {error}"]) from error
     folder, names = place, found.names
     if at is not None and isinstance(names, OneName):
         folder, names = at.parent, OneName(at.name, names.n_axes)

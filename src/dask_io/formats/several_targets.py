@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from dask_io.errors import TargetExistsError, UsageError, printable
+from dask_io.errors import TargetExistsError, UsageError
 from dask_io.formats.places import journal_at, targets_in
 from dask_io.formats.registry import find_row, row_of
 from dask_io.journal.journal import is_unfinished
@@ -51,11 +51,10 @@ def region_places(
     place = locate(folder, storage_options)
     if row_of(place.name) is not None and not place.is_dir():
         raise UsageError(
-            f"{printable(str(place))} is one file, but there are {n_regions} regions; "
-            "name a directory"
+            f"{place} is one file, but there are {n_regions} regions; name a directory"
         )
     if is_taken(place) and not overwrite and not (place.is_dir() and _is_empty(place)):
-        raise TargetExistsError(printable(str(place)), unfinished=_any_unfinished(place))
+        raise TargetExistsError(str(place), unfinished=_any_unfinished(place))
     row = find_row(format)
     is_one_place = row.container or (one_file and row.load_blocks().longest_header)
     suffix = row.suffixes[0] if is_one_place else ""
@@ -72,8 +71,7 @@ def _refuse_others(folder: Location, names: Sequence[str]) -> None:
     left = {name.removesuffix(JOURNAL) for name in found}.difference(names)
     if left:
         raise UsageError(
-            f"{printable(str(folder))} holds {printable(min(left))} of another run; move it away, "
-            "or choose another folder"
+            f"{folder} holds {min(left)} of another run; move it away, or choose another folder"
         )
 
 
@@ -111,6 +109,6 @@ def check_apart(targets: Sequence[Target]) -> None:
         if around != [target]:
             other = next((each for each in around if each is not target), target)
             raise UsageError(
-                f"targets {printable(target.place)} and {printable(other.place)} are one place, "
+                f"targets {target.place} and {other.place} are one place, "
                 "or one lies in the other; choose places apart"
             )

@@ -10,7 +10,7 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from dask_io.errors import UsageError, printable
+from dask_io.errors import UsageError
 from dask_io.geometry.named import is_coordinate
 from dask_io.hierarchy.tree import ROOT
 from dask_io.stores.cf_attributes import TRUTH
@@ -100,10 +100,7 @@ def place_dimensions(tree: Tree, is_name: Callable[[str], bool]) -> Tree:
         names = _complete_names(each.dimensions, len(each.shape))
         for dimension in names:
             if not is_name(dimension) or dimension in {".", ".."}:
-                raise UsageError(
-                    f"{printable(tree.place)} has a dimension with the invalid name "
-                    f"{printable(dimension)}"
-                )
+                raise UsageError(f"{tree.place} has a dimension with the invalid name {dimension}")
         is_own = is_coordinate(name, each.dimensions)
         along = [
             _place(lengths, name.rpartition("/")[0], *dimension, is_own=is_own, place=tree.place)
@@ -112,7 +109,7 @@ def place_dimensions(tree: Tree, is_name: Callable[[str], bool]) -> Tree:
         placed[name] = replace(each, along=tuple(along))
     for path in sorted(lengths.keys() & tree.groups.keys()):
         raise UsageError(
-            f"{printable(tree.place)} has a group and a dimension {printable(path)}, which "
+            f"{tree.place} has a group and a dimension {path}, which "
             "one file cannot hold together; name one array"
         )
     arrays = {name: placed[name] for name in tree.arrays}
@@ -143,7 +140,7 @@ def _place(
         return _place(lengths, group, longer, length, is_own=is_own, place=place)
     if path in lengths:
         raise UsageError(
-            f"{printable(place)} has arrays along a dimension {printable(path)} of "
+            f"{place} has arrays along a dimension {path} of "
             f"{lengths[path]:,} and of {length:,} elements, which one file cannot hold "
             "together; name one array"
         )
@@ -170,10 +167,10 @@ def check_names(tree: Tree, is_name: Callable[[str], bool], holder: str, *, deep
     """
     for path in sorted({*tree.arrays, *tree.groups}.difference({ROOT})):
         if not all(map(is_name, path.split("/"))):
-            raise UsageError(f"{holder} cannot hold anything with the name {printable(path)}")
+            raise UsageError(f"{holder} cannot hold anything with the name {path}")
         if path.count("/") >= deepest:
             raise UsageError(
-                f"{printable(tree.place)} has groups nested more than {deepest} deep, which "
+                f"{tree.place} has groups nested more than {deepest} deep, which "
                 f"{holder} cannot hold"
             )
 
@@ -203,7 +200,7 @@ def check_records(tree: Tree) -> None:
     for key, length, name in named:
         if length < longest[key]:
             raise UsageError(
-                f"{printable(tree.place)} holds {length:,} of the {longest[key]:,} records along "
-                f"{printable(key[1])} of its variable {printable(name)}; store the missing ones "
+                f"{tree.place} holds {length:,} of the {longest[key]:,} records along "
+                f"{key[1]} of its variable {name}; store the missing ones "
                 "too, as nccopy does, or resplit it to NetCDF"
             )

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
-from dask_io.errors import printable
-
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
@@ -29,7 +27,7 @@ def checked_path(path: str) -> str:
         If it would lead out of the tree.
     """
     if path != ROOT and any(part in {"", ".", ".."} for part in path.split("/")):
-        raise ValueError(f"{printable(path)} is not a path in a group")
+        raise ValueError(f"{path} is not a path in a group")
     return path
 
 

@@ -16,7 +16,7 @@ from dask_io.engine.identity import Identity, take_identities
 from dask_io.engine.preflight import Move, check_before_run, share_disk
 from dask_io.engine.run import RunResult, Sweep, run_sweeps
 from dask_io.engine.spill import run_spill
-from dask_io.errors import InterruptedRunError, StorageError, UsageError, printable
+from dask_io.errors import InterruptedRunError, StorageError, UsageError
 from dask_io.jobs.record import JobRecord, describe_together
 from dask_io.jobs.verify import check_again
 from dask_io.planning import Bundle, CopyPlan, SpillPlan
@@ -295,7 +295,7 @@ def resumable(find_left: Callable[[], str], place: str) -> Iterator[None]:
         if not left:
             raise
         advice = f"{error.advice}; then" if error.advice else "then"
-        message = f"{advice} go on with: dask-io resume {printable(left)}"
+        message = f"{advice} go on with: dask-io resume {left}"
         raise type(error)(error.path, error.reason, message) from error
 
 

@@ -15,7 +15,6 @@ from dask_io.engine.staging import coding_bytes, slab_for, staging_for
 from dask_io.errors import (
     DataError,
     UsageError,
-    printable,
 )
 from dask_io.formats.creating import check_places, make_target
 from dask_io.formats.registry import load_format
@@ -168,7 +167,7 @@ def plan_rest(
     if store.grid.shape != target.grid.shape:
         found = f"of shape {store.grid.shape}, but the target has shape {target.grid.shape}"
         problem = f"its journal describes a source {found}"
-        raise DataError(printable(target.place), [problem], "start again with --overwrite")
+        raise DataError(target.place, [problem], "start again with --overwrite")
     laid = _lay(store, target)
     if ledger.parts:
         # What is there of a block in parts cannot be completed by copying.

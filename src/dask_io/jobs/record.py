@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from dask_io.engine.identity import Identity
 from dask_io.engine.problem import converted
-from dask_io.errors import DataError, printable
+from dask_io.errors import DataError
 from dask_io.formats.places import journal_at
 from dask_io.formats.reopening import reopen_source
 from dask_io.geometry import Region
@@ -108,7 +108,7 @@ class JobRecord:
         try:
             return cls.from_json(job)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
-            place, problem = printable(str(journal)), f"is not a job: {error}"
+            place, problem = str(journal), f"is not a job: {error}"
             raise DataError(place, [problem], "start again with --overwrite") from error
 
     @classmethod
@@ -168,7 +168,7 @@ class JobRecord:
         try:
             freed = freed_in(read_lines(journal) if journal else ())
         except ValueError as error:
-            raise DataError(printable(str(journal)), [str(error)]) from error
+            raise DataError(str(journal), [str(error)]) from error
         whole = reopen_source(
             self.source, at=at, absent=frozenset(freed), storage_options=storage_options
         )
@@ -176,7 +176,7 @@ class JobRecord:
         unknown = next((index for index in freed if index not in source.grid), None)
         if unknown is not None:
             problem = f"there is no block {join(unknown)} in the source"
-            raise DataError(printable(str(journal)), [problem])
+            raise DataError(str(journal), [problem])
         identity = Identity(source, freed)
         identity.refuse_other(self.identity)
         return identity
@@ -193,7 +193,7 @@ def refuse_changed(journal: Location, source: str) -> None:
     if any_changed(read_lines(journal)):
         problem = "changed while an earlier run was reading it, so that the target is a mixture"
         advice = "begin again: run the first command with --overwrite"
-        raise DataError(printable(source), [problem], advice)
+        raise DataError(source, [problem], advice)
 
 
 def describe_together(
@@ -238,9 +238,9 @@ def find_leaders(targets: Iterable[Location]) -> dict[Location, JobRecord]:
         elif is_sealed(journal):
             found[target] = record
         else:
-            problem = f"is part of a job that only the journal of {printable(str(place))} described"
+            problem = f"is part of a job that only the journal of {place} described"
             advice = "that journal is gone: run the first command again with --overwrite"
-            raise DataError(printable(str(target)), [problem], advice)
+            raise DataError(str(target), [problem], advice)
     return found
 
 
@@ -312,9 +312,9 @@ def refuse_lost(missing: Mapping[Location, JobRecord | None], folder: Location) 
     DataError
         If `find_missing` found any.
     """
-    lost = [f"{printable(each.name)} is missing" for each in missing if missing[each] is None]
+    lost = [f"{each.name} is missing" for each in missing if missing[each] is None]
     if lost:
-        raise DataError(printable(str(folder)), lost, "restore it, or write it again")
+        raise DataError(str(folder), lost, "restore it, or write it again")
 
 
 def is_tree(journal: Location) -> bool:

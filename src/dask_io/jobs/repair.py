@@ -26,7 +26,6 @@ from dask_io.errors import (
     LockedError,
     StorageError,
     UsageError,
-    printable,
 )
 from dask_io.formats.places import is_absent, journal_at, refuse_unfinished, targets_in
 from dask_io.formats.reopening import read_back, remake_target
@@ -179,7 +178,7 @@ def repair_all(target: str | PathLike[str], options: RepairOptions) -> Repair:
         # All data has been read back; new blocks were read back before they got their names.
         verified = None if options.dry_run else True
         return replace(found, result=replace(found.result, verified=verified))
-    name = printable(str(place))
+    name = str(place)
     if is_absent(place):
         raise StorageError(name, "no such file or directory", "check the path")
     raise UsageError(
@@ -225,7 +224,7 @@ class _ArrayRepair:
                 return Repair((damage,))
             if not isinstance(target, Repairable):
                 raise DataError(
-                    printable(str(self.place)),
+                    str(self.place),
                     [f"{damage.n_damaged:,} of {damage.n_blocks:,} blocks are damaged"],
                     f"{target.format} never changes stored data; write it again: run the first "
                     "command with --overwrite",
@@ -248,7 +247,7 @@ class _ArrayRepair:
         others: tuple[str, ...] = ()
         is_whole = False
         cells = cells_of(self.journal, target.grid)
-        place, n_blocks = printable(str(self.place)), target.grid.n_blocks
+        place, n_blocks = str(self.place), target.grid.n_blocks
         try:
             if isinstance(target, Repairable):
                 others = () if target.is_described() else (_METADATA,)
@@ -270,7 +269,7 @@ class _ArrayRepair:
     def _open_source(self) -> Source:
         """Open the source at its old or new place, and check that it has not changed."""
         moved, reach = self.options.settings.source, self.options.settings.storage_options
-        place, name = printable(str(self.place)), printable(quote(str(self.place)))
+        place, name = str(self.place), quote(str(self.place))
         if moved is None and any_freed(read_lines(self.journal)):
             consumed = "it is damaged, and its source was consumed"
             advice = f"give a copy of the source with the same times: dask-io repair {name} SRC"
@@ -283,7 +282,7 @@ class _ArrayRepair:
             if is_absent(where) or isinstance(error.__cause__, FileNotFoundError):
                 found_at = f"give the new path of the source: dask-io repair {name} SRC"
                 reason = "no such file or directory"
-                raise StorageError(printable(str(where)), reason, found_at) from error
+                raise StorageError(str(where), reason, found_at) from error
             if isinstance(error, StorageError) or error.advice:
                 raise
             restore = (
@@ -347,10 +346,10 @@ def _differs(
     more = " and more" if n_wrong > _MOST_NAMED else ""
     differs = (
         f"gives different data now for {n_wrong:,} of {n_blocks:,} blocks of "
-        f"{printable(str(place))} ({named}{more}), so these blocks were not replaced"
+        f"{place} ({named}{more}), so these blocks were not replaced"
     )
     advice = "restore the source, or use the version of the codec that wrote the blocks"
-    return DataError(printable(source), [differs], advice)
+    return DataError(source, [differs], advice)
 
 
 def _repair_group(
@@ -376,8 +375,8 @@ def _repair_group(
     if paths and not options.dry_run:
         with _resumed(target):
             target.describe_again(paths)
-    copies = (Damage(printable(str(place / name)), 0, others=(_ALL,)) for name in names)
-    groups = (Damage(printable(str(place / path)), 0, others=(_METADATA,)) for path in paths)
+    copies = (Damage(str(place / name), 0, others=(_ALL,)) for name in names)
+    groups = (Damage(str(place / path), 0, others=(_METADATA,)) for path in paths)
     return replace(found, arrays=(*found.arrays, *copies, *groups))
 
 
@@ -409,8 +408,8 @@ def _copy_again(
     digests = target.digests()
     for name in names:
         if digests.get(name) != record.copies[name]:
-            changed = [f"array {printable(name)} has changed since it was copied"]
-            raise DataError(printable(tree.place), changed, "restore it as it was")
+            changed = [f"array {name} has changed since it was copied"]
+            raise DataError(tree.place, changed, "restore it as it was")
     with _resumed(target):
         target.copy_again()
 
@@ -428,7 +427,7 @@ def _resumed(target: DividedTarget) -> Iterator[None]:
 def _write_missing(place: Location, record: JobRecord, options: RepairOptions) -> Repair:
     """Write a target, or an array of a group, of which not even a journal is left."""
     target = remake_target(record.target, at=place, durability=record.durability, reserve=True)
-    damage = _all_damaged(printable(str(place)), target.grid, (_ALL,))
+    damage = _all_damaged(str(place), target.grid, (_ALL,))
     if options.dry_run:
         return Repair((damage,))
     job = plan_recorded(place, record, options.settings)
@@ -472,7 +471,7 @@ def _look_at_file(
     """Find damage in a file with several arrays; `counts` says which errors are damage."""
     for array, each in enumerate(record.arrays.values()):
         described = each["target"]
-        name = printable(f"{place}{INSIDE}/{described.get('inside')}")
+        name = f"{place}{INSIDE}/{described.get('inside')}"
         try:
             written = read_back(described, at=place)
         except DaskIOError as error:
@@ -489,9 +488,7 @@ def _look_at_file(
     except DaskIOError as error:
         if not counts(error):
             raise
-        yield Damage(
-            printable(str(place)), 0, others=("data copied unchanged",), needs_whole_file=True
-        )
+        yield Damage(str(place), 0, others=("data copied unchanged",), needs_whole_file=True)
 
 
 @contextmanager
@@ -504,7 +501,7 @@ def _locked(place: Location, journal: Location, options: RepairOptions) -> Itera
             stack.enter_context(logs_of(journal).holding(journal))
         if not is_sealed(journal):
             reason = "another run has begun to write it"
-            raise LockedError(printable(str(place)), reason, "wait for it, then try again")
+            raise LockedError(str(place), reason, "wait for it, then try again")
         if not options.dry_run:
             # Leftovers of a killed repair.
             medium_of(journal).remove_tree(journal / _FOLDER)
@@ -520,7 +517,7 @@ def _scratch(place: Location, journal: Location) -> Iterator[Location]:
     except StorageError as error:
         # The inner run's error says how to resume it, but its files are removed.
         first = error.__cause__ if isinstance(error.__cause__, StorageError) else error
-        again = f"then run again: dask-io repair {printable(quote(str(place)))}"
+        again = f"then run again: dask-io repair {quote(str(place))}"
         advice = f"{first.advice}; {again}" if first.advice else again
         raise type(first)(first.path, first.reason, advice) from error
     finally:

@@ -13,7 +13,6 @@ from dask_io.errors import (
     StorageError,
     TargetExistsError,
     UsageError,
-    printable,
 )
 from dask_io.formats.places import is_absent, journal_at, targets_in
 from dask_io.formats.reopening import remake_target, reopen_source
@@ -67,7 +66,7 @@ def _find_resumable(place: Location) -> dict[Location, JobRecord]:
     found = find_members(targets_in(place))
     if found:
         return found
-    name = printable(str(place))
+    name = str(place)
     if is_absent(place):
         raise StorageError(name, "no such file or directory", "check the path")
     raise UsageError(
@@ -98,7 +97,7 @@ def _plan_not_begun(place: Location, record: JobRecord, settings: Settings) -> J
 
 
 def _holds_something_else(place: Location) -> UsageError:
-    name = printable(str(place))
+    name = str(place)
     return UsageError(
         f"{name} is a target of the interrupted run, but holds something else; move that away and "
         "resume again, or run the first command again with --overwrite"
@@ -147,7 +146,7 @@ def refuse_late_consuming(place: Location, settings: Settings) -> None:
     """
     if settings.consume:
         raise UsageError(
-            f"the run that began {printable(str(place))} was not given --consume, so its source is "
+            f"the run that began {place} was not given --consume, so its source is "
             "kept; resume without --consume"
         )
 
@@ -156,7 +155,7 @@ def _warn_of_kept_blocks(identity: Identity) -> None:
     """Warn that source blocks are kept that the first run would have removed."""
     n_blocks = identity.source.grid.n_blocks
     warnings.warn(
-        f"{printable(identity.source.place)}: the remaining blocks "
+        f"{identity.source.place}: the remaining blocks "
         f"({n_blocks - len(identity.freed)} of {n_blocks}) are kept, because --consume was not "
         "given; once the target is complete, remove them yourself to free the space",
         KeptWarning,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dask_io.engine.verify import Verification
-from dask_io.errors import DataError, UsageError, printable
+from dask_io.errors import DataError, UsageError, list_names
 from dask_io.formats.places import journal_at, refuse_unfinished, targets_in
 from dask_io.jobs.record import find_leaders, find_missing, is_tree, refuse_lost
 from dask_io.jobs.resume import plan_array_resumes, refuse_late_consuming
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from dask_io.jobs.settings import Settings
     from dask_io.jobs.tree_job import SeriesJob
     from dask_io.storage.location import Location
-
-_MOST_NAMED = 5
 
 
 def plan_resumes(
@@ -56,7 +54,7 @@ def verify_alone(place: Location, memory: int, workers: int) -> Verification:
     verified = Verification(0)
     for target in targets:
         one = verify_sealed(target, memory, workers)
-        verified = verified.followed_by(one, printable(str(target)))
+        verified = verified.followed_by(one, str(target))
     return verified
 
 
@@ -73,7 +71,7 @@ def _check_jobs(targets: Sequence[Location], place: Location) -> None:
     missing = find_missing(targets, place)
     refuse_lost(missing, place)
     if missing:
-        name, problems = printable(str(place)), [f"{printable(n.name)} is missing" for n in missing]
+        name, problems = str(place), [f"{n.name} is missing" for n in missing]
         raise DataError(name, problems, f"write it again with dask-io repair {name}")
 
 
@@ -90,10 +88,9 @@ def _arrays_in(group: Location, container: TreeContainer) -> list[Location]:
     if len(others) == len(arrays):
         return []
     if others:
-        shown, listed = printable(str(group)), ", ".join(map(printable, others[:_MOST_NAMED]))
-        more = " and more" if len(others) > _MOST_NAMED else ""
+        listed = list_names(others, most=5)
         raise UsageError(
-            f"{shown} has arrays without checksums of their own ({listed}{more}); name one that "
-            f"has, or compare all with where they come from: dask-io verify SRC {shown}"
+            f"{group} has arrays without checksums of their own ({listed}); name one that "
+            f"has, or compare all with where they come from: dask-io verify SRC {group}"
         )
     return list(arrays.values())

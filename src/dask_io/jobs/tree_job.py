@@ -12,7 +12,7 @@ from dask_io.engine.preflight import find_replaced
 from dask_io.engine.run import RunResult
 from dask_io.engine.series import SeriesProgress
 from dask_io.engine.spill import remove_scratch
-from dask_io.errors import DataError, UsageError, printable
+from dask_io.errors import DataError, UsageError
 from dask_io.hierarchy.container import UndividedTarget
 from dask_io.jobs.job import NO_TARGET, Job, Runnable, check_room, resumable
 from dask_io.jobs.record import JobRecord
@@ -105,7 +105,7 @@ def refuse_changed_tree(tree: Tree, record: TreeRecord, problem: str) -> None:
         is_same = tree.content.identity(record.copies) == record.identity
         problem = f"files that are copied unchanged {problem.format('they were')}"
     if not is_same:
-        raise DataError(printable(tree.place), [problem], _BEGIN_AGAIN)
+        raise DataError(tree.place, [problem], _BEGIN_AGAIN)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from os import fspath
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dask_io.errors import UsageError, printable
+from dask_io.errors import UsageError, list_names
 from dask_io.formats.creating import check_places
 from dask_io.formats.registry import find_row, format_of, load_format, row_of, tree_rows
 from dask_io.geometry.chunks import normalize_chunks
@@ -42,8 +42,6 @@ if TYPE_CHECKING:
     from dask_io.jobs.job import Job
     from dask_io.jobs.settings import Settings
     from dask_io.storage.location import Location
-
-_MOST_NAMED = 5
 
 
 def plan_tree(
@@ -101,18 +99,17 @@ def _format_of(target: str | PathLike[str], settings: Settings) -> AnyFormat | N
 def _refuse_two_formats(target: str | PathLike[str], settings: Settings) -> None:
     named, by_suffix = settings.format, row_of(Path(target).name)
     if named is not None and by_suffix is not None and by_suffix.name != named:
-        shown = printable(fspath(target))
+        shown = fspath(target)
         raise UsageError(f"{shown} ends as {by_suffix.name}, but format {named} is asked for")
 
 
 def _cannot_be(tree: Tree, target: str | PathLike[str]) -> str:
-    listed = ", ".join(map(printable, [*tree.arrays][:_MOST_NAMED]))
-    more = " and more" if len(tree.arrays) > _MOST_NAMED else ""
+    listed = list_names(tree.arrays, most=5)
     rows = (row for row in tree_rows() if row.is_installed)
     formats = " or ".join(row.name for row in rows if row.load_tree_container().can_hold(tree))
     return (
-        f"{printable(tree.place)} holds several arrays ({listed}{more}), which together can be "
-        f"written as {formats}, not to {printable(fspath(target))}; for another format name one of "
+        f"{tree.place} holds several arrays ({listed}), which together can be "
+        f"written as {formats}, not to {fspath(target)}; for another format name one of "
         f"them, as in {name_one(tree)}"
     )
 
@@ -121,8 +118,8 @@ def _not_local(place: Location, kind: TreeContainer) -> str:
     other = next(row for row in tree_rows() if not row.is_one_file)
     name = place.with_name(place.name.removesuffix(place.suffix) + other.suffixes[0])
     return (
-        f"{kind.name} is written on local disk only, not to {printable(str(place))}; write a local "
-        f"file and copy it there, or write {other.name}, as {printable(str(name))}"
+        f"{kind.name} is written on local disk only, not to {place}; write a local "
+        f"file and copy it there, or write {other.name}, as {name}"
     )
 
 
@@ -159,7 +156,7 @@ def _make_series(
 ) -> SeriesJob:
     first = next(iter(jobs.values()), None)
     if first is None:
-        raise UsageError(f"{printable(tree.place)} holds no array to move")
+        raise UsageError(f"{tree.place} holds no array to move")
     return SeriesJob(tree.place, output, jobs, first.workers, first.device, settings.memory)
 
 
@@ -247,7 +244,7 @@ def _want(
         names = metadata.get("dimension_names")
         lengths = None if shards is None else normalize_shards(shards, grid, names)
     except UsageError as error:
-        raise UsageError(f"array {printable(name)}: {error}") from error
+        raise UsageError(f"array {name}: {error}") from error
     if dtype != store.dtype:
         metadata = cast_metadata(metadata, store.dtype, dtype)
     wishes = replace(settings, codec=codec).target_options(lengths)

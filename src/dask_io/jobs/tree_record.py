@@ -6,7 +6,7 @@ import json
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from dask_io.errors import DataError, printable
+from dask_io.errors import DataError
 from dask_io.formats.registry import load_format
 from dask_io.hierarchy.container import DividedContainer, TreeContainer
 from dask_io.hierarchy.tree import checked_path
@@ -84,7 +84,7 @@ class TreeRecord:
         DataError
             If it is not one, or an earlier version of Dask IO began the tree and did not finish.
         """
-        job, place = read_job(journal), printable(str(journal))
+        job, place = read_job(journal), str(journal)
         if TREE not in job and not is_sealed(journal):
             problem = "is unfinished, and an earlier version of Dask IO began it"
             raise DataError(place, [problem], _BEGIN_AGAIN)
@@ -126,7 +126,7 @@ class TreeRecord:
         """
         found = load_format(self.format)
         if not isinstance(found, TreeContainer):
-            raise DataError(printable(self.format), ["is not a format of groups or files"])
+            raise DataError(self.format, ["is not a format of groups or files"])
         return found
 
     @property
@@ -146,8 +146,8 @@ class TreeRecord:
         try:
             return JobRecord.from_json(self.arrays[name])
         except (AttributeError, KeyError, TypeError, ValueError) as error:
-            problem = f"the record of its array {printable(name)} is broken: {error}"
-            raise DataError(printable(self.source), [problem], _BEGIN_AGAIN) from error
+            problem = f"the record of its array {name} is broken: {error}"
+            raise DataError(self.source, [problem], _BEGIN_AGAIN) from error
 
 
 def _upgraded(job: Mapping[str, Any]) -> dict[str, Any]:

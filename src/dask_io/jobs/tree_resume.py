@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dask_io.errors import DataError, StorageError, printable
+from dask_io.errors import DataError, StorageError
 from dask_io.formats.places import is_absent
 from dask_io.formats.registry import find_row
 from dask_io.jobs.job import Complete, Job
@@ -88,11 +88,11 @@ def open_source_of(record: TreeRecord, settings: Settings) -> Tree:
     """
     place, reach = settings.source or record.source, settings.storage_options
     if is_absent(at := locate(place, reach)):
-        raise StorageError(printable(str(at)), "no such file or directory", "check the path")
+        raise StorageError(str(at), "no such file or directory", "check the path")
     tree = find_tree(place, reach, each=record.divided is not None)
     if tree is None:
         problem = "does not hold several arrays, as it did when the run began"
-        raise DataError(printable(str(at)), [problem], _BEGIN_AGAIN)
+        raise DataError(str(at), [problem], _BEGIN_AGAIN)
     return tree
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import numpy as np
 
 from dask_io.engine.verify import Verification
-from dask_io.errors import BudgetTooSmallError, DataError, UsageError, printable
+from dask_io.errors import BudgetTooSmallError, DataError, UsageError
 from dask_io.formats.places import refuse_unfinished
 from dask_io.formats.registry import find_container, tree_rows
 from dask_io.geometry.named import chunks_by_name, is_coordinate
@@ -112,7 +112,7 @@ def choose_chunks(source: Tree, chunks: Chunks, what: str = "chunks") -> dict[st
             f"is an image with the axes {','.join(levels[0])}" if levels else "holds several arrays"
         )
         raise UsageError(
-            f"{printable(source.place)} {found}; {what} are given by the names of dimensions, or "
+            f"{source.place} {found}; {what} are given by the names of dimensions, or "
             f"by position if all have as many axes; write {what} as time=24,y=-1"
         )
     return {name: chunks if name in data else None for name in dimensions}
@@ -151,7 +151,7 @@ def plan_each(names: Iterable[str], plan: Callable[[str], P]) -> dict[str, P]:
         try:
             jobs[name] = plan(name)
         except BudgetTooSmallError as error:
-            unit = f"{error.unit} of array {printable(name)}"
+            unit = f"{error.unit} of array {name}"
             too_large.append(BudgetTooSmallError(error.required, error.budget, unit))
     if too_large:
         raise max(too_large, key=lambda error: error.required)
@@ -162,7 +162,7 @@ def name_one(source: Tree) -> str:
     """Return an example of how to name one of the arrays."""
     names = (name for name in source.sources if name not in source.refused)
     name = source.main or next(names, "name")
-    return printable(f"{source.place}{INSIDE}/{name}")
+    return f"{source.place}{INSIDE}/{name}"
 
 
 def check_refused(source: Tree) -> None:
@@ -175,7 +175,7 @@ def check_refused(source: Tree) -> None:
     """
     for name, problem in source.refused.items():
         raise UsageError(
-            f"{printable(name)} in {printable(source.place)} cannot be copied: it {problem}; name "
+            f"{name} in {source.place} cannot be copied: it {problem}; name "
             f"one array, as in {name_one(source)}"
         )
 
@@ -192,8 +192,8 @@ def is_to_copy(source: Tree, name: str, *asked: Chunks) -> bool:
     if array.source is not None:
         return False
     if any(each is not None for each in asked) and len(array.dimensions) > 1:
-        why = printable(array.verbatim)
-        raise UsageError(f"array {printable(name)} cannot be re-split: it {why}")
+        why = array.verbatim
+        raise UsageError(f"array {name} cannot be re-split: it {why}")
     return True
 
 
@@ -211,11 +211,11 @@ def verify_trees(
     BudgetTooSmallError
         If the memory is too small for some; the error is about the array that needs most.
     """
-    shown = printable(other.place)
+    shown = other.place
     differing = sorted(one.arrays.keys() ^ other.arrays.keys())
     if differing:
         problem = f"array {differing[0]} is only in one of it and {one.place}"
-        raise DataError(shown, [printable(problem)])
+        raise DataError(shown, [problem])
     a, b = one.sources, other.sources
     both = [name for name in one.arrays if name in a and name in b]
     plans = plan_each(both, lambda name: plan(a[name], b[name]))
@@ -223,12 +223,12 @@ def verify_trees(
     for name in one.arrays:
         if name in plans:
             compared = plans[name].run(a[name], b[name])
-            found = found.followed_by(compared, printable(f"{other.place}{INSIDE}/{name}"))
+            found = found.followed_by(compared, f"{other.place}{INSIDE}/{name}")
         elif one.format == other.format and one.root.is_dir():
             compare_files(one.root / name, other.root / name)
         elif not _is_same(one.content.read(name), other.content.read(name)):
             problem = f"array {name} differs from that of {one.place}"
-            raise DataError(shown, [printable(problem)])
+            raise DataError(shown, [problem])
     return found
 
 

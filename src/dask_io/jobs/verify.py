@@ -11,7 +11,7 @@ from dask_io.engine.checksums import verify_checksums
 from dask_io.engine.problem import make_problem, side_of
 from dask_io.engine.staging import comparison_slab
 from dask_io.engine.verify import Verification, verify_plan
-from dask_io.errors import BudgetTooSmallError, DataError, StorageError, UsageError, printable
+from dask_io.errors import BudgetTooSmallError, DataError, StorageError, UsageError
 from dask_io.formats.places import holder_of, is_absent, journal_at, refuse_unfinished
 from dask_io.formats.reopening import read_back
 from dask_io.jobs.record import JobRecord, is_tree
@@ -106,7 +106,7 @@ def check_again(
         found = verify_sealed(place, memory, workers, pace=pace)
         if found.first_difference is not None:
             differs = f"is not what was written, first in region {found.first_difference}"
-            at = found.place or printable(str(place))
+            at = found.place or str(place)
             raise DataError(at, [differs], "the disk or the memory may be faulty")
 
 
@@ -127,12 +127,12 @@ def verify_sealed(
     journal = journal_at(place)
     if journal is None:
         if is_absent(place):
-            shown = printable(str(place))
+            shown = str(place)
             raise StorageError(shown, "no such file or directory", "check the path")
         raise UsageError(_without_checksums(place))
     refuse_unfinished(place)
     if is_absent(place):
-        raise DataError(printable(str(place)), ["is missing"], advise_repair(place))
+        raise DataError(str(place), ["is missing"], advise_repair(place))
     with advising_repair(place):
         return _verify_all(place, journal, memory, workers, pace)
 
@@ -151,7 +151,7 @@ def _verify_all(
         _check_group(place, record, record.divided)
         for name in record.arrays:
             one = verify_sealed(place / name, memory, workers, pace=pace)
-            found = found.followed_by(one, printable(str(place / name)))
+            found = found.followed_by(one, str(place / name))
         return found
     arrays = {n: each["target"] for n, each in enumerate(record.arrays.values())}
     copies = record.copies
@@ -167,7 +167,7 @@ def _verify_all(
         written = read_back(described, at=place)
         written.tally.pace = pace
         one = _verify_written(written, journal, memory, workers, number)
-        name = printable(f"{place}::/{described.get('inside')}") if len(arrays) > 1 else ""
+        name = f"{place}::/{described.get('inside')}" if len(arrays) > 1 else ""
         found = found.followed_by(one, name)
     return found
 
@@ -184,7 +184,7 @@ def _check_group(place: Location, record: TreeRecord, container: DividedContaine
     check_copies(place, record)
     for path in reopen_group(place, record, container).damaged_groups():
         problem = "the metadata of the group is missing or cannot be understood"
-        raise DataError(printable(str(place / path)), [problem])
+        raise DataError(str(place / path), [problem])
 
 
 def reopen_group(
@@ -214,12 +214,12 @@ def reopen_group(
         )
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         problem = f"its journal is not about a group: {error}"
-        raise DataError(printable(str(place)), [problem], "start again with --overwrite") from error
+        raise DataError(str(place), [problem], "start again with --overwrite") from error
 
 
 def advise_repair(place: object) -> str:
     """Return what to do about a damaged target."""
-    return f"repair it with: dask-io repair {printable(quote(str(place)))}"
+    return f"repair it with: dask-io repair {quote(str(place))}"
 
 
 @contextmanager
@@ -243,17 +243,17 @@ def check_copies(place: Location, record: TreeRecord) -> None:
     found = record.container.digests(place, record.copies) if record.copies else {}
     for name in record.copies:
         if found[name] != record.copies[name]:
-            raise DataError(printable(f"{place}{INSIDE}/{name}"), ["is not what was written"])
+            raise DataError(f"{place}{INSIDE}/{name}", ["is not what was written"])
 
 
 def _refuse_missing(group: Location, arrays: Iterable[str]) -> None:
-    gone = [f"array {printable(name)} is missing" for name in arrays if not is_taken(group / name)]
+    gone = [f"array {name} is missing" for name in arrays if not is_taken(group / name)]
     if gone:
-        raise DataError(printable(str(group)), gone)
+        raise DataError(str(group), gone)
 
 
 def _without_checksums(place: Location) -> str:
-    name = printable(str(place))
+    name = str(place)
     return (
         f"{name} has no checksums of its own; compare it with its source: dask-io verify SRC {name}"
     )
@@ -299,8 +299,8 @@ def compare_files(a: Location, b: Location) -> None:
     for name in sorted(files[0].keys() | files[1].keys()):
         found = [each[name].size if name in each else None for each in files]
         if found[0] != found[1] or not _are_same(a / name, b / name):
-            problem = f"its file {printable(name)} differs from that of {printable(str(a))}"
-            raise DataError(printable(str(b)), [problem])
+            problem = f"its file {name} differs from that of {a}"
+            raise DataError(str(b), [problem])
 
 
 def _are_same(a: Location, b: Location) -> bool:

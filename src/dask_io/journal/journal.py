@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from xxhash import xxh3_64_hexdigest
 
-from dask_io.errors import DataError, LockedError, UsageError, printable
+from dask_io.errors import DataError, LockedError, UsageError
 from dask_io.journal.log import LONGEST_LINE
 from dask_io.journal.logs import logs_of
 from dask_io.storage.os_errors import storage_errors
@@ -87,7 +87,7 @@ def read_job(folder: Location) -> Mapping[str, Any]:
         job = json.loads(text) if kind == _JOB else None
     except (ValueError, RecursionError):
         job = None
-    place = printable(str(folder))
+    place = str(folder)
     if not isinstance(job, dict):
         raise DataError(place, ["does not describe its job"], "start again with --overwrite")
     if "\\u0000" in text and _has_nul(job):

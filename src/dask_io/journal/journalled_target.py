@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from contextlib import suppress
 from typing import TYPE_CHECKING, NoReturn, Protocol
 
-from dask_io.errors import DataError, StorageError, TargetExistsError, UsageError, printable
+from dask_io.errors import DataError, StorageError, TargetExistsError, UsageError
 from dask_io.journal.journal import (
     Journal,
     is_sealed,
@@ -51,7 +51,7 @@ def refuse_needed(journal: Location, target: Location) -> None:
         return
     refuse_locked(journal)
     if any_freed(read_lines(journal)):
-        name = printable(str(target))
+        name = str(target)
         raise UsageError(
             f"{name} contains the only copy of data whose source was consumed; complete it with "
             f"dask-io resume {name}"
@@ -147,7 +147,7 @@ class JournalledTarget(ABC):
         unfinished = is_unfinished(self._journal_place)
         if unfinished:
             refuse_locked(self._journal_place)
-        raise TargetExistsError(printable(str(self._target)), unfinished)
+        raise TargetExistsError(str(self._target), unfinished)
 
     def _forget_run(self) -> None:
         """Reset the state of the run."""
@@ -244,7 +244,7 @@ class JournalledTarget(ABC):
             self._journal = Journal.begin(place, job, lines, durable=self._is_durable)
         except FileExistsError:
             # Another run created the target at the same time.
-            raise TargetExistsError(printable(str(self._target)), unfinished=True) from None
+            raise TargetExistsError(str(self._target), unfinished=True) from None
 
     def _clear(self, old: list[Location]) -> None:
         """Remove the old files, before anything is written."""
@@ -298,7 +298,7 @@ class JournalledTarget(ABC):
         try:
             ledger = Ledger(self.grid, self._lines())
         except ValueError as error:
-            raise DataError(printable(str(self._journal_place)), [str(error)]) from error
+            raise DataError(str(self._journal_place), [str(error)]) from error
         files = self._find_files()
         lost = [
             index

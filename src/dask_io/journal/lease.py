@@ -22,7 +22,7 @@ from threading import Event, RLock, Thread
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary, ref
 
-from dask_io.errors import LockedError, StorageError, printable
+from dask_io.errors import LockedError, StorageError
 from dask_io.storage.objects.conditional import ConflictError, look, put_if, remove
 from dask_io.storage.own_names import JOURNAL
 
@@ -52,7 +52,7 @@ class _LockState:
     @property
     def shown(self) -> str:
         process, host = self.holder.get("process"), self.holder.get("host")
-        return printable(f"process {process} on {host}"[:200])
+        return f"process {process} on {host}"[:200]
 
 
 def _seconds() -> float:
@@ -112,7 +112,7 @@ class Lease:
             put_if(self._path, b"{}", "create")
             remove(self._path)
             raise StorageError(
-                printable(str(self._path)),
+                str(self._path),
                 "the store does not support conditional puts, so runs cannot lock their targets",
                 "write to another store, or to a local disk",
             )
@@ -157,7 +157,7 @@ class Lease:
             self._renew_late()
         if self._is_lost or self.is_stale:
             raise StorageError(
-                printable(str(_target_of(self._path))),
+                str(_target_of(self._path)),
                 "its lock could not be renewed, so another run may have taken over",
                 "check whether another run is active",
             )
@@ -254,7 +254,7 @@ def _watch(path: ObjectPath, seen: _LockState) -> _LockState | None:
 def _held(path: ObjectPath, seen: _LockState | None) -> LockedError:
     shown = f" ({seen.shown})" if seen else ""
     return LockedError(
-        printable(str(_target_of(path))),
+        str(_target_of(path)),
         f"another run is writing it{shown}, or was less than {LEASE_SECONDS:.0f} s ago",
         "wait for it, or stop it",
     )

@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from threading import Lock
 from typing import TYPE_CHECKING, BinaryIO
 
-from dask_io.errors import LockedError, StorageError, printable
+from dask_io.errors import LockedError, StorageError
 from dask_io.journal.log import LONGEST_LINE
 from dask_io.storage.local import regular_files as regular
 from dask_io.storage.local import system
@@ -152,7 +152,7 @@ class FileLogs:
         try:
             lock = _lock(folder)
         except FileNotFoundError:
-            place = printable(str(folder.parent))
+            place = str(folder.parent)
             raise LockedError(place, "another run was writing it", "try again") from None
         try:
             yield
@@ -225,8 +225,8 @@ def _lock(folder: Path) -> int:
         holder = os.pread(fd, _LONGEST_HOLDER, 0).decode("ascii", errors="replace").strip()
         system.calls.close(fd)
         place = folder.parent if folder.name == JOURNAL else folder
-        reason = f"another run is writing it (process {printable(holder)})"
-        raise LockedError(printable(str(place)), reason, "wait for it, or stop it") from None
+        reason = f"another run is writing it (process {holder})"
+        raise LockedError(str(place), reason, "wait for it, or stop it") from None
     except BaseException:
         system.calls.close(fd)
         raise

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from xxhash import xxh3_64_hexdigest
 
-from dask_io.errors import DataError, StorageError, printable
+from dask_io.errors import DataError, StorageError
 from dask_io.journal.lease import Lease, refuse_held
 from dask_io.storage.objects import requests
 from dask_io.storage.objects.conditional import ConflictError, look, put_if, remove, remove_all
@@ -90,7 +90,7 @@ class ObjectLog:
         except ConflictError:
             self._lease.lose()
             reason, advice = "another run has taken over", "check whether it is active"
-            raise StorageError(printable(str(self.folder)), reason, advice) from None
+            raise StorageError(str(self.folder), reason, advice) from None
 
     def _put(self, kind: bytes, content: bytes) -> None:
         with self._appending:
@@ -236,7 +236,7 @@ def _look_again(folder: ObjectPath, read: Callable[[], _T]) -> _T:
         with suppress(FileNotFoundError):
             return read()
     problem = "changes while it is being read"
-    raise DataError(printable(str(folder)), [problem], "try again later")
+    raise DataError(str(folder), [problem], "try again later")
 
 
 def _newest_first(folder: ObjectPath) -> Iterator[tuple[int, _Entry]]:
@@ -258,7 +258,7 @@ def _read(path: ObjectPath) -> _Entry:
         raise FileNotFoundError(str(path))
     checksum, _, said = found[0].partition(b" ")
     if checksum != _checksum(said):
-        raise DataError(printable(str(path)), ["is damaged: it does not match its checksum"])
+        raise DataError(str(path), ["is damaged: it does not match its checksum"])
     head, _, content = said.partition(b"\n")
     return _Entry(head.startswith(_BEGINS), content)
 

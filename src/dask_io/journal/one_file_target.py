@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import TYPE_CHECKING
 
-from dask_io.errors import UsageError, printable
+from dask_io.errors import UsageError
 from dask_io.journal.journal import is_unfinished
 from dask_io.journal.journalled_target import JournalledTarget
 from dask_io.journal.ledger import line_of
@@ -55,7 +55,7 @@ class OneFileTarget(JournalledTarget):
         if is_there and not self._overwrite:
             self._refuse()
         if path.is_dir():
-            raise UsageError(f"{printable(str(path))} is a directory, not a file to overwrite")
+            raise UsageError(f"{path} is a directory, not a file to overwrite")
         return []
 
     def _find_files(self) -> dict[str, int]:

@@ -190,7 +190,7 @@ def verification_text(found: Verification) -> str:
     elements = f"{found.n_elements:,} element{'s' * (found.n_elements != 1)}"
     if found.equal:
         return f"equal: {elements} compared"
-    where = f"{found.first_difference}{f' of {found.place}' if found.place else ''}"
+    where = f"{found.first_difference}{f' of {printable(found.place)}' if found.place else ''}"
     if found.n_differing is None:
         return f"not what was written, first in region {where}"
     return f"{found.n_differing:,} of {elements} differ, first in region {where}"
@@ -218,7 +218,7 @@ def _damage_text(damage: DamagedArray) -> str:
     told = [f"block{'s' * (damage.n_damaged != 1)} {' '.join(named)}"] if named else []
     told[:1] = [f"{told[0]} and {rest:,} more"] if rest else told
     whole = " (the whole file is written again)" if damage.needs_whole_file else ""
-    return f"{damage.place}: {', '.join([*told, *damage.others])}{whole}"
+    return f"{printable(damage.place)}: {', '.join([*told, *damage.others])}{whole}"
 
 
 def format_seconds(seconds: float) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import unquote, urlsplit
 
-from dask_io.errors import UsageError, printable
+from dask_io.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -63,7 +63,7 @@ def locate(
     path = unquote(urlsplit(text).path) if _URL.match(text) else text
     if "\0" in path:
         raise UsageError(
-            f"{printable(path)} contains a NUL character, which paths cannot have; check the path"
+            f"{path} contains a NUL character, which paths cannot have; check the path"
         )
     return Path(path)
 

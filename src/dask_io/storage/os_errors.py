@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 from typing import TYPE_CHECKING
 
-from dask_io.errors import StorageError, printable
+from dask_io.errors import StorageError
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -58,4 +58,4 @@ def storage_error(path: Location | str, error: OSError) -> StorageError:
             advice = "raise the limit of open files (ulimit -n)"
         case _:
             pass
-    return StorageError(printable(str(path)), reason, advice)
+    return StorageError(str(path), reason, advice)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from dask_io.errors import DataError, printable
+from dask_io.errors import DataError
 from dask_io.geometry import Region
 from dask_io.storage.files import checksum_of_file
 from dask_io.storage.medium import ALIGNMENT
@@ -74,7 +74,7 @@ class AtomicReader:
         try:
             decode(np.frombuffer(encoded, np.uint8), np.frombuffer(decoded, np.uint8))
         except ValueError as error:
-            raise DataError(printable(str(self.path)), [printable(str(error))]) from error
+            raise DataError(str(self.path), [str(error)]) from error
         return view_as_array(decoded, chunks, dtype, layout)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from xxhash import xxh3_64_intdigest
 
-from dask_io.errors import DataError, StorageError, printable
+from dask_io.errors import DataError, StorageError
 from dask_io.journal.journal import journal_of
 from dask_io.journal.logs import logs_of
 from dask_io.storage.files import medium_of
@@ -307,7 +307,7 @@ class BlockFiles(BlockStore):
         """
         problem, offset = self._look(extent.shape, peek, size)
         if problem:
-            raise DataError(printable(f"{self._blocks.folder}/{extent.name}"), [problem])
+            raise DataError(f"{self._blocks.folder}/{extent.name}", [problem])
         self._remember(flat, offset)
         return offset
 
@@ -330,7 +330,7 @@ class BlockFiles(BlockStore):
         with storage_errors(place):
             found = self._medium.find(blocks.path) if blocks.is_one_file else self._find(name)
         if found is None:
-            raise StorageError(printable(place), "no such file or directory", "check the path")
+            raise StorageError(place, "no such file or directory", "check the path")
         return xxh3_64_intdigest(f"{name}\0{found.size}\0{found.mark}".encode())
 
     def list_again(self) -> None:

@@ -7,7 +7,7 @@ from contextlib import suppress
 from math import prod
 from typing import TYPE_CHECKING
 
-from dask_io.errors import DataError, StorageError, UsageError, printable
+from dask_io.errors import DataError, StorageError, UsageError
 from dask_io.geometry import Region
 from dask_io.journal.journal import is_unfinished
 from dask_io.journal.journalled_target import JournalledTarget
@@ -133,7 +133,7 @@ class BlockFilesTarget(BlockStore, JournalledTarget):
         if not folder.is_dir():
             if not self._overwrite:
                 self._refuse()
-            raise UsageError(f"{printable(str(folder))} is a file, not a directory to overwrite")
+            raise UsageError(f"{folder} is a file, not a directory to overwrite")
         old = self._medium.names(folder)
         if old and not self._overwrite:
             self._refuse()
@@ -148,7 +148,7 @@ class BlockFilesTarget(BlockStore, JournalledTarget):
                 f" and {rest} more" if rest else ""
             )
             raise UsageError(
-                f"{printable(str(folder))} holds what is not part of a target: {listed}; "
+                f"{folder} holds what is not part of a target: {listed}; "
                 "move it away, or choose another target"
             )
         return [folder / name for name in sorted(old, key=lambda name: name != manifest.NAME)]
@@ -159,7 +159,7 @@ class BlockFilesTarget(BlockStore, JournalledTarget):
         if is_there and not self._overwrite:
             self._refuse()
         if path.is_dir():
-            raise UsageError(f"{printable(str(path))} is a directory, not a file to overwrite")
+            raise UsageError(f"{path} is a directory, not a file to overwrite")
 
     def _patterns(self) -> list[Names]:
         """Return how the blocks are named that the manifest or the journal tells of."""

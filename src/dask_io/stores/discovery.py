@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from operator import call
 from typing import TYPE_CHECKING
 
-from dask_io.errors import DataError, printable
+from dask_io.errors import DataError
 from dask_io.geometry import Axis, Grid
 from dask_io.storage.files import peeking
 from dask_io.storage.medium import NOT_A_FILE
@@ -43,7 +43,7 @@ def open_by_headers(
     chosen = format_of_files(names, format)
     search = _Search(folder, files, chosen, matches.by_numbers, Problems(place))
     if not search.counted:
-        raise DataError(printable(place), [f"no file is called like {names.pattern}"])
+        raise DataError(place, [f"no file is called like {names.pattern}"])
     blocks, offsets = search.find(names)
     return BlockFiles(blocks, files, matches=matches, offsets=offsets, problems=search.problems)
 
@@ -66,11 +66,11 @@ class _Search:
         first = self.header_near(corner)
         if first is None:
             self.problems.raise_if_any()
-            raise DataError(printable(self.problems.place), ["none of the blocks is a file"])
+            raise DataError(self.problems.place, ["none of the blocks is a file"])
         if len(first.shape) != len(values):
             found = f"blocks have {len(first.shape)} axes, but their names number {len(values)}"
             advice = "give one field per axis; for slices along axis 0, write {0:slice}"
-            raise DataError(printable(self.problems.place), [found], advice)
+            raise DataError(self.problems.place, [found], advice)
         axes = []
         for axis, along in enumerate(values):
             lengths = [self.length_at(corner, axis, value) for value in along]

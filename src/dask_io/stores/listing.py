@@ -8,7 +8,7 @@ from math import prod
 from operator import call
 from typing import TYPE_CHECKING, TypeGuard
 
-from dask_io.errors import DataError, printable
+from dask_io.errors import DataError
 from dask_io.storage.files import medium_of
 from dask_io.storage.medium import NOT_A_FILE
 
@@ -40,7 +40,7 @@ class Problems:
         self._named.add(name)
         self.n_found += 1
         if len(self.shown) < _MOST_SHOWN:
-            self.shown.append(printable(f"{name} {problem}"))
+            self.shown.append(f"{name} {problem}")
 
     def raise_if_any(self) -> None:
         """Raise all of them as one error.
@@ -53,7 +53,7 @@ class Problems:
         if self.n_found:
             rest = self.n_found - len(self.shown)
             listed = [*self.shown, *([f"and {rest} more"] if rest else [])]
-            raise DataError(printable(self.place), listed)
+            raise DataError(self.place, listed)
 
 
 def scan(folder: Location) -> dict[str, int]:

@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
-from dask_io.errors import DataError, printable
+from dask_io.errors import DataError
 from dask_io.geometry import Axis, Grid, Layout
 from dask_io.storage.files import read_whole, write_whole
 from dask_io.stores.block_names import BlockNames, OneName
@@ -131,7 +131,7 @@ class Manifest:
             return cls.from_json(value)
         except ValueError as error:
             advice = "repair or remove it, or name the blocks by a pattern"
-            raise DataError(printable(str(path)), [printable(str(error))], advice) from error
+            raise DataError(str(path), [str(error)], advice) from error
 
     def write(self, folder: Location) -> None:
         """Write the manifest to a directory, whole or not at all."""

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dask_io.errors import DataError, printable
+from dask_io.errors import DataError
 from dask_io.stores.block_names import BlockNames
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def guess_names(
         found = (
             f"the file names hold {len(seen.values)} numbers, which do not match the axes {fields}"
         )
-        raise DataError(printable(place), [found], _name_it(place, n_axes, suffix))
+        raise DataError(place, [found], _name_it(place, n_axes, suffix))
     in_order = {group: axis for axis, group in enumerate(chosen)}
     by_letter = seen.by_letter(in_order)
     is_offset = any(seen.are_offsets(axes, first_shape) for axes in (in_order, by_letter))
@@ -137,7 +137,7 @@ class _Seen:
         except ValueError as error:
             found = f"the file names give an invalid pattern: {error}"
             advice = _name_it(self.place, len(axes), self.suffix)
-            raise DataError(printable(self.place), [found], advice) from error
+            raise DataError(self.place, [found], advice) from error
 
     def _counts_from_1(self, axes: Collection[int]) -> bool:
         """Tell whether blocks are counted from 1 along all axes.
@@ -207,10 +207,9 @@ class _Seen:
     def undecided(self, found: str, choices: Mapping[str, BlockNames]) -> DataError:
         """Return the error for ambiguous names."""
         patterns = ", or ".join(
-            f"'{printable(f'{self.place}/{names.pattern}')}' {what}"
-            for what, names in choices.items()
+            f"'{f'{self.place}/{names.pattern}'}' {what}" for what, names in choices.items()
         )
-        place = printable(self.place)
+        place = self.place
         return DataError(place, [f"the file names {found}"], f"give the pattern: {patterns}")
 
 
@@ -220,7 +219,7 @@ def _see(place: str, names: Collection[str], suffix: str, n_axes: int) -> _Seen:
     literals = {tuple(each[::2]) for each in parts}
     if len(literals) != 1:
         found = f"{len(names)} file names do not follow one pattern"
-        raise DataError(printable(place), [found], _name_it(place, n_axes, suffix))
+        raise DataError(place, [found], _name_it(place, n_axes, suffix))
     texts = tuple(map(frozenset, zip(*(each[1::2] for each in parts), strict=True)))
     values = tuple(frozenset(map(int, group)) for group in texts)
     return _Seen(place, literals.pop(), texts, values, suffix)
@@ -235,4 +234,4 @@ def _padded_width(texts: Collection[str]) -> int:
 
 def _name_it(place: str, n_axes: int, suffix: str) -> str:
     example = BlockNames.default(n_axes, suffix).pattern
-    return f"give the pattern, as in '{printable(place)}/{example}'"
+    return f"give the pattern, as in '{place}/{example}'"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dask_io.errors import UsageError, printable
+from dask_io.errors import UsageError
 from dask_io.geometry import Layout
 from dask_io.geometry.chunks import normalize_chunks
 from dask_io.stores.dtypes import check_dtype
@@ -45,7 +45,7 @@ class Description:
                 word for word in ("shape", "dtype") if getattr(self, word) is None
             )
             raise UsageError(
-                f"{printable(str(path))} holds {format.name} data, which does not describe itself; "
+                f"{path} holds {format.name} data, which does not describe itself; "
                 f"give its {missing}"
             )
         whole = tuple(1 if axis in slice_axes else -1 for axis in range(len(self.shape)))
@@ -72,14 +72,14 @@ class Description:
         for word, asked, found in said:
             if asked != found:
                 raise UsageError(
-                    f"{printable(source.place)} has {word} {found}, but {word} {asked} is given; "
+                    f"{source.place} has {word} {found}, but {word} {asked} is given; "
                     f"leave it out, the source describes itself"
                 )
         if self.chunks is not None:
             grid = normalize_chunks(self.chunks, source.grid.shape, source.dtype.itemsize)
             if grid != source.grid:
                 raise UsageError(
-                    f"{printable(source.place)} has blocks of {source.grid}, but {grid} are given; "
+                    f"{source.place} has blocks of {source.grid}, but {grid} are given; "
                     "leave it out, the source describes itself"
                 )
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import h5py  # type: ignore[import-untyped]
 import numpy as np
 
-from dask_io.errors import UsageError, printable
+from dask_io.errors import UsageError
 from dask_io.formats.hdf5.types import dtype_of
 from dask_io.stores.cf_attributes import REFERENCE, is_plain_number
 
@@ -202,7 +202,7 @@ def _copy(found: Any, target: Any, name: str) -> None:
     try:
         made = h5py.h5a.create(target.id, name.encode(errors="surrogateescape"), kind, space)
     except (OSError, RuntimeError) as error:
-        raise UsageError(f"HDF5 cannot hold attribute {printable(name)}: {error}") from error
+        raise UsageError(f"HDF5 cannot hold attribute {name}: {error}") from error
     if space.get_simple_extent_type() != h5py.h5s.NULL:
         memory = np.empty(space.shape, f"V{kind.get_size()}")
         found.read(memory, kind)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple
 
 import h5py  # type: ignore[import-untyped]
 
-from dask_io.errors import DaskIOError, DataError, StorageError, UsageError, printable
+from dask_io.errors import MOST_NAMES, DaskIOError, DataError, StorageError, UsageError, list_names
 from dask_io.formats.hdf5.scales import HIDDEN, is_bare
 from dask_io.formats.isolation import WORKER, Limits
 from dask_io.storage.local import regular_files as regular
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 Ts = TypeVarTuple("Ts")
 
-_MOST_NAMED = 20
 _MOST_LINKS = 16
 _LONGEST_REASON = 200
 # Seconds of the processor in which ten thousand datasets are looked at and made.
@@ -88,9 +87,9 @@ def understanding(path: Path) -> Iterator[None]:
     except DaskIOError:
         raise
     except ValueError as error:
-        raise DataError(printable(str(path)), [brief(error)]) from error
+        raise DataError(str(path), [brief(error)]) from error
     except Exception as error:  # the library raises many kinds
-        raise DataError(printable(str(path)), [f"is no good HDF5 file: {brief(error)}"]) from error
+        raise DataError(str(path), [f"is no good HDF5 file: {brief(error)}"]) from error
 
 
 @contextmanager
@@ -103,7 +102,7 @@ def writing(path: Path) -> Iterator[None]:
             if isinstance(error, OSError) and error.errno is not None:
                 # Without all that HDF5 tells about it.
                 raise OSError(error.errno, os.strerror(error.errno)) from error
-        raise StorageError(printable(str(path)), f"HDF5 cannot write: {brief(error)}") from error
+        raise StorageError(str(path), f"HDF5 cannot write: {brief(error)}") from error
 
 
 def open_own(path: Path, mode: str, **options: Any) -> Any:
@@ -119,7 +118,7 @@ def open_own(path: Path, mode: str, **options: Any) -> Any:
     if not os.path.samestat(before, os.fstat(file.id.get_vfd_handle())):
         file.close()
         raise StorageError(
-            printable(str(path)), "was replaced while it was being opened", "run the command again"
+            str(path), "was replaced while it was being opened", "run the command again"
         )
     return file
 
@@ -138,7 +137,7 @@ def unheard() -> Iterator[None]:
 def brief(error: BaseException) -> str:
     """Return what an exception says, in one line of bounded length."""
     said = " ".join(str(error).split()) or type(error).__name__
-    return printable(said[:_LONGEST_REASON])
+    return said[:_LONGEST_REASON]
 
 
 @contextmanager
@@ -189,14 +188,14 @@ def _with_values(bare: Any, path: Path) -> Any:
     found = bare.parent.get(f"{HIDDEN}{name}")
     if isinstance(found, h5py.Dataset):
         return found
-    shown = printable(f"{path}{INSIDE}{bare.name}")
+    shown = f"{path}{INSIDE}{bare.name}"
     others = _which_dataset(path, "", dataset_names(bare.file))
     raise UsageError(f"{shown} is a dimension without values; {others}")
 
 
 def _follow(file: Any, path: Path, inside: str) -> Any:
     here, names, n_links = file, deque(inside.split("/")), 0
-    shown = printable(f"{path}{INSIDE}/{inside}")
+    shown = f"{path}{INSIDE}/{inside}"
     while names:
         name = names.popleft()
         link = here.get(name, getlink=True) if isinstance(here, h5py.Group) else None
@@ -239,7 +238,7 @@ def dataset_names(group: Any, *, scalars: bool = False) -> list[str]:
         if isinstance(found, h5py.Dataset):
             describes = found.is_scale or not (found.shape or scalars)
             (scales if describes else datasets).append(name)
-        return len(datasets) > _MOST_NAMED or None
+        return len(datasets) > MOST_NAMES or None
 
     if isinstance(group, h5py.Group):
         group.visititems(note)
@@ -256,7 +255,6 @@ def object_names(file: Any) -> list[str]:
 def _which_dataset(path: Path, inside: str, names: list[str]) -> str:
     above = f"{path}{INSIDE}/{inside}".rstrip("/")
     if not names:
-        return f"{printable(above)} holds no dataset"
-    listed = ", ".join(printable(f"{above}/{name}") for name in sorted(names)[:_MOST_NAMED])
-    more = " and more" if len(names) > _MOST_NAMED else ""
-    return f"name a dataset of {printable(str(path))}, such as {listed}{more}"
+        return f"{above} holds no dataset"
+    listed = list_names(f"{above}/{name}" for name in sorted(names))
+    return f"name a dataset of {path}, such as {listed}"

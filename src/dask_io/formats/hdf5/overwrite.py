@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dask_io.errors import DataError, UsageError, printable
+from dask_io.errors import DataError, UsageError, list_names
 from dask_io.formats.hdf5.dataset import contents_of
 from dask_io.formats.hdf5.file import apart_for_long, reading
 
 if TYPE_CHECKING:
     from collections.abc import Collection
     from pathlib import Path
-
-_MOST_NAMED = 20
 
 
 def refuse_more(
@@ -36,7 +34,7 @@ def refuse_more(
     UsageError
         If something would be lost, or nobody can say what.
     """
-    shown = printable(str(path))
+    shown = str(path)
     try:
         found = contents_at(path)
     except DataError as error:
@@ -49,10 +47,8 @@ def refuse_more(
     gone = found.difference(known)
     others = sorted(name for name in gone if name.rpartition("@")[0] not in replaced)
     if others:
-        listed = ", ".join(map(printable, others[:_MOST_NAMED]))
-        more = f" and {len(others) - _MOST_NAMED} more" if len(others) > _MOST_NAMED else ""
         raise UsageError(
-            f"{shown} holds more, which would be lost: {listed}{more}; choose another file"
+            f"{shown} holds more, which would be lost: {list_names(others)}; choose another file"
         )
 
 

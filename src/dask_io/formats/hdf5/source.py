@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from xxhash import xxh3_64_intdigest
 
-from dask_io.errors import DataError, UsageError, printable
+from dask_io.errors import DataError, UsageError
 from dask_io.formats.hdf5.dataset import understand
 from dask_io.formats.hdf5.file import apart, find_dataset, reading
 from dask_io.formats.hdf5.places import find_places
@@ -96,9 +96,9 @@ def reopen_hdf5(
     try:
         source = open_hdf5(path, inside, strict=described.get("strict") is True, kind=kind)
     except UsageError as error:
-        raise DataError(printable(str(path)), [str(error)]) from error
+        raise DataError(str(path), [str(error)]) from error
     if described.get("stored_as") not in {None, source.array.stored_as}:
-        raise DataError(printable(str(path)), ["is not the dataset that it was"])
+        raise DataError(str(path), ["is not the dataset that it was"])
     return source
 
 
@@ -227,12 +227,12 @@ class Hdf5Source(Hdf5Store):
             found = self.path.stat()
         if known is not None and (found.st_size, found.st_mtime_ns) != known:
             changed = "has been changed since it was opened"
-            raise DataError(printable(str(self.path)), [changed], "open it again")
+            raise DataError(str(self.path), [changed], "open it again")
 
     def _refuse_missing(self, index: tuple[int, ...]) -> None:
         if self._strict:
             missing = f"chunk {','.join(map(str, index))} is missing"
-            raise DataError(printable(self.place), [missing], "leave out --strict to fill it in")
+            raise DataError(self.place, [missing], "leave out --strict to fill it in")
 
     def check(self) -> None:
         """Look for chunks that are missing, if they may not be; all others have been found.
@@ -245,7 +245,7 @@ class Hdf5Source(Hdf5Store):
         n_missing = self.grid.n_blocks - len(self.places.numbers)
         if self._strict and n_missing and self.places.compact is None:
             missing = f"{n_missing} of {self.grid.n_blocks} chunks are missing"
-            raise DataError(printable(self.place), [missing])
+            raise DataError(self.place, [missing])
 
     def fingerprint(self, index: tuple[int, ...]) -> int:
         """Return a number that changes when the file does."""

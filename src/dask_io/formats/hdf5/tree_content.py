@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import h5py  # type: ignore[import-untyped]
 
-from dask_io.errors import UsageError, printable
+from dask_io.errors import UsageError
 from dask_io.formats.hdf5.attributes import (
     INTERNAL,
     beyond_json,
@@ -226,4 +226,4 @@ def _copying(path: Path, name: str) -> Iterator[None]:
         if getattr(error, "errno", None) is not None or "write failed" in str(error):
             with writing(path):
                 raise
-        raise UsageError(f"dataset {printable(name)} cannot be copied: {brief(error)}") from error
+        raise UsageError(f"dataset {name} cannot be copied: {brief(error)}") from error

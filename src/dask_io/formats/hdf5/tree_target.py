@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, TypeVarTuple, runtime_checkable
 
-from dask_io.errors import UsageError, printable
+from dask_io.errors import UsageError
 from dask_io.formats.hdf5.create import check_codec, make_dataset, refuse
 from dask_io.formats.hdf5.dataset import understand
 from dask_io.formats.hdf5.file import apart_for_long, brief, in_memory
@@ -106,9 +106,9 @@ def _describe(wanted: Mapping[str, Wanted]) -> dict[str, Dataset]:
                 made = make_dataset(file, each, name, in_order=False, kind=kind)
                 arrays[name] = replace(understand(made))
             except UsageError as error:
-                raise UsageError(f"array {printable(name)}: {error}") from error
+                raise UsageError(f"array {name}: {error}") from error
             except (OSError, RuntimeError, TypeError, ValueError) as error:
-                reason = f"HDF5 cannot hold array {printable(name)}: {brief(error)}"
+                reason = f"HDF5 cannot hold array {name}: {brief(error)}"
                 raise UsageError(reason) from error
     return arrays
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import icechunk
 
-from dask_io.errors import UsageError, printable
+from dask_io.errors import UsageError
 
 if TYPE_CHECKING:
     from dask_io.storage.objects.path import ObjectPath
@@ -39,9 +39,7 @@ def storage_in(path: ObjectPath) -> icechunk.Storage:
     """
     connection = path.connection
     if connection.scheme != "s3":
-        raise UsageError(
-            f"{printable(str(path))}: icechunk repositories are read from s3:// and from local disk"
-        )
+        raise UsageError(f"{path}: icechunk repositories are read from s3:// and from local disk")
     connection.check_settings()
     given = {name.lower().removeprefix(_PREFIX): each for name, each in connection.options.items()}
     told = {name: _find(words, given) for name, words in _SETTINGS.items()}

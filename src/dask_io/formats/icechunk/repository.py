@@ -15,7 +15,7 @@ from zarr.abc.store import RangeByteRequest
 from zarr.buffer.cpu import Buffer, buffer_prototype
 from zarr.core.sync import sync
 
-from dask_io.errors import DataError, StorageError, UsageError, printable
+from dask_io.errors import DataError, StorageError, UsageError, list_names
 from dask_io.formats.icechunk.bucket import storage_in
 from dask_io.formats.zarr.documents import LONGEST, V3
 from dask_io.storage.local.disk import below
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     _T = TypeVar("_T")
 
 MAIN = "main"
-_MOST_NAMED = 20
 _MARK = "@"
 _DAMAGED = "a file of the repository is missing or damaged; restore it from a copy"
 _SYSTEM_ERROR = re.compile(r"\(os error ([0-9]+)\)")
@@ -79,7 +78,7 @@ def on_disk(path: Location) -> Path:
     """
     if not isinstance(path, Path):
         raise UsageError(
-            f"{printable(str(path))}: icechunk repositories in object stores can only be read; "
+            f"{path}: icechunk repositories in object stores can only be read; "
             "choose a target on local disk, or another format"
         )
     return path
@@ -110,26 +109,26 @@ def repository_errors(place: str) -> Iterator[None]:
     except icechunk.IcechunkError as error:
         said = _in_brief(error)
         if is_url(place):
-            raise StorageError(printable(place), said, "check the URL and the network") from error
+            raise StorageError(place, said, "check the URL and the network") from error
         found = _SYSTEM_ERROR.search(said)
         number = int(found[1]) if found else errno.ENOENT
         if number == errno.ENOENT:
             # A file that others speak of is missing, or one is none of icechunk's.
-            raise DataError(printable(place), [said], _DAMAGED) from error
+            raise DataError(place, [said], _DAMAGED) from error
         with storage_errors(place):
             raise OSError(number, os.strerror(number)) from error
     except Exception as error:
         # No module exports this class, so it is recognised by its name.
         if type(error).__name__ != "RustPanic":
             raise
-        raise DataError(printable(place), ["icechunk cannot read it"], _DAMAGED) from error
+        raise DataError(place, ["icechunk cannot read it"], _DAMAGED) from error
 
 
 def _in_brief(error: Exception) -> str:
     """Return what icechunk says before it begins to tell where that was."""
     text = str(error).strip().removeprefix("x ").split("\n\n")[0]
     lines = [line.strip(" |x") for line in text.splitlines()]
-    return printable(" ".join(lines[: lines.index("")] if "" in lines else lines))[:300]
+    return " ".join(lines[: lines.index("")] if "" in lines else lines)[:300]
 
 
 @contextmanager
@@ -154,7 +153,7 @@ def open_repository(path: Location) -> icechunk.Repository:
         If it is none.
     """
     if not path.is_dir():
-        raise StorageError(printable(str(path)), "no such directory", "check the path")
+        raise StorageError(str(path), "no such directory", "check the path")
     if isinstance(path, Path):
         _refuse_others(path)
     # Chunks in the manifest would be held in memory until the commit. Manifests that icechunk loads
@@ -187,10 +186,10 @@ def _refuse_others(path: Path) -> None:
         for entry in below(path):
             if entry.is_symlink():
                 problem = "is a link, but nothing outside the repository is read"
-                raise DataError(printable(entry.path), [problem])
+                raise DataError(entry.path, [problem])
             if not entry.is_file() and not entry.is_dir():
                 problem = f"is {SPECIAL}, not a file of the repository"
-                raise DataError(printable(entry.path), [problem])
+                raise DataError(entry.path, [problem])
 
 
 def find_snapshot(repository: icechunk.Repository, path: Location, version: str) -> str:
@@ -210,17 +209,13 @@ def find_snapshot(repository: icechunk.Repository, path: Location, version: str)
         try:
             found = {repository.lookup_snapshot(name).id}
         except (icechunk.IcechunkError, ValueError):
-            listed = ", ".join(map(printable, sorted({*branches, *tags})[:_MOST_NAMED]))
+            listed = list_names(sorted({*branches, *tags}))
             raise UsageError(
-                f"{printable(str(path))} has no branch, tag or snapshot {printable(name)}; "
-                f"it has {listed}"
+                f"{path} has no branch, tag or snapshot {name}; it has {listed}"
             ) from None
     if len(found) > 1:
         snapshots = " or ".join(f"{_MARK}{each}" for each in sorted(found))
-        raise UsageError(
-            f"{printable(name)} is a branch and a tag of {printable(str(path))}; "
-            f"name the snapshot: {snapshots}"
-        )
+        raise UsageError(f"{name} is a branch and a tag of {path}; name the snapshot: {snapshots}")
     return found.pop()
 
 
@@ -274,7 +269,7 @@ class Tree:
         content = b"" if found is None else found.to_bytes()
         if len(content) > LONGEST:
             place = f"{self.path}{INSIDE}/{key}"
-            raise DataError(printable(place), [f"is longer than {LONGEST} bytes"])
+            raise DataError(place, [f"is longer than {LONGEST} bytes"])
         return {V3: content}
 
     def members(self, group: str) -> list[str]:

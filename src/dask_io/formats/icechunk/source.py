@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import icechunk
 from xxhash import xxh3_64_intdigest
 
-from dask_io.errors import DataError, UsageError, printable
+from dask_io.errors import DataError, UsageError, list_names
 from dask_io.formats.icechunk.repository import (
     Address,
     Tree,
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from dask_io.storage.tally import Tally
     from dask_io.stores.store import BlockReader
 
-_MOST_NAMED = 20
 # What is read is held by icechunk and by Python, and what was read before not always given back.
 _N_COPIES = 3
 
@@ -57,7 +56,7 @@ def open_icechunk(path: Location, inside: str, *, strict: bool) -> IcechunkSourc
     repository = open_repository(path)
     tree = _tree_at(repository, path, find_snapshot(repository, path, version))
     documents = tree.documents(array)
-    place = printable(place_of(site))
+    place = place_of(site)
     try:
         if is_group(documents) or (not array and not documents):
             raise UsageError(_which_array(site, tree.members(array)))
@@ -65,7 +64,7 @@ def open_icechunk(path: Location, inside: str, *, strict: bool) -> IcechunkSourc
             raise DataError(place, ["there is no array of this name"])
         return IcechunkSource(site, documents, tree, strict=strict)
     except ValueError as error:
-        raise DataError(place, [printable(str(error))]) from error
+        raise DataError(place, [str(error)]) from error
 
 
 def reopen_icechunk(described: Mapping[str, Any], at: Location | None) -> IcechunkSource:
@@ -93,7 +92,7 @@ def reopen_icechunk(described: Mapping[str, Any], at: Location | None) -> Icechu
         is_same = False
     if not is_same:
         problem = "is not the array that it was" if found else "is no array any more"
-        raise DataError(printable(place_of(site)), [problem])
+        raise DataError(place_of(site), [problem])
     return IcechunkSource(site, documents, tree, strict=described.get("strict") is True)
 
 
@@ -113,10 +112,9 @@ def _tree_at(repository: icechunk.Repository, path: Location, snapshot: str) -> 
 def _which_array(site: Place, members: list[str]) -> str:
     above = place_of(site).rstrip("/")
     if not members:
-        return f"{printable(place_of(site))} is a group that holds no array"
-    listed = ", ".join(printable(f"{above}/{name}") for name in members[:_MOST_NAMED])
-    more = " and more" if len(members) > _MOST_NAMED else ""
-    return f"{printable(place_of(site))} is a group; name an array in it, such as {listed}{more}"
+        return f"{place_of(site)} is a group that holds no array"
+    listed = list_names(f"{above}/{name}" for name in members)
+    return f"{place_of(site)} is a group; name an array in it, such as {listed}"
 
 
 class IcechunkSource(ZarrStore):
@@ -260,12 +258,10 @@ class IcechunkSource(ZarrStore):
         if place is None:
             if self._strict:
                 missing = f"chunk {','.join(map(str, index))} is missing"
-                raise DataError(
-                    printable(self.place), [missing], "leave out --strict to fill it in"
-                )
+                raise DataError(self.place, [missing], "leave out --strict to fill it in")
             return None
         if problem := self._wrong_size(place[1]):
-            raise DataError(printable(f"{self.tree.path}/{key}"), [problem])
+            raise DataError(f"{self.tree.path}/{key}", [problem])
         return key, *place
 
     def size_of(self, stored: tuple[int, ...]) -> int | None:
@@ -282,7 +278,7 @@ class IcechunkSource(ZarrStore):
         if kind == icechunk.ChunkType.VIRTUAL:
             name = self.array.keys.name_of(stored)
             problem = f"{name} is in a file outside the repository, which is not read"
-            raise DataError(printable(self.place), [problem], "copy it into the repository first")
+            raise DataError(self.place, [problem], "copy it into the repository first")
         return self.tree.size(self.address.key(self.array.keys.name_of(stored)))
 
     def _visit(self, path: Location, tally: Tally) -> _Visit:
@@ -359,7 +355,7 @@ class _Visit(Visit):
         found = self._tree.read(self._key, offset, offset + n_bytes)
         if found.nbytes < n_bytes:
             problem = f"ends {n_bytes - found.nbytes} bytes before the data does"
-            place = printable(f"{self._tree.path}/{self._key}")
+            place = f"{self._tree.path}/{self._key}"
             raise DataError(place, [problem], "the repository is damaged")
         return found.data
 

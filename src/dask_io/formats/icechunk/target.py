@@ -19,7 +19,7 @@ import icechunk
 import numpy as np
 from xxhash import xxh3_64_intdigest
 
-from dask_io.errors import StorageError, UsageError, printable
+from dask_io.errors import StorageError, UsageError, list_names
 from dask_io.formats.icechunk.repository import (
     MAIN,
     Address,
@@ -120,7 +120,7 @@ def _refuse_unheld(attributes: Mapping[str, Any]) -> None:
             json.dumps(value, allow_nan=False)
         except ValueError:
             raise UsageError(
-                f"attribute {printable(name)} of the source holds infinity or NaN, which icechunk "
+                f"attribute {name} of the source holds infinity or NaN, which icechunk "
                 "cannot; choose another format, or change it"
             ) from None
 
@@ -393,7 +393,7 @@ class IcechunkTarget(ZarrStore, JournalledTarget):
 
     def _find_old(self) -> list[Location]:
         """Refuse what is no array to replace; it is replaced by the commit, not before."""
-        path, shown = self._path, printable(self.place)
+        path, shown = self._path, self.place
         if is_unfinished(self._journal_place) and not self._overwrite:
             self._refuse()
         if not os.path.lexists(path) or self._is_left_over() or _is_empty(path):
@@ -401,13 +401,11 @@ class IcechunkTarget(ZarrStore, JournalledTarget):
                 raise UsageError(f"{shown} names a branch of a repository that is not there")
             return []
         if not _ROW.recognises(path):
-            raise UsageError(
-                f"{printable(str(path))} is no icechunk repository; choose another target"
-            )
+            raise UsageError(f"{path} is no icechunk repository; choose another target")
         tree = self._look_at_branch()
         for group in groups_around(self.address.array):
             if (found := tree.documents(group)) and not is_group(found):
-                around = printable(place_of(Place(path, group)))
+                around = place_of(Place(path, group))
                 raise UsageError(f"{around} is an array, so it can hold no other")
         documents = tree.documents(self.address.array)
         if documents and is_group(documents):
@@ -422,11 +420,8 @@ class IcechunkTarget(ZarrStore, JournalledTarget):
         with repository_errors(str(path)):
             branches = repository.list_branches()
             if branch not in branches:
-                listed = ", ".join(map(printable, sorted(branches)[:20]))
-                raise UsageError(
-                    f"{printable(str(path))} has no branch {printable(branch)} to commit to; "
-                    f"it has {listed}"
-                )
+                listed = list_names(sorted(branches))
+                raise UsageError(f"{path} has no branch {branch} to commit to; it has {listed}")
             return Tree(repository.readonly_session(branch), path)
 
     def _complete(self) -> None:
@@ -461,7 +456,7 @@ class IcechunkTarget(ZarrStore, JournalledTarget):
                 )
         except (icechunk.ConflictError, icechunk.RebaseFailedError) as error:
             raise StorageError(
-                printable(self.place),
+                self.place,
                 "someone else has committed a change of it meanwhile",
                 "look at the history, and run it again",
             ) from error

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import h5py  # type: ignore[import-untyped]
 import numpy as np
 
-from dask_io.errors import UsageError, printable
+from dask_io.errors import UsageError
 from dask_io.formats.hdf5.attributes import (
     INTERNAL,
     as_attribute,
@@ -90,8 +90,8 @@ def make_described(file: Any, wanted: Wanted, inside: str) -> None:
         write_attributes(file[f"/{path}"], said)
     if inside in lengths and (dataset.ndim > 1 or around.dimensions != (inside,)):
         raise UsageError(
-            f"variable {printable(inside)} has the name of a dimension; name another, as in "
-            f"file.nc::/{printable(inside)}_values"
+            f"variable {inside} has the name of a dimension; name another, as in "
+            f"file.nc::/{inside}_values"
         )
     others = (enumerations.of_other(each) for each in around.variables if each.name != inside)
     variables = {each.name: each for each in others}

@@ -13,7 +13,7 @@ import h5py  # type: ignore[import-untyped]
 import numpy as np
 from xxhash import xxh3_64_hexdigest, xxh3_64_intdigest
 
-from dask_io.errors import DataError, UsageError, printable
+from dask_io.errors import DataError, UsageError, list_names
 from dask_io.formats.hdf5.attributes import attributes_of
 from dask_io.formats.hdf5.dataset import refuse_others
 from dask_io.formats.hdf5.file import apart, find_dataset, reading
@@ -48,8 +48,6 @@ if TYPE_CHECKING:
     from dask_io.formats.netcdf.classic import Header, Variable
     from dask_io.geometry import Region
     from dask_io.stores.store import BlockReader
-
-_MOST_NAMED = 20
 
 
 @dataclass(frozen=True)
@@ -367,10 +365,10 @@ def open_classic(path: Path, inside: str) -> ClassicSource:
     name = _choose(header, path, inside)
     variable = header.variables[name]
     if not variable.shape:
-        raise DataError(printable(str(path)), ["has a variable without axes: not supported"])
+        raise DataError(str(path), ["has a variable without axes: not supported"])
     if variable.end > file_size:
         short = f"is truncated: it has {file_size} bytes, {name} ends at {variable.end}"
-        raise DataError(printable(str(path)), [printable(short)])
+        raise DataError(str(path), [short])
     return ClassicSource(path, header, variable)
 
 
@@ -388,7 +386,7 @@ def open_header(path: Path) -> tuple[Header, int]:
         with peeking(path) as peek:
             return read_header(peek, file_size), file_size
     except ValueError as error:
-        raise DataError(printable(str(path)), [printable(str(error))]) from error
+        raise DataError(str(path), [str(error)]) from error
 
 
 def _choose(header: Header, path: Path, inside: str) -> str:
@@ -401,13 +399,12 @@ def _choose(header: Header, path: Path, inside: str) -> str:
     names = data or list(header.variables)
     if not inside and len(names) == 1:
         return names[0]
-    shown = printable(str(path))
-    listed = ", ".join(printable(f"{path}{INSIDE}/{name}") for name in names[:_MOST_NAMED])
-    missing = f"{shown}{INSIDE}/{printable(inside)} is not there; " if inside else ""
+    shown = str(path)
+    listed = list_names(f"{path}{INSIDE}/{name}" for name in names)
+    missing = f"{shown}{INSIDE}/{inside} is not there; " if inside else ""
     if not names:
         raise UsageError(f"{missing}{shown} holds no variable")
-    more = " and more" if len(names) > _MOST_NAMED else ""
-    raise UsageError(f"{missing}name a variable of {shown}, such as {listed}{more}")
+    raise UsageError(f"{missing}name a variable of {shown}, such as {listed}")
 
 
 class ClassicSource:
@@ -534,7 +531,7 @@ def reopen_classic(described: Mapping[str, Any], at: Path | None) -> ClassicSour
     try:
         source = open_classic(path, inside)
     except UsageError as error:
-        raise DataError(printable(str(path)), [str(error)]) from error
+        raise DataError(str(path), [str(error)]) from error
     if described.get("stored_as") != source.stored_as:
-        raise DataError(printable(str(path)), ["is not the variable that it was"])
+        raise DataError(str(path), ["is not the variable that it was"])
     return source

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from math import prod
 from typing import TYPE_CHECKING, Any, Protocol
 
-from dask_io.errors import UsageError, printable
+from dask_io.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -181,8 +181,8 @@ def gather(main: str, lookup: Lookup, region: Region | None) -> tuple[Variable, 
         n_bytes += prod(one.shape) * one.dtype.itemsize
         if n_bytes > MOST_BYTES:
             raise UsageError(
-                f"what belongs to variable {printable(first.path)} has {n_bytes} bytes with "
-                f"variable {printable(path)}; more than {MOST_BYTES} are not copied along"
+                f"what belongs to variable {first.path} has {n_bytes} bytes with "
+                f"variable {path}; more than {MOST_BYTES} are not copied along"
             )
         slices = tuple(slice(*bounds.get(each, (None, None))) for each in one.dimensions)
         values, name_of_type = one.read(slices), one.name_of_type

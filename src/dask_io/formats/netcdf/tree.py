@@ -8,7 +8,7 @@ from math import prod
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from dask_io.errors import DataError, printable
+from dask_io.errors import DataError
 from dask_io.formats.hdf5 import tree as hdf5
 from dask_io.formats.hdf5.file import open_own, writing
 from dask_io.formats.hdf5.scales import HIDDEN
@@ -121,7 +121,7 @@ def read_classic_tree(path: Path) -> Tree:
     for name, one in header.variables.items():
         if one.end > size:
             short = f"is truncated: it has {size} bytes, {name} ends at {one.end}"
-            raise DataError(printable(str(path)), [printable(short)])
+            raise DataError(str(path), [short])
         if one.shape:
             source = ClassicSource(path, header, one)
             arrays[name] = TreeArray.of(source, one.dimensions, kept_grid=_kept_grid(one))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from dask_io.errors import UsageError, printable
+from dask_io.errors import UsageError
 from dask_io.formats.npy import FORMAT as NPY
 from dask_io.formats.npy_stack.stack import (
     FORMAT_NAME,
@@ -92,7 +92,7 @@ class NpyStackFormat:
 
 def _refuse_inside(path: Location, inside: str) -> None:
     if inside:
-        raise UsageError(f"{printable(str(path))} is a stack, so nothing can be named inside it")
+        raise UsageError(f"{path} is a stack, so nothing can be named inside it")
 
 
 FORMAT = NpyStackFormat()

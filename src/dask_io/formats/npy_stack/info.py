@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from dask_io.errors import DataError, printable
+from dask_io.errors import DataError
 from dask_io.geometry import Axis, Grid
 from dask_io.storage.files import read_whole
 from dask_io.stores.dtypes import check_dtype
@@ -54,7 +54,7 @@ def read_info(folder: Location) -> Info:
         axis, grid = understand_chunks(found.get("chunks"), found.get("axis"))
         return Info(axis, grid, _dtype_of(found.get("dtype")))
     except ValueError as error:
-        raise DataError(printable(str(path)), [printable(str(error))]) from error
+        raise DataError(str(path), [str(error)]) from error
 
 
 def write_info(axis: int, grid: Grid, dtype: np.dtype[Any]) -> bytes:

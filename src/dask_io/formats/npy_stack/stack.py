@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from dask_io.errors import DataError, StorageError, printable
+from dask_io.errors import DataError, StorageError
 from dask_io.formats.npy import FORMAT as NPY
 from dask_io.formats.npy_stack.info import NAME as INFO
 from dask_io.formats.npy_stack.info import read_info, understand_chunks, write_info
@@ -155,9 +155,9 @@ def read_stack(folder: Location) -> Blocks:
         with peeking(first) as peek:
             header = NPY.parse_header(peek)
     except ValueError as error:
-        raise DataError(printable(str(first)), [str(error)]) from error
+        raise DataError(str(first), [str(error)]) from error
     if len(header.shape) != len(info.grid.axes):
-        raise DataError(printable(str(first)), [f"has {len(header.shape)} axes"])
+        raise DataError(str(first), [f"has {len(header.shape)} axes"])
     if not info.grid.n_blocks and 0 not in header.shape:
-        raise DataError(printable(str(first)), [f"has elements, of which {INFO} says nothing"])
+        raise DataError(str(first), [f"has elements, of which {INFO} says nothing"])
     return stack_blocks(folder, info.axis, info.grid, info.dtype, header.layout)

@@ -17,7 +17,7 @@ import zarr
 from zarr.buffer.cpu import Buffer
 from zarr.storage import MemoryStore
 
-from dask_io.errors import DataError, printable
+from dask_io.errors import DataError
 from dask_io.storage.files import read_whole
 from dask_io.storage.os_errors import storage_errors
 
@@ -70,10 +70,10 @@ def read_document(root: Location, name: str) -> bytes:
     """
     path = root / name
     if not leads_into(path, root.resolve()):
-        raise DataError(printable(str(path)), [f"leads out of {printable(str(root))}"])
+        raise DataError(str(path), [f"leads out of {root}"])
     content = read_whole(path, LONGEST)
     if len(content) > LONGEST:
-        raise DataError(printable(str(path)), [f"is longer than {LONGEST} bytes"])
+        raise DataError(str(path), [f"is longer than {LONGEST} bytes"])
     return content
 
 

@@ -17,7 +17,7 @@ import zarr
 from zarr.buffer.cpu import Buffer
 from zarr.storage import LocalStore, MemoryStore
 
-from dask_io.errors import DataError, printable
+from dask_io.errors import DataError
 from dask_io.formats.zarr.documents import (
     CONSOLIDATED,
     V2,
@@ -112,7 +112,7 @@ class Group:
 
 def _document(name: str) -> str:
     if name not in {V3, V2_GROUP, V2_ATTRIBUTES}:
-        raise ValueError(f"{printable(name)} is no metadata of a group")
+        raise ValueError(f"{name} is no metadata of a group")
     return name
 
 
@@ -145,7 +145,7 @@ def _nodes(root: Location, path: str = ROOT) -> Iterator[_Node]:
     folder = root / path
     if path.count("/") >= DEEPEST:
         deep = f"has groups in groups, more than {DEEPEST} deep"
-        raise DataError(printable(str(root)), [deep])
+        raise DataError(str(root), [deep])
     documents = read_documents(folder)
     if not documents:
         return
@@ -190,10 +190,10 @@ def read_group(root: Location) -> Group:
                 consolidated += [path] if _is_consolidated(folder, documents) else []
                 attributes_of(documents)
         except ValueError as error:
-            raise DataError(printable(str(folder)), [printable(str(error))]) from error
+            raise DataError(str(folder), [str(error)]) from error
         files += [join(path, name) for name in _files_in(folder, others)]
         if len(arrays) + len(groups) > _MOST_ARRAYS:
-            raise DataError(printable(str(root)), [f"holds more than {_MOST_ARRAYS} arrays"])
+            raise DataError(str(root), [f"holds more than {_MOST_ARRAYS} arrays"])
     # The outermost first.
     groups, arrays = dict(sorted(groups.items())), dict(sorted(arrays.items()))
     return Group(root, groups, arrays, tuple(consolidated), tuple(files))
@@ -225,7 +225,7 @@ def refuse_special(path: Location) -> None:
     """
     if not isinstance(path, Path):
         return
-    shown = printable(str(path))
+    shown = str(path)
     # A temporary file of another run may be gone by now.
     with suppress(FileNotFoundError):
         mode = path.lstat().st_mode

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, NamedTuple
 
-from dask_io.errors import DataError, TargetExistsError, UsageError, printable
+from dask_io.errors import DataError, TargetExistsError, UsageError
 from dask_io.formats.zarr.documents import V2, V2_GROUP, V3, read_documents
 from dask_io.formats.zarr.group import DOCUMENTS, is_group_at, join
 from dask_io.formats.zarr.metadata import understand
@@ -141,7 +141,7 @@ def find_parts(root: Location, told: Hierarchy, *, unfinished: bool) -> Parts:
     """
     files = [name for name, _ in medium_of(root).files(root)]
     found = _documented(root, files)
-    shown = printable(str(root))
+    shown = str(root)
     if ROOT in found.arrays:
         raise UsageError(f"{shown} is an array, or broken, and no group to overwrite")
     names = told | found
@@ -158,7 +158,7 @@ def _refuse_begun(root: Location, foreign: Iterable[str]) -> None:
         folder, is_journal, _ = file.partition(f"/{JOURNAL}/")
         if is_journal and is_unfinished(root / folder / JOURNAL):
             refuse_locked(root / folder / JOURNAL)
-            raise TargetExistsError(printable(str(root / folder)), unfinished=True)
+            raise TargetExistsError(str(root / folder), unfinished=True)
 
 
 def find_left(root: Location, names: Hierarchy) -> Parts:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import zarr
 
-from dask_io.errors import DataError, printable
+from dask_io.errors import DataError
 from dask_io.formats.zarr.documents import attributes_of, quiet
 from dask_io.formats.zarr.group import in_memory
 from dask_io.stores.container import needs
@@ -79,7 +79,7 @@ def check_images(group: Group) -> None:
                 image.from_zarr(zarr.open_group(store, path=path or None, mode="r"))
         except Exception as error:  # whatever hostile metadata makes it raise
             problem = f"is no valid OME-Zarr {version}: {_reason(error)}"
-            raise DataError(printable(str(group.root / path)), [printable(problem)]) from error
+            raise DataError(str(group.root / path), [problem]) from error
 
 
 def _reason(error: Exception) -> str:

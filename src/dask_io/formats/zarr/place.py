@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
-from dask_io.errors import DataError, StorageError, UsageError, printable
+from dask_io.errors import DataError, StorageError, UsageError, list_names
 from dask_io.formats.zarr.documents import (
     V2,
     V2_ATTRIBUTES,
@@ -41,7 +41,6 @@ _WITHOUT_AXES = "c"
 METADATA = (V3, V2, V2_ATTRIBUTES)
 # In an array of which a run has begun to remove chunks: those would be taken for the fill value.
 _CONSUMED = ".dask-io-consumed"
-_MOST_NAMED = 20
 
 
 @dataclass(frozen=True)
@@ -93,7 +92,7 @@ class Place:
         """
         for folder in self.groups:
             if folder.is_dir() and (found := read_documents(folder)) and not is_group(found):
-                raise UsageError(f"{printable(str(folder))} is an array, so it can hold no other")
+                raise UsageError(f"{folder} is an array, so it can hold no other")
             if is_unfinished(folder / JOURNAL):
                 refuse_locked(folder / JOURNAL)
                 _refuse_unfinished(folder)
@@ -108,9 +107,7 @@ class Place:
             If links lead out of the container.
         """
         if not leads_into(self.root, self.path.resolve()):
-            raise UsageError(
-                f"{printable(str(self.root))} leads out of {printable(str(self.path))}"
-            )
+            raise UsageError(f"{self.root} leads out of {self.path}")
 
     def holds_anything(self) -> bool:
         """Tell whether something is there, be it a file in place of the directory."""
@@ -129,7 +126,7 @@ class Place:
             If a run has begun to use it up: what that has not come to read would be lost.
         """
         self.refuse_consumed()
-        shown = printable(str(self.root))
+        shown = str(self.root)
         if not self.root.is_dir():
             raise UsageError(f"{shown} is a file, not an array to overwrite")
         is_chunk = self._find_chunk_names(shown)
@@ -204,7 +201,7 @@ class Place:
                 "complete that run with dask-io resume and its target; if the target is complete, "
                 "use it, and remove the rest of this array yourself"
             )
-            raise DataError(printable(str(self.root)), [gone], advice)
+            raise DataError(str(self.root), [gone], advice)
 
     def clear(self, chunks: Iterable[Location]) -> None:
         """Remove what is left of an array whose chunks are gone, and nothing else."""
@@ -235,9 +232,9 @@ def _refuse_unfinished(folder: Location) -> None:
     """Refuse to make a group of what another run is to make one of, when it is complete."""
     if is_unfinished(folder / JOURNAL):
         raise StorageError(
-            printable(str(folder)),
+            str(folder),
             "it is unfinished: the run that writes all of the group did not end",
-            f"complete it with dask-io resume {printable(str(folder))}",
+            f"complete it with dask-io resume {folder}",
         )
 
 
@@ -251,10 +248,8 @@ def refuse_foreign(root: Location, what: str, foreign: Iterable[str]) -> None:
     """
     names = sorted(foreign)
     if names:
-        listed = ", ".join(map(printable, names[:_MOST_NAMED]))
-        more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
         raise UsageError(
-            f"{printable(str(root))} holds what is not part of {what}: {listed}{more}; "
+            f"{root} holds what is not part of {what}: {list_names(names)}; "
             "move it away, or choose another target"
         )
 

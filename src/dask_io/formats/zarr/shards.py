@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from dask_io.errors import DataError, printable
+from dask_io.errors import DataError
 from dask_io.geometry import Region
 from dask_io.storage.files import open_reader
 from dask_io.storage.tally import Tally
@@ -68,7 +68,7 @@ class Shards:
         if offset + n_bytes > size:
             chunk = ",".join(map(str, index))
             problem = f"its index says that chunk {chunk} ends behind it"
-            raise DataError(printable(str(path)), [problem], "the file is truncated or damaged")
+            raise DataError(str(path), [problem], "the file is truncated or damaged")
         return offset, n_bytes
 
     def sizes(self, path: Location, size: int) -> Iterator[int]:
@@ -96,7 +96,7 @@ class Shards:
         n_encoded = chain.longest
         if size < n_encoded:
             problem = f"is truncated: it has {size} bytes, but its index alone {n_encoded}"
-            raise DataError(printable(str(path)), [problem])
+            raise DataError(str(path), [problem])
         buffer, decoded = np.empty(n_encoded, np.uint8), np.empty(chain.n_bytes, np.uint8)
         offset = size - n_encoded if self._index.at_end else 0
         # As a header it is not counted.
@@ -105,7 +105,7 @@ class Shards:
         try:
             chain.decode(encoded, decoded)
         except ValueError as error:
-            raise DataError(printable(str(path)), [f"its index {error}"]) from error
+            raise DataError(str(path), [f"its index {error}"]) from error
         return decoded.view(self._index.dtype).reshape(*counts, 2)
 
 

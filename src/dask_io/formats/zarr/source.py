@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from xxhash import xxh3_64_intdigest
 
-from dask_io.errors import DataError, StorageError, UsageError, printable
+from dask_io.errors import MOST_NAMES, DataError, StorageError, UsageError, list_names
 from dask_io.formats.zarr.documents import (
     V2,
     V3,
@@ -47,7 +47,6 @@ if TYPE_CHECKING:
     from dask_io.stores.encoded import EncodedReader
     from dask_io.stores.store import BlockReader
 
-_MOST_NAMED = 20
 # Chunks that are looked for one by one when a run is planned: in some tenths of a second.
 _MOST_LISTED = 2**16
 # Folders that are known to lie in the array's directory: chunks are visited one after another.
@@ -70,18 +69,18 @@ def open_zarr(path: Location, inside: str, *, strict: bool) -> ZarrSource:
     _refuse_way_out(site)
     documents = read_documents(root)
     if not documents and not root.is_dir():
-        raise StorageError(printable(str(root)), "no such directory", _where_to_look(path, inside))
+        raise StorageError(str(root), "no such directory", _where_to_look(path, inside))
     name = V3 if V3 in documents else V2
     try:
         if is_group(documents):
             raise UsageError(_which_array(root, path, inside))
         if name not in documents:
             nothing = "it holds no Zarr array: there is no zarr.json and no .zarray"
-            raise DataError(printable(str(root)), [nothing])
+            raise DataError(str(root), [nothing])
         site.refuse_consumed()
         return ZarrSource(site, documents, strict=strict)
     except ValueError as error:
-        raise DataError(printable(str(root / name)), [printable(str(error))]) from error
+        raise DataError(str(root / name), [str(error)]) from error
 
 
 def reopen_zarr(
@@ -108,7 +107,7 @@ def reopen_zarr(
         is_same = False
     if not is_same:
         problem = "is not the array that it was" if found else "is no Zarr array any more"
-        raise DataError(printable(source.place), [problem])
+        raise DataError(source.place, [problem])
     return source
 
 
@@ -127,19 +126,17 @@ def as_written(source: ZarrSource) -> ZarrSource | AsStored:
 
 def _refuse_way_out(site: Place) -> None:
     if not leads_into(site.root, site.path.resolve()):
-        raise DataError(printable(str(site.root)), [f"leads out of {printable(str(site.path))}"])
+        raise DataError(str(site.root), [f"leads out of {site.path}"])
 
 
 def _where_to_look(path: Location, inside: str) -> str:
     """Say what to do about a path that is not there."""
     known = _members(path, f"{path}::") if inside and is_group(read_documents(path)) else ""
-    return (
-        f"name an array of {printable(str(path))}, such as {known}" if known else "check the path"
-    )
+    return f"name an array of {path}, such as {known}" if known else "check the path"
 
 
 def _which_array(root: Location, path: Location, inside: str) -> str:
-    group = f"{printable(str(root))} is a group"
+    group = f"{root} is a group"
     known = _members(root, f"{path}::/{inside}".rstrip("/"))
     if not known:
         return f"{group} that holds no array"
@@ -151,10 +148,9 @@ def _members(group: Location, above: str) -> str:
     for name, is_folder in medium_of(group).names(group).items():
         if is_folder and any((group / name / mark).is_file() for mark in (V3, V2, ".zgroup")):
             names.append(name)
-        if len(names) > _MOST_NAMED:
+        if len(names) > MOST_NAMES:
             break
-    listed = ", ".join(printable(f"{above}/{name}") for name in sorted(names)[:_MOST_NAMED])
-    return listed + (" and more" if len(names) > _MOST_NAMED else "")
+    return list_names(f"{above}/{name}" for name in sorted(names))
 
 
 class ZarrSource(ZarrStore):
@@ -279,11 +275,11 @@ class ZarrSource(ZarrStore):
             return
         problem = "" if self.array.index else self._wrong_size(n_bytes)
         if problem:
-            raise DataError(printable(str(path)), [problem])
+            raise DataError(str(path), [problem])
         if n_bytes > (longest := self.array.file_bytes):
             # A shard may have gaps, but there must be room for all of it.
             problem = f"is too long: it has {n_bytes} bytes, expected {longest} at most"
-            raise DataError(printable(str(path)), [problem], "choose another strategy than copy")
+            raise DataError(str(path), [problem], "choose another strategy than copy")
         with self._medium.reader(path, self.tally) as file:
             yield StoredBytes(file, n_bytes)
 
@@ -347,13 +343,13 @@ class ZarrSource(ZarrStore):
         offset, n_bytes = place
         problem = self._wrong_size(n_bytes)
         if problem:
-            raise DataError(printable(str(path)), [problem])
+            raise DataError(str(path), [problem])
         return Located(path, Extent(name, offset, array.chunks), n_bytes)
 
     def _refuse_missing(self, index: tuple[int, ...], path: Location) -> None:
         if self._strict:
             missing = f"chunk {','.join(map(str, index))} is missing"
-            raise DataError(printable(str(path)), [missing], "leave out --strict to fill it in")
+            raise DataError(str(path), [missing], "leave out --strict to fill it in")
 
     def size_of(self, name: str) -> int | None:
         """Return the bytes of a file in the array's directory, None if there is none."""
@@ -367,9 +363,9 @@ class ZarrSource(ZarrStore):
         if found is None:
             return None
         if not self._is_within(path):
-            raise DataError(printable(str(path)), [f"leads out of {printable(self.place)}"])
+            raise DataError(str(path), [f"leads out of {self.place}"])
         if found.size == NOT_A_FILE:
-            raise DataError(printable(str(path)), ["is not a file"])
+            raise DataError(str(path), ["is not a file"])
         return found
 
     def _is_within(self, path: Location) -> bool:

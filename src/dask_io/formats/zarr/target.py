@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dask_io.codecs.cores import on_core
-from dask_io.errors import DataError, StorageError, UsageError, printable
+from dask_io.errors import DataError, StorageError, UsageError
 from dask_io.formats.zarr.create import describe_new
 from dask_io.formats.zarr.documents import read_documents
 from dask_io.formats.zarr.metadata import understand
@@ -84,7 +84,7 @@ def _as_around(place: Place, wanted: Wanted) -> Wanted:
         return wanted
     if wishes.format_version not in {None, version}:
         raise UsageError(
-            f"{printable(str(place.path))} is a group of Zarr {version}, in which readers find no "
+            f"{place.path} is a group of Zarr {version}, in which readers find no "
             f"array of version {wishes.format_version}; choose version {version}, or another place"
         )
     return replace(wanted, wishes=replace(wishes, format_version=version))

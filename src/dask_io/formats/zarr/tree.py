@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dask_io.errors import DataError, UsageError, printable
+from dask_io.errors import DataError, UsageError
 from dask_io.formats.opening import open_source
 from dask_io.formats.zarr.create import choose_codecs
 from dask_io.formats.zarr.documents import (
@@ -198,7 +198,7 @@ def _make_array(place: Location, name: str, wanted: Wanted, durability: Durabili
         # An array that exists is replaced together with its group.
         return make_zarr(Place(place), wanted, overwrite=False, durability=durability, reserve=True)
     except UsageError as error:
-        raise UsageError(f"array {printable(name)}: {error}") from error
+        raise UsageError(f"array {name}: {error}") from error
 
 
 def reopen_tree(

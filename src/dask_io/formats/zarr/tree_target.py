@@ -22,7 +22,6 @@ from dask_io.errors import (
     StorageError,
     TargetExistsError,
     UsageError,
-    printable,
 )
 from dask_io.formats.zarr.documents import V2, V2_GROUP, V3, is_consolidated, read_documents
 from dask_io.formats.zarr.group import gather, is_described, read_group, refuse_special
@@ -112,7 +111,7 @@ class GroupTarget:
 
     def _find_old(self) -> Parts | None:
         """Return what will be replaced, None if nothing exists there; refuse as `check` does."""
-        root, journal, shown = self.root, self._journal_place, printable(self.place)
+        root, journal, shown = self.root, self._journal_place, self.place
         self._medium.publisher(root, self.durability)
         with storage_errors(root):
             if not is_taken(root) or (root.is_dir() and not self._medium.names(root)):
@@ -148,7 +147,7 @@ class GroupTarget:
                     found[words[0]] = Hierarchy.from_word(words[-1])
                 except ValueError as error:
                     problem, advice = f"is not about a group: {error}", "remove the group yourself"
-                    raise DataError(printable(str(place)), [problem], advice) from error
+                    raise DataError(str(place), [problem], advice) from error
         return found[_HOLDS], found[_HELD]
 
     def create(self, job: bytes) -> None:
@@ -193,9 +192,9 @@ class GroupTarget:
             except FileExistsError:
                 # Of two runs that find the place free, one gets it.
                 if logs_of(place).exists(place):
-                    raise TargetExistsError(printable(self.place), unfinished=True) from None
+                    raise TargetExistsError(self.place, unfinished=True) from None
                 reason = "another run is changing what the group says"
-                raise LockedError(printable(self.place), reason, "try again") from None
+                raise LockedError(self.place, reason, "try again") from None
         self.is_resumable = True
 
     def _clear(self, old: Parts) -> None:
@@ -369,9 +368,9 @@ def _refuse_described(root: Location) -> None:
         if not read_documents(folder):
             break
         if is_consolidated(folder):
-            around = printable(str(folder))
+            around = str(folder)
             raise UsageError(
-                f"{printable(str(root))} is described by the consolidated metadata of {around}, "
+                f"{root} is described by the consolidated metadata of {around}, "
                 "which would be wrong then; remove that first, or replace all of the outer group"
             )
 

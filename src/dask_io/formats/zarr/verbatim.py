@@ -13,7 +13,7 @@ from zarr.buffer.cpu import Buffer
 from zarr.storage import MemoryStore
 
 from dask_io.codecs.registry import LOSSLESS
-from dask_io.errors import DataError, UsageError, printable
+from dask_io.errors import DataError, UsageError
 from dask_io.formats.isolation import WORKER, Limits
 from dask_io.formats.zarr.documents import (
     V2,
@@ -97,13 +97,13 @@ class GroupContent:
             content |= documents
             return WORKER.call(Limits.for_file(n_bytes), _read_values, content)
         except ValueError as error:
-            raise DataError(printable(str(place)), [printable(str(error))]) from error
+            raise DataError(str(place), [str(error)]) from error
 
 
 def _refuse_large(place: str, n_bytes: int) -> None:
     """Refuse an array that is too large to be copied verbatim."""
     if n_bytes > _MOST_BYTES:
-        raise UsageError(f"{printable(place)} is too large to be read at once; name one array")
+        raise UsageError(f"{place} is too large to be read at once; name one array")
 
 
 def _refuse_codecs(documents: Mapping[str, bytes]) -> None:
@@ -173,7 +173,7 @@ def array_files(tree: Tree, name: str, version: int) -> dict[str, bytes]:
     is_text = values.dtype.kind == "O" and all(isinstance(each, str) for each in values.ravel())
     _refuse_large(shown, n_bytes + sum(map(len, values.ravel())) if is_text else values.nbytes)
     if values.dtype.hasobject and not is_text:
-        raise UsageError(f"{printable(shown)} cannot be held by Zarr: it {array.verbatim}")
+        raise UsageError(f"{shown} cannot be held by Zarr: it {array.verbatim}")
     names = [each or f"dim_{axis}" for axis, each in enumerate(array.dimensions)]
     fill, gap = None, gap_of({"attributes": said}, values.dtype)
     if version == _NEWEST:

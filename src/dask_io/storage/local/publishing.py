@@ -10,7 +10,7 @@ from pathlib import Path
 from threading import Lock, Semaphore
 from typing import TYPE_CHECKING
 
-from dask_io.errors import StorageError, printable
+from dask_io.errors import StorageError
 from dask_io.storage.local import regular_files as regular
 from dask_io.storage.local import system
 from dask_io.storage.local.transport import FileWriter, New, write_fully
@@ -111,7 +111,7 @@ class Publisher:
         with storage_errors(path):
             with self._lock:
                 if self._is_abandoned:
-                    raise StorageError(printable(path), "the run has been abandoned")
+                    raise StorageError(path, "the run has been abandoned")
                 if name in self._pending:
                     return FileWriter(path, tally)
                 if "/" in name:

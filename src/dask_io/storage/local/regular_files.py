@@ -18,7 +18,7 @@ import os
 import stat
 from typing import TYPE_CHECKING
 
-from dask_io.errors import StorageError, printable
+from dask_io.errors import StorageError
 from dask_io.storage.local import system
 from dask_io.storage.os_errors import SPECIAL
 
@@ -90,7 +90,7 @@ def refuse_link(folder: Path | str) -> None:
     """
     if os.path.islink(folder):  # noqa: PTH114 - may be many
         reason = "is a symbolic link, not a folder that a run has made"
-        raise StorageError(printable(str(folder)), reason, _REMOVE)
+        raise StorageError(str(folder), reason, _REMOVE)
 
 
 def _check_own(path: Path | str, found: os.stat_result, *, writes: bool) -> None:
@@ -103,7 +103,7 @@ def _check_own(path: Path | str, found: os.stat_result, *, writes: bool) -> None
 
 
 def _not_own(path: Path | str, what: str) -> StorageError:
-    return StorageError(printable(str(path)), f"{what}, not a file that a run has made", _REMOVE)
+    return StorageError(str(path), f"{what}, not a file that a run has made", _REMOVE)
 
 
 def open_to_read(path: Path | str) -> int:
@@ -132,7 +132,7 @@ def check_to_read(path: Path | str, found: os.stat_result) -> None:
         If it is not a regular file.
     """
     if not stat.S_ISREG(found.st_mode):
-        raise StorageError(printable(str(path)), f"is {_kind(found)}, not a file", "check the path")
+        raise StorageError(str(path), f"is {_kind(found)}, not a file", "check the path")
 
 
 def _kind(found: os.stat_result) -> str:

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from xxhash import xxh3_64
 
-from dask_io.errors import DataError, printable
+from dask_io.errors import DataError
 from dask_io.storage.local import regular_files as regular
 from dask_io.storage.local import system
 from dask_io.storage.medium import ALIGNMENT
@@ -160,7 +160,7 @@ class FileReader(_FileVisit):
         n_read = self._read_fully(fd, start, into, needed)
         if n_read < needed:
             problem = f"ends at byte {start + n_read}, {needed - n_read} bytes before the data does"
-            place = printable(str(self._path))
+            place = str(self._path)
             raise DataError(place, [problem], "the file is truncated or has changed")
         return into[before:needed]
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from obstore.exceptions import BaseError
 
-from dask_io.errors import DataError, StorageError, UsageError, printable
+from dask_io.errors import DataError, StorageError, UsageError
 from dask_io.storage.medium import NOT_A_FILE, FileInfo
 from dask_io.storage.objects import requests
 from dask_io.storage.objects.conditional import ConflictError, look, put_if, remove_all
@@ -68,7 +68,7 @@ class Objects:
             If the store is read-only.
         """
         if not folder.connection.can_list:
-            raise UsageError(f"{printable(str(folder))} is read-only; choose another target")
+            raise UsageError(f"{folder} is read-only; choose another target")
         return ObjectPublisher(folder)
 
     def write_whole(self, path: ObjectPath, content: bytes) -> None:
@@ -86,7 +86,7 @@ class Objects:
             put_if(path, content, seen[1] if seen else "create")
         except ConflictError:
             reason, advice = "another run has changed it", "check whether another run is active"
-            raise StorageError(printable(str(path)), reason, advice) from None
+            raise StorageError(str(path), reason, advice) from None
 
     def update(self, path: ObjectPath, make: Callable[[], bytes]) -> None:
         """Put a small object, on the condition that the version it was made from is unchanged."""
@@ -95,9 +95,7 @@ class Objects:
             with suppress(ConflictError):
                 put_if(path, make(), seen[1] if seen else "create")
                 return
-        raise StorageError(
-            printable(str(path)), "other processes keep changing it", "try again later"
-        )
+        raise StorageError(str(path), "other processes keep changing it", "try again later")
 
     def write_pieces(
         self, path: ObjectPath, n_bytes: int, pieces: Callable[[], Iterator[bytes]]
@@ -133,7 +131,7 @@ class Objects:
         """
         found = self._look_into(folder)
         if not found:
-            raise StorageError(printable(str(folder)), "there are no such objects", "check the URL")
+            raise StorageError(str(folder), "there are no such objects", "check the URL")
         return found
 
     def names(self, folder: ObjectPath) -> dict[str, bool]:
@@ -156,7 +154,7 @@ class Objects:
             name = prefix.rpartition("/")[2]
             if found.get(name):
                 problem = "is both an object and a prefix of other objects"
-                raise DataError(printable(f"{folder}/{name}"), [problem], "rename one of them")
+                raise DataError(f"{folder}/{name}", [problem], "rename one of them")
             found[name] = NOT_A_FILE
         return {name: size for name, size in found.items() if name}
 
@@ -235,7 +233,7 @@ def _found(meta: ObjectMeta) -> FileInfo:
 def _refuse_unlisted(folder: ObjectPath) -> None:
     if not folder.connection.can_list:
         raise StorageError(
-            printable(str(folder)),
+            str(folder),
             "cannot be listed over HTTP",
             "give one file, or an array in a container",
         )

@@ -15,7 +15,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
-from dask_io.errors import UsageError, printable
+from dask_io.errors import UsageError
 from dask_io.storage.objects.path import ObjectPath
 
 if TYPE_CHECKING:
@@ -202,12 +202,12 @@ def parse_url(url: str, storage_options: Mapping[str, Any] | None = None) -> Obj
     """
     found = _URL.fullmatch(url)
     if found is None:
-        raise UsageError(f"{printable(url)} is not a URL; write it as in s3://bucket/path")
+        raise UsageError(f"{url} is not a URL; write it as in s3://bucket/path")
     scheme, bucket, path, rest = found[1].lower(), found[2], found[3], found[4]
     # A password may contain a slash, and so extend into the path.
     has_password = "@" in bucket or (":" in bucket and "@" in path)
     place = f"{bucket}{path}"
-    shown = printable(f"{scheme}://{place.rpartition('@')[2] if has_password else place}")
+    shown = f"{scheme}://{place.rpartition('@')[2] if has_password else place}"
     if scheme not in _SCHEMES:
         known = ", ".join(f"{each}://" for each in _SCHEMES)
         raise UsageError(f"{shown} has an unknown scheme; use {known} or a local path")

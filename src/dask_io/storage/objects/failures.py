@@ -21,7 +21,7 @@ from obstore.exceptions import (
     UnauthenticatedError,
 )
 
-from dask_io.errors import StorageError, printable
+from dask_io.errors import StorageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -95,7 +95,7 @@ def to_storage_error(path: ObjectPath, error: BaseError | FileNotFoundError) -> 
         (True, "a request failed", later),
     ]
     reason, advice = next((reason, advice) for applies, reason, advice in cases if applies)
-    return StorageError(printable(str(path)), reason, advice)
+    return StorageError(str(path), reason, advice)
 
 
 def ask_again(path: ObjectPath, ask: Callable[[], _T], *, is_put: bool = False) -> _T:
@@ -145,7 +145,7 @@ class Patience:
             self._is_reported = True
             _logger.warning(
                 "dask-io: %s: %s; trying again for up to %.0f seconds",
-                printable(str(self._path)),
+                str(self._path),
                 to_storage_error(self._path, error).reason,
                 PATIENCE_SECONDS,
             )

@@ -16,7 +16,7 @@ import numpy as np
 from obstore.exceptions import BaseError, GenericError
 from xxhash import xxh3_64
 
-from dask_io.errors import DataError, StorageError, printable
+from dask_io.errors import DataError, StorageError
 from dask_io.storage.objects import requests
 from dask_io.storage.objects.failures import Patience, ask_again
 from dask_io.storage.os_errors import storage_errors
@@ -176,9 +176,7 @@ class ObjectReader(Visit):
         try:
             found = requests.calls.get(store, key, options={"range": (start, stop)})
         except FileNotFoundError:
-            raise StorageError(
-                printable(str(self._path)), "no such object", "check the URL"
-            ) from None
+            raise StorageError(str(self._path), "no such object", "check the URL") from None
         except GenericError:
             # A range that starts beyond the end is refused.
             if start >= self.size:
@@ -191,12 +189,12 @@ class ObjectReader(Visit):
     def _note(self, size: int, version: str | None) -> None:
         """Check that size and version of the object do not change between requests."""
         if self._version is not None and (size, version) != (self._size, self._version):
-            raise DataError(printable(str(self._path)), ["has changed while it was read"])
+            raise DataError(str(self._path), ["has changed while it was read"])
         self._size, self._version = size, version
 
     def _refuse_end(self, end: int, n_missing: int) -> None:
         problem = f"ends at byte {end}, {n_missing} bytes before the data does"
-        place = printable(str(self._path))
+        place = str(self._path)
         raise DataError(place, [problem], "the object is truncated or has changed")
 
 
@@ -335,7 +333,7 @@ class ObjectPublisher:
         """
         path = self.folder / name
         if self._is_abandoned:
-            raise StorageError(printable(str(path)), "the run has been abandoned")
+            raise StorageError(str(path), "the run has been abandoned")
 
         def note() -> None:
             if check is not None:
