@@ -144,9 +144,8 @@ class Patience:
         if now - self._since > _MOMENT_SECONDS and not self._is_reported:
             self._is_reported = True
             _logger.warning(
-                "dask-io: %s: %s; trying again for up to %.0f seconds",
-                str(self._path),
-                to_storage_error(self._path, error).reason,
+                "dask-io: %s; trying again for up to %.0f seconds",
+                StorageError(str(self._path), to_storage_error(self._path, error).reason),
                 PATIENCE_SECONDS,
             )
         time.sleep(self._wait)
