@@ -100,11 +100,11 @@ def test_a_block_that_changes_is_named(kind: str, tmp_path: Path) -> None:
     part = 1 if kind in {"hdf5", "netcdf"} else 0
     change = once(part, lambda: rewrite(tmp_path / name))
 
-    with pytest.raises(DataError, match=f"changed while it was being read{said} begin again"):
+    with pytest.raises(DataError, match=f"changed while it was being read{said} start again"):
         dask_io.resplit(source, target, chunks=(8, 5), format="npy", on_progress=change, **PLAIN)
 
     check_unfinished(target)
-    with pytest.raises(DataError, match="is a mixture; begin again"):
+    with pytest.raises(DataError, match="is a mixture; start again"):
         dask_io.resume(target)
     dask_io.resplit(source, target, chunks=(8, 5), format="npy", overwrite=True, **PLAIN)
     assert np.array_equal(dask_io.open(target)[:, :], ARRAY)
@@ -134,7 +134,7 @@ def test_three_blocks_are_named_at_most(strategy: str, tmp_path: Path) -> None:
         for path in source.glob("b_?_0.npy"):
             rewrite(path)
 
-    said = "read: block 0,0, block 1,0, block 2,0 and 1 more; begin again"
+    said = "read: block 0,0, block 1,0, block 2,0 and 1 more; start again"
     with pytest.raises(DataError, match=said):
         dask_io.resplit(
             source,
@@ -151,7 +151,7 @@ def test_of_many_blocks_none_is_named(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(identity, "MOST_KEPT", 7)
     source = make(tmp_path)
     change = once(0, lambda: rewrite(source / "b_1_1.npy"))
-    with pytest.raises(DataError, match="changed while it was being read; begin again"):
+    with pytest.raises(DataError, match="changed while it was being read; start again"):
         dask_io.resplit(source, tmp_path / "out", chunks=(8, 5), on_progress=change, **PLAIN)
     check_unfinished(tmp_path / "out")
     dask_io.resplit(source, tmp_path / "out", chunks=(8, 5), overwrite=True)
@@ -179,7 +179,7 @@ def test_a_target_stays_refused_if_the_source_is_restored(
         path.write_bytes(content)
         os.utime(path, ns=(time, time))
 
-    with pytest.raises(DataError, match="is a mixture; begin again"):
+    with pytest.raises(DataError, match="is a mixture; start again"):
         dask_io.resume(place)
     dask_io.resplit(source, place, overwrite=True, **options)
     assert np.array_equal(dask_io.open(place)[:, :], ARRAY)
@@ -320,7 +320,7 @@ def test_objects_are_listed_once_more_and_not_asked_for_one_by_one(
     assert [entry for entry in at_the_end if f" {name}" in entry] == [f"list {name}"]
 
     change = once(1, lambda: put_again(f"{bucket}/{CHANGES[kind][0]}"))
-    with pytest.raises(DataError, match="changed while it was being read: block 1,1; begin again"):
+    with pytest.raises(DataError, match="changed while it was being read: block 1,1; start again"):
         dask_io.resplit(
             source,
             target,
@@ -342,7 +342,7 @@ def test_an_object_that_changes_is_found_on_a_server(
     file, said = CHANGES[kind]
     dask_io.resplit(tmp_path / "whole.npy", f"{place}/{name}", **options)
     change = once(1, lambda: put_again(f"{place}/{file}"))
-    with pytest.raises(DataError, match=f"changed while it was being read{said} begin again"):
+    with pytest.raises(DataError, match=f"changed while it was being read{said} start again"):
         dask_io.resplit(
             f"{place}/{name}", tmp_path / "out", chunks=(8, 5), on_progress=change, **PLAIN
         )
@@ -356,8 +356,8 @@ def test_the_command_says_so_in_one_line(sample: Sample, tool: Tool) -> None:
     told = tool.release(run)
 
     assert run.returncode == 1
-    said = f"{sample.blocks}: changed while it was being read: block 2,0; begin again: "
+    said = f"{sample.blocks}: changed while it was being read: block 2,0; start again: "
     assert said in tool.only_line(told)
     assert "it is unfinished" in tool.fail("info", sample.out, code=1)
     assert "it is unfinished" in tool.fail("verify", sample.out, code=1)
-    assert "is a mixture; begin again" in tool.fail("resume", sample.out, code=1)
+    assert "is a mixture; start again" in tool.fail("resume", sample.out, code=1)

@@ -212,7 +212,7 @@ def test_too_little_memory_is_a_reason(inputs: Path, tmp_path: Path) -> None:
     told = dask_io.explain(collection, memory="10kB")
 
     assert not told.matched
-    assert "are needed" in told.reasons[0]
+    assert "needs" in told.reasons[0]
 
 
 def test_options_travel_with_the_graph() -> None:

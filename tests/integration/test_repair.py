@@ -294,7 +294,7 @@ def test_a_source_that_has_changed_or_gone_is_refused(tmp_path: Path) -> None:
     flip(place / "b_0_0.npy")
     before = snapshot(place)
     os.utime(tmp_path / "in" / "b_0_0.npy", ns=(1, 1))
-    assert "has changed since the run began; begin again" in fail("repair", place, code=1)
+    assert "has changed since the run began; start again" in fail("repair", place, code=1)
     (tmp_path / "in").rename(tmp_path / "moved")
     assert f"source: dask-io repair {place} SRC" in fail("repair", place, code=3)
     assert snapshot(place) == before

@@ -13,7 +13,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, TypeAlias, cast
 
-from dask_io.errors import UsageError
+from dask_io.errors import StorageError, UsageError
 from dask_io.storage.files import peeking
 from dask_io.storage.os_errors import storage_errors
 from dask_io.stores.container import needs
@@ -120,7 +120,12 @@ class Row:
 
     def recognises(self, path: Location) -> bool:
         """Tell by its content whether a path that exists is of this format."""
-        return any(_has_mark(path, mark) for mark in self.marks)
+        try:
+            with storage_errors(path):
+                return any(_has_mark(path, mark) for mark in self.marks)
+        except StorageError as error:
+            # Name what the user gave, not the file that was looked for in it.
+            raise type(error)(str(path), error.reason, error.advice) from error
 
 
 def _load(name: str, address: str, library: str = "") -> object:

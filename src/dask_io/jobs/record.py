@@ -41,6 +41,9 @@ TREE = "tree"
 # With the keys of earlier versions.
 _TREES = frozenset({TREE, "file", "group"})
 
+START_AGAIN = "start again: run the first command with --overwrite"
+"""Advice where an interrupted run cannot be resumed."""
+
 
 @dataclass(frozen=True, slots=True)
 class JobRecord:
@@ -192,8 +195,7 @@ def refuse_changed(journal: Location, source: str) -> None:
     """
     if any_changed(read_lines(journal)):
         problem = "changed while an earlier run was reading it, so that the target is a mixture"
-        advice = "begin again: run the first command with --overwrite"
-        raise DataError(source, [problem], advice)
+        raise DataError(source, [problem], START_AGAIN)
 
 
 def describe_together(

@@ -15,7 +15,7 @@ from dask_io.engine.spill import remove_scratch
 from dask_io.errors import DataError, UsageError
 from dask_io.hierarchy.container import UndividedTarget
 from dask_io.jobs.job import NO_TARGET, Job, Runnable, check_room, resumable
-from dask_io.jobs.record import JobRecord
+from dask_io.jobs.record import START_AGAIN, JobRecord
 from dask_io.jobs.verify import check_again
 from dask_io.planning import Series
 from dask_io.report.text import plan_text
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from dask_io.planning import Device
     from dask_io.storage.location import Location
     from dask_io.stores.store import Source, Target
-
-_BEGIN_AGAIN = "begin again: run the first command with --overwrite"
 
 
 @dataclass
@@ -105,7 +103,7 @@ def refuse_changed_tree(tree: Tree, record: TreeRecord, problem: str) -> None:
         is_same = tree.content.identity(record.copies) == record.identity
         problem = f"files that are copied unchanged {problem.format('they were')}"
     if not is_same:
-        raise DataError(tree.place, [problem], _BEGIN_AGAIN)
+        raise DataError(tree.place, [problem], START_AGAIN)
 
 
 @dataclass(frozen=True)

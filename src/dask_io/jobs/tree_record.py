@@ -10,7 +10,7 @@ from dask_io.errors import DataError
 from dask_io.formats.registry import load_format
 from dask_io.hierarchy.container import DividedContainer, TreeContainer
 from dask_io.hierarchy.tree import checked_path
-from dask_io.jobs.record import TREE, JobRecord
+from dask_io.jobs.record import START_AGAIN, TREE, JobRecord
 from dask_io.journal.journal import VERSION, is_sealed, read_field, read_job
 from dask_io.storage.medium import Durability
 
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 # How earlier versions named the records of groups and of files.
 _GROUP, _FILE = "group", "file"
-_BEGIN_AGAIN = "begin again: run the first command with --overwrite"
 
 
 @dataclass(frozen=True)
@@ -87,7 +86,7 @@ class TreeRecord:
         job, place = read_job(journal), str(journal)
         if TREE not in job and not is_sealed(journal):
             problem = "is unfinished, and an earlier version of Dask IO began it"
-            raise DataError(place, [problem], _BEGIN_AGAIN)
+            raise DataError(place, [problem], START_AGAIN)
         try:
             return cls._from_json(job if TREE in job else _upgraded(job))
         except (AttributeError, KeyError, StopIteration, TypeError, ValueError) as error:
@@ -147,7 +146,7 @@ class TreeRecord:
             return JobRecord.from_json(self.arrays[name])
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             problem = f"the record of its array {name} is broken: {error}"
-            raise DataError(self.source, [problem], _BEGIN_AGAIN) from error
+            raise DataError(self.source, [problem], START_AGAIN) from error
 
 
 def _upgraded(job: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from dask_io.errors import DataError, StorageError
 from dask_io.formats.places import is_absent
 from dask_io.formats.registry import find_row
 from dask_io.jobs.job import Complete, Job
-from dask_io.jobs.record import refuse_changed
+from dask_io.jobs.record import START_AGAIN, refuse_changed
 from dask_io.jobs.resume import make_complete, plan_recorded
 from dask_io.jobs.tree_job import SeriesJob, complete_tree, refuse_changed_tree
 from dask_io.jobs.tree_plan import plan_into
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from dask_io.hierarchy.tree import Tree
     from dask_io.jobs.settings import Settings
     from dask_io.storage.location import Location
-
-_BEGIN_AGAIN = "begin again: run the first command with --overwrite"
 
 
 def plan_tree_resume(
@@ -92,7 +90,7 @@ def open_source_of(record: TreeRecord, settings: Settings) -> Tree:
     tree = find_tree(place, reach, each=record.divided is not None)
     if tree is None:
         problem = "does not hold several arrays, as it did when the run began"
-        raise DataError(str(at), [problem], _BEGIN_AGAIN)
+        raise DataError(str(at), [problem], START_AGAIN)
     return tree
 
 
