@@ -109,6 +109,6 @@ def check_apart(targets: Sequence[Target]) -> None:
         if around != [target]:
             other = next((each for each in around if each is not target), target)
             raise UsageError(
-                f"targets {target.place} and {other.place} are one place, "
-                "or one lies in the other; choose places apart"
+                f"targets {target.place} and {other.place} are the same, or "
+                "one contains the other; choose separate places"
             )
