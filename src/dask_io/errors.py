@@ -6,6 +6,7 @@
     ├── DataError                   1  blocks are missing, extra, truncated or do not match
     ├── UsageError                  2  a bad or unsupported option, or a combination of them
     │   ├── BudgetTooSmallError        the smallest unit of work does not fit in the budget
+    │   ├── MissingLibraryError        a format needs a library that is not installed
     │   ├── TargetExistsError          the target already exists
     │   └── SamePlaceError             source and target are the same, or one contains the other
     ├── StorageError                3  a path does not exist, permission is denied, the disk is full
@@ -107,6 +108,10 @@ class BudgetTooSmallError(UsageError):
             f"but the memory budget is {format_bytes(self.budget)}; use at least "
             f"--memory {self.required}{', preferably a few MiB more' if slow else ''}"
         )
+
+
+class MissingLibraryError(UsageError):
+    """A format needs a library that is not installed."""
 
 
 class TargetExistsError(UsageError):

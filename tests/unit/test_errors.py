@@ -64,7 +64,7 @@ def test_a_budget_too_small_names_the_one_needed() -> None:
 
 def test_a_budget_for_one_element_is_not_recommended() -> None:
     """It is enough, but every element would be moved alone, which the message does not hide."""
-    message = str(BudgetTooSmallError(4096, 1, "element and the staging it needs"))
+    message = str(BudgetTooSmallError(4096, 1, "element with its staging"))
     assert message.endswith("--memory 4096, preferably a few MiB more")
 
 

@@ -6,7 +6,7 @@ import re
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from dask_io.errors import DataError, StorageError, UsageError
+from dask_io.errors import DataError, MissingLibraryError, StorageError, UsageError
 from dask_io.formats.places import (
     has_field,
     pattern_of,
@@ -16,7 +16,7 @@ from dask_io.formats.places import (
 )
 from dask_io.formats.registry import (
     choose_format,
-    find_container,
+    find_container_row,
     find_row,
     format_names,
     row_of,
@@ -126,9 +126,9 @@ def open_source(
 def _open_container(place: Location, format: str | None, *, strict: bool) -> Source | None:  # noqa: A002
     """Open an array in a container, None if the place is none."""
     path, inside = split_inside(place)
-    container = find_container(path, format)
-    if container is not None and (inside or may_exist(path)):
-        return container.open(path, inside, strict=strict)
+    row = find_container_row(path, format)
+    if row is not None and (inside or may_exist(path)):
+        return row.load_container().open(path, inside, strict=strict)
     refuse_inside(path, inside)
     return None
 
@@ -146,6 +146,8 @@ def _open_manifest(folder: Location, format: str | None, said: Description) -> B
         raise UsageError(f"{folder} holds {found.format} blocks, but {format} is asked for")
     try:
         chosen = find_row(found.format).load_blocks()
+    except MissingLibraryError:
+        raise
     except UsageError as error:
         raise DataError(str(folder / manifest.NAME), [str(error)]) from error
     chosen = format_of_files(found.names, chosen)

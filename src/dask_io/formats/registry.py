@@ -6,7 +6,7 @@ stands on, are loaded only to open or make an array.
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
@@ -287,12 +287,22 @@ def tree_rows() -> Iterator[Row]:
     """Yield the rows of containers that hold trees; those of other packages come last."""
     yield from (row for row in _ROWS if row.holds_trees)
     # Searching the installed packages is slow, and rarely needed.
-    others = map(find_row, sorted(_others().keys() - _OURS.keys()))
-    yield from (row for row in others if row.holds_trees)
+    for name in sorted(_others().keys() - _OURS.keys()):
+        # Trees of other formats can be moved even if another package is broken.
+        with suppress(UsageError):
+            row = find_row(name)
+            if row.holds_trees:
+                yield row
 
 
 def find_container(path: Location, name: str | None) -> Container | None:
     """Return the container that a path is, by a format's name, its suffix, or its content."""
+    row = find_container_row(path, name)
+    return None if row is None else row.load_container()
+
+
+def find_container_row(path: Location, name: str | None) -> Row | None:
+    """Return the row of the container that a path is, as `find_container` does."""
     row = find_row(name) if name is not None else row_of(path.name)
     if row is None:
         if not path.exists():
@@ -302,4 +312,4 @@ def find_container(path: Location, name: str | None) -> Container | None:
             row = next((row for row in rows if row.recognises(path)), None)
     elif row.blocks and path.is_dir():
         return None
-    return row.load_container() if row is not None and row.container else None
+    return row if row is not None and row.container else None

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from dask_io.errors import DataError, UsageError
+from dask_io.errors import DataError, MissingLibraryError, UsageError
 from dask_io.formats.places import has_field, holder_of
 from dask_io.formats.registry import find_row
 from dask_io.storage.files import size_of
@@ -108,11 +108,12 @@ def remake_target(
 
 def _container_of(described: Mapping[str, Any]) -> Container | None:
     """Return the container that a store was which describes itself so."""
-    with suppress(UsageError):
+    try:
         row = find_row(str(described.get("format")))
-        if row.container and not (row.blocks and "pattern" in described):
-            return row.load_container()
-    return None
+    except UsageError:
+        return None
+    is_container = row.container and not (row.blocks and "pattern" in described)
+    return row.load_container() if is_container else None
 
 
 @contextmanager
@@ -130,6 +131,8 @@ def _described(described: Mapping[str, Any], at: Location | None) -> Blocks:
     try:
         found = manifest.Manifest.from_json(dict(described))
         chosen = find_row(found.format).load_blocks()
+    except MissingLibraryError:
+        raise
     except (ValueError, UsageError) as error:
         raise DataError(str(place), [f"its description {error}"]) from error
     folder, names = place, found.names

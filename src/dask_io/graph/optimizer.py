@@ -14,7 +14,7 @@ import dask
 from dask.base import dont_optimize
 from dask.highlevelgraph import HighLevelGraph
 
-from dask_io.errors import UsageError
+from dask_io.errors import DaskIOWarning, UsageError, printable
 from dask_io.graph.functions import is_at_work
 from dask_io.graph.options import GraphOptions, OnMismatch, graph_options
 from dask_io.graph.rewrite import consider, replace_layers
@@ -40,7 +40,7 @@ class _NotSet(Enum):
 _NOT_SET: Final = _NotSet.NOT_SET
 
 
-class MismatchWarning(UserWarning):
+class MismatchWarning(DaskIOWarning):
     """Something is stored by Dask and not by plan."""
 
 
@@ -94,14 +94,14 @@ class Optimizer:
             _logger.exception("a graph is left as it is, because looking at it failed")
             return dsk
         for done in (*considered.works, *considered.clusters):
-            _logger.info("by plan: %s", done)
+            _logger.info("by plan: %s", printable(str(done)))
         if considered.reasons:
             self._tell(considered.reasons)
         return rewritten
 
     def _tell(self, reasons: Sequence[str]) -> None:
         text = f"by Dask: {'; '.join(dict.fromkeys(reasons))}"
-        _logger.info("%s", text)
+        _logger.info("%s", printable(text))
         match self.options.on_mismatch:
             case OnMismatch.WARN:
                 warnings.warn(text, MismatchWarning, stacklevel=2)

@@ -17,7 +17,7 @@ from dask_io.errors import (
     UsageError,
 )
 from dask_io.formats.creating import check_places, make_target
-from dask_io.formats.registry import load_format
+from dask_io.formats.registry import find_row
 from dask_io.formats.several_targets import check_apart
 from dask_io.geometry.chunks import by_number, normalize_chunks
 from dask_io.geometry.shards import normalize_shards
@@ -92,10 +92,10 @@ def _lay_out(store: Source, wanted: Wanted, settings: Settings) -> _Laid:
     layout = store.layout if wanted.order is None else parse_order(wanted.order, len(shape))
     place = wanted.target
     if place is None:
-        kind = load_format(settings.format or store.format)
-        if not _is_to_be_encoded(store, kind.name, settings):
-            return _Laid(None, Side(grid, layout, kind.name), dtype)
-        place = _beside(store, kind, settings)
+        row = find_row(settings.format or store.format)
+        if not _is_to_be_encoded(store, row.name, settings):
+            return _Laid(None, Side(grid, layout, row.name), dtype)
+        place = _beside(store, row.load(), settings)
     metadata = store.metadata
     if dtype != store.dtype:
         metadata = cast_metadata(metadata, store.dtype, dtype)

@@ -50,7 +50,7 @@ def plan_keep(problem: Problem) -> Plan:
     BudgetTooSmallError
         If not even one element fits in addition to the staging.
     """
-    n_axes, unit = len(problem.shape), "element and the staging it needs"
+    n_axes, unit = len(problem.shape), "element with its staging"
     smallest = _Buffer((1,) * n_axes, (False,) * n_axes)
     if problem.target.atomic:
         unit = "target block"

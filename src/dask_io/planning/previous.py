@@ -57,7 +57,7 @@ def plan_multiple(problem: Problem) -> Plan:
     """
     layout, _, _ = _big_and_small(problem, "multiple")
     elements = tuple(Axis.regular(length, 1) for length in problem.shape)
-    unit = "element and the staging it needs"
+    unit = "element with its staging"
     return _plan(problem, layout, elements, strategy="multiple", unit=unit)
 
 

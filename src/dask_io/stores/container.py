@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from dask_io.errors import UsageError
+from dask_io.errors import MissingLibraryError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -191,13 +191,13 @@ def needs(format: str, library: str) -> Iterator[None]:  # noqa: A002 - the word
 
     Raises
     ------
-    UsageError
+    MissingLibraryError
         If an import within fails.
     """
     try:
         yield
     except ImportError as error:
-        raise UsageError(
+        raise MissingLibraryError(
             f"format {format} needs {library}, which cannot be imported ({error}); "
             f"install it with: pip install 'dask-io[{format}]'"
         ) from error

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import dask_io
-from dask_io.errors import DataError, SamePlaceError, StorageError, UsageError
+from dask_io.errors import DataError, MissingLibraryError, SamePlaceError, StorageError, UsageError
 from dask_io.formats import check_places, make_target, open_source
 from dask_io.formats.registry import Bytes, Row, find_row, format_names, load_format
 from dask_io.formats.reopening import read_back, remake_target, reopen_source
@@ -133,6 +133,27 @@ def test_other_packages_add_containers(monkeypatch: pytest.MonkeyPatch, tmp_path
     assert remake_target(described, at=place, **how).place == "x/a/b"
     with pytest.raises(DataError, match="x: its description has no grid"):
         remake_target({"format": "memory"}, at=Path("x"), **how)
+
+
+@pytest.mark.parametrize("target", ["out.zarr", "out.h5", "blocks"])
+def test_a_finished_target_without_its_library_is_not_called_damaged(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, target: str
+) -> None:
+    """Every command names the library; data that is whole is not to be repaired."""
+    np.save(tmp_path / "in.npy", np.arange(12.0).reshape(3, 4))
+    name = "hdf5" if target == "blocks" else None
+    dask_io.resplit(tmp_path / "in.npy", tmp_path / target, chunks=2, format=name)
+    for module in [name for name in sys.modules if name.startswith("dask_io.formats.")]:
+        if module.split(".")[2] in {"zarr", "hdf5"}:
+            monkeypatch.delitem(sys.modules, module)
+    for library in ("zarr", "h5py"):
+        monkeypatch.setitem(sys.modules, library, None)
+
+    for verb in (dask_io.verify, dask_io.repair, dask_io.resume, dask_io.open):
+        with pytest.raises(MissingLibraryError, match="install it with: pip install"):
+            verb(tmp_path / target)
+    with pytest.raises(StorageError, match="no such file or directory"):
+        dask_io.open(tmp_path / f"absent{target}")
 
 
 def test_a_library_that_is_missing_is_named(

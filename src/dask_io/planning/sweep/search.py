@@ -57,7 +57,7 @@ def plan_sweep(problem: Problem) -> Plan:
         target block if target blocks are atomic.
     """
     n_elements = prod(problem.shape)
-    unit, smallest = "element and the staging it needs", min(n_elements, 1)
+    unit, smallest = "element with its staging", min(n_elements, 1)
     if problem.target.atomic:
         unit, smallest = "target block", prod(problem.target.grid.longest)
     if problem.holdable < smallest * problem.itemsize:
