@@ -11,6 +11,7 @@ from dask_io.errors import (
     DataError,
     InterruptedRunError,
     LockedError,
+    MissingLibraryError,
     SamePlaceError,
     StorageError,
     TargetExistsError,
@@ -21,6 +22,7 @@ EXAMPLES: list[tuple[DaskIOError, int]] = [
     (DataError("in", ["a is missing", "b is short"], "copy them again"), 1),
     (UsageError("there is no such option"), 2),
     (BudgetTooSmallError(2**30, 2**20, "source block"), 2),
+    (MissingLibraryError("format zarr needs zarr"), 2),
     (TargetExistsError("out"), 2),
     (SamePlaceError("in", "in/out"), 2),
     (StorageError("out", "no space left", "free some"), 3),
@@ -66,6 +68,14 @@ def test_a_budget_for_one_element_is_not_recommended() -> None:
     """It is enough, but every element would be moved alone, which the message does not hide."""
     message = str(BudgetTooSmallError(4096, 1, "element with its staging"))
     assert message.endswith("--memory 4096, preferably a few MiB more")
+
+
+def test_control_characters_in_messages_are_escaped() -> None:
+    """A name from a file that anyone may have made cannot manipulate a terminal."""
+    name = "b_\x1b[2J\n.npy"
+    for error in (DataError(name, [name], name), StorageError(name, name), UsageError(name)):
+        assert str(error).isprintable()
+    assert str(errors.RoomWarning(name)) == r"b_\x1b[2J\n.npy"
 
 
 def test_data_errors_name_every_problem() -> None:
