@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 # Seconds to wait before one try after another.
-_PAUSES = (0, 0, 0, 0.01, 0.1, 0.2, 0.4, 0.8)
+_PAUSES = (0, 0, 0, 0.01, 0.1, 0.2, 0.4, 0.8, 2, 4, 8)
 
 
 def stays_within(most: int, work: Callable[[], object]) -> bool:
