@@ -26,7 +26,7 @@ from dask_io.geometry import Grid, Layout, Region
 from dask_io.geometry.chunks import normalize_chunks
 from dask_io.jobs import targets
 from dask_io.jobs.job import Complete, Job, JointJob
-from dask_io.jobs.planning import Wanted, count_workers, plan_one, plan_several
+from dask_io.jobs.planning import RequestedTarget, count_workers, plan_one, plan_several
 from dask_io.jobs.repair import Damage, Repair, RepairOptions, repair_all
 from dask_io.jobs.settings import Settings, for_one_array, parse_region
 from dask_io.jobs.tree_job import SeriesJob
@@ -301,7 +301,7 @@ def _plan_array(
     store = _source(source, settings.storage_options)
     if settings.check:
         store.check()
-    wanted = Wanted(target, chunks, *settings.orders(1))
+    wanted = RequestedTarget(target, chunks, *settings.orders(1))
     return plan_one(_window(store, settings), wanted, settings)
 
 
@@ -526,7 +526,9 @@ def plan_extract(
         storage_options=settings.storage_options,
     )
     orders = settings.orders(len(boxes))
-    wanted = [Wanted(*each) for each in zip(names, [chunks] * len(boxes), orders, strict=True)]
+    wanted = [
+        RequestedTarget(*each) for each in zip(names, [chunks] * len(boxes), orders, strict=True)
+    ]
     return plan_several(store, [SourceView(store, box) for box in boxes], wanted, settings)
 
 
@@ -539,7 +541,7 @@ def _plan_layouts(
             f"there are {len(targets)} targets; give as many chunks, as in [(100, 100), -1]"
         )
     store, orders = _source(source, settings.storage_options), settings.orders(len(targets))
-    wanted = [Wanted(*each) for each in zip(targets, chunks, orders, strict=True)]
+    wanted = [RequestedTarget(*each) for each in zip(targets, chunks, orders, strict=True)]
     return plan_several(store, [_window(store, settings)] * len(wanted), wanted, settings)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from dask_io.formats import make_target, open_source
-from dask_io.stores.container import Wishes
+from dask_io.stores.container import TargetOptions
 from dask_io.testing.conformance import DTYPES, Case, StoreConformance
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ class TestHdf5(StoreConformance):
     padded = True
     # HDF5 has no text of four bytes a character.
     dtypes: ClassVar[Any] = [dtype for dtype in DTYPES if dtype != "<U2"]
-    wishes: ClassVar[Wishes] = Wishes(codec="none")
+    options: ClassVar[TargetOptions] = TargetOptions(codec="none")
     path: ClassVar[str] = "x.h5"
 
     def make_target(self, folder: Path, case: Case, *, overwrite: bool = False) -> Target:
@@ -33,7 +33,7 @@ class TestHdf5(StoreConformance):
             dtype=case.dtype,
             layout=case.layout,
             overwrite=overwrite,
-            wishes=self.wishes,
+            options=self.options,
             metadata=self.metadata_for(case),
         )
 
@@ -57,25 +57,25 @@ class TestHdf5Gzip(TestHdf5):
     """Compressed chunks, each with a checksum; the file counts only as a whole."""
 
     resumable = False
-    wishes = Wishes(codec="shuffle+gzip:1+fletcher32")
+    options = TargetOptions(codec="shuffle+gzip:1+fletcher32")
 
 
 class TestHdf5Blosc(TestHdf5Gzip):
     """Chunks of a filter that comes with hdf5plugin, all of them stored."""
 
-    wishes = Wishes(codec="blosc:lz4:5:shuffle", write_empty=True)
+    options = TargetOptions(codec="blosc:lz4:5:shuffle", write_empty=True)
 
 
 class TestHdf5Lzf(TestHdf5Gzip):
     """Chunks of a filter that only HDF5 can run."""
 
-    wishes = Wishes(codec="lzf")
+    options = TargetOptions(codec="lzf")
 
 
 class TestHdf5ThatMayGrow(TestHdf5Gzip):
     """Plain chunks of a dataset that has no last one."""
 
-    wishes = Wishes(codec="none", write_empty=True)
+    options = TargetOptions(codec="none", write_empty=True)
 
     def metadata_for(self, case: Case) -> dict[str, Any]:
         """Let it grow along the first axis."""

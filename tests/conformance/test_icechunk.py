@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import icechunk
 
 from dask_io.formats import make_target, open_source
-from dask_io.stores.container import Wishes
+from dask_io.stores.container import TargetOptions
 from dask_io.testing.conformance import DTYPES, Case, StoreConformance
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ class TestIcechunk(StoreConformance):
         *(dtype for dtype in DTYPES if isinstance(dtype, str)),
         [("a", "<i2"), ("b", "u1"), ("c", "<f4")],
     ]
-    wishes: ClassVar[Wishes] = Wishes()
+    options: ClassVar[TargetOptions] = TargetOptions()
     path: ClassVar[str] = "x.icechunk"
 
     def make_target(self, folder: Path, case: Case, *, overwrite: bool = False) -> Target:
@@ -38,16 +38,16 @@ class TestIcechunk(StoreConformance):
             dtype=case.dtype,
             layout=case.layout,
             overwrite=overwrite,
-            wishes=self.wishes_for(case),
+            options=self.options_for(case),
         )
 
     def open_source(self, folder: Path, case: Case) -> Source:  # noqa: ARG002 - describes itself
         """Open it."""
         return open_source(folder / self.path)
 
-    def wishes_for(self, case: Case) -> Wishes:  # noqa: ARG002 - the same for all
+    def options_for(self, case: Case) -> TargetOptions:  # noqa: ARG002 - the same for all
         """Return what is asked for besides."""
-        return self.wishes
+        return self.options
 
     def visible(self, folder: Path) -> set[str]:
         """Return the snapshots that readers can choose from."""
@@ -59,7 +59,7 @@ class TestIcechunk(StoreConformance):
 class TestIcechunkZstd(TestIcechunk):
     """Compressed chunks of an array in groups."""
 
-    wishes = Wishes(codec="zstd:3+crc32c")
+    options = TargetOptions(codec="zstd:3+crc32c")
     path = "x.icechunk::/day/1"
 
 
@@ -68,7 +68,7 @@ class TestIcechunkSharded(TestIcechunk):
 
     path = "x.icechunk::/@main/day"
 
-    def wishes_for(self, case: Case) -> Wishes:
+    def options_for(self, case: Case) -> TargetOptions:
         """Ask for shards as large as the chunks."""
         shards = tuple(axis.chunk or 1 for axis in case.grid.axes)
-        return Wishes(codec="lz4", shards=shards, write_empty=True)
+        return TargetOptions(codec="lz4", shards=shards, write_empty=True)

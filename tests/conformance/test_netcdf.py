@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from dask_io.formats import make_target, open_source
-from dask_io.stores.container import Wishes
+from dask_io.stores.container import TargetOptions
 from dask_io.testing.conformance import Case, StoreConformance
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ class TestNetcdf(StoreConformance):
     regular = True
     padded = True
     dtypes: ClassVar[Any] = ["u1", "<i2", ">i2", "<f4", ">f8", "<u8", "S1"]
-    wishes: ClassVar[Wishes] = Wishes(codec="none")
+    options: ClassVar[TargetOptions] = TargetOptions(codec="none")
     path: ClassVar[str] = "x.nc"
 
     def make_target(self, folder: Path, case: Case, *, overwrite: bool = False) -> Target:
@@ -32,7 +32,7 @@ class TestNetcdf(StoreConformance):
             dtype=case.dtype,
             layout=case.layout,
             overwrite=overwrite,
-            wishes=self.wishes,
+            options=self.options,
         )
 
     def open_source(self, folder: Path, case: Case) -> Source:  # noqa: ARG002 - describes itself
@@ -44,5 +44,5 @@ class TestNetcdfZlib(TestNetcdf):
     """Compressed chunks of a variable in a group; the file counts only as a whole."""
 
     resumable = False
-    wishes = Wishes(codec="shuffle+zlib:1")
+    options = TargetOptions(codec="shuffle+zlib:1")
     path = "x.nc4::/model/tas"

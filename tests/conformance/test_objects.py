@@ -10,7 +10,7 @@ import pytest
 
 from dask_io.formats import make_target, open_source
 from dask_io.storage.location import locate
-from dask_io.stores.container import Wishes
+from dask_io.stores.container import TargetOptions
 from dask_io.testing.conformance import DTYPES, Case, StoreConformance
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ class OnObjects(StoreConformance):
     bucket: ClassVar[str] = "memory://conformance"
     path: ClassVar[str]
     format: ClassVar[str | None] = None
-    wishes: ClassVar[Wishes] = Wishes()
+    options: ClassVar[TargetOptions] = TargetOptions()
 
     def make_place(self, folder: Path, number: int) -> Any:  # noqa: ARG002 - none is needed
         """Return a place that nobody uses."""
@@ -53,7 +53,7 @@ class OnObjects(StoreConformance):
             dtype=case.dtype,
             layout=case.layout,
             overwrite=overwrite,
-            wishes=self.wishes,
+            options=self.options,
         )
 
     def open_source(self, folder: Any, case: Case) -> Source:
@@ -109,7 +109,7 @@ class TestZarrInGroups(TestZarr):
 
     layouts = "CF"
     path = "x.zarr::/day/1"
-    wishes = Wishes(format_version=2, codec="zstd:1")
+    options = TargetOptions(format_version=2, codec="zstd:1")
 
 
 class OnServer:
@@ -140,5 +140,5 @@ class TestZarrShardsOnServer(OnServer, TestZarr):
     def make_target(self, folder: Any, case: Case, *, overwrite: bool = False) -> Target:
         """Ask for shards as large as the chunks."""
         shards = tuple(axis.chunk or 1 for axis in case.grid.axes)
-        self.wishes = Wishes(format_version=3, codec="zstd:1", shards=shards)  # type: ignore[misc]
+        self.options = TargetOptions(format_version=3, codec="zstd:1", shards=shards)  # type: ignore[misc]
         return super().make_target(folder, case, overwrite=overwrite)

@@ -8,7 +8,7 @@ import pytest
 
 from dask_io.formats import make_target, open_source
 from dask_io.formats.zarr.target import ZarrTarget
-from dask_io.stores.container import Wishes
+from dask_io.stores.container import TargetOptions
 from dask_io.testing.conformance import DTYPES, Case, StoreConformance
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ class TestZarr2(StoreConformance):
     regular = True
     padded = True
     dtypes: ClassVar[Any] = [*_SIMPLE, _RECORD]
-    wishes: ClassVar[Wishes] = Wishes(format_version=2)
+    options: ClassVar[TargetOptions] = TargetOptions(format_version=2)
     path: ClassVar[str] = "x.zarr"
 
     def make_target(self, folder: Path, case: Case, *, overwrite: bool = False) -> Target:
@@ -39,22 +39,22 @@ class TestZarr2(StoreConformance):
             dtype=case.dtype,
             layout=case.layout,
             overwrite=overwrite,
-            wishes=self.wishes_for(case),
+            options=self.options_for(case),
         )
 
     def open_source(self, folder: Path, case: Case) -> Source:  # noqa: ARG002 - describes itself
         """Open it."""
         return open_source(folder / self.path)
 
-    def wishes_for(self, case: Case) -> Wishes:  # noqa: ARG002 - the same for all
+    def options_for(self, case: Case) -> TargetOptions:  # noqa: ARG002 - the same for all
         """Return what is asked for besides."""
-        return self.wishes
+        return self.options
 
 
 class TestZarr2Blosc(TestZarr2):
     """Compressed chunks of version 2."""
 
-    wishes = Wishes(format_version=2, codec="blosc:lz4:5:shuffle")
+    options = TargetOptions(format_version=2, codec="blosc:lz4:5:shuffle")
 
 
 class TestZarr3(TestZarr2):
@@ -63,35 +63,35 @@ class TestZarr3(TestZarr2):
     layouts = "any"
     # Version 3 knows one byte order for all fields of a record.
     dtypes: ClassVar[Any] = [*_SIMPLE, [("a", "<i2"), ("b", "u1"), ("c", "<f4")]]
-    wishes = Wishes(format_version=3)
+    options = TargetOptions(format_version=3)
 
 
 class TestZarr3Zstd(TestZarr3):
     """Compressed chunks of version 3, with a checksum."""
 
-    wishes = Wishes(format_version=3, codec="zstd:3+crc32c")
+    options = TargetOptions(format_version=3, codec="zstd:3+crc32c")
 
 
 class TestZarr3Gzip(TestZarr3):
     """Compressed chunks of version 3, of an array in groups."""
 
-    wishes = Wishes(format_version=3, codec="gzip:1", write_empty=True)
+    options = TargetOptions(format_version=3, codec="gzip:1", write_empty=True)
     path = "x.zarr::/day/1"
 
 
 class TestZarr3Sharded(TestZarr3):
     """Shards of one chunk each, so that what is read and written are of one grid."""
 
-    def wishes_for(self, case: Case) -> Wishes:
+    def options_for(self, case: Case) -> TargetOptions:
         """Ask for shards as large as the chunks."""
         shards = tuple(axis.chunk or 1 for axis in case.grid.axes)
-        return Wishes(format_version=3, codec="lz4", shards=shards)
+        return TargetOptions(format_version=3, codec="lz4", shards=shards)
 
 
 class TestZarr3InPieces(TestZarr3):
     """Compressed chunks that are encoded piece by piece."""
 
-    wishes = Wishes(format_version=3, codec="zstd:3")
+    options = TargetOptions(format_version=3, codec="zstd:3")
 
     @pytest.fixture(autouse=True)
     def small_pieces(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,4 +105,4 @@ class TestZarr2InPieces(TestZarr3InPieces):
 
     layouts = "CF"
     dtypes: ClassVar[Any] = [*_SIMPLE, _RECORD]
-    wishes = Wishes(format_version=2, codec="gzip:1", write_empty=True)
+    options = TargetOptions(format_version=2, codec="gzip:1", write_empty=True)

@@ -1,4 +1,4 @@
-"""From a place and wishes to a target."""
+"""From a place and options to a target."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from dask_io.storage.os_errors import storage_errors
 from dask_io.stores.block_files import Blocks
 from dask_io.stores.block_files_target import BlockFilesTarget
 from dask_io.stores.block_names import BlockNames, OneName
-from dask_io.stores.container import Wanted, Wishes
+from dask_io.stores.container import NewArray, TargetOptions
 from dask_io.stores.dtypes import check_dtype
 from dask_io.stores.slices import format_of_files, thick_slices
 from dask_io.stores.spec import SPACE, ArraySpec
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from dask_io.stores.container import Container
     from dask_io.stores.store import Target
 
-_NO_WISHES = Wishes()
+_DEFAULTS = TargetOptions()
 _NO_METADATA: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -54,7 +54,7 @@ def make_target(
     overwrite: bool = False,
     durability: Durability = Durability.FSYNC,
     reserve: bool = True,
-    wishes: Wishes = _NO_WISHES,
+    options: TargetOptions = _DEFAULTS,
     metadata: Mapping[str, Any] = _NO_METADATA,
     storage_options: Mapping[str, Any] | None = None,
 ) -> Target:
@@ -77,7 +77,7 @@ def make_target(
         What blocks outlast once they are committed.
     reserve
         Whether a block's space is reserved when it is begun.
-    wishes
+    options
         What is asked for besides.
     metadata
         What the source says about the array, which the target keeps as far as it can.
@@ -94,7 +94,7 @@ def make_target(
     is_folder = not inside and _is_directory(path, place, format)
     container = _target_container(root, inside, format, is_folder=is_folder)
     if container is not None:
-        wanted = Wanted(grid, dtype, layout, wishes, metadata)
+        wanted = NewArray(grid, dtype, layout, options, metadata)
         return container.make(
             root, inside, wanted, overwrite=overwrite, durability=durability, reserve=reserve
         )
@@ -116,7 +116,7 @@ def make_target(
                 f"{place} is one file, but the chunks make {grid.n_blocks} blocks; "
                 "name a directory, or use chunks of -1"
             )
-    wishes.refuse(chosen.name)
+    options.refuse(chosen.name)
     problem = check_dtype(dtype)
     if problem:
         raise UsageError(f"a target cannot hold {problem}")

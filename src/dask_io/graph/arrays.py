@@ -22,7 +22,7 @@ from dask_io.graph.match import DeclinedError
 from dask_io.graph.matchers.hlg import find_array
 from dask_io.graph.matchers.layers import grid_of
 from dask_io.graph.work import worked_source
-from dask_io.jobs.planning import Wanted, plan_one
+from dask_io.jobs.planning import RequestedTarget, plan_one
 from dask_io.jobs.settings import Settings
 from dask_io.storage.tally import Tally
 from dask_io.stores.array_like import BlockArray
@@ -93,7 +93,9 @@ def store(
     if settings.region is not None or settings.consume:
         raise UsageError("a Dask array is stored as a whole, and stays; slice it before")
     source = _source_of(array)
-    wanted = Wanted(target, array.chunks if chunks is None else chunks, *settings.orders(1))
+    wanted = RequestedTarget(
+        target, array.chunks if chunks is None else chunks, *settings.orders(1)
+    )
     job = plan_one(source, wanted, settings)
     return start(job, compute=compute, verify=verify, on_progress=on_progress)
 

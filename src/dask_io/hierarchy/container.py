@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from dask_io.hierarchy.tree import Tree
     from dask_io.storage.location import Location
     from dask_io.storage.medium import Durability
-    from dask_io.stores.container import Wanted
+    from dask_io.stores.container import NewArray
     from dask_io.stores.store import Target
 
 
@@ -131,7 +131,7 @@ class TreeContainer(Container, Protocol):
         self,
         path: Location,
         tree: Tree,
-        wanted: Mapping[str, Wanted],
+        wanted: Mapping[str, NewArray],
         *,
         version: int | None,
         overwrite: bool,

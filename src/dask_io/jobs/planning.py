@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 _LONG = 2**19
 
 
-class Wanted(NamedTuple):
+class RequestedTarget(NamedTuple):
     """One target as the user describes it."""
 
     target: str | PathLike[str] | Location | None
@@ -78,7 +78,7 @@ class _Laid(NamedTuple):
     """Its side if it encodes blocks piece by piece, None if it cannot."""
 
 
-def _lay_out(store: Source, wanted: Wanted, settings: Settings) -> _Laid:
+def _lay_out(store: Source, wanted: RequestedTarget, settings: Settings) -> _Laid:
     """Describe a target.
 
     If none is named, but what it holds will be encoded, one beside the source says what that takes.
@@ -109,7 +109,7 @@ def _lay_out(store: Source, wanted: Wanted, settings: Settings) -> _Laid:
         overwrite=settings.overwrite,
         durability=settings.durability,
         reserve=not settings.consume,
-        wishes=settings.target_options(shards),
+        options=settings.target_options(shards),
         metadata=metadata,
         storage_options=settings.storage_options,
     )
@@ -140,7 +140,7 @@ def _beside(store: Source, kind: AnyFormat, settings: Settings) -> Location:
     return folder / (f"planned{kind.suffixes[0]}" if isinstance(kind, Container) else "planned")
 
 
-def plan_one(store: Source, wanted: Wanted, settings: Settings) -> Job:
+def plan_one(store: Source, wanted: RequestedTarget, settings: Settings) -> Job:
     """Plan one target, or only what one would cost."""
     return _plan_move(store, _lay_out(store, wanted, settings), settings)
 
@@ -259,7 +259,7 @@ def _refuse_consuming(source: Side, target: Side) -> None:
 
 
 def plan_several(
-    store: Source, windows: Sequence[Source], wanted: Sequence[Wanted], settings: Settings
+    store: Source, windows: Sequence[Source], wanted: Sequence[RequestedTarget], settings: Settings
 ) -> JointJob:
     """Plan targets that are written together; a named strategy plans each of them alone."""
     settings.refuse_for_several_targets()

@@ -16,7 +16,7 @@ from dask_io.errors import UsageError
 from dask_io.geometry import Region
 from dask_io.planning import Objective, check_strategy, parse_objective
 from dask_io.storage.medium import Durability
-from dask_io.stores.container import Wishes
+from dask_io.stores.container import TargetOptions
 from dask_io.stores.dtypes import CASTINGS, check_cast
 from dask_io.stores.user_description import parse_dtype
 from dask_io.units import parse_bytes
@@ -218,9 +218,11 @@ class Settings:
             return min(max(_FEWEST_CODERS, usable_cores()), _MOST_CODERS)
         return min(usable_cores() + (_MORE_FOR_LONG if long else _MORE_THAN_CORES), _MOST_MOVERS)
 
-    def target_options(self, shards: tuple[int, ...] | None = None) -> Wishes:
+    def target_options(self, shards: tuple[int, ...] | None = None) -> TargetOptions:
         """Return what is asked of the target's format; `shards` are those of its array."""
-        return Wishes(self.codec, shards, self.fill_value, self.format_version, self.write_empty)
+        return TargetOptions(
+            self.codec, shards, self.fill_value, self.format_version, self.write_empty
+        )
 
     def dtype_for(self, stored: np.dtype[Any]) -> np.dtype[Any]:
         """Return the type of a target's elements, given the type in the source.

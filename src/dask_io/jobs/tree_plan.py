@@ -13,8 +13,7 @@ from dask_io.formats.registry import find_row, format_of, load_format, row_of, t
 from dask_io.geometry.chunks import normalize_chunks
 from dask_io.geometry.shards import normalize_shards
 from dask_io.hierarchy.container import DividedContainer, TreeContainer
-from dask_io.jobs.planning import Wanted as WantedTarget
-from dask_io.jobs.planning import plan_one, plan_to
+from dask_io.jobs.planning import RequestedTarget, plan_one, plan_to
 from dask_io.jobs.tree_job import SeriesJob, TreeOutput
 from dask_io.jobs.tree_record import TreeRecord
 from dask_io.jobs.tree_source import (
@@ -28,7 +27,7 @@ from dask_io.jobs.tree_source import (
     plan_each,
 )
 from dask_io.storage.location import locate
-from dask_io.stores.container import INSIDE, Wanted
+from dask_io.stores.container import INSIDE, NewArray
 from dask_io.stores.dtypes import cast_metadata
 
 if TYPE_CHECKING:
@@ -132,7 +131,7 @@ def _plan_only(tree: Tree, chunks: Chunks, settings: Settings) -> SeriesJob:
     def plan(name: str) -> Job:
         store = sources[name]
         chosen = replace(settings, shards=shards[name])
-        wanted = WantedTarget(None, chunks_or_kept(tree, name, asked[name]), None)
+        wanted = RequestedTarget(None, chunks_or_kept(tree, name, asked[name]), None)
         if is_kept(name):
             is_other = settings.format not in {None, store.format}
             kept = None if is_other else store.metadata.get("shards")
@@ -220,7 +219,7 @@ def _want(
     settings: Settings,
     *,
     is_native: bool,
-) -> Wanted | None:
+) -> NewArray | None:
     """Return the array that a target is to hold, None if it is copied verbatim.
 
     In a native format, an array that keeps its chunks keeps its shards and codecs, too. In another
@@ -247,5 +246,5 @@ def _want(
         raise UsageError(f"array {name}: {error}") from error
     if dtype != store.dtype:
         metadata = cast_metadata(metadata, store.dtype, dtype)
-    wishes = replace(settings, codec=codec).target_options(lengths)
-    return Wanted(grid, dtype, store.layout, wishes, metadata)
+    options = replace(settings, codec=codec).target_options(lengths)
+    return NewArray(grid, dtype, store.layout, options, metadata)

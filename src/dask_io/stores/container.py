@@ -32,7 +32,7 @@ INSIDE = "::"
 
 
 @dataclass(frozen=True, slots=True)
-class Wishes:
+class TargetOptions:
     """What a user asks of a target besides its blocks; None or False where nothing is said.
 
     Attributes
@@ -64,8 +64,8 @@ class Wishes:
             If there is one.
         """
         for field in fields(self):
-            wish = getattr(self, field.name)
-            if wish is not None and wish is not False:
+            value = getattr(self, field.name)
+            if value is not None and value is not False:
                 word = field.name.replace("_", "-")
                 raise UsageError(f"format {format} has no {word}; leave it out")
 
@@ -74,7 +74,7 @@ _TRUTH = {"true": True, "1": True, "false": False, "0": False}
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class NewArray:
     """The array that a target is to hold, and what the user asks of the target.
 
     `metadata` is what the source says about the array: a target keeps what it can.
@@ -83,7 +83,7 @@ class Wanted:
     grid: Grid
     dtype: np.dtype[Any]
     layout: Layout
-    wishes: Wishes
+    options: TargetOptions
     metadata: Mapping[str, Any]
 
     @property
@@ -95,7 +95,7 @@ class Wanted:
         UsageError
             If the type of the elements has no such value.
         """
-        value = self.wishes.fill_value
+        value = self.options.fill_value
         if value is None:
             value = self.metadata.get("fill_value")
         if value is None:
@@ -144,7 +144,7 @@ class Container(Protocol):
         self,
         path: Location,
         inside: str,
-        wanted: Wanted,
+        wanted: NewArray,
         *,
         overwrite: bool,
         durability: Durability,
@@ -155,7 +155,7 @@ class Container(Protocol):
         Raises
         ------
         UsageError
-            If the format cannot hold the array, or cannot honour a wish.
+            If the format cannot hold the array, or does not support an option.
         """
 
     def reopen(

@@ -23,7 +23,7 @@ from dask_io.errors import RoomWarning, StorageError
 from dask_io.formats import open_source
 from dask_io.formats.creating import make_target
 from dask_io.geometry import Grid, Layout
-from dask_io.stores.container import Wishes
+from dask_io.stores.container import TargetOptions
 from dask_io.stores.store import Source
 
 Disk = Callable[..., None]
@@ -46,7 +46,7 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
 GRID = Grid.regular((100, 4096), (1, 4096))
 
 
-def move_to(place: Path, source: Source | None = None, format: str = "npy", **wishes: Any) -> Move:  # noqa: A002
+def move_to(place: Path, source: Source | None = None, format: str = "npy", **options: Any) -> Move:  # noqa: A002
     """A target of 100 blocks of 4096 bytes each; the source does not matter unless it is given."""
     target = make_target(
         place,
@@ -56,7 +56,7 @@ def move_to(place: Path, source: Source | None = None, format: str = "npy", **wi
         dtype=np.dtype("u1"),
         layout=Layout.c(2),
         overwrite=True,
-        wishes=Wishes(**wishes),
+        options=TargetOptions(**options),
     )
     return Move(source or cast("Source", None), target)
 

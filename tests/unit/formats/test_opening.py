@@ -20,10 +20,10 @@ from dask_io.formats.reopening import read_back, remake_target, reopen_source
 from dask_io.geometry import Grid, Layout
 from dask_io.storage.medium import Durability
 from dask_io.stores.block_files_target import BlockFilesTarget
-from dask_io.stores.container import Wishes
+from dask_io.stores.container import TargetOptions
 
 if TYPE_CHECKING:
-    from dask_io.stores.container import Wanted
+    from dask_io.stores.container import NewArray
 
 GRID = Grid.regular((4, 6), (2, 3))
 
@@ -79,9 +79,9 @@ class Memory:
         """Open the only array there is."""
         return SimpleNamespace(place=f"{path}|{inside}", strict=strict)
 
-    def make(self, path: Path, inside: str, wanted: Wanted, **how: bool) -> Any:
+    def make(self, path: Path, inside: str, wanted: NewArray, **how: bool) -> Any:
         """Make a target."""
-        wanted.wishes.refuse(self.name)
+        wanted.options.refuse(self.name)
         return SimpleNamespace(place=f"{path}|{inside}", grid=wanted.grid, **how)
 
     def reopen(self, described: Any, at: Path | None, absent: Any) -> Any:
@@ -122,7 +122,7 @@ def test_other_packages_add_containers(monkeypatch: pytest.MonkeyPatch, tmp_path
     assert (made.place, made.grid) == (f"{tmp_path}/z.memory|a", GRID)
     assert make_target(tmp_path / "z", format="memory", **kind).place == f"{tmp_path}/z|"
     with pytest.raises(UsageError, match="format memory has no codec; leave it out"):
-        make_target(tmp_path / "z.memory", **kind, wishes=Wishes(codec="zstd:3"))
+        make_target(tmp_path / "z.memory", **kind, options=TargetOptions(codec="zstd:3"))
     with pytest.raises(UsageError, match="is a pattern, but memory has no files of blocks"):
         make_target(tmp_path / "b_{0}_{1}.memory", **kind)
 

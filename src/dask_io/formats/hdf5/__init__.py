@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from dask_io.hierarchy.tree import Tree
     from dask_io.storage.location import Location
     from dask_io.storage.medium import Durability
-    from dask_io.stores.container import Wanted
+    from dask_io.stores.container import NewArray
     from dask_io.stores.store import Readback, Source, Target
 
 
@@ -46,7 +46,7 @@ class Hdf5Format:
     tree_versions: frozenset[int] = frozenset()
     source_kind: type[Hdf5Source] = Hdf5Source
     target_kind: type[Hdf5Target] = Hdf5Target
-    making: Callable[[Any, Wanted, str], None] | None = None
+    making: Callable[[Any, NewArray, str], None] | None = None
     """Makes a dataset with all that another format stores next to it."""
 
     def open(self, path: Location, inside: str, *, strict: bool) -> Source:
@@ -58,7 +58,7 @@ class Hdf5Format:
         self,
         path: Location,
         inside: str,
-        wanted: Wanted,
+        wanted: NewArray,
         *,
         overwrite: bool,
         durability: Durability,
@@ -120,7 +120,7 @@ class Hdf5Format:
         self,
         path: Location,
         tree: Tree,
-        wanted: Mapping[str, Wanted],
+        wanted: Mapping[str, NewArray],
         *,
         version: int | None,  # noqa: ARG002 - there is no choice
         overwrite: bool,

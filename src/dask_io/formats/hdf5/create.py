@@ -21,11 +21,11 @@ from dask_io.formats.hdf5.attributes import (
 )
 from dask_io.formats.hdf5.dataset import refuse_others
 from dask_io.formats.hdf5.file import (
-    apart,
     brief,
     find_dataset,
     image_of,
     in_memory,
+    in_subprocess,
     make_groups,
     reading,
 )
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
     from dask_io.formats.hdf5.source import Original
     from dask_io.geometry import Region
-    from dask_io.stores.container import Wanted
+    from dask_io.stores.container import NewArray
 
 DEFAULT_NAME = "data"
 _LONGEST_CHUNK = 2**32 - 1
@@ -62,7 +62,7 @@ LONGEST_SCALE = 16 * 2**20
 
 
 def make_template(
-    wanted: Wanted, inside: str, *, make: Callable[[Any, Wanted, str], None] | None = None
+    wanted: NewArray, inside: str, *, make: Callable[[Any, NewArray, str], None] | None = None
 ) -> bytes:
     """Return a file with a dataset that is to be written, and nothing of its values.
 
@@ -71,18 +71,18 @@ def make_template(
     Raises
     ------
     UsageError
-        If HDF5 cannot hold the array, or cannot honour a wish.
+        If HDF5 cannot hold the array, or does not support an option.
     """
     refuse(wanted)
     original: Original | None = wanted.metadata.get("hdf5")
     if original is None:
         return _make_template(wanted, inside, make)
     wanted = replace(wanted, metadata=dict(wanted.metadata))
-    return apart(original.path, _make_template, wanted, inside, make)
+    return in_subprocess(original.path, _make_template, wanted, inside, make)
 
 
 def _make_template(
-    wanted: Wanted, inside: str, make: Callable[[Any, Wanted, str], None] | None
+    wanted: NewArray, inside: str, make: Callable[[Any, NewArray, str], None] | None
 ) -> bytes:
     with in_memory(in_order=make is not None) as file:
         try:
@@ -92,7 +92,7 @@ def _make_template(
         return image_of(file)
 
 
-def refuse(wanted: Wanted) -> None:
+def refuse(wanted: NewArray) -> None:
     """Refuse what HDF5 does not have.
 
     Raises
@@ -101,7 +101,7 @@ def refuse(wanted: Wanted) -> None:
         If it is asked for.
     """
     for word in ("shards", "format_version"):
-        if getattr(wanted.wishes, word) is not None:
+        if getattr(wanted.options, word) is not None:
             raise UsageError(f"format hdf5 has no {word.replace('_', '-')}; leave it out")
     problem = check_dtype(wanted.dtype)
     if problem:
@@ -119,7 +119,7 @@ def refuse(wanted: Wanted) -> None:
 
 
 def make_dataset(
-    file: Any, wanted: Wanted, inside: str, *, in_order: bool, kind: Any = None
+    file: Any, wanted: NewArray, inside: str, *, in_order: bool, kind: Any = None
 ) -> Any:
     """Make a dataset that is to be written, and nothing of its values.
 
@@ -141,7 +141,7 @@ def make_dataset(
         plist.set_chunk(_chunks(wanted))
     for one in filters:
         plist.set_filter(*one)
-    if wanted.wishes.fill_value is not None or wanted.metadata.get("fill_value") is not None:
+    if wanted.options.fill_value is not None or wanted.metadata.get("fill_value") is not None:
         set_fill(plist, np.array(wanted.fill_value, wanted.dtype))
     space = h5py.h5s.create_simple(
         shape, tuple(h5py.h5s.UNLIMITED if n is None else n for n in maxshape)
@@ -150,12 +150,12 @@ def make_dataset(
     return h5py.Dataset(made)
 
 
-def _has_long_attributes(wanted: Wanted) -> bool:
+def _has_long_attributes(wanted: NewArray) -> bool:
     said = wanted.metadata.get("attributes", {}).values()
     return any(len(str(value)) >= _LONG_ATTRIBUTE for value in said)
 
 
-def _type(file: Any, wanted: Wanted, inside: str) -> Any:
+def _type(file: Any, wanted: NewArray, inside: str) -> Any:
     """Return the type of the elements: the source's, which may have a name, and so may values.
 
     It has that name in a file, too, unless it is in the way of the dataset.
@@ -205,7 +205,7 @@ def touch(dataset: Any) -> None:
     dataset.id.write(h5py.h5s.create_simple((1,)), space, element, dataset.id.get_type())
 
 
-def _chunks(wanted: Wanted) -> tuple[int, ...]:
+def _chunks(wanted: NewArray) -> tuple[int, ...]:
     chunks, said = tuple(axis.chunk or 1 for axis in wanted.grid.axes), wanted.metadata
     kept, may_be_kept = said.get("chunks"), "hdf5" in said and "region" not in said
     if may_be_kept and kept and Grid.regular(wanted.grid.shape, kept) == wanted.grid:
@@ -216,7 +216,7 @@ def _chunks(wanted: Wanted) -> tuple[int, ...]:
     return chunks
 
 
-def _maxshape(wanted: Wanted) -> tuple[int | None, ...]:
+def _maxshape(wanted: NewArray) -> tuple[int | None, ...]:
     """Return what the dataset may grow to: as the source, if that is a dataset too."""
     shape, kept = wanted.grid.shape, wanted.metadata.get("maxshape")
     if kept is None:
@@ -224,7 +224,7 @@ def _maxshape(wanted: Wanted) -> tuple[int | None, ...]:
     return tuple(most and max(n, most) for n, most in zip(shape, kept, strict=True))
 
 
-def check_codec(wanted: Wanted) -> None:
+def check_codec(wanted: NewArray) -> None:
     """Refuse filters that are asked for, but that HDF5 does not have.
 
     Raises
@@ -232,15 +232,15 @@ def check_codec(wanted: Wanted) -> None:
     UsageError
         If there is one.
     """
-    if wanted.wishes.codec is not None:
+    if wanted.options.codec is not None:
         _filters(wanted)
 
 
-def _filters(wanted: Wanted) -> list[Filter]:
+def _filters(wanted: NewArray) -> list[Filter]:
     """Return the filters asked for, or else the source's."""
     try:
-        if wanted.wishes.codec is not None:
-            found = parse_filters(wanted.wishes.codec, wanted.dtype)
+        if wanted.options.codec is not None:
+            found = parse_filters(wanted.options.codec, wanted.dtype)
         elif "hdf5" in wanted.metadata:
             found = _kept_filters(wanted.metadata["hdf5"])
         else:
@@ -268,7 +268,7 @@ def _kept_filters(original: Original) -> list[Filter]:
     return [to_keep(one) for one in found]
 
 
-def _make_described(file: Any, wanted: Wanted, inside: str) -> None:
+def _make_described(file: Any, wanted: NewArray, inside: str) -> None:
     """Make a dataset with what the source says about its array: of one, all that belongs to it."""
     dataset = make_dataset(file, wanted, inside, in_order=False)
     original: Original | None = wanted.metadata.get("hdf5")

@@ -36,7 +36,7 @@ _LONGEST_REASON = 200
 _LONG = 60
 
 
-def apart(path: Path, function: Callable[[*Ts], R], *args: *Ts) -> R:
+def in_subprocess(path: Path, function: Callable[[*Ts], R], *args: *Ts) -> R:
     """Have a function look into a file where HDF5 may crash, and return what it returns.
 
     Raises

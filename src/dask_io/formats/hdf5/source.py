@@ -14,7 +14,7 @@ from xxhash import xxh3_64_intdigest
 
 from dask_io.errors import DataError, UsageError
 from dask_io.formats.hdf5.dataset import understand
-from dask_io.formats.hdf5.file import apart, find_dataset, reading
+from dask_io.formats.hdf5.file import find_dataset, in_subprocess, reading
 from dask_io.formats.hdf5.places import find_places
 from dask_io.formats.hdf5.store import Hdf5Store
 from dask_io.storage.local.transport import FileReader
@@ -64,7 +64,7 @@ def open_hdf5(
     UsageError
         If it does not hold the dataset, or several and none is named.
     """
-    inside, array, places = apart(path, look_into, path, inside)
+    inside, array, places = in_subprocess(path, look_into, path, inside)
     return (kind or Hdf5Source)(path, inside, array, places, strict=strict)
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from dask_io.errors import DaskIOError
 from dask_io.formats.hdf5.create import DEFAULT_NAME, make_template
 from dask_io.formats.hdf5.dataset import contents_of, understand
-from dask_io.formats.hdf5.file import apart, in_memory, object_names
+from dask_io.formats.hdf5.file import in_memory, in_subprocess, object_names
 from dask_io.formats.hdf5.making import FileInMaking, WrittenDataset, is_by_offset
 from dask_io.formats.hdf5.overwrite import refuse_more
 from dask_io.formats.hdf5.source import look_into, read_description, reopen_written
@@ -26,20 +26,20 @@ if TYPE_CHECKING:
     from dask_io.formats.hdf5.source import Hdf5Source
     from dask_io.storage.location import Location
     from dask_io.storage.medium import Durability
-    from dask_io.stores.container import Wanted
+    from dask_io.stores.container import NewArray
     from dask_io.stores.encoded import AsStored
 
 
 def make_hdf5(
     path: Path,
     inside: str,
-    wanted: Wanted,
+    wanted: NewArray,
     *,
     overwrite: bool,
     durability: Durability,
     reserve: bool,
     kind: type[Hdf5Target],
-    make: Callable[[Any, Wanted, str], None] | None,
+    make: Callable[[Any, NewArray, str], None] | None,
 ) -> Hdf5Target:
     """Describe a dataset in a file of its own, as a kind of target; nothing is touched.
 
@@ -48,7 +48,7 @@ def make_hdf5(
     Raises
     ------
     UsageError
-        If HDF5 cannot hold it, or cannot honour a wish.
+        If HDF5 cannot hold it, or does not support an option.
     """
     # What comes from a format that is HDF5 inside names itself, as far as it is HDF5.
     original = wanted.metadata.get("hdf5") or wanted.metadata.get("netcdf")
@@ -57,7 +57,7 @@ def make_hdf5(
         path,
         named,
         make_template(wanted, named, make=make),
-        write_empty=wanted.wishes.write_empty,
+        write_empty=wanted.options.write_empty,
         overwrite=overwrite,
         durability=durability,
         reserve=reserve,
@@ -190,7 +190,7 @@ class Hdf5Target(WrittenDataset, OneFileTarget):
     def _open_again(self) -> bool:
         path = self.making.path
         try:
-            _, array, places = apart(path, look_into, path, self.inside)
+            _, array, places = in_subprocess(path, look_into, path, self.inside)
         except DaskIOError:
             return False
         if array.stored_as != self.array.stored_as:

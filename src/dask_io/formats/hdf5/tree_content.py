@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
-    from dask_io.stores.container import Wanted
+    from dask_io.stores.container import NewArray
 
 # Attributes with references to other objects of the file; they are made anew.
 _REFERRING = ("DIMENSION_LIST", "REFERENCE_LIST")
@@ -63,7 +63,7 @@ class Hdf5Model:
         """Return the names of all that the file holds."""
         return contents_at(self.path)
 
-    def build(self, path: Path, wanted: Mapping[str, Wanted]) -> tuple[str, ...]:
+    def build(self, path: Path, wanted: Mapping[str, NewArray]) -> tuple[str, ...]:
         """Make a file with everything in this one except the values of some datasets."""
         with reading(self.path) as source:
             in_order = bool(source["/"].id.get_create_plist().get_link_creation_order())
@@ -110,7 +110,7 @@ class _Copy:
     """Copies everything in a file to another one."""
 
     def __init__(
-        self, source: Any, target: Any, wanted: Mapping[str, Wanted], *, in_order: bool
+        self, source: Any, target: Any, wanted: Mapping[str, NewArray], *, in_order: bool
     ) -> None:
         self._source, self._target, self._wanted = source, target, wanted
         self._in_order = in_order

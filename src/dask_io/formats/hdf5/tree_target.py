@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from dask_io.journal.ledger import Written
     from dask_io.storage.location import Location
     from dask_io.storage.medium import Durability
-    from dask_io.stores.container import Wanted
+    from dask_io.stores.container import NewArray
 
 R = TypeVar("R")
 Ts = TypeVarTuple("Ts")
@@ -47,7 +47,7 @@ class Model(Content, Protocol):
     def contents(self) -> set[str]:
         """Return the names of everything in the file, attributes behind an ``@``."""
 
-    def build(self, path: Path, wanted: Mapping[str, Wanted]) -> tuple[str, ...]:
+    def build(self, path: Path, wanted: Mapping[str, NewArray]) -> tuple[str, ...]:
         """Make a file with everything except the values of some arrays, which are made as wanted.
 
         Returns names for everything that the file has no place for.
@@ -57,7 +57,7 @@ class Model(Content, Protocol):
 def write_tree(
     path: Path,
     tree: Tree,
-    wanted: Mapping[str, Wanted],
+    wanted: Mapping[str, NewArray],
     *,
     format: str,  # noqa: A002 - the word that users know
     overwrite: bool,
@@ -68,11 +68,11 @@ def write_tree(
     Raises
     ------
     UsageError
-        If HDF5 cannot hold an array, or cannot honour a wish.
+        If HDF5 cannot hold an array, or does not support an option.
     """
     model = tree.content
     assert isinstance(model, Model), "a converted tree has one"
-    if any(each.wishes.shards for each in wanted.values()):
+    if any(each.options.shards for each in wanted.values()):
         raise UsageError(f"format {format} has no shards; leave them out")
     plain = {name: replace(each, metadata=dict(each.metadata)) for name, each in wanted.items()}
     arrays = _apart(model, _describe, plain)
@@ -93,7 +93,7 @@ def _apart(model: Model, function: Callable[[*Ts], R], *args: *Ts) -> R:
     return function(*args) if model.file is None else apart_for_long(model.file, function, *args)
 
 
-def _describe(wanted: Mapping[str, Wanted]) -> dict[str, Dataset]:
+def _describe(wanted: Mapping[str, NewArray]) -> dict[str, Dataset]:
     """Return the datasets that arrays would become."""
     arrays = {}
     with in_memory() as file:
@@ -120,7 +120,7 @@ class TreeFile(OneFileTarget):
         self,
         path: Path,
         model: Model,
-        wanted: Mapping[str, Wanted],
+        wanted: Mapping[str, NewArray],
         arrays: Mapping[str, Dataset],
         *,
         copies: Sequence[str],
@@ -137,7 +137,7 @@ class TreeFile(OneFileTarget):
                 name,
                 array,
                 format=format,
-                write_empty=wanted[name].wishes.write_empty,
+                write_empty=wanted[name].options.write_empty,
             )
             for number, (name, array) in enumerate(arrays.items())
         }

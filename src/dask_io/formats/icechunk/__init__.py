@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from dask_io.storage.location import Location
     from dask_io.storage.medium import Durability
-    from dask_io.stores.container import Wanted
+    from dask_io.stores.container import NewArray
     from dask_io.stores.store import Readback, Source, Target
 
 
@@ -38,7 +38,7 @@ class IcechunkFormat:
         self,
         path: Location,
         inside: str,
-        wanted: Wanted,
+        wanted: NewArray,
         *,
         overwrite: bool,
         durability: Durability,

@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from dask_io.geometry import Grid, Region
     from dask_io.journal.ledger import Ledger, Written
     from dask_io.storage.location import Location
-    from dask_io.stores.container import Wanted
+    from dask_io.stores.container import NewArray
     from dask_io.stores.store import BlockWriter
 
 _ROW = find_row("icechunk")
@@ -88,26 +88,26 @@ _N_COPIES = 3
 
 
 def make_icechunk(
-    path: Location, inside: str, wanted: Wanted, *, overwrite: bool, durability: Durability
+    path: Location, inside: str, wanted: NewArray, *, overwrite: bool, durability: Durability
 ) -> IcechunkTarget:
     """Describe an array in a repository; nothing is touched.
 
     Raises
     ------
     UsageError
-        If icechunk cannot hold it, or cannot honour a wish.
+        If icechunk cannot hold it, or does not support an option.
     """
-    if wanted.wishes.format_version not in {None, _ZARR_VERSION}:
+    if wanted.options.format_version not in {None, _ZARR_VERSION}:
         raise UsageError(f"icechunk holds arrays of Zarr {_ZARR_VERSION} only")
-    wishes = replace(wanted.wishes, format_version=_ZARR_VERSION)
+    options = replace(wanted.options, format_version=_ZARR_VERSION)
     # It has its own way to name chunks.
     kept = {key: each for key, each in wanted.metadata.items() if key != "chunk_key_encoding"}
-    documents = describe_new(replace(wanted, wishes=wishes, metadata=kept))
+    documents = describe_new(replace(wanted, options=options, metadata=kept))
     _refuse_unheld(json.loads(documents[V3]).get("attributes", {}))
     return IcechunkTarget(
         Place(path, inside),
         documents,
-        write_empty=wishes.write_empty,
+        write_empty=options.write_empty,
         overwrite=overwrite,
         durability=durability,
     )

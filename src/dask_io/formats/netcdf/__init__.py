@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from dask_io.formats.hdf5.target import Hdf5Target
     from dask_io.hierarchy.tree import Tree
     from dask_io.storage.location import Location
-    from dask_io.stores.container import Wanted
+    from dask_io.stores.container import NewArray
     from dask_io.stores.store import Source
 
 _CLASSIC = b"CDF"
@@ -45,7 +45,7 @@ class NetcdfFormat(Hdf5Format):
     native_formats: frozenset[str] = frozenset({"netcdf"})
     source_kind: type[Hdf5Source] = Netcdf4Source
     target_kind: type[Hdf5Target] = NetcdfTarget
-    making: Callable[[Any, Wanted, str], None] | None = make_described
+    making: Callable[[Any, NewArray, str], None] | None = make_described
 
     def open(self, path: Location, inside: str, *, strict: bool) -> Source:
         """Open a variable; only metadata is read yet."""

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from dask_io.formats.hdf5.attributes import Attribute
     from dask_io.geometry import Region
-    from dask_io.stores.container import Wanted
+    from dask_io.stores.container import NewArray
 
 _RESERVED = INTERNAL | {NAMES, "_Format", "_IsNetcdf4", "_SuperblockVersion"}
 _LONGEST_NAME = 256
@@ -65,7 +65,7 @@ def _refuse_types(dtype: np.dtype[Any]) -> None:
         )
 
 
-def make_described(file: Any, wanted: Wanted, inside: str) -> None:
+def make_described(file: Any, wanted: NewArray, inside: str) -> None:
     """Make a variable that is to be written, with its dimensions and all that belongs to it.
 
     Raises
@@ -126,7 +126,7 @@ def _hidden(found: Variable) -> Variable:
     return replace(found, name=f"{found.name.removesuffix(last)}{HIDDEN}{last}")
 
 
-def _as_numbers(wanted: Wanted) -> Wanted:
+def _as_numbers(wanted: NewArray) -> NewArray:
     """Return what an array becomes: of truth, numbers."""
     if wanted.dtype.kind != "b":
         return wanted
@@ -147,7 +147,7 @@ def sign(file: Any) -> None:
     )
 
 
-def _surroundings(wanted: Wanted) -> Surroundings:
+def _surroundings(wanted: NewArray) -> Surroundings:
     """Return what the source says, in NetCDF's words if they are its own."""
     variable = wanted.metadata.get("netcdf")
     if variable is not None:
@@ -291,8 +291,8 @@ def exact_number(attribute: Attribute) -> Any:
     return np.asarray(value).astype(dtype.str)[()] if is_list else None
 
 
-def _gap_asked_for(wanted: Wanted) -> dict[str, Any]:
-    if wanted.wishes.fill_value is None or wanted.dtype.kind == "b":
+def _gap_asked_for(wanted: NewArray) -> dict[str, Any]:
+    if wanted.options.fill_value is None or wanted.dtype.kind == "b":
         return {}
     return {FILL_VALUE: np.array([wanted.fill_value], wanted.dtype)}
 

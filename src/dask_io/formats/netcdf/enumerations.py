@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from dask_io.formats.netcdf.surroundings import Variable
-    from dask_io.stores.container import Wanted
+    from dask_io.stores.container import NewArray
 
 
 def name_of_enumeration(dataset: Any) -> str:
@@ -44,7 +44,7 @@ class Enumerations:
     def __init__(self, file: Any, taken: Iterable[str]) -> None:
         self._file, self._taken = file, set(taken)
 
-    def type_of_main(self, wanted: Wanted, inside: str) -> Any:
+    def type_of_main(self, wanted: NewArray, inside: str) -> Any:
         """Return the type of the variable that is to be written, the source's if NetCDF has it."""
         original = wanted.metadata.get("hdf5")
         if original is None:

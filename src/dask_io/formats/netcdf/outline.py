@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from dask_io.hierarchy.tree import Tree, TreeArray
-    from dask_io.stores.container import Wanted
+    from dask_io.stores.container import NewArray
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Outline:
             f"{name}@{each}" for name in owners for each in owners[name]
         }
 
-    def build(self, path: Path, wanted: Mapping[str, Wanted], read: Callable[[str], Any]) -> None:
+    def build(self, path: Path, wanted: Mapping[str, NewArray], read: Callable[[str], Any]) -> None:
         """Make a file with the values of all variables except those that are wanted."""
         with writing(path), open_own(path, "w", track_order=True) as file:
             describe_file(file, self.attributes[""])
@@ -78,7 +78,7 @@ class Outline:
                 attach(dataset, self.variables[name].dimensions, scales)
 
     def _make(
-        self, file: Any, name: str, wanted: Mapping[str, Wanted], read: Callable[[str], Any]
+        self, file: Any, name: str, wanted: Mapping[str, NewArray], read: Callable[[str], Any]
     ) -> Any:
         one = self.variables[name]
         if name not in wanted:

@@ -16,7 +16,7 @@ from xxhash import xxh3_64_hexdigest, xxh3_64_intdigest
 from dask_io.errors import DataError, UsageError, list_names
 from dask_io.formats.hdf5.attributes import attributes_of
 from dask_io.formats.hdf5.dataset import refuse_others
-from dask_io.formats.hdf5.file import apart, find_dataset, reading
+from dask_io.formats.hdf5.file import find_dataset, in_subprocess, reading
 from dask_io.formats.hdf5.scales import HIDDEN, is_bare, noted_dimensions
 from dask_io.formats.hdf5.source import Hdf5Source, read_description
 from dask_io.formats.netcdf.classic import read_header
@@ -63,7 +63,7 @@ class Netcdf4Original:
     @property
     def coordinates(self) -> tuple[str, ...]:
         """Names of the variables that belong to it."""
-        return apart(self.path, self._find_coordinates)
+        return in_subprocess(self.path, self._find_coordinates)
 
     def _find_coordinates(self) -> tuple[str, ...]:
         with reading(self.path) as file:

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
     from dask_io.formats.netcdf.classic import Header, Variable
     from dask_io.hierarchy.tree import Content
-    from dask_io.stores.container import Wanted
+    from dask_io.stores.container import NewArray
     from dask_io.stores.store import Source
 
 # Records that are not re-split become chunks of about this many bytes.
@@ -78,7 +78,7 @@ class _Variable(Hdf5Source):
 class Netcdf4Model(Hdf5Model):
     """A file of NetCDF 4."""
 
-    def build(self, path: Path, wanted: Mapping[str, Wanted]) -> tuple[str, ...]:
+    def build(self, path: Path, wanted: Mapping[str, NewArray]) -> tuple[str, ...]:
         """Make a file with everything in this one except the values of some variables."""
         not_kept = super().build(path, wanted)
         with writing(path), open_own(path, "r+") as file:
@@ -222,7 +222,7 @@ class OutlinedModel:
         """Return the names of everything that the file will hold."""
         return self.outline.contents()
 
-    def build(self, path: Path, wanted: Mapping[str, Wanted]) -> tuple[str, ...]:
+    def build(self, path: Path, wanted: Mapping[str, NewArray]) -> tuple[str, ...]:
         """Make a file with everything except the values of the variables that are wanted."""
         self.outline.build(path, wanted, self.read)
         return self.not_kept

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from dask_io.storage.location import Location
     from dask_io.storage.medium import Durability
-    from dask_io.stores.container import Wanted
+    from dask_io.stores.container import NewArray
     from dask_io.stores.store import Readback, Source, Target
 
 
@@ -44,7 +44,7 @@ class NpyStackFormat:
         self,
         path: Location,
         inside: str,
-        wanted: Wanted,
+        wanted: NewArray,
         *,
         overwrite: bool,
         durability: Durability,
@@ -52,7 +52,7 @@ class NpyStackFormat:
     ) -> Target:
         """Describe a target."""
         _refuse_inside(path, inside)
-        wanted.wishes.refuse(self.name)
+        wanted.options.refuse(self.name)
         problem = check_dtype(wanted.dtype)
         if problem:
             raise UsageError(f"a target cannot hold {problem}")

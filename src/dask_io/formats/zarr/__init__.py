@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from dask_io.hierarchy.tree import Tree
     from dask_io.storage.location import Location
     from dask_io.storage.medium import Durability
-    from dask_io.stores.container import Wanted
+    from dask_io.stores.container import NewArray
     from dask_io.stores.store import Readback, Source, Target
 
 
@@ -44,7 +44,7 @@ class ZarrFormat:
         self,
         path: Location,
         inside: str,
-        wanted: Wanted,
+        wanted: NewArray,
         *,
         overwrite: bool,
         durability: Durability,
@@ -74,7 +74,7 @@ class ZarrFormat:
         self,
         path: Location,
         tree: Tree,
-        wanted: Mapping[str, Wanted],
+        wanted: Mapping[str, NewArray],
         *,
         version: int | None,
         overwrite: bool,

@@ -23,22 +23,22 @@ if TYPE_CHECKING:
 
     from dask_io.codecs.codec import Config
     from dask_io.formats.zarr.metadata import Metadata
-    from dask_io.stores.container import Wanted
+    from dask_io.stores.container import NewArray
 
 _NEWEST = 3
 _VERSIONS = (2, _NEWEST)
 
 
-def describe_new(wanted: Wanted) -> dict[str, bytes]:
+def describe_new(wanted: NewArray) -> dict[str, bytes]:
     """Return the documents of an array that is to be made.
 
     Raises
     ------
     UsageError
-        If Zarr cannot hold the array, or cannot honour a wish.
+        If Zarr cannot hold the array, or does not support an option.
     """
-    wishes, source = wanted.wishes, wanted.metadata
-    version = wishes.format_version or source.get("zarr_format") or _NEWEST
+    options, source = wanted.options, wanted.metadata
+    version = options.format_version or source.get("zarr_format") or _NEWEST
     if version not in _VERSIONS:
         raise UsageError(f"version {version} of Zarr is not known; give 2 or 3")
     wanted = _with_gaps(wanted, version)
@@ -66,7 +66,7 @@ def describe_new(wanted: Wanted) -> dict[str, bytes]:
     except (ValueError, TypeError, OverflowError, NotImplementedError) as error:
         said = " ".join(str(error).split())[:200]
         filters = [each["id"] for each in codecs if _is_for_arrays(each)]
-        if filters and wishes.codec is None:
+        if filters and options.codec is None:
             said += f"; choose a codec in place of the source's {filters[0]}, say zstd:3"
         raise UsageError(
             f"Zarr {version} cannot hold an array of {wanted.dtype}: {said}"
@@ -75,7 +75,7 @@ def describe_new(wanted: Wanted) -> dict[str, bytes]:
     return documents
 
 
-def _with_gaps(wanted: Wanted, version: int) -> Wanted:
+def _with_gaps(wanted: NewArray, version: int) -> NewArray:
     """Have the value that stands for a gap where this version has it, if the source is no Zarr."""
     said = wanted.metadata
     gap = None if "zarr_format" in said else gap_of(said, wanted.dtype)
@@ -91,7 +91,7 @@ def _with_gaps(wanted: Wanted, version: int) -> Wanted:
     return replace(wanted, metadata={**said, "attributes": attributes, "fill_value": gap})
 
 
-def _chunks(wanted: Wanted) -> tuple[int, ...]:
+def _chunks(wanted: NewArray) -> tuple[int, ...]:
     lengths = [axis.chunk for axis in wanted.grid.axes]
     if None in lengths:
         raise UsageError(
@@ -115,10 +115,10 @@ def choose_codecs(text: str) -> list[Config]:
         raise UsageError(f"codec {error}") from error
 
 
-def _codecs(wanted: Wanted) -> list[Config]:
+def _codecs(wanted: NewArray) -> list[Config]:
     """Return the codecs asked for, or else the source's."""
-    if wanted.wishes.codec is not None:
-        return choose_codecs(wanted.wishes.codec)
+    if wanted.options.codec is not None:
+        return choose_codecs(wanted.options.codec)
     kept: Sequence[Config] = wanted.metadata.get("codecs", ())
     for config in kept:
         if not is_lossless(config, wanted.dtype):
@@ -129,7 +129,7 @@ def _codecs(wanted: Wanted) -> list[Config]:
     return _fitting(kept, wanted)
 
 
-def _fitting(codecs: Sequence[Config], wanted: Wanted) -> list[Config]:
+def _fitting(codecs: Sequence[Config], wanted: NewArray) -> list[Config]:
     """Adapt filters to the sizes of their inputs."""
     itemsize = wanted.dtype.itemsize
     sizes = Chain(codecs, wanted.dtype, prod(_chunks(wanted)) * itemsize).sizes
@@ -137,16 +137,16 @@ def _fitting(codecs: Sequence[Config], wanted: Wanted) -> list[Config]:
     return [found.fit(config, n, itemsize) if found else config for config, n, found in pairs]
 
 
-def _fill_value(wanted: Wanted, version: int) -> Any:
-    given = wanted.wishes.fill_value, wanted.metadata.get("fill_value", 0)
+def _fill_value(wanted: NewArray, version: int) -> Any:
+    given = wanted.options.fill_value, wanted.metadata.get("fill_value", 0)
     if given != (None, None):
         return wanted.fill_value
     # Of version 2 there are arrays without one: to some readers 0 would mean "missing".
     return None if version < _NEWEST else nothing_of(wanted.dtype)[()]
 
 
-def _for_v2(wanted: Wanted, codecs: Sequence[Config], chunks: tuple[int, ...]) -> dict[str, Any]:
-    if wanted.wishes.shards is not None:
+def _for_v2(wanted: NewArray, codecs: Sequence[Config], chunks: tuple[int, ...]) -> dict[str, Any]:
+    if wanted.options.shards is not None:
         raise UsageError("Zarr 2 has no shards; leave them out, or ask for version 3")
     if wanted.layout.name not in {"C", "F"} and max(chunks) > 1:
         raise UsageError(
@@ -167,7 +167,7 @@ def _for_v2(wanted: Wanted, codecs: Sequence[Config], chunks: tuple[int, ...]) -
     }
 
 
-def _for_v3(wanted: Wanted, codecs: Sequence[Config], chunks: tuple[int, ...]) -> dict[str, Any]:
+def _for_v3(wanted: NewArray, codecs: Sequence[Config], chunks: tuple[int, ...]) -> dict[str, Any]:
     itemsize = wanted.dtype.itemsize
     in_front = [_as_v3(config, itemsize) for config in codecs if _is_for_arrays(config)]
     behind = [_as_v3(config, itemsize) for config in codecs if not _is_for_arrays(config)]
@@ -186,8 +186,8 @@ def _for_v3(wanted: Wanted, codecs: Sequence[Config], chunks: tuple[int, ...]) -
     }
     if wanted.dtype.str.startswith(">"):
         description["serializer"] = _named("bytes", endian="big")
-    if wanted.wishes.shards is not None:
-        description["shards"] = _shards(wanted.wishes.shards, chunks, wanted.grid.shape)
+    if wanted.options.shards is not None:
+        description["shards"] = _shards(wanted.options.shards, chunks, wanted.grid.shape)
     return description
 
 
@@ -210,10 +210,10 @@ def _times(lengths: Sequence[int]) -> str:
     return " x ".join(map(str, lengths))
 
 
-def _kept_keys(wanted: Wanted) -> Mapping[str, str]:
+def _kept_keys(wanted: NewArray) -> Mapping[str, str]:
     """Return how the source names its chunks, or nothing if it is of another version."""
     version = wanted.metadata.get("zarr_format")
-    is_kept = (wanted.wishes.format_version or version) == version
+    is_kept = (wanted.options.format_version or version) == version
     return wanted.metadata.get("chunk_key_encoding", {}) if is_kept else {}
 
 
@@ -236,7 +236,7 @@ def _as_v3(config: Config, itemsize: int) -> dict[str, Any]:
     return _named(name, **written)
 
 
-def _check_held(made: Metadata, wanted: Wanted, codecs: Sequence[Config]) -> None:
+def _check_held(made: Metadata, wanted: NewArray, codecs: Sequence[Config]) -> None:
     """Hold what zarr-python made of it against what was asked for."""
     longest = wanted.grid.longest
     found: list[tuple[str, object, object]] = [

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from dask_io.journal.ledger import Ledger
     from dask_io.storage.location import Location
     from dask_io.storage.medium import Durability
-    from dask_io.stores.container import Wanted
+    from dask_io.stores.container import NewArray
     from dask_io.stores.encoded import AsStored
     from dask_io.stores.store import BlockWriter
 
@@ -54,7 +54,7 @@ _PIECE, _FEWEST_PIECES = 2**20, 4
 
 def make_zarr(
     place: Place,
-    wanted: Wanted,
+    wanted: NewArray,
     *,
     overwrite: bool,
     durability: Durability,
@@ -65,29 +65,29 @@ def make_zarr(
     Raises
     ------
     UsageError
-        If Zarr cannot hold it, or cannot honour a wish.
+        If Zarr cannot hold it, or does not support an option.
     """
     return ZarrTarget(
         place,
         describe_new(_as_around(place, wanted)),
-        write_empty=wanted.wishes.write_empty,
+        write_empty=wanted.options.write_empty,
         overwrite=overwrite,
         durability=durability,
         reserve=reserve,
     )
 
 
-def _as_around(place: Place, wanted: Wanted) -> Wanted:
+def _as_around(place: Place, wanted: NewArray) -> NewArray:
     """Have an array be of the version of the groups around it, or readers would not find it."""
-    version, wishes = place.version_around(), wanted.wishes
+    version, options = place.version_around(), wanted.options
     if version is None:
         return wanted
-    if wishes.format_version not in {None, version}:
+    if options.format_version not in {None, version}:
         raise UsageError(
             f"{place.path} is a group of Zarr {version}, in which readers find no "
-            f"array of version {wishes.format_version}; choose version {version}, or another place"
+            f"array of version {options.format_version}; choose version {version}, or another place"
         )
-    return replace(wanted, wishes=replace(wishes, format_version=version))
+    return replace(wanted, options=replace(options, format_version=version))
 
 
 def remake_zarr(

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from dask_io.storage.location import Location
     from dask_io.storage.medium import Durability
-    from dask_io.stores.container import Wanted
+    from dask_io.stores.container import NewArray
     from dask_io.stores.store import Target
 
 _NEWEST = 3
@@ -153,7 +153,7 @@ def _is_name(part: str) -> bool:
 def write_tree(
     root: Location,
     tree: Tree,
-    wanted: Mapping[str, Wanted],
+    wanted: Mapping[str, NewArray],
     *,
     version: int | None,
     overwrite: bool,
@@ -168,14 +168,14 @@ def write_tree(
     """
     if version not in {None, 2, _NEWEST}:
         raise UsageError(f"version {version} of Zarr is not known; give 2 or 3")
-    for codec in {each.wishes.codec for each in wanted.values()}:
+    for codec in {each.options.codec for each in wanted.values()}:
         if codec is not None:
             # Checked once, so that no single array is blamed.
             choose_codecs(codec)
     content = tree.content
     is_own = isinstance(content, GroupContent)
     group = content.group if isinstance(content, GroupContent) else _make_group(tree, version)
-    if group.version < _NEWEST and any(each.wishes.shards for each in wanted.values()):
+    if group.version < _NEWEST and any(each.options.shards for each in wanted.values()):
         otherwise = "" if is_own else ", or ask for version 3"
         raise UsageError(f"a group of Zarr 2 has no shards; leave them out{otherwise}")
     check_images(group)
@@ -193,7 +193,7 @@ def write_tree(
     )
 
 
-def _make_array(place: Location, name: str, wanted: Wanted, durability: Durability) -> Target:
+def _make_array(place: Location, name: str, wanted: NewArray, durability: Durability) -> Target:
     try:
         # An array that exists is replaced together with its group.
         return make_zarr(Place(place), wanted, overwrite=False, durability=durability, reserve=True)

@@ -19,7 +19,7 @@ from dask_io.errors import DataError, TargetExistsError, UsageError
 from dask_io.formats import make_target
 from dask_io.geometry import Grid, Layout, Region
 from dask_io.stores import Access
-from dask_io.stores.container import Wishes
+from dask_io.stores.container import TargetOptions
 from dask_io.stores.staging import new_staging
 from tests.peak import stays_within
 
@@ -404,7 +404,7 @@ def test_no_more_memory_is_taken_than_said(codec: str, width: int, tmp_path: Pat
         grid=Grid.regular(array.shape, (1200, 1200)),
         dtype=array.dtype,
         layout=Layout.c(2),
-        wishes=Wishes(codec=codec),
+        options=TargetOptions(codec=codec),
     )
     target.create()
     staging = new_staging(target, 0 if target.access is Access.ATOMIC else 2**21)

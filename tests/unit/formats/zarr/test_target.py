@@ -25,7 +25,7 @@ from dask_io.geometry import Axis, Grid, Layout, Region
 from dask_io.journal.ledger import Written
 from dask_io.stores import Access
 from dask_io.stores.array_like import BlockArray
-from dask_io.stores.container import Wishes
+from dask_io.stores.container import TargetOptions
 from dask_io.stores.staging import new_staging
 from tests.peak import stays_within
 
@@ -90,19 +90,19 @@ def wanted(draw: st.DrawFn) -> tuple[NDArray[Any], dict[str, Any]]:
     version = draw(st.sampled_from([2, 3]))
     axes = tuple(draw(st.permutations(range(len(shape)))))
     layout = Layout(axes) if version == 3 else Layout.named(draw(st.sampled_from("CF")), len(shape))
-    wishes = Wishes(
+    options = TargetOptions(
         codec=draw(st.sampled_from(CODECS)),
         format_version=version,
         write_empty=draw(st.booleans()),
     )
     # zarr-python itself cannot hash the fill value of such elements, which it does for shards.
     if version == 3 and dtype.kind != "V" and draw(st.booleans()):
-        wishes = replace(wishes, shards=tuple(n * draw(st.integers(1, 3)) for n in chunks))
+        options = replace(options, shards=tuple(n * draw(st.integers(1, 3)) for n in chunks))
     raw = np.random.default_rng(draw(st.integers(0, 99))).integers(0, 2, (*shape, dtype.itemsize))
     array = raw.astype(np.uint8).view(dtype).reshape(shape)
     array[tuple(slice(0, draw(st.integers(0, n))) for n in shape)] = np.zeros((), dtype)
     grid = Grid.regular(shape, chunks)
-    return array, {"grid": grid, "dtype": dtype, "layout": layout, "wishes": wishes}
+    return array, {"grid": grid, "dtype": dtype, "layout": layout, "options": options}
 
 
 @given(drawn=wanted())
@@ -117,7 +117,7 @@ def test_zarr_python_reads_what_we_wrote(
 
     with quiet():
         assert np.array_equal(zarr.open_array(path, mode="r")[...], array)
-    source = open_source(path, strict=description["wishes"].write_empty)
+    source = open_source(path, strict=description["options"].write_empty)
     assert np.asarray(BlockArray(source)).tobytes() == array.tobytes()
     source.check()
     assert target.tally.write.seeks == target.tally.write.visits <= target.grid.n_blocks
@@ -137,11 +137,16 @@ def test_targets_keep_what_their_source_says(
     write(target_at(folder / "one", **description, metadata=said), array)
     one = open_source(folder / "one")
 
-    wishes = Wishes(format_version=version)
+    options = TargetOptions(format_version=version)
     layout = Layout.c(array.ndim)
     grid, dtype = description["grid"], description["dtype"]
     made = target_at(
-        folder / "two", grid=grid, dtype=dtype, layout=layout, wishes=wishes, metadata=one.metadata
+        folder / "two",
+        grid=grid,
+        dtype=dtype,
+        layout=layout,
+        options=options,
+        metadata=one.metadata,
     )
     write(made, array)
     two = open_source(folder / "two")
@@ -178,7 +183,7 @@ def test_names_of_chunks_are_kept_within_a_version(
     )
     said = open_source(tmp_path / "one").metadata
 
-    made = target_at(tmp_path / "two", metadata=said, wishes=Wishes(format_version=version))
+    made = target_at(tmp_path / "two", metadata=said, options=TargetOptions(format_version=version))
     write(made, np.ones((4, 6), "<i4"))
 
     found = open_source(tmp_path / "two").metadata["chunk_key_encoding"]
@@ -194,7 +199,7 @@ def test_consolidated_metadata_is_refreshed(tmp_path: Path) -> None:
             group.create_array("old", shape=(3,), dtype="i4")
             zarr.consolidate_metadata(path)
         write(
-            target_at(f"{path}::/new", wishes=Wishes(format_version=version)),
+            target_at(f"{path}::/new", options=TargetOptions(format_version=version)),
             np.ones((4, 6), "<i4"),
         )
         with quiet():
@@ -210,7 +215,7 @@ def test_consolidated_metadata_is_refreshed(tmp_path: Path) -> None:
 def test_arrays_in_groups_that_are_not_there(version: int, tmp_path: Path) -> None:
     """The groups are made, but only when the array is whole."""
     target = target_at(
-        tmp_path / "g.zarr::/day/1", wishes=Wishes(format_version=version, codec="zstd:1")
+        tmp_path / "g.zarr::/day/1", options=TargetOptions(format_version=version, codec="zstd:1")
     )
     target.create()
     assert not names(tmp_path) & {"g.zarr/zarr.json", "g.zarr/.zgroup"}
@@ -242,13 +247,13 @@ def test_far_ends_are_padded_as_zarr_python_pads_them(
     """Files are the same byte by byte, and an array that grows shows its fill value."""
     (array, description), (dtype, fill) = drawn, kind
     array = np.arange(array.size).reshape(array.shape).astype("<i2").astype(dtype)
-    folder, wishes = tmp_path_factory.mktemp("x"), description["wishes"]
-    wishes = replace(wishes, write_empty=True, codec="zstd:1" if is_encoded else "none")
+    folder, options = tmp_path_factory.mktemp("x"), description["options"]
+    options = replace(options, write_empty=True, codec="zstd:1" if is_encoded else "none")
     if dtype.names is not None:
-        wishes = replace(wishes, format_version=2, shards=None)
+        options = replace(options, format_version=2, shards=None)
         description["layout"] = Layout.c(array.ndim)
     metadata = {"fill_value": fill}
-    description |= {"dtype": dtype, "wishes": wishes, "metadata": metadata}
+    description |= {"dtype": dtype, "options": options, "metadata": metadata}
 
     write(target_at(folder / "ours.zarr", **description), array)
 
@@ -257,7 +262,7 @@ def test_far_ends_are_padded_as_zarr_python_pads_them(
         copy(folder / "ours.zarr" / name, folder / "theirs.zarr" / name)
     with quiet(), zarr.config.set({"array.write_empty_chunks": True}):
         zarr.open_array(folder / "theirs.zarr", mode="r+")[...] = array
-        if wishes.shards is None and not is_encoded:
+        if options.shards is None and not is_encoded:
             for name in names(folder / "ours.zarr"):
                 ours, theirs = (folder / f"{each}.zarr" / name for each in ("ours", "theirs"))
                 assert ours.read_bytes() == theirs.read_bytes(), name
@@ -278,10 +283,10 @@ def test_chunks_of_the_fill_value_are_left_out(
     array = np.zeros((8, 12), "<f4")
     array[0, 0], array[7, 0] = 5, -0.0
     description: dict[str, Any] = {"grid": Grid.regular((8, 12), (2, 3)), "dtype": array.dtype}
-    wishes = Wishes(codec=codec, shards=shards)
-    write(target_at(tmp_path / "few.zarr", **description, wishes=wishes), array)
-    full = replace(wishes, write_empty=True)
-    write(target_at(tmp_path / "all.zarr", **description, wishes=full), array)
+    options = TargetOptions(codec=codec, shards=shards)
+    write(target_at(tmp_path / "few.zarr", **description, options=options), array)
+    full = replace(options, write_empty=True)
+    write(target_at(tmp_path / "all.zarr", **description, options=full), array)
 
     n_files = 4 if shards else 16
     assert len(names(tmp_path / "few.zarr")) == 2 + 1
@@ -295,8 +300,8 @@ def test_chunks_of_the_fill_value_are_left_out(
 @pytest.mark.parametrize("is_resumed", [False, True])
 def test_chunks_written_in_parts_are_left_out_too(is_resumed: bool, tmp_path: Path) -> None:  # noqa: FBT001
     """What no part of showed anything but the fill value does not appear, resumed or not."""
-    path, wishes = tmp_path / "x.zarr", Wishes(fill_value=9)
-    target = target_at(path, wishes=wishes)
+    path, options = tmp_path / "x.zarr", TargetOptions(fill_value=9)
+    target = target_at(path, options=options)
     target.create()
     for row in range(2):
         for index in target.grid.indices():
@@ -304,11 +309,11 @@ def test_chunks_written_in_parts_are_left_out_too(is_resumed: bool, tmp_path: Pa
             _fill_row(target, index, row, value)
         if is_resumed and not row:
             assert target.abandon()
-            target = target_at(path, wishes=wishes)
+            target = target_at(path, options=options)
             assert len(target.resume().parts) == 4
     assert names(path) == {"c/0/1", "c/1/1"}
     target.abandon()
-    again = target_at(path, wishes=wishes)
+    again = target_at(path, options=options)
     assert again.resume().n_blocks == 4
     again.finish()
     assert names(path) == {"zarr.json", "c/0/1", "c/1/1"}
@@ -339,7 +344,7 @@ def test_shards_are_written_in_one_go(tmp_path: Path) -> None:
     target = target_at(
         tmp_path / "x.zarr",
         grid=Grid.regular((8, 12), (2, 3)),
-        wishes=Wishes(codec="zstd:1", shards=(4, 6)),
+        options=TargetOptions(codec="zstd:1", shards=(4, 6)),
     )
     assert (target.grid, target.access) == (Grid.regular((8, 12), (4, 6)), Access.ATOMIC)
     write(target, array)
@@ -351,7 +356,7 @@ def test_shards_are_written_in_one_go(tmp_path: Path) -> None:
 
 
 def _write_part(target: ZarrTarget, folder: Path) -> None:
-    other = target_at(folder / "y.zarr", grid=target.grid, wishes=Wishes(codec="zstd:1"))
+    other = target_at(folder / "y.zarr", grid=target.grid, options=TargetOptions(codec="zstd:1"))
     other.create()
     with other.writer((0, 0)) as writer:
         writer.write_from(Region((0, 0), (1, 6)), np.ones((1, 6), "<i4"), new_staging(other, 0))
@@ -416,7 +421,10 @@ def test_only_what_an_array_can_have_is_removed(tmp_path: Path) -> None:
         with pytest.raises(UsageError, match=f"not part of an array: {name}; move it away"):
             target_at(path, overwrite=True).create()
         (path / name).unlink()
-    write(target_at(path, overwrite=True, wishes=Wishes(format_version=2)), np.ones((4, 6), "<i4"))
+    write(
+        target_at(path, overwrite=True, options=TargetOptions(format_version=2)),
+        np.ones((4, 6), "<i4"),
+    )
 
     assert (path / "c" / "empty").is_dir()
     assert not (path / "c" / "0").exists()
@@ -431,7 +439,7 @@ def test_an_array_that_is_being_overwritten_is_in_no_group(
     with quiet():
         zarr.create_group(path, zarr_format=version).create_array("x", shape=(3,), dtype="i4")
         zarr.consolidate_metadata(path)
-    target_at(f"{path}::/x", overwrite=True, wishes=Wishes(format_version=version)).create()
+    target_at(f"{path}::/x", overwrite=True, options=TargetOptions(format_version=version)).create()
 
     with quiet():
         assert list(zarr.open_consolidated(path).array_keys()) == []
@@ -466,9 +474,9 @@ def test_targets_do_not_follow_links_out_of_a_container(tmp_path: Path) -> None:
 
 def test_a_shard_may_hold_a_whole_axis(tmp_path: Path) -> None:
     """-1 is the fewest chunks that hold all of an axis, ragged or not."""
-    grid, wishes = Grid.regular((5, 6), (2, 3)), Wishes(shards=(-1, -1))
+    grid, options = Grid.regular((5, 6), (2, 3)), TargetOptions(shards=(-1, -1))
     array = np.arange(30, dtype="<i4").reshape(5, 6)
-    write(target_at(tmp_path / "x.zarr", grid=grid, wishes=wishes), array)
+    write(target_at(tmp_path / "x.zarr", grid=grid, options=options), array)
 
     made = zarr.open_array(tmp_path / "x.zarr", mode="r")
 
@@ -479,25 +487,28 @@ def test_a_shard_may_hold_a_whole_axis(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"wishes": Wishes(codec="pickle")}, "codec 'pickle' is not a codec"),
+        ({"options": TargetOptions(codec="pickle")}, "codec 'pickle' is not a codec"),
         (
-            {"wishes": Wishes(shards=(3, 3))},
+            {"options": TargetOptions(shards=(3, 3))},
             "shards of 3 x 3 are not made of whole chunks of 2 x 3",
         ),
-        ({"wishes": Wishes(shards=(4,))}, "shards of 4 are not made of whole chunks"),
-        ({"wishes": Wishes(shards=(-2, 3))}, "shards of -2 x 3 are not made of whole chunks"),
-        ({"wishes": Wishes(format_version=2, shards=(4, 6))}, "Zarr 2 has no shards"),
-        ({"wishes": Wishes(format_version=4)}, "version 4 of Zarr is not known"),
-        ({"wishes": Wishes(fill_value=1.5)}, "fill value 1.5 is no int32"),
-        ({"wishes": Wishes(fill_value="x")}, "fill value 'x' is no int32"),
-        ({"wishes": Wishes(fill_value=2**40)}, "is no int32"),
+        ({"options": TargetOptions(shards=(4,))}, "shards of 4 are not made of whole chunks"),
+        (
+            {"options": TargetOptions(shards=(-2, 3))},
+            "shards of -2 x 3 are not made of whole chunks",
+        ),
+        ({"options": TargetOptions(format_version=2, shards=(4, 6))}, "Zarr 2 has no shards"),
+        ({"options": TargetOptions(format_version=4)}, "version 4 of Zarr is not known"),
+        ({"options": TargetOptions(fill_value=1.5)}, "fill value 1.5 is no int32"),
+        ({"options": TargetOptions(fill_value="x")}, "fill value 'x' is no int32"),
+        ({"options": TargetOptions(fill_value=2**40)}, "is no int32"),
         ({"grid": Grid((Axis.of([1, 3]), Axis.of([6])))}, "are uneven"),
         ({"dtype": np.dtype("O")}, "Python objects"),
         ({"dtype": np.dtype([("a", "<i2"), ("b", "u1", (3,))])}, "Zarr 3 cannot hold"),
         ({"dtype": np.dtype([("a", "<i2"), ("b", ">i2")])}, "Zarr 3 cannot hold dtype"),
         (
             {
-                "wishes": Wishes(format_version=2),
+                "options": TargetOptions(format_version=2),
                 "grid": Grid.regular((2, 2, 2), (2, 2, 2)),
                 "layout": Layout((1, 0, 2)),
             },
@@ -530,7 +541,7 @@ def test_what_zarr_cannot_hold_is_refused(
 )
 def test_fill_values_may_be_text(dtype: str, given: object, expected: Any, tmp_path: Path) -> None:
     """As a command line gives them; they are stored as what they mean."""
-    target = target_at(tmp_path, dtype=np.dtype(dtype), wishes=Wishes(fill_value=given))
+    target = target_at(tmp_path, dtype=np.dtype(dtype), options=TargetOptions(fill_value=given))
     assert np.array_equal(target.metadata["fill_value"], expected, equal_nan=dtype == "<f4")
 
 
@@ -547,9 +558,13 @@ def test_an_abandoned_target_begins_no_more(tmp_path: Path) -> None:
 def test_wishes_that_block_files_cannot_honour_are_refused(tmp_path: Path) -> None:
     """None is ignored."""
     given: Any = {"grid": Grid.regular((4,), (4,)), "dtype": np.dtype("i4"), "layout": Layout.c(1)}
-    for wishes in (Wishes(codec="zstd:3"), Wishes(fill_value=0), Wishes(write_empty=True)):
+    for options in (
+        TargetOptions(codec="zstd:3"),
+        TargetOptions(fill_value=0),
+        TargetOptions(write_empty=True),
+    ):
         with pytest.raises(UsageError, match="format npy has no "):
-            make_target(tmp_path / "x.npy", **given, wishes=wishes)
+            make_target(tmp_path / "x.npy", **given, options=options)
 
 
 @pytest.mark.parametrize("width", [2399, 2400])
@@ -562,7 +577,7 @@ def test_no_more_memory_is_taken_than_said(width: int, tmp_path: Path) -> None:
         target = target_at(
             tmp_path / str(number),
             grid=Grid.regular(array.shape, (1200, 1200)),
-            wishes=Wishes(codec=codec, shards=shards),
+            options=TargetOptions(codec=codec, shards=shards),
         )
         target.create()
         staging = new_staging(target, 0 if target.access is Access.ATOMIC else 2**21)
@@ -588,8 +603,8 @@ def test_no_more_memory_is_taken_than_said(width: int, tmp_path: Path) -> None:
 
 def test_targets_travel(tmp_path: Path) -> None:
     """To other processes, with all that they know."""
-    for wishes in (Wishes(), Wishes(codec="zstd:1")):
-        target = target_at(tmp_path / f"{wishes.codec}.zarr", wishes=wishes)
+    for options in (TargetOptions(), TargetOptions(codec="zstd:1")):
+        target = target_at(tmp_path / f"{options.codec}.zarr", options=options)
         write(pickle.loads(pickle.dumps(target)), np.ones((4, 6), "<i4"))  # noqa: S301 - our own
         assert np.asarray(BlockArray(open_source(target.root))).all()
 
@@ -601,7 +616,7 @@ def test_targets_that_have_travelled_write_the_same(protocol: int, tmp_path: Pat
         "grid": Grid.regular((5,), (2,)),
         "dtype": np.dtype(">f8"),
         "layout": Layout.c(1),
-        "wishes": Wishes(fill_value=1.5, codec="zstd:1"),
+        "options": TargetOptions(fill_value=1.5, codec="zstd:1"),
     }
     array = np.array([1.5, 1.5, 3, 4, 5], ">f8")
     travelled = pickle.loads(pickle.dumps(target_at(tmp_path / "x", **told), protocol))  # noqa: S301 - ours
