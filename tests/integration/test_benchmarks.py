@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks import copies
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -143,3 +145,16 @@ def test_the_walk_ends_where_data_is_read() -> None:
     assert summary.endswith(f", {len(path)} on the call path")
     assert path[:2] == ["cli.group.Verbs.invoke", "cli.verbs.resplit"]
     assert path[-1].startswith("storage.")
+
+
+def test_copies_benchmark_compares_orders(capsys: pytest.CaptureFixture[str]) -> None:
+    """Every shape and type gets a line with the speed of both orders."""
+    copies.main(["--shapes", "20,20,20;20,400", "--dtypes", "u1,<f8", "--repeats", "1"])
+
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.partition(":")[0] for line in lines] == [
+        f"{shape} of {dtype}"
+        for shape in ("20 x 20 x 20", "20 x 400")
+        for dtype in ("uint8", "float64")
+    ]
+    assert all("of C to C" in line for line in lines)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,9 +15,13 @@ if TYPE_CHECKING:
 
 # NumPy holds the interpreter lock while it copies few items, so items are short.
 _LONGEST_ITEM = 1024
-# Elements of a tile: along the target's fastest axis, at least along the source's fastest axis, and
-# in total. A tile fits in the cache, but is large enough for a call.
-_TILE, _TILE_SIZE = (16, 64), 2**14
+# Copies between orders are done in tiles. A cache line of the source serves 64 bytes' worth of rows
+# of the target, so that it must stay in the cache longer the shorter the elements are: a row of a
+# tile has this many elements for each byte of an element. Tiles are thin along the other axes, but
+# large enough to be worth a call of NumPy. `python -m benchmarks.copies` measures the choice.
+_ROW_PER_BYTE, _THICKNESS, _TILE_SIZE = 32, 8, 2**14
+# Arrays that are shorter than this along either fastest axis gain nothing from tiles.
+_SHORTEST = 16
 
 
 def copy(source: NDArray[Any], target: NDArray[Any], layout: Layout) -> None:
@@ -51,18 +56,21 @@ def _copy_across(source: NDArray[Any], target: NDArray[Any], along: int, across:
 
     The copy is done in tiles, so that the data of a tile stays in the processor's cache.
     """
-    n_along, n_across = _TILE
-    if min(target.shape[along], target.shape[across]) < n_along:
+    shape = target.shape
+    if min(shape[along], shape[across]) < _SHORTEST:
         target[...] = source
         return
-    between = target.size // (target.shape[along] * target.shape[across])
-    n_across = max(n_across, _TILE_SIZE // (n_along * between))
-    tile = [slice(None)] * target.ndim
-    for low in range(0, target.shape[along], n_along):
-        tile[along] = slice(low, low + n_along)
-        for first in range(0, target.shape[across], n_across):
-            tile[across] = slice(first, first + n_across)
-            target[tuple(tile)] = source[tuple(tile)]
+    steps = list(shape)
+    steps[along] = min(_ROW_PER_BYTE * min(target.itemsize, 8), shape[along])
+    thickness = max(_THICKNESS, _TILE_SIZE // (steps[along] * steps[across]))
+    between = (axis for axis in range(len(shape)) if axis not in {along, across})
+    for axis in sorted(between, key=lambda axis: source.strides[axis]):
+        steps[axis] = min(thickness, shape[axis])
+        thickness = max(1, thickness // steps[axis])
+    starts = (range(0, n, step) for n, step in zip(shape, steps, strict=True))
+    for corner in product(*starts):
+        tile = tuple(slice(low, low + step) for low, step in zip(corner, steps, strict=True))
+        target[tile] = source[tile]
 
 
 @lru_cache(maxsize=1024)

@@ -12,7 +12,7 @@ from dask_io.engine.copying import copy
 from dask_io.geometry import Layout
 from dask_io.stores.addressable import view_as_array
 
-LAYOUTS = [Layout(axes) for n in (1, 2, 3) for axes in permutations(range(n))]
+LAYOUTS = [Layout(axes) for n in (1, 2, 3, 4) for axes in permutations(range(n))]
 
 
 @given(layout=st.sampled_from(LAYOUTS), data=st.data())
@@ -33,7 +33,9 @@ def test_a_copy_is_an_assignment(layout: Layout, data: st.DataObject) -> None:
     arrays[0][box] = source
     # Tiles as small as the arrays are.
     with (
-        patch("dask_io.engine.copying._TILE", (2, 3)),
+        patch("dask_io.engine.copying._SHORTEST", 2),
+        patch("dask_io.engine.copying._ROW_PER_BYTE", data.draw(st.integers(1, 5), label="row")),
+        patch("dask_io.engine.copying._THICKNESS", data.draw(st.integers(1, 5), label="thick")),
         patch("dask_io.engine.copying._TILE_SIZE", data.draw(st.integers(1, 99), label="tile")),
     ):
         copy(source, arrays[1][box], layout)
