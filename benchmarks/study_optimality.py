@@ -27,7 +27,7 @@ MOST_BLOCKS = 40
 MOST_STATES = 20_000
 NEARLY = 1.25
 HEAD = (
-    "| axes | problems | sweep is optimal | within a quarter | worst ratio |",
+    "| axes | problems | sweep is optimal | within 25 % | worst ratio |",
     "|---|---|---|---|---|",
 )
 
