@@ -57,19 +57,19 @@ peer-suites: dev ## Run the tests of Dask and xarray with and without Dask IO: P
 slow: dev ## Run the long versions of the tests
 	HYPOTHESIS_PROFILE=thorough $(DEV)/bin/pytest -m slow $(PYTEST_ARGS)
 
-fuzz: dev ## Look for files that break their readers: SUBJECT (see tests/fuzz), for SECONDS
+fuzz: dev ## Search for files that crash their readers: SUBJECT (see tests/fuzz), for SECONDS
 	$(DEV)/bin/python -m tests.fuzz $(SUBJECT) -max_total_time=$(SECONDS)
 
-bench-engine: dev ## Measure the engine beside `cp -r`, in a few minutes for each workload
+bench-engine: dev ## Compare the engine with `cp -r`; takes a few minutes per workload
 	$(DEV)/bin/python -m benchmarks.engine --size $(SIZE) --budgets $(BUDGETS) --workloads $(WORKLOADS) --repeats $(REPEATS) $(BENCH_ARGS)
 
-bench-graph: dev ## Measure a Dask program with and without our plans, in a few minutes
+bench-graph: dev ## Compare a Dask program with and without our plans; takes a few minutes
 	$(DEV)/bin/python -m benchmarks.graph --repeats $(REPEATS) $(BENCH_ARGS)
 
-bench-zarr: dev ## Measure Zarr to Zarr beside its codec alone, and beside `cp -r`
+bench-zarr: dev ## Compare Zarr to Zarr with the codec alone, and with `cp -r`
 	$(DEV)/bin/python -m benchmarks.zarr --repeats $(REPEATS) $(BENCH_ARGS)
 
-bench-climate: dev ## Turn hourly maps into time series, beside Dask and, with BENCH_ARGS, rechunker
+bench-climate: dev ## Turn hourly maps into time series; compare with Dask and, with BENCH_ARGS, rechunker
 	$(DEV)/bin/python -m benchmarks.climate $(BENCH_ARGS)
 
 bench-copies: dev ## Measure copies from F to C order in memory, next to copies from C to C
@@ -78,7 +78,7 @@ bench-copies: dev ## Measure copies from F to C order in memory, next to copies 
 walk: dev ## List the functions from `dask-io resplit` to the first byte of array data
 	$(DEV)/bin/python -m benchmarks.walk
 
-format: dev ## Format the code and repair what ruff can
+format: dev ## Format the code and apply the fixes of ruff
 	$(DEV)/bin/ruff check --fix-only .
 	$(DEV)/bin/ruff format .
 
@@ -91,7 +91,7 @@ house: dev ## Draw which room of the package imports which
 
 env: $(VENV)/linked ## Set up the user's environment
 
-dev: $(DEV)/linked ## Set up the environment of development
+dev: $(DEV)/linked ## Set up the development environment
 
 # A changed lock makes the environment anew, so that nothing dropped from it stays behind.
 $(VENV)/locked: requirements.lock

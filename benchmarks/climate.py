@@ -1,11 +1,11 @@
-"""A year of hourly maps becomes time series, beside rechunker and Dask.
+"""Turn a year of hourly maps into time series, compared with rechunker and Dask.
 
-``python -m benchmarks.climate --help``. The example of the field is (8760, 721, 1440) float32, 36
-GB, in a chunk for each day, to columns of all hours, with 1 GB of memory. This does the same at a
-fraction of the size: as many chunks, and as small a part of the array in memory.
+``python -m benchmarks.climate --help``. The standard example is (8760, 721, 1440) float32, 36 GB,
+with one chunk per day. It becomes time series with 1 GB of memory. This benchmark does the same at
+a fraction of the size, with as many chunks, and with the same fraction of the array in memory.
 
-Each contestant is a process of its own. rechunker 0.5 runs with zarr 2 and a Dask of its time only,
-so it needs a Python of its own, with ``rechunker zarr<3 numcodecs<0.16 dask[array]==2024.8.0``.
+Each tool runs in its own process. rechunker 0.5 only works with zarr 2 and an old Dask, so it needs
+its own Python environment, with ``rechunker zarr<3 numcodecs<0.16 dask[array]==2024.8.0``.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-# Of the example, and of its budget: 365 chunks of a day, and a 36th in memory.
+# The example: 365 chunks of one day, and 1/36 of the array in memory.
 N_DAYS, N_HOURS, N_ROWS, N_COLUMNS = 365, 24, 721, 1440
 PARTS = 36.4
 N_TILES = 18
@@ -54,25 +54,30 @@ class Example:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the benchmark, or be one of its contestants."""
+    """Run the benchmark or, in a subprocess, one of the tools."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.climate", description=__doc__)
     add = parser.add_argument
-    add("--scale", type=float, default=0.3, help="of each axis: 0.3 makes 1 GB, 1 the 36 GB")
-    add("--memory", type=int, help="bytes; by default as small a part as 1 GB of 36")
+    add("--scale", type=float, default=0.3, help="fraction of each axis: 0.3 is 1 GB, 1 is 36 GB")
+    add("--memory", type=int, help="bytes; by default 1/36 of the array")
     add(
         "--peers",
         type=lambda text: text.split(","),
         default="ours,dask",
-        help="of ours,dask,rechunker",
+        help="tools: ours,dask,rechunker",
     )
     add(
         "--rechunker",
         metavar="PYTHON",
         default=sys.executable,
-        help="one that can import rechunker",
+        help="interpreter with rechunker",
     )
-    add("--dir", type=Path, default=Path(".benchmarks"), help="where to work, on the disk meant")
-    add("--warm", action="store_true", help="leave the machine's caches alone")
+    add(
+        "--dir",
+        type=Path,
+        default=Path(".benchmarks"),
+        help="working directory, on the disk to measure",
+    )
+    add("--warm", action="store_true", help="do not drop the caches")
     add(
         "--contestant", nargs=4, metavar=("NAME", "SOURCE", "TARGET", "JOB"), help=argparse.SUPPRESS
     )
@@ -88,7 +93,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _load(name: str) -> Any:
-    """Import what only some of the contestants have."""
+    """Import a module that only some environments have."""
     return import_module(name)
 
 
@@ -129,18 +134,18 @@ def _compare(folder: Path, options: argparse.Namespace) -> None:
 def _line(
     name: str, found: dict[str, Any], first: dict[str, Any], budget: int, *, is_same: bool
 ) -> str:
-    said = (
+    text = (
         f"{name:10} {found['seconds']:6.1f} s ({found['seconds'] / first['seconds']:.2f})  "
         f"memory {found['memory'] / 1e6:6.1f} MB ({found['memory'] / budget:.2f} of the budget)  "
         f"read {found['read'] / 1e9:.2f} GB, wrote {found['written'] / 1e9:.2f} GB  "
         f"chunk reads {found['reads']:,}, writes {found['writes']:,}  "
         f"{'equal' if is_same else 'DIFFERENT'}"
     )
-    return f"{said}\n{found['plan']}" if found.get("plan") else said
+    return f"{text}\n{found['plan']}" if found.get("plan") else text
 
 
 def _make_source(path: Path, example: Example) -> None:
-    """Write hourly maps: waves that move, and noise as fine as the instruments are."""
+    """Write hourly maps: moving waves, with the noise of an instrument."""
     np = _load("numpy")
     zarr = _load("zarr")
     zstd = _load("numcodecs").Zstd(level=LEVEL)
@@ -169,7 +174,7 @@ def _drop_caches() -> None:
     try:
         Path("/proc/sys/vm/drop_caches").write_text("3")
     except OSError:
-        _say("CAUTION: caches cannot be dropped (not root)")
+        _say("WARNING: caches cannot be dropped (not root)")
 
 
 def _measured(
@@ -178,7 +183,7 @@ def _measured(
     target: Path,
     job: dict[str, Any],
 ) -> dict[str, Any]:
-    """Run a contestant, and tell what it took as the system sees it."""
+    """Run a tool, and return its time, memory and bytes as measured by the system."""
     run(source, target, {**job, "only_import": True})
     counts = {"reads": 0, "writes": 0}
     Path("/proc/self/clear_refs").write_text("5")
@@ -212,12 +217,12 @@ def _run_ours(source: Path, target: Path, job: dict[str, Any]) -> dict[str, Any]
     if job.get("only_import"):
         return {}
     plan, result = planned.plan, planned.run()
-    told = (
+    summary = (
         f"  {plan.strategy}: seeks {plan.seeks.read:,} + {plan.seeks.write:,} predicted, "
         f"{result.seeks.read:,} + {result.seeks.write:,} counted, {plan.problem.lower_bound:,} at "
         f"least; memory {plan.peak_bytes / 1e6:.1f} MB predicted"
     )
-    return {"reads": result.seeks.read, "writes": result.seeks.write, "plan": told}
+    return {"reads": result.seeks.read, "writes": result.seeks.write, "plan": summary}
 
 
 def _run_dask(source: Path, target: Path, job: dict[str, Any]) -> dict[str, Any]:
@@ -254,7 +259,7 @@ def _run_rechunker(source: Path, target: Path, job: dict[str, Any]) -> dict[str,
         return {}
     _count(zarr.storage.DirectoryStore, job["counts"], "__getitem__", "__setitem__")
     between = target.with_suffix(".temporary")
-    # It takes the memory of one worker, of which there are as many as cores.
+    # The limit applies to one worker, and there is one worker per core.
     max_mem = job["budget"] // (os.cpu_count() or 1)
     plan = rechunker.rechunk(
         zarr.open(str(source), mode="r"),
@@ -271,7 +276,7 @@ def _run_rechunker(source: Path, target: Path, job: dict[str, Any]) -> dict[str,
 
 
 def _count(kind: Any, counts: dict[str, int], reading: str, writing: str) -> None:
-    """Count chunks that go through a store of zarr-python."""
+    """Count the chunks that are read and written through a zarr-python store."""
 
     def counted(name: str, count: str) -> Callable[..., Any]:
         really = getattr(kind, name)

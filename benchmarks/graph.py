@@ -1,8 +1,8 @@
-"""One Dask program with and without `dask_io.optimize`, against rechunk by tasks and by p2p.
+"""Compare a Dask program with `dask_io.optimize` to rechunk by tasks and by p2p.
 
-Slabs become columns: an array that is stored in slabs along its first axis is rechunked to
-blocks that hold all of that axis, and stored. Everything is measured in one run, each program in
-a process of its own with the caches dropped, and shown as a multiple of what ours takes.
+An array is stored in slabs along its first axis. The program rechunks it to columns along this axis
+and stores them. Each program runs in its own process, with the caches dropped. Results are shown as
+multiples of ours.
 
     python -m benchmarks.graph --size 512MiB --memory 256MiB
 """
@@ -40,13 +40,13 @@ _N_SLABS, _N_COLUMNS = 32, 8
 
 @dataclass(frozen=True)
 class Workload:
-    """An array of a size, in slabs, that is to be in columns."""
+    """An array of a given size that is rechunked from slabs to columns."""
 
     n_bytes: int
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """A cube, or nearly."""
+        """A cube of about `n_bytes`."""
         side = round((self.n_bytes / _ITEM.itemsize) ** (1 / 3) / _N_SLABS) * _N_SLABS
         return (max(side, _N_SLABS),) * 3
 
@@ -63,7 +63,7 @@ class Workload:
         return (first, *(-(-length // _N_COLUMNS) for length in others))
 
     def read_by_dask(self, kind: str) -> tuple[int, ...]:
-        """Chunks in which Dask reads: cubes of a file that says nothing of chunks itself."""
+        """Chunks in which Dask reads: slabs, or cubes of a file without chunks."""
         if kind != "raw":
             return self.slabs
         return tuple(-(-length // _N_COLUMNS) for length in self.shape)
@@ -99,7 +99,7 @@ def make_source(kind: str, folder: Path, work: Workload) -> None:
 
 
 def program(kind: str, folder: Path, work: Workload, method: str) -> Any:
-    """Return what the program computes in the end, and what it has open meanwhile."""
+    """Return the delayed result of the program, and the file that must stay open."""
     da: Any = import_module("dask.array")
     if kind == "zarr":
         array, kept = da.from_zarr(str(folder / "source.zarr")), None
@@ -123,7 +123,7 @@ def program(kind: str, folder: Path, work: Workload, method: str) -> Any:
 
 
 def run(kind: str, folder: Path, work: Workload, method: str, memory: str) -> dict[str, Any]:
-    """Run the program in this process, and tell what it took."""
+    """Run the program in this process; return its time, memory, tasks and seeks."""
     dask: Any = import_module("dask")
     import_module("dask.array")
     context: Any = dask_io.optimize(memory=memory) if method == "plan" else nullcontext()
@@ -151,7 +151,7 @@ def run(kind: str, folder: Path, work: Workload, method: str, memory: str) -> di
 
 
 def _seeks_of_dask(kind: str, work: Workload) -> int:
-    """Count seeks as a plan counts them: each chunk that is read, and each that is written."""
+    """Count the seeks of all chunks that Dask reads and writes, as a plan counts them."""
     stored = work.slabs if kind == "zarr" else work.shape
     side = Side(Grid.regular(work.shape, stored), Layout.c(3))
     reads = read_cost(side, Grid.regular(work.shape, work.read_by_dask(kind)).axes)
@@ -164,7 +164,7 @@ def _resident() -> int:
 
 
 def measure(kind: str, folder: Path, method: str, args: argparse.Namespace) -> dict[str, Any]:
-    """Run the program in a process of its own."""
+    """Run the program in its own process."""
     clear(folder / "target.zarr")
     drop_caches()
     command = [sys.executable, "-m", "benchmarks.graph", "--size", args.size, "--memory"]
@@ -177,7 +177,7 @@ def measure(kind: str, folder: Path, method: str, args: argparse.Namespace) -> d
 
 
 def clear(path: Path) -> None:
-    """Remove a directory with all that is in it; it need not be there."""
+    """Remove a directory and its content, if it exists."""
     for file in sorted(path.rglob("*"), reverse=True):
         file.rmdir() if file.is_dir() else file.unlink()
     if path.exists():
@@ -185,7 +185,7 @@ def clear(path: Path) -> None:
 
 
 def show(kind: str, rounds: dict[str, list[dict[str, Any]]]) -> None:
-    """Print a row for each way, with multiples of what the plan takes."""
+    """Print a row for each method, with multiples of the plan's figures."""
     middle = {
         method: {key: median(each[key] for each in found) for key in found[0]}
         for method, found in rounds.items()
@@ -202,20 +202,22 @@ def show(kind: str, rounds: dict[str, list[dict[str, Any]]]) -> None:
 
 
 def say(line: str) -> None:
-    """Write a line at once."""
+    """Print a line and flush."""
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
 
 
 def main() -> None:
-    """Read the arguments and measure."""
+    """Parse the arguments and measure."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--size", default="512MiB", help="bytes of the array")
     parser.add_argument("--memory", default="256MiB", help="the budget of plans")
     parser.add_argument("--formats", default=",".join(FORMATS), help="formats of the source")
-    parser.add_argument("--methods", default=",".join(METHODS), help="ways; the plan is one")
-    parser.add_argument("--repeats", type=int, default=3, help="rounds, of which the median counts")
-    parser.add_argument("--dir", type=Path, help="where files are made")
+    parser.add_argument("--methods", default=",".join(METHODS), help="methods, including plan")
+    parser.add_argument(
+        "--repeats", type=int, default=3, help="number of rounds; the median is shown"
+    )
+    parser.add_argument("--dir", type=Path, help="working directory")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     args = parser.parse_args()
     work = Workload(parse_bytes(args.size))

@@ -1,7 +1,7 @@
-"""How far is `sweep` from the best order there is? A study of many tiny random problems.
+"""Compare `sweep` with the best possible order, for many tiny random problems.
 
-For each problem the least memory that touches every block once is found exactly, over all
-orders of the source blocks (`dask_io.testing.exact`), and compared with what `sweep` needs.
+For each problem, `dask_io.testing.exact` finds the least memory that touches every block once, over
+all orders of the source blocks. The study compares it with the memory that `sweep` needs.
 
     python benchmarks/study_optimality.py [number of problems] [seed]
 
@@ -43,17 +43,17 @@ class Measured:
 
     @property
     def is_in_order(self) -> bool:
-        """Whether nothing contradicts itself."""
+        """Whether the three values are consistent."""
         return self.bound <= self.optimum <= self.sweep
 
     @property
     def ratio(self) -> float:
-        """How much more than the least memory `sweep` needs."""
+        """The memory of `sweep` relative to the optimum."""
         return self.sweep / self.optimum
 
 
 def random_axis(random: Random, length: int) -> Axis:
-    """An axis with equal blocks, or, one time in three, with any."""
+    """Return an axis with equal blocks or, one time in three, with random blocks."""
     if random.random() < 2 / 3:
         return Axis.regular(length, random.randint(1, length))
     ends = sorted(random.sample(range(1, length), random.randint(0, length - 1)))
@@ -61,7 +61,7 @@ def random_axis(random: Random, length: int) -> Axis:
 
 
 def random_problem(random: Random) -> Problem:
-    """A problem of one to three axes, whose blocks are moved whole."""
+    """Return a problem with one to three axes and blocks that are moved whole."""
     shape = [random.randint(2, LONGEST_AXIS) for _ in range(random.randint(1, 3))]
     source, target = (Grid(tuple(random_axis(random, n) for n in shape)) for _ in range(2))
     layout = Layout.c(len(shape))
@@ -70,7 +70,7 @@ def random_problem(random: Random) -> Problem:
 
 
 def measure(problem: Problem) -> Measured | None:
-    """Solve a problem exactly; None if it is too large, or has one source block only."""
+    """Solve a problem exactly; None if it is too large, or has only one source block."""
     if not 1 < problem.source.grid.n_blocks <= MOST_BLOCKS:
         return None
     try:
@@ -82,7 +82,7 @@ def measure(problem: Problem) -> Measured | None:
 
 
 def study(n_problems: int, seed: int) -> list[Measured]:
-    """Measure so many problems."""
+    """Measure this number of problems."""
     random, measured = Random(seed), list[Measured]()
     while len(measured) < n_problems:
         one = measure(random_problem(random))
@@ -91,7 +91,7 @@ def study(n_problems: int, seed: int) -> list[Measured]:
 
 
 def lines(measured: list[Measured]) -> list[str]:
-    """How often `sweep` is the optimum and near it, by the number of axes."""
+    """Return the table: how often `sweep` is optimal or nearly optimal, by number of axes."""
     found = list(HEAD)
     for n_axes in sorted({one.n_axes for one in measured}):
         ratios = [one.ratio for one in measured if one.n_axes == n_axes]
@@ -105,7 +105,7 @@ def lines(measured: list[Measured]) -> list[str]:
 
 
 def main(n_problems: int = 2000, seed: int = 0) -> None:
-    """Measure so many problems and report."""
+    """Measure this number of problems and print the table."""
     sys.stdout.write("\n".join(lines(study(n_problems, seed))) + "\n")
 
 

@@ -1,9 +1,9 @@
-"""How long planning takes, and how much memory, against the number of blocks.
+"""Print the time and memory of planning for different numbers of blocks.
 
     python benchmarks/study_planning_time.py
 
-Each problem is planned with a budget that is plenty, with one that is short and with one that is
-tiny; the longest of the three counts. Nothing is remembered from one to the next.
+Each problem is planned with a large, a small and a tiny budget. The table shows the longest time of
+the three. Caches are cleared before each.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ COUNTS = tuple(10**power for power in range(2, 10))
 
 
 def forget() -> None:
-    """Empty what planning remembers."""
-    for remembered in (arrangements, structures, lowest, space_between):
-        remembered.cache_clear()
+    """Clear the caches of the planner."""
+    for cached in (arrangements, structures, lowest, space_between):
+        cached.cache_clear()
 
 
 def budgets(problem: Problem) -> tuple[int, int, int]:
-    """Plenty, short and tiny."""
+    """Return a large, a small and a tiny budget."""
     return problem.n_bytes, max(1, round(problem.n_bytes**0.6)), max(1, round(problem.n_bytes**0.3))
 
 
 def measure(problem: Problem) -> tuple[float, int]:
-    """The most processor seconds and the most bytes that planning takes."""
+    """Return the most CPU seconds and the most bytes that planning takes."""
     seconds, n_bytes = 0.0, 0
     for budget in budgets(problem):
         forget()
@@ -59,7 +59,7 @@ def measure(problem: Problem) -> tuple[float, int]:
 
 
 def lines() -> Iterator[str]:
-    """One line for each problem and number of blocks."""
+    """Yield one line for each problem and number of blocks."""
     yield f"{'problem':<20} {'source blocks':>14} {'seconds':>8} {'MB':>6}"
     for name, case in CASES.items():
         for count in COUNTS:

@@ -1,4 +1,4 @@
-"""Print the functions of ours that a command calls before it reads array data.
+"""Print the functions of `dask_io` that a command calls before it reads array data.
 
 A newcomer who follows ``dask-io resplit`` from the command to the first byte reads these
 functions. Those marked with ``>`` are still running when the byte is read: they are the call path,
@@ -36,7 +36,7 @@ class Walk:
         self._main = threading.get_ident()
 
     def watch(self, frame: FrameType, event: str, called: Any) -> None:
-        """Note a call; `sys.setprofile` takes this method."""
+        """Record a call; this method is passed to `sys.setprofile`."""
         if self.path:
             return
         if event == "call":
@@ -47,7 +47,7 @@ class Walk:
 
 
 def _name_of(frame: FrameType) -> dict[str, None]:
-    """Return the name of a function with its module, nothing if it is not ours."""
+    """Return the function's name with its module; empty if it is not in `dask_io`."""
     code, file = frame.f_code, Path(frame.f_code.co_filename)
     if not file.is_relative_to(_HOME) or code.co_name.startswith("<"):
         return {}
@@ -56,7 +56,7 @@ def _name_of(frame: FrameType) -> dict[str, None]:
 
 
 def _stack(frame: FrameType | None) -> dict[str, None]:
-    """Return our functions on a stack, the innermost first."""
+    """Return the functions of `dask_io` on a stack, innermost first."""
     found: dict[str, None] = {}
     while frame is not None:
         found |= _name_of(frame)
@@ -65,7 +65,7 @@ def _stack(frame: FrameType | None) -> dict[str, None]:
 
 
 def _peeks(frame: FrameType) -> bool:
-    """Tell whether a header is read, not data."""
+    """Tell whether a header is being read, not data."""
     return any(name.endswith(".peek") for name in _stack(frame))
 
 

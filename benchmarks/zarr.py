@@ -1,9 +1,9 @@
-"""Measure Zarr to Zarr: with a codec beside the codec alone, without one beside `cp -r`.
+"""Measure Zarr to Zarr, compared with the codec alone or, without a codec, with `cp -r`.
 
 ``python -m benchmarks.zarr --help``. With a codec, the yardstick is to decode all chunks of the
-source and to encode all chunks of the target, from memory to memory, on all cores. A machine's
-speed changes, so it is taken before and after each run of ours, and a ratio is to both. What it
-works on stays in memory: right after it had freed gigabytes, ours was slower than at other times.
+source and to encode all chunks of the target, from memory to memory, on all cores. The speed of a
+machine varies, so the yardstick is measured before and after each run, and ratios use the mean of
+both. Its data stays in memory, because a run right after gigabytes were freed is slower.
 """
 
 from __future__ import annotations
@@ -46,16 +46,21 @@ _BLOCKS = 7, 5
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the benchmark; files made for it are removed, however it ends."""
+    """Run the benchmark and always remove its files."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.zarr", description=__doc__)
     add = parser.add_argument
-    add("--size", type=parse_bytes, default="2GiB", help="bytes of the array, about")
-    add("--budgets", default="256MiB,1GiB", help="memory, with commas")
+    add("--size", type=parse_bytes, default="2GiB", help="approximate bytes of the array")
+    add("--budgets", default="256MiB,1GiB", help="memory budgets, separated by commas")
     add("--codec", default="zstd:3", help="as for dask-io")
-    add("--repeats", type=int, default=3, help="rounds")
-    add("--workers", type=int, help="threads of ours")
-    add("--dir", type=Path, default=Path(".benchmarks"), help="where to work, on the disk meant")
-    add("--warm", action="store_true", help="leave the machine's caches alone")
+    add("--repeats", type=int, default=3, help="number of rounds")
+    add("--workers", type=int, help="number of threads")
+    add(
+        "--dir",
+        type=Path,
+        default=Path(".benchmarks"),
+        help="working directory, on the disk to measure",
+    )
+    add("--warm", action="store_true", help="do not drop the caches")
     options = parser.parse_args(arguments)
     options.dir.mkdir(parents=True, exist_ok=True)
     prepare = os.sync if options.warm else drop_caches
@@ -85,7 +90,7 @@ def _report(kind: str, ours: list[Timing], others: list[Timing]) -> str:
 
 
 def _compare(ours: list[float], others: list[float]) -> str:
-    """Say what ours took as a multiple of what the other did, before and after it on average."""
+    """Return the ratio of our times to the mean of the yardstick before and after each."""
     ratios = [
         2 * each / (before + after)
         for each, before, after in zip(ours, others, others[1:], strict=False)
@@ -94,7 +99,7 @@ def _compare(ours: list[float], others: list[float]) -> str:
 
 
 class _Coding(NamedTuple):
-    """What the codecs of a source and of a target have to do, in memory."""
+    """The chunks to decode and to encode, in memory."""
 
     source: ZarrSource
     target: ZarrSource
@@ -102,7 +107,7 @@ class _Coding(NamedTuple):
     chunks: list[NDArray[np.uint8]]
 
     def decode(self, data: NDArray[np.uint8]) -> None:
-        """Decode a chunk of the source, into memory of its own."""
+        """Decode a chunk of the source into new memory."""
         array = self.source.array
         array.chain.decode(data, np.empty(array.chunk_bytes, np.uint8))
 
@@ -128,7 +133,7 @@ class _Bench:
         np.save(folder / "array.npy", self._array)
 
     def make_source(self, codec: str) -> None:
-        """Make the array to be moved, with a codec."""
+        """Write the source array with a codec."""
         self._coding = None
         remove(self._source)
         dask_io.split(
@@ -136,7 +141,7 @@ class _Bench:
         )
 
     def run(self, kind: str, budget: str) -> tuple[list[Timing], list[Timing]]:
-        """Return what ours took each time, and what it is measured with, before and after each."""
+        """Return our timings, and those of the yardstick before and after each."""
         other = self._time_codec if kind == "codec" else self._time_copy
         ours, others = [], [other()]
         for _ in range(self._options.repeats):
@@ -174,7 +179,7 @@ class _Bench:
             return Timing(time.perf_counter() - start, time.process_time() - cpu_start)
 
     def _load_coding(self) -> _Coding:
-        """Return all that is to be decoded and encoded, in memory."""
+        """Load all chunks to decode and to encode into memory."""
         place = self._source
         source = open_zarr(place, "", strict=True)
         job = dask_io.plan(dask_io.open(place), self._folder / "t.zarr", chunks=self._target_chunks)
@@ -195,7 +200,7 @@ class _Bench:
 
 
 def _smooth_with_noise(side: int) -> NDArray[Any]:
-    """Return an array as instruments make them: smooth, with noise in the lowest bits."""
+    """Return an array like that of an instrument: smooth, with noise in the lowest bits."""
     axis = np.sin(np.linspace(0, 12, side)) * 300
     plane, noise = axis[:, None] + axis[None, :], np.random.default_rng(0)
     result = np.empty((side, side, side), "<i2")

@@ -1,1 +1,1 @@
-"""How fast the engine is: every figure beside `cp -r` and beside the floor of the device."""
+"""Measure the engine, compared with `cp -r` and with the floor of the device."""

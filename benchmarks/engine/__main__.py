@@ -1,4 +1,4 @@
-"""Measure the engine beside `cp -r` and the floor: ``python -m benchmarks.engine --help``."""
+"""Compare the engine with `cp -r` and the floor: ``python -m benchmarks.engine --help``."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _MEMORY_TO_VERIFY = "1GiB"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the benchmark; files made for it are removed, however it ends."""
+    """Run the benchmark and always remove its files."""
     options = _parser().parse_args(arguments)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))
     options.dir.mkdir(parents=True, exist_ok=True)
@@ -56,15 +56,30 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.engine", description=__doc__)
     add = parser.add_argument
-    add("--size", type=parse_bytes, default="2.5GiB", help="bytes of each array, at least")
-    add("--budgets", type=_budgets, default="256MiB,1GiB,4GiB", help="memory, with commas")
-    add("--workloads", type=_workloads, default=",".join(WORKLOADS), help="letters, with commas")
-    add("--repeats", type=int, default=3, help="rounds of cp, ours and floor")
-    add("--workers", type=int, help="threads of ours and of the floor")
+    add("--size", type=parse_bytes, default="2.5GiB", help="least bytes of each array")
+    add(
+        "--budgets",
+        type=_budgets,
+        default="256MiB,1GiB,4GiB",
+        help="memory budgets, separated by commas",
+    )
+    add(
+        "--workloads",
+        type=_workloads,
+        default=",".join(WORKLOADS),
+        help="letters, separated by commas",
+    )
+    add("--repeats", type=int, default=3, help="number of rounds of cp, ours and floor")
+    add("--workers", type=int, help="number of threads of ours and of the floor")
     add("--strategy", default="auto", help="as for dask-io resplit")
-    add("--dir", type=Path, default=Path(".benchmarks"), help="where to work, on the disk meant")
-    add("--warm", action="store_true", help="leave the machine's caches alone")
-    add("--json", type=Path, metavar="FILE", help="write every timing to it")
+    add(
+        "--dir",
+        type=Path,
+        default=Path(".benchmarks"),
+        help="working directory, on the disk to measure",
+    )
+    add("--warm", action="store_true", help="do not drop the caches")
+    add("--json", type=Path, metavar="FILE", help="write all timings to this file")
     return parser
 
 
@@ -77,24 +92,26 @@ def _workloads(text: str) -> list[Workload]:
         return [WORKLOADS[name] for name in text.split(",")]
     except KeyError as error:
         known = ", ".join(f"{one.name} ({one.title})" for one in WORKLOADS.values())
-        raise argparse.ArgumentTypeError(f"there is no {error}, only {known}") from None
+        raise argparse.ArgumentTypeError(
+            f"unknown workload {error}; choose one of {known}"
+        ) from None
 
 
 def _check_space(options: argparse.Namespace) -> None:
-    """Stop if there is no room for a source and its target, with the disk not nearly full."""
+    """Stop if there is no room for three arrays, because the disk should not be nearly full."""
     largest = max(
         prod(one.grids(options.size)[0].shape) * one.itemsize for one in options.workloads
     )
     needed, free = 3 * largest + _ROOM_TO_SPARE, shutil.disk_usage(options.dir).free
     if needed > free:
         sys.exit(
-            f"{options.dir} has {format_bytes(free)} free, {format_bytes(needed)} are needed; "
+            f"{options.dir}: {format_bytes(needed)} are needed, but {format_bytes(free)} are free; "
             "give a smaller --size or another --dir"
         )
 
 
 class _Bench:
-    """The course of the benchmark; one source and one target are there at a time."""
+    """Runs the benchmark, with one source and one target on disk at a time."""
 
     def __init__(self, folder: Path, options: argparse.Namespace) -> None:
         self._folder, self._options = folder, options
@@ -102,7 +119,7 @@ class _Bench:
         self._drops_caches = bool(self._prepare())
 
     def machine(self) -> dict[str, Any]:
-        """Return under which conditions the figures were taken."""
+        """Return the conditions of the measurement."""
         return {
             "cores": os.cpu_count(),
             "load": os.getloadavg()[0],
@@ -111,15 +128,15 @@ class _Bench:
         }
 
     def introduce(self) -> None:
-        """Say under which conditions the figures are taken."""
+        """Print the conditions of the measurement."""
         facts = self.machine()
         _say(
             f"{facts['cores']} cores, load {facts['load']:.1f}, {self._options.repeats} rounds, "
             f"in {self._options.dir.resolve()}"
         )
         if not self._drops_caches:
-            why = "are left as they are" if self._options.warm else "cannot be dropped (not root)"
-            _say(f"CAUTION: caches {why}, so what is read may come from memory")
+            why = "are not dropped" if self._options.warm else "cannot be dropped (not root)"
+            _say(f"WARNING: caches {why}, so data may be read from memory")
 
     def run(self) -> list[Row]:
         """Measure all workloads at all budgets."""
@@ -139,7 +156,7 @@ class _Bench:
         n_bytes = before.size * workloads[0].itemsize
         shape = " x ".join(map(str, before.shape))
         _note(
-            f"making {shape} {workloads[0].dtype}, {format_bytes(n_bytes)}, in blocks of {before}"
+            f"writing {shape} {workloads[0].dtype}, {format_bytes(n_bytes)}, in blocks of {before}"
         )
         make_source(source, before, workloads[0].dtype)
         rows = []
@@ -177,7 +194,7 @@ class _Bench:
         first: int,
         verify: bool,
     ) -> dict[str, Timing]:
-        """Time the three one after another; each round begins with another one of them."""
+        """Time the three one after another; each round starts with a different one."""
         target = self._folder / ("target.npy" if after.n_blocks == 1 else "target")
         runs: list[tuple[str, Callable[[], Timing]]] = [
             ("cp", lambda: copy(source, target, self._prepare)),
@@ -227,7 +244,9 @@ class _Bench:
 def _verify(source: Path, target: Path) -> None:
     found = dask_io.verify(source, target, memory=_MEMORY_TO_VERIFY)
     if not found:
-        raise FailedError(f"the result is wrong, first at {found.first_difference}")
+        raise FailedError(
+            f"the result is wrong; the first difference is at {found.first_difference}"
+        )
 
 
 def _say(text: str) -> None:

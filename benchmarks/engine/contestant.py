@@ -1,7 +1,7 @@
-"""What is timed, each in a process of its own: the engine, and the floor of the device.
+"""The engine and the floor, each timed in its own process.
 
-Started with the name of one and its arguments as JSON. It says when it is ready, with the CPU
-seconds it has spent so far, begins when told to, and ends with a line of JSON.
+The arguments of the process are a name, and the parameters as JSON. It prints its CPU seconds when
+it is ready, starts when it receives a line, and ends with a line of JSON.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _O_DIRECT = getattr(os, "O_DIRECT", 0)
 
 
 def resplit(source: str, target: str, **options: Any) -> Callable[[], dict[str, Any]]:
-    """Get ready to resplit: what `dask-io info` does has been done, so memory counts from there."""
+    """Prepare to resplit. The memory after `dask-io info` is the baseline."""
     api.info(source)
 
     def run() -> dict[str, Any]:
@@ -46,7 +46,7 @@ def resplit(source: str, target: str, **options: Any) -> Callable[[], dict[str, 
 
 
 class _Piece(NamedTuple):
-    """Bytes of one file that are read, or written, at once; `turn` is when."""
+    """Bytes of one file that are read or written at once, in the order of `turn`."""
 
     turn: int
     is_write: bool
@@ -57,16 +57,16 @@ class _Piece(NamedTuple):
 
 
 class _Floor:
-    """Reads all bytes of some files and writes as many to others, directly and in no relation.
+    """Reads all bytes of some files, and writes the same number of other bytes with direct I/O.
 
-    Each thread has one buffer for both. A piece is written no sooner than as many bytes
-    before it as it would take have been read.
+    Each thread has one buffer for both. A piece is written only after the reads of as many bytes
+    have started.
     """
 
     def __init__(self, workers: int) -> None:
         self._buffers = [mmap.mmap(-1, _PIECE) for _ in range(workers)]
         for buffer in self._buffers:
-            # A device may be quicker with zeros.
+            # A device may be faster with zeros.
             buffer.write(random.randbytes(2**20) * (_PIECE // 2**20))
         self._lock = Lock()
         self._errors: list[BaseException] = []
@@ -103,7 +103,7 @@ class _Floor:
             try:
                 return os.open(path, flags | _O_DIRECT, 0o666)
             except OSError:
-                # The filesystem cannot do it; if it is something else, it will show below.
+                # The filesystem does not support it. Any other error is raised below.
                 self.is_direct = False
         return os.open(path, flags, 0o666)
 
@@ -114,7 +114,7 @@ class _Floor:
                 part = buffer[n_done:n_aligned]
                 n_read = os.preadv(file.fd, [part], piece.offset + n_done)
                 if n_read == 0:
-                    raise OSError(f"{piece.path} is shorter than it was")
+                    raise OSError(f"{piece.path} was truncated")
                 n_done += n_read
 
     def _write(self, piece: _Piece, buffer: memoryview) -> None:
@@ -153,7 +153,7 @@ def _allocate(fd: int, n_bytes: int) -> None:
 
 
 def _pieces(files: Iterable[tuple[str, int]], *, is_write: bool) -> Iterator[_Piece]:
-    """Yield all bytes of some files; a read's turn is its first byte, a write's its last."""
+    """Yield the pieces of files, ordered by first byte for reads, and by last byte for writes."""
     files = list(files)
     starts = accumulate((n_bytes for _, n_bytes in files), initial=0)
     for (path, file_bytes), start in zip(files, starts, strict=False):
@@ -166,7 +166,7 @@ def _pieces(files: Iterable[tuple[str, int]], *, is_write: bool) -> Iterator[_Pi
 def floor(
     source: str, target: str, *, n_bytes: int, file_bytes: int, workers: int
 ) -> Callable[[], dict[str, Any]]:
-    """Get ready to read the source and to write so many bytes to files of another size."""
+    """Prepare to read the source, and to write `n_bytes` to files of another size."""
     engine = _Floor(workers)
 
     def run() -> dict[str, Any]:
@@ -185,13 +185,13 @@ def floor(
 
 
 def main() -> None:
-    """Get ready, wait, run, report."""
+    """Prepare, wait, run, report."""
     kind, arguments = sys.argv[1:]
     run = {"resplit": resplit, "floor": floor}[kind](**json.loads(arguments))
     print(time.process_time(), flush=True)  # noqa: T201  # to the process that waits for it
     sys.stdin.readline()
     print(json.dumps(run()), flush=True)  # noqa: T201  # as above
-    # Nobody waits for the interpreter to be taken down, as with the command `dask-io`.
+    # Skip the shutdown of the interpreter, as the command `dask-io` does.
     os._exit(0)
 
 

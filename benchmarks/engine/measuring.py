@@ -1,4 +1,4 @@
-"""One measurement: caches dropped, a process run, its files on the disk."""
+"""Time one process, from dropped caches until its files are on the disk."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _DROP_CACHES = Path("/proc/sys/vm/drop_caches")
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """What a process took, until its files were on the disk, and what it said of itself."""
+    """The time of a process until its files were on the disk, and its own report."""
 
     seconds: float
     cpu_seconds: float
@@ -30,11 +30,11 @@ class Timing:
 
 
 class FailedError(Exception):
-    """A process that was to be timed failed; the message is what it said."""
+    """A timed process failed; the message is the last line of its stderr."""
 
 
 def drop_caches() -> bool:
-    """Write out what is dirty, and forget what is cached; False if that is not allowed."""
+    """Sync and drop the caches; return False if this is not permitted."""
     os.sync()
     try:
         _DROP_CACHES.write_text("3")
@@ -44,19 +44,19 @@ def drop_caches() -> bool:
 
 
 def copy(source: Path, target: Path, prepare: Callable[[], object]) -> Timing:
-    """Time `cp -r`, the yardstick; `prepare` is called right before."""
+    """Time `cp -r`, the yardstick; `prepare` is called right before it."""
     command = ["cp", "-r", "--reflink=never", str(source), str(target)]
     return _time(command, prepare, waits=False)
 
 
 def run_contestant(kind: str, prepare: Callable[[], object], **arguments: Any) -> Timing:
-    """Time a contestant from when it is ready: its start and its imports are not counted."""
+    """Time a contestant from the moment it is ready, without its start and imports."""
     command = [sys.executable, str(_CONTESTANT), kind, json.dumps(arguments)]
     return _time(command, prepare, waits=True)
 
 
 def remove(path: Path) -> None:
-    """Remove a file, or a directory with all that is in it."""
+    """Remove a file, or a directory and its content."""
     if path.is_dir():
         shutil.rmtree(path)
     else:
@@ -64,10 +64,10 @@ def remove(path: Path) -> None:
 
 
 def discard(path: Path, aside: Path) -> None:
-    """Empty a file, or all files of a directory, and move it aside; it need not be there.
+    """Truncate a file, or all files of a directory, and move it aside, if it exists.
 
-    For every new file ext4 looks at all that were deleted within the last minutes, so thousands
-    of them would slow down whoever comes next. They are removed when all is over.
+    For every new file, ext4 looks at all files that were deleted in the last minutes. Thousands of
+    them would slow down the next run, so they are only removed at the end.
     """
     if not path.exists():
         return
@@ -93,20 +93,20 @@ def _time(command: list[str], prepare: Callable[[], object], *, waits: bool) -> 
                 cpu_before += float(process.stdout.readline() or 0)
                 prepare()
                 start = time.perf_counter()
-            said, complaint = process.communicate("\n")
+            output, errors = process.communicate("\n")
         except BaseException:
             process.kill()
             raise
     os.sync()
     seconds = time.perf_counter() - start
     if process.returncode:
-        lines = complaint.strip().splitlines() or [f"exit code {process.returncode}"]
+        lines = errors.strip().splitlines() or [f"exit code {process.returncode}"]
         raise FailedError(lines[-1])
-    report = json.loads(said) if waits else {}
+    report = json.loads(output) if waits else {}
     return Timing(seconds, _cpu_of_children() - cpu_before, report)
 
 
 def _cpu_of_children() -> float:
-    """Return the CPU seconds of the processes that have been waited for."""
+    """Return the CPU seconds of all child processes that have ended."""
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
     return usage.ru_utime + usage.ru_stime

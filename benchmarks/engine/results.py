@@ -1,4 +1,4 @@
-"""The figures: medians and ratios of the timings, as a table and as JSON, and the goals."""
+"""Medians and ratios of the timings, as a table and as JSON, compared with the goals."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from benchmarks.engine.workloads import Workload
 
 LEGEND = """\
-Seconds are medians, until all is on the disk; ratios are medians of those of each round. The start
-of Python is not counted. Seeks are predicted = counted. Memory is the predicted peak, and how far
-the process's resident memory grew, at the most, over what `dask-io info` takes."""
+Seconds are medians, until all data is on the disk. Ratios are medians of the ratios of each round.
+The start of Python is not counted. Seeks are predicted = counted. Memory is the predicted peak, and
+the largest growth of the process's resident memory since `dask-io info`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """One measurement of each, one right after the other."""
+    """One timing of each, measured one right after the other."""
 
     cp: Timing
     ours: Timing
@@ -32,7 +32,7 @@ class Round:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """All rounds of one workload at one budget, or why there are none."""
+    """All rounds of one workload at one budget, or the reason for a failure."""
 
     workload: Workload
     budget: int
@@ -42,17 +42,17 @@ class Row:
 
     @property
     def of_cp(self) -> float:
-        """Our seconds as a part of those of `cp -r`."""
+        """Our seconds relative to those of `cp -r`."""
         return median(one.ours.seconds / one.cp.seconds for one in self.rounds)
 
     @property
     def of_floor(self) -> float:
-        """Our seconds as a multiple of the floor's."""
+        """Our seconds relative to those of the floor."""
         return median(one.ours.seconds / one.floor.seconds for one in self.rounds)
 
     @property
     def floor_of_cp(self) -> float:
-        """The floor's seconds as a part of those of `cp -r`: what the disk leaves to be gained."""
+        """The floor's seconds relative to those of `cp -r`: the best ratio that the disk allows."""
         return median(one.floor.seconds / one.cp.seconds for one in self.rounds)
 
     @property
@@ -62,12 +62,12 @@ class Row:
 
     @property
     def seeks_differ(self) -> bool:
-        """Whether a run counted other seeks than its plan predicted."""
+        """Whether the seeks of a run differ from those that its plan predicted."""
         return any(_seeks(one, "plan") != _seeks(one, "result") for one in self.rounds)
 
     @property
     def meets_goal(self) -> bool:
-        """Whether both ratios are as small as they are to be."""
+        """Whether both ratios meet the goals of the workload."""
         most_of_floor = self.workload.most_of_floor
         return (
             not self.failure
@@ -76,7 +76,7 @@ class Row:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Return every timing, and what is derived from them."""
+        """Return all timings, and the figures derived from them."""
         names = () if self.failure else ("of_cp", "of_floor", "floor_of_cp")
         figures = {name: getattr(self, name) for name in names}
         return {
@@ -136,20 +136,20 @@ HEADINGS = (
 
 
 def rows_to_text(rows: Sequence[Row]) -> str:
-    """Return a table of all rows, and below it what is to be known of them."""
+    """Return a table of all rows, followed by notes."""
     notes = [
         f"{row.workload.name} at {_short(row.budget)}: "
-        + (row.failure or "the seeks counted are not those predicted")
+        + (row.failure or "counted seeks differ from predicted seeks")
         for row in rows
         if row.failure or row.seeks_differ
     ]
     if not all(one.floor.report["direct"] for row in rows for one in row.rounds):
-        notes.append("The floor went through the page cache: there is no direct I/O here.")
+        notes.append("The floor used the page cache, because direct I/O is not supported here.")
     return "\n".join([table([HEADINGS, *(row.cells() for row in rows)]), *notes])
 
 
 def goals_to_text(rows: Sequence[Row]) -> str:
-    """Say for each workload what is asked of it, and at which budgets that holds."""
+    """Return the goal of each workload, and the budgets at which it is missed."""
     return "\n".join(_goal(name, rows) for name in dict.fromkeys(row.workload.name for row in rows))
 
 
@@ -161,16 +161,16 @@ def _goal(name: str, rows: Sequence[Row]) -> str:
         asked += f" and {workload.most_of_floor} of the floor"
     missed = [row for row in mine if not row.meets_goal]
     if not missed:
-        return f"{asked}: holds"
-    return f"{asked}: does not hold at {', '.join(map(_figures, missed))}"
+        return f"{asked}: met"
+    return f"{asked}: missed at {', '.join(map(_figures, missed))}"
 
 
 def _figures(row: Row) -> str:
     if row.failure:
         return f"{_short(row.budget)} (failed)"
     of_cp, of_floor, floor = row.of_cp, row.of_floor, row.floor_of_cp
-    said = f"{of_cp:.2f} of cp, {of_floor:.2f} of the floor, which took {floor:.2f} of cp"
-    return f"{_short(row.budget)} ({said})"
+    ratios = f"{of_cp:.2f} of cp, {of_floor:.2f} of the floor, which took {floor:.2f} of cp"
+    return f"{_short(row.budget)} ({ratios})"
 
 
 def _seeks(one: Round, side: str) -> tuple[int, int]:

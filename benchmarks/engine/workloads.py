@@ -1,4 +1,4 @@
-"""What is moved: seven ways to cut an array, and the blocks they start from."""
+"""Seven workloads: how an array is cut before and after."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ _POOL_BYTES = 16 * 2**20
 
 @dataclass(frozen=True, slots=True)
 class Proportions:
-    """How an array's lengths relate, and what each of them is a multiple of."""
+    """The proportions of an array's lengths, and a divisor of each length."""
 
     lengths: tuple[int, int, int]
     multiples: tuple[int, int, int]
 
     def shape(self, n_elements: int) -> tuple[int, ...]:
-        """Return the smallest shape near these proportions with so many elements."""
+        """Return the smallest shape near these proportions with at least `n_elements`."""
         scale = (n_elements / prod(self.lengths)) ** (1 / 3)
         ideal = [scale * a / b for a, b in zip(self.lengths, self.multiples, strict=True)]
         choices = product(*((max(1, floor(n)), floor(n) + 1) for n in ideal))
@@ -40,7 +40,7 @@ class Proportions:
         return min((shape for shape in shapes if prod(shape) >= n_elements), key=prod)
 
 
-# Lengths that ten, seven and fourteen blocks divide.
+# Lengths that can be divided into ten, seven and fourteen blocks.
 _CUBE = Proportions((1, 1, 1), (70, 70, 70))
 _SMALL_BLOCKS = Proportions((1, 1, 1), (1, 1, 1))
 _WEATHER = Proportions((8, 9, 18), (80, 8, 8))
@@ -48,7 +48,7 @@ _WEATHER = Proportions((8, 9, 18), (80, 8, 8))
 
 @dataclass(frozen=True, slots=True)
 class Blocks:
-    """How an array is cut along each axis: into so many blocks, or into blocks so long."""
+    """How an array is cut along each axis: the number of blocks, or their length."""
 
     count: tuple[int, int, int] | None = None
     length: int = 0
@@ -65,7 +65,7 @@ _ONE = Blocks((1, 1, 1))
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """One way to cut an array anew."""
+    """An array that is re-split."""
 
     name: str
     title: str
@@ -79,7 +79,7 @@ class Workload:
     most_bytes: int | None = None
 
     def grids(self, size: int) -> tuple[Grid, Grid]:
-        """Return the blocks before and after, for an array of at least so many bytes."""
+        """Return the grids before and after, for an array of at least `size` bytes."""
         n_bytes = max(_SMALLEST_SIZE, min(size, self.most_bytes or size))
         shape = self.proportions.shape(-(-n_bytes // self.itemsize))
         before, after = (
@@ -94,7 +94,7 @@ class Workload:
 
     @property
     def source_key(self) -> tuple[Proportions, Blocks, str]:
-        """What two workloads with the same source have in common."""
+        """A key that is equal for workloads with the same source."""
         return self.proportions, self.before, self.dtype
 
 
@@ -127,9 +127,9 @@ WORKLOADS = {
 
 
 def make_source(place: Path, grid: Grid, dtype: str) -> None:
-    """Write an array as `numpy.save` would, block by block, never much of it in memory.
+    """Write an array block by block, in the format of `numpy.save`, with little memory.
 
-    One block goes to the file named, several into the directory named.
+    A single block is written to the file `place`, several blocks into the directory `place`.
     """
     fill = _Fill()
     if grid.n_blocks == 1:
@@ -142,9 +142,9 @@ def make_source(place: Path, grid: Grid, dtype: str) -> None:
 
 
 class _Fill:
-    """Bytes that look random, differ from place to place, and are made at memory speed.
+    """Makes bytes that look random and never repeat, at memory speed.
 
-    The highest bit of each is zero, so that floats made of them are finite.
+    The highest bit of each byte is zero, so that floats made of them are finite.
     """
 
     _MASK = np.uint64(0x7F7F7F7F7F7F7F7F)

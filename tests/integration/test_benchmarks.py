@@ -50,7 +50,7 @@ def test_engine_benchmark_reports_a_workload_that_fails(tmp_path: Path) -> None:
 
     assert done.returncode == 0, done.stderr
     assert "f at 1 KiB: " in done.stdout
-    assert "does not hold at 1 KiB (failed)" in done.stdout
+    assert "missed at 1 KiB (failed)" in done.stdout
     assert not any(tmp_path.iterdir())
 
 
