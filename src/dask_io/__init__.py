@@ -73,8 +73,8 @@ __all__ = [
     "store",
     "verify",
 ]
-# Names that are not those of verbs: they need Dask.
-_HOMES = {
+# Modules of the names that need Dask; all others are in `api`.
+_MODULES = {
     "Explanation": "graph.explaining",
     "MismatchWarning": "graph.optimizer",
     "disable": "graph.optimizer",
@@ -86,19 +86,19 @@ _HOMES = {
 }
 
 
-def why_not_here() -> str:
-    """Say why Dask IO does not run on this system; empty if it does."""
+def why_unsupported() -> str:
+    """Return why Dask IO does not run on this system; empty if it does."""
     if sys.platform not in {"linux", "darwin"}:
         return f"Dask IO runs on Linux and macOS, not on {sys.platform}"
     return ""
 
 
 def __getattr__(name: str) -> Any:
-    """Load the verbs when one of them is first used, so that importing is fast."""
+    """Load a public name when it is first used, so that importing the package is fast."""
     if name not in __all__:
         message = f"module {__name__!r} has no attribute {name!r}"
         raise AttributeError(message)
-    return getattr(import_module(f"dask_io.{_HOMES.get(name, 'api')}"), name)
+    return getattr(import_module(f"dask_io.{_MODULES.get(name, 'api')}"), name)
 
 
 def __dir__() -> list[str]:

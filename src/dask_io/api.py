@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dask_io import why_not_here
+from dask_io import why_unsupported
 
-# Said before anything is imported that other systems do not have.
-if reason := why_not_here():
+# Checked first, because some imports below fail on other systems.
+if reason := why_unsupported():
     raise ImportError(reason)
 
 from collections.abc import Sequence
@@ -94,7 +94,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Info:
-    """What a store says about itself."""
+    """Description of a store."""
 
     place: str
     format: str
@@ -106,17 +106,17 @@ class Info:
     n_bytes_on_disk: int
     metadata: Mapping[str, Any] = field(default_factory=dict)
     pattern: str | None = None
-    """The names of its block files."""
+    """Pattern of the names of its block files."""
     inferred: str | None = None
-    """What the numbers in these names mean, if the pattern was inferred from them."""
+    """Meaning of the numbers in file names, if the pattern was inferred from them."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupInfo:
-    """What a group says about itself, and what every array in it does, by its path.
+    """Description of a group and, by path, of all its arrays.
 
-    `others` are arrays that Dask IO does not understand, with what is wrong with them. They are
-    copied as they are, all but those in `uncopied`, with which the whole is refused.
+    `others` are unsupported arrays, each with the reason. They are copied verbatim. Those in
+    `uncopied` cannot be copied either, and a group with any of them is refused.
     """
 
     place: str
@@ -138,7 +138,7 @@ def open(  # noqa: A001  # the public name, as in `h5py` or `zarr`
     strict: bool = False,
     storage_options: Mapping[str, Any] | None = None,
 ) -> BlockArray:
-    """Open an array in blocks for reading; nothing but headers is read yet.
+    """Open an array in blocks for reading; only headers are read.
 
     Parameters
     ----------
@@ -146,17 +146,17 @@ def open(  # noqa: A001  # the public name, as in `h5py` or `zarr`
         One file, a directory of blocks, a pattern such as ``"blocks/b_{0}_{1}.npy"``, or an array
         in a container such as ``"scan.zarr::/day/1"``; or a URL, ``"s3://bucket/scan.zarr"``.
     format, shape, dtype, chunks, order
-        What raw files do not say about themselves.
+        Description of raw files, which have no header.
     strict
-        Whether blocks must be there whose absence could mean the fill value.
+        Treat missing blocks as errors, even if they could mean the fill value.
     storage_options
-        How to reach an object store; see `Options`.
+        Options to connect to an object store; see `Options`.
 
     Returns
     -------
     BlockArray
-        Something with a shape, a dtype and chunks that can be indexed, and passed to the
-        other verbs or to ``dask.array.from_array``.
+        An array-like with a shape, a dtype and chunks. It can be indexed, and passed to the other
+        verbs or to ``dask.array.from_array``.
     """
     return BlockArray(
         open_source(
@@ -173,25 +173,25 @@ def open(  # noqa: A001  # the public name, as in `h5py` or `zarr`
 
 
 def refuse_several(path: str | PathLike[str], option: str) -> None:
-    """Refuse an option for a path of several arrays.
+    """Refuse an option for a path with several arrays.
 
     Raises
     ------
     UsageError
-        If it names a group, or a file that holds several.
+        If the path is a group, or a file with several arrays.
     """
-    whole = find_tree(fspath(path))
-    if whole is not None:
-        raise for_one_array(option, name_one(whole))
+    tree = find_tree(fspath(path))
+    if tree is not None:
+        raise for_one_array(option, name_one(tree))
 
 
 def open_one_file(source: Place, storage_options: Mapping[str, Any] | None = None) -> BlockArray:
-    """Open what `split` takes: an array that is one block.
+    """Open a source for `split`: an array that is one block.
 
     Raises
     ------
     UsageError
-        If it is in several.
+        If it has several blocks.
     """
     array = BlockArray(_source(source, storage_options))
     n_blocks = array.source.grid.n_blocks
@@ -203,7 +203,7 @@ def open_one_file(source: Place, storage_options: Mapping[str, Any] | None = Non
 
 
 def info(source: Place, *, storage_options: Mapping[str, Any] | None = None) -> Info:
-    """Tell what a store says about itself."""
+    """Describe a store."""
     store = _source(source, storage_options)
     names = block_names_of(store)
     return Info(
@@ -224,15 +224,15 @@ def info(source: Place, *, storage_options: Mapping[str, Any] | None = None) -> 
 def info_group(
     source: Place, *, storage_options: Mapping[str, Any] | None = None
 ) -> GroupInfo | None:
-    """Tell what a group or a file of several arrays says, None if the source is one array."""
-    whole = find_tree(source, storage_options)
-    if whole is None:
+    """Describe a group, or a file with several arrays; None if the source is one array."""
+    tree = find_tree(source, storage_options)
+    if tree is None:
         return None
-    kind = whole.dialect or whole.format
-    arrays = {name: info(BlockArray(each)) for name, each in whole.sources.items()}
-    verbatim = {name: each.verbatim for name, each in whole.arrays.items() if each.source is None}
-    others = {**verbatim, **whole.refused}
-    return GroupInfo(whole.place, kind, arrays, others, whole.groups[""], frozenset(whole.refused))
+    kind = tree.dialect or tree.format
+    arrays = {name: info(BlockArray(each)) for name, each in tree.sources.items()}
+    verbatim = {name: each.verbatim for name, each in tree.arrays.items() if each.source is None}
+    others = {**verbatim, **tree.refused}
+    return GroupInfo(tree.place, kind, arrays, others, tree.groups[""], frozenset(tree.refused))
 
 
 @overload
@@ -262,37 +262,37 @@ def plan(
     chunks: Chunks,
     **options: Unpack[Options],
 ) -> Job | SeriesJob:
-    """Plan how to move an array to blocks of another shape, and what that will cost.
+    """Plan how to move an array to blocks of another shape, and predict the cost.
 
     Parameters
     ----------
     source
-        A path, or what `open` returned.
+        A path, or an array returned by `open`.
     target
-        Where the blocks go; may be left out to see only the plan.
+        Where the blocks go; leave it out to see only the plan.
     chunks
-        The target's blocks, as in Dask: integers, ``-1``, ``"auto"``, tuples, or a dict by axis or
-        by names of dimensions.
+        The target's blocks, as in Dask: integers, ``-1``, ``"auto"``, tuples, or a dict by axis
+        number or dimension name.
     **options
         See `Options`.
 
     Returns
     -------
     Job | SeriesJob
-        What can be run. For a group, and for a file of several arrays, it is a `SeriesJob`: all
-        arrays are moved, one after another. Those that have none of the names in `chunks` keep the
-        chunks that they have, and so do coordinates, arrays of one axis that have its name.
+        The job, ready to run. For a group, or a file with several arrays, it is a `SeriesJob`,
+        which moves all arrays one after another. Arrays without the dimensions in `chunks` keep
+        their chunks, and so do coordinates: arrays of one axis that have the name of its dimension.
 
     Raises
     ------
     BudgetTooSmallError
-        If no plan fits the memory; it names the smallest budget that would do.
+        If no plan fits the memory; it names the smallest sufficient budget.
     UsageError
-        If a name is that of no dimension, or what is asked for is for one array.
+        If no array has a dimension in `chunks`, or an option applies to single arrays only.
     """
     settings = Settings.of(**options)
-    whole = plan_tree(source, target, chunks, settings)
-    return whole or _plan_array(source, target, chunks, settings)
+    series = plan_tree(source, target, chunks, settings)
+    return series or _plan_array(source, target, chunks, settings)
 
 
 def _plan_array(
@@ -301,12 +301,12 @@ def _plan_array(
     store = _source(source, settings.storage_options)
     if settings.check:
         store.check()
-    wanted = RequestedTarget(target, chunks, *settings.orders(1))
-    return plan_one(_window(store, settings), wanted, settings)
+    requested = RequestedTarget(target, chunks, *settings.orders(1))
+    return plan_one(_window(store, settings), requested, settings)
 
 
 def _window(store: Source, settings: Settings) -> Source:
-    """Return the part of a source that is to be moved."""
+    """Return the part of a source that is moved."""
     if settings.region is None:
         return store
     return SourceView(store, parse_region(settings.region, store.grid.shape))
@@ -320,7 +320,7 @@ def plan_shape(
     /,
     **options: Unpack[Options],
 ) -> AnyPlan:
-    """Plan for an array that need not exist: raw blocks, in C order unless said otherwise.
+    """Plan for an array that need not exist: raw blocks, by default in C order.
 
     Examples
     --------
@@ -339,7 +339,7 @@ def plan_without_data(
     /,
     **options: Unpack[Options],
 ) -> tuple[AnyPlan, Device]:
-    """Plan as `plan_shape`, and tell for which device time is predicted."""
+    """Plan as `plan_shape` does, and also return the device for which time is predicted."""
     settings, kind = Settings.of(**options), parse_dtype(dtype)
     if kind is None:
         raise UsageError("a plan without data needs a dtype, such as float32")
@@ -347,8 +347,8 @@ def plan_without_data(
     target = normalize_chunks(target_chunks, tuple(shape), kind.itemsize, like=source)
     stored = Layout.c(len(source.axes))
     (order,) = settings.orders(1)
-    wanted = parse_order(order or "C", len(source.axes))
-    sides = Side(source, stored), Side(target, wanted)
+    requested = parse_order(order or "C", len(source.axes))
+    sides = Side(source, stored), Side(target, requested)
     workers = count_workers(settings, sides, kind.itemsize)
     problem = make_problem(*sides, kind, memory=settings.memory, workers=workers)
     device, objective = find_device(settings.device), settings.objective
@@ -370,20 +370,20 @@ def resplit(
     Parameters
     ----------
     source
-        A path, or what `open` returned. Of a group of Zarr arrays, and of a NetCDF or HDF5
-        file of several arrays, all are re-split, into another group or file: see `plan`.
+        A path, or an array returned by `open`. All arrays of a Zarr group, or of a NetCDF or HDF5
+        file, are re-split into another group or file: see `plan`.
     target
         Where the blocks go. A list of targets is written from one read.
     chunks
         The target's blocks, as in Dask: integers, ``-1``, ``"auto"``, tuples, or a dict by axis.
         For a list of targets, a list with the chunks of each.
     compute
-        Run now; if False, return a Dask `Delayed` that will.
+        Run now; if False, return a Dask `Delayed` that runs later.
     verify
-        Read the target back afterwards and compare it with the checksums that were taken when
-        it was written.
+        Read the target back afterwards, and compare it with the checksums that were computed
+        while writing.
     on_progress
-        Called now and then, from any thread but one at a time, with how far the run has come. An
+        Called now and then with the progress of the run, from any thread but one at a time. An
         exception that it raises ends the run.
     **options
         See `Options`.
@@ -403,10 +403,10 @@ def start(
     verify: bool,
     on_progress: Callable[[Progress], None] | None,
 ) -> RunResult | Delayed:
-    """Run a job now, or make a Dask `Delayed` of it."""
+    """Run a job now, or return a Dask `Delayed` that runs it."""
     if compute:
         return job.run(verify=verify, on_progress=on_progress)
-    from dask.delayed import delayed  # noqa: PLC0415  # half a second, needed by few
+    from dask.delayed import delayed  # noqa: PLC0415  # takes half a second, rarely needed
 
     later: Delayed = delayed(job.run, pure=False)(verify=verify, on_progress=on_progress)
     return later
@@ -422,7 +422,7 @@ def split(
     on_progress: Callable[[Progress], None] | None = None,
     **options: Unpack[Options],
 ) -> RunResult | Delayed:
-    """Cut one file into blocks; otherwise as `resplit`."""
+    """Split one file into blocks; otherwise as `resplit`."""
     return resplit(
         open_one_file(source, options.get("storage_options")),
         target,
@@ -443,23 +443,25 @@ def merge(
     on_progress: Callable[[Progress], None] | None = None,
     **options: Unpack[Options],
 ) -> RunResult | Delayed:
-    """Put all blocks into one file; otherwise as `resplit`."""
+    """Merge all blocks into one file; otherwise as `resplit`."""
     job = plan_merge(source, target, **options)
     return start(job, compute=compute, verify=verify, on_progress=on_progress)
 
 
 def plan_merge(source: Place, target: str | PathLike[str], **options: Unpack[Options]) -> Job:
-    """Plan what `merge` does, and what that will cost.
+    """Plan `merge`, and predict the cost.
 
     Raises
     ------
     UsageError
-        If the target's name is not that of one file.
+        If the target's name is not that of a single file.
     """
     settings = Settings.of(**options)
     if not names_one_file(target, settings.format, settings.storage_options):
         name = fspath(target)
-        raise UsageError(f"merge writes one file, but {name} names none; call it {name}.npy, say")
+        raise UsageError(
+            f"merge writes one file, but {name} has no file suffix; use {name}.npy, for example"
+        )
     return _plan_array(source, target, -1, settings)
 
 
@@ -474,20 +476,20 @@ def extract(
     on_progress: Callable[[Progress], None] | None = None,
     **options: Unpack[Options],
 ) -> RunResult | Delayed:
-    """Write regions of an array, each as an array of its own, from one read.
+    """Write regions of an array as separate arrays, from one read.
 
-    Blocks that no region needs are not opened, and regions may overlap: what several of
-    them need is read once.
+    Blocks that no region needs are not opened. Regions may overlap; data that several regions
+    share is read once.
 
     Parameters
     ----------
     source
-        A path, or what `open` returned.
+        A path, or an array returned by `open`.
     target
-        Where a single region goes; for several, a folder in which they become
-        ``region_000``, ``region_001`` and so on, in the order of `regions`.
+        Where a single region goes. Several regions go to ``region_000``, ``region_001`` and so on
+        in this folder, in the order of `regions`.
     regions
-        Such as ``"0:100,:,5:"``.
+        Regions such as ``"0:100,:,5:"``.
     chunks
         Blocks of each region; one block by default.
     compute, verify, on_progress, **options
@@ -505,12 +507,12 @@ def plan_extract(
     chunks: Chunks = -1,
     **options: Unpack[Options],
 ) -> Job | JointJob:
-    """Plan what `extract` does, and what that will cost."""
+    """Plan `extract`, and predict the cost."""
     settings = Settings.of(**options)
     if settings.region is not None:
-        raise UsageError("regions are given, so there can be no region besides")
+        raise UsageError("regions and region cannot both be given; leave out region")
     if not regions:
-        raise UsageError("no region is given; name at least one, as in 0:100,:,5:")
+        raise UsageError("no region is given; give at least one, as in 0:100,:,5:")
     store = _source(source, settings.storage_options)
     given = [regions] if isinstance(regions, (str, Region)) else regions
     boxes = [parse_region(region, store.grid.shape) for region in given]
@@ -526,10 +528,10 @@ def plan_extract(
         storage_options=settings.storage_options,
     )
     orders = settings.orders(len(boxes))
-    wanted = [
+    requested = [
         RequestedTarget(*each) for each in zip(names, [chunks] * len(boxes), orders, strict=True)
     ]
-    return plan_several(store, [SourceView(store, box) for box in boxes], wanted, settings)
+    return plan_several(store, [SourceView(store, box) for box in boxes], requested, settings)
 
 
 def _plan_layouts(
@@ -538,11 +540,12 @@ def _plan_layouts(
     """Plan several layouts of one array, written from one read."""
     if not isinstance(chunks, (list, tuple)) or not len(chunks) == len(targets) > 0:
         raise UsageError(
-            f"there are {len(targets)} targets; give as many chunks, as in [(100, 100), -1]"
+            f"there are {len(targets)} targets; give a list with the chunks of each, as in "
+            "[(100, 100), -1]"
         )
     store, orders = _source(source, settings.storage_options), settings.orders(len(targets))
-    wanted = [RequestedTarget(*each) for each in zip(targets, chunks, orders, strict=True)]
-    return plan_several(store, [_window(store, settings)] * len(wanted), wanted, settings)
+    requested = [RequestedTarget(*each) for each in zip(targets, chunks, orders, strict=True)]
+    return plan_several(store, [_window(store, settings)] * len(requested), requested, settings)
 
 
 def resume(
@@ -552,12 +555,12 @@ def resume(
     on_progress: Callable[[Progress], None] | None = None,
     **options: Unpack[ResumeOptions],
 ) -> RunResult:
-    """Complete a target whose run was cut short: what is durable is not written, nor read for.
+    """Resume an interrupted run; blocks that are already durable are not written again.
 
     Parameters
     ----------
     target
-        What the run was writing; or the folder of the regions that `extract` was writing.
+        The target of the run, or the folder of the regions that `extract` was writing.
     verify, on_progress
         As in `resplit`.
     **options
@@ -566,7 +569,7 @@ def resume(
     Raises
     ------
     DataError
-        If the source is not what it was, or the journal cannot be understood.
+        If the source has changed, or the journal is invalid.
     StorageError
         If another run is writing the target.
     UsageError
@@ -580,7 +583,7 @@ def resume(
 def plan_resumes(
     target: str | PathLike[str], **options: Unpack[ResumeOptions]
 ) -> Iterator[Job | SeriesJob | Complete]:
-    """Plan what `resume` does, one array after another: each has run when the next is planned."""
+    """Plan `resume`, one array after another; each job must run before the next is planned."""
     return targets.plan_resumes(target, Settings.to_resume(**options))
 
 
@@ -595,10 +598,10 @@ def repair(
     storage_options: Mapping[str, Any] | None = None,
     on_progress: Callable[[Progress], None] | None = None,
 ) -> Repair:
-    """Write the damaged blocks of a target again, from its source.
+    """Rewrite the damaged blocks of a target from its source.
 
     Every block is read back. A block is damaged if it is missing, or does not match the checksum
-    that was taken when it was written. It is replaced only by a block that matches this checksum.
+    that was computed when it was written. Only a block that matches this checksum replaces it.
     An unfinished target is completed first.
 
     Parameters
@@ -606,7 +609,7 @@ def repair(
     target
         A target that a run has written, or a folder with several targets.
     source
-        Where the source is now, if it has been moved.
+        New place of the source, if it has been moved.
     dry_run
         Only find the damaged blocks; nothing is changed, and no source is needed.
     memory, workers, max_rate, storage_options
@@ -641,22 +644,22 @@ def verify(
     workers: int | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> Verification:
-    """Compare two arrays, whatever blocks they are in, or one with its own checksums.
+    """Compare two arrays, with any blocks and formats, or one array with its checksums.
 
-    Elements of one type are compared by their bits, of different types by their values, those of
-    records field by field, a NaN being equal to a NaN. If the journal of the second says that it
-    was made by converting elements of the first one's type, they are converted again and then
-    compared by their bits. An array alone, which Dask IO has written,
-    is compared with the checksums that were taken then.
+    Elements of the same type are compared bitwise. Elements of different types are compared by
+    value, records field by field, and NaN equals NaN. If the journal of the second array records
+    that its elements were converted from the type of the first, they are converted again and
+    compared bitwise. A single array is compared with the checksums that Dask IO computed when it
+    wrote it.
 
     Raises
     ------
     DataError
-        If the shapes differ, or the array is not complete.
+        If the shapes differ, or an array is incomplete.
     UsageError
-        If an array alone has no checksums.
+        If a single array has no checksums.
     BudgetTooSmallError
-        If the memory is too little; it names the smallest budget that would do.
+        If the memory is too small; it names the smallest sufficient budget.
     """
     settings = Settings.of(memory=memory, workers=workers)
     budget, threads = settings.memory, settings.n_threads()
@@ -671,11 +674,11 @@ def verify(
         at = locate(other.place, storage_options)
         return plan_comparison(one, other, budget, threads, at=at)
 
-    wholes = [find_tree(each, storage_options, each=True) for each in (a, b)]
-    if wholes[0] is not None and wholes[1] is not None:
-        return verify_trees(wholes[0], wholes[1], plan_pair)
-    if wholes[0] is not None:
-        _source(b, storage_options)  # if it is not there, that is what is wrong
+    trees = [find_tree(each, storage_options, each=True) for each in (a, b)]
+    if trees[0] is not None and trees[1] is not None:
+        return verify_trees(trees[0], trees[1], plan_pair)
+    if trees[0] is not None:
+        _source(b, storage_options)  # report first if it does not exist
     one, other = _source(a, storage_options), _source(b, storage_options)
     return plan_pair(one, other).run(one, other)
 

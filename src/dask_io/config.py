@@ -1,4 +1,4 @@
-"""Options that are said once for all, in Dask's configuration: the only place that reads it."""
+"""Read defaults for options from Dask's configuration."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ _SUFFIXES = {".yaml", ".yml", ".json"}
 
 
 def configured(name: str) -> Any:
-    """Return what Dask's configuration says about an option, None if nothing.
+    """Return the value of an option in Dask's configuration, None if it is not set.
 
-    Dask takes a quarter of a second to load, so that it is only asked if it is there already, or
-    has been told something about us.
+    Importing Dask takes a quarter of a second, so it is skipped if Dask is not loaded yet and no
+    configuration mentions Dask IO.
     """
-    if "dask" not in sys.modules and not is_told():
+    if "dask" not in sys.modules and not is_configured():
         return None
     config = _load()
     return config.get(f"{_SECTION}.{name}", None)
 
 
-def is_told() -> bool:
-    """Whether a variable or a file of Dask's configuration is about us."""
+def is_configured() -> bool:
+    """Whether an environment variable or a configuration file of Dask mentions Dask IO."""
     if any(name.startswith(_VARIABLES) for name in os.environ):
         return True
     return any(_SECTION.encode() in _read(path) for path in _find_files())
 
 
 def _read(path: Path) -> bytes:
-    """Return what is in a file; nothing if it may not be read, as Dask does."""
+    """Return the content of a file; like Dask, ignore a file that cannot be read."""
     try:
         return path.read_bytes()
     except OSError:
@@ -46,7 +46,7 @@ def _read(path: Path) -> bytes:
 
 
 def _find_files() -> Iterator[Path]:
-    """Yield the files that Dask reads, as its documentation says."""
+    """Yield the configuration files that Dask reads, according to its documentation."""
     places = [
         Path(os.environ.get("DASK_ROOT_CONFIG", "/etc/dask")),
         Path(sys.prefix, "etc", "dask"),
@@ -62,7 +62,7 @@ def _find_files() -> Iterator[Path]:
 @cache
 def _load() -> Any:
     """Return Dask's configuration, with our defaults in it."""
-    import dask.config  # noqa: PLC0415 - see above
+    import dask.config  # noqa: PLC0415 - see `configured`
     import yaml  # type: ignore[import-untyped]  # noqa: PLC0415 - comes with Dask
 
     text = files("dask_io").joinpath("dask-io.yaml").read_text(encoding="utf-8")

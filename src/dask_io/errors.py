@@ -60,8 +60,8 @@ def list_names(names: Iterable[str], most: int = MOST_NAMES) -> str:
 class DaskIOError(Exception):
     """Base class of all errors that Dask IO raises on purpose.
 
-    Names in a message may come from files that anyone may have made, so the text is printable:
-    control characters are escaped, and it is one line. Subclasses define `_message`.
+    Names in a message may come from untrusted files. The text is therefore printable: control
+    characters and line breaks are escaped. Subclasses define `_message`.
     """
 
     exit_code: ClassVar[int] = 3
@@ -191,8 +191,8 @@ class DaskIOWarning(UserWarning):
 
 
 class RoomWarning(DaskIOWarning):
-    """The disk may be too small. Whether it is, is unknown before the run."""
+    """The disk may be too small, which only the run can show."""
 
 
 class KeptWarning(DaskIOWarning):
-    """Source blocks are kept, although the interrupted run was to remove them."""
+    """Source blocks are kept that the interrupted run would have removed."""

@@ -104,7 +104,7 @@ def test_a_block_that_changes_is_named(kind: str, tmp_path: Path) -> None:
         dask_io.resplit(source, target, chunks=(8, 5), format="npy", on_progress=change, **PLAIN)
 
     check_unfinished(target)
-    with pytest.raises(DataError, match="is a mixture; start again"):
+    with pytest.raises(DataError, match="would mix two versions; start again"):
         dask_io.resume(target)
     dask_io.resplit(source, target, chunks=(8, 5), format="npy", overwrite=True, **PLAIN)
     assert np.array_equal(dask_io.open(target)[:, :], ARRAY)
@@ -179,7 +179,7 @@ def test_a_target_stays_refused_if_the_source_is_restored(
         path.write_bytes(content)
         os.utime(path, ns=(time, time))
 
-    with pytest.raises(DataError, match="is a mixture; start again"):
+    with pytest.raises(DataError, match="would mix two versions; start again"):
         dask_io.resume(place)
     dask_io.resplit(source, place, overwrite=True, **options)
     assert np.array_equal(dask_io.open(place)[:, :], ARRAY)
@@ -360,4 +360,4 @@ def test_the_command_says_so_in_one_line(sample: Sample, tool: Tool) -> None:
     assert said in tool.only_line(told)
     assert "it is unfinished" in tool.fail("info", sample.out, code=1)
     assert "it is unfinished" in tool.fail("verify", sample.out, code=1)
-    assert "is a mixture; start again" in tool.fail("resume", sample.out, code=1)
+    assert "would mix two versions; start again" in tool.fail("resume", sample.out, code=1)

@@ -43,7 +43,7 @@ def test_a_second_signal_stops_at_once(sample: Sample, tool: Tool) -> None:
     _, told = run.communicate(timeout=60)
 
     assert run.returncode == 4
-    assert tool.only_line(told) == "dask-io: stopped at once"
+    assert tool.only_line(told) == "dask-io: stopped immediately"
     sample.check_blocks()
     tool.run("resume", sample.out)
     sample.check_complete()

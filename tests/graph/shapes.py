@@ -452,7 +452,7 @@ def from_hdf5_to_contiguous_hdf5(inputs: Path, out: Path) -> None:
 # Near misses: Dask does these by itself.
 
 
-@declined("converts elements in a way of its own", threads_only=True)
+@declined("does not convert elements as NumPy", threads_only=True)
 def converted_by_hdf5(inputs: Path, out: Path) -> None:
     with h5py.File(out / "x.h5", "w") as made:
         stored = made.create_dataset("a", SHAPE, "i1", chunks=(25, 22))
@@ -482,13 +482,13 @@ def annotated(inputs: Path, out: Path) -> None:
         stored.compute()
 
 
-@declined("needed by something else too")
+@declined("also needs the array")
 def also_summed(inputs: Path, out: Path) -> Any:
     array = source(inputs).rechunk((25, 44))
     return array.to_zarr(str(out / "x.zarr"), compute=False), array.sum()
 
 
-@declined("asked for by itself too")
+@declined("also computed by itself")
 def also_asked_for(inputs: Path, out: Path) -> Any:
     array = source(inputs).rechunk((25, 44))
     stored = array.to_zarr(str(out / "x.zarr"), compute=False)
@@ -532,14 +532,14 @@ def _open_again(stored: zarr.Array[Any]) -> zarr.Array[Any]:
     return stored
 
 
-@declined("not a folder on this machine", threads_only=True)
+@declined("not a local directory", threads_only=True)
 def into_memory_store(inputs: Path, out: Path) -> None:
     stored = zarr.create_array(zarr.storage.MemoryStore(), shape=SHAPE, chunks=(25, 44), dtype="i4")
     source(inputs).rechunk((25, 44)).store(stored)
     np.save(out / "x.npy", stored[:])
 
 
-@declined("function of its own")
+@declined("custom function")
 def own_getitem(inputs: Path, out: Path) -> None:
     opened = zarr.open_array(str(inputs / "a.zarr"), mode="r")
     array = da.from_array(opened, chunks=(10, 11), getitem=_get_more)
@@ -573,7 +573,7 @@ def read_and_written(inputs: Path, out: Path) -> None:
     da.store([array, copied], stored)
 
 
-@declined("made a MaskedArray")
+@declined("returned a MaskedArray")
 def masked(inputs: Path, out: Path) -> None:
     array = source(inputs).map_blocks(_mask, dtype="i4").map_blocks(np.ma.filled, dtype="i4")
     array.rechunk((25, 44)).store(target(out / "x.zarr", (25, 44)))
@@ -583,13 +583,13 @@ def _mask(block: NDArray[Any]) -> NDArray[Any]:
     return np.ma.masked_greater(block, 5000)
 
 
-@declined("in a way of their own")
+@declined("not C-contiguous")
 def blocks_in_fortran_order(inputs: Path, out: Path) -> None:
     array = source(inputs, "v2").map_blocks(_less_mean_root, dtype="f4")
     array.rechunk((25, 44)).to_zarr(str(out / "x.zarr"))
 
 
-@declined("in a way of their own")
+@declined("not C-contiguous")
 def blocks_with_gaps(inputs: Path, out: Path) -> None:
     """Dask does not copy what is more than half of a block."""
     array = source(inputs, "plain").rechunk((16, 30)).map_blocks(_less_mean_root, dtype="f4")
@@ -610,7 +610,7 @@ class Doubling(zarr.Array[Any]):
         return 2 * np.asarray(super().__getitem__(selection))
 
 
-@declined("of which Dask IO does not know the blocks")
+@declined("whose blocks Dask IO cannot read")
 def derived_from_zarr(inputs: Path, out: Path) -> None:
     opened = zarr.open_array(str(inputs / "a.zarr"), mode="r")
     array = da.from_array(Doubling(opened.async_array), chunks=(10, 11))
@@ -634,7 +634,7 @@ def cast_to_fields(inputs: Path, out: Path) -> None:
     source(inputs).rechunk((25, 44)).store(stored)
 
 
-@declined("told which block")
+@declined("depends on the position of the block")
 def with_block_info(inputs: Path, out: Path) -> None:
     array = source(inputs).map_blocks(_numbered, dtype="i4")
     array.rechunk((25, 44)).to_zarr(str(out / "x.zarr"))
@@ -644,17 +644,17 @@ def _numbered(block: NDArray[Any], block_id: tuple[int, ...] | None = None) -> N
     return block + sum(block_id or ())
 
 
-@declined("other blocks than the one it makes")
+@declined("other blocks than the one it computes")
 def transposed(inputs: Path, out: Path) -> None:
     source(inputs).T.rechunk((25, 20)).to_zarr(str(out / "x.zarr"))
 
 
-@declined("is not something that is carried along")
+@declined("is neither a read, a rechunk nor a function")
 def sliced(inputs: Path, out: Path) -> None:
     source(inputs)[5:].rechunk((25, 20)).to_zarr(str(out / "x.zarr"))
 
 
-@declined("made of several arrays")
+@declined("combines several arrays")
 def of_two_arrays(inputs: Path, out: Path) -> None:
     array = source(inputs) + source(inputs, "b").rechunk((10, 11))
     array.rechunk((25, 20)).to_zarr(str(out / "x.zarr"))
@@ -666,7 +666,7 @@ def with_an_array(inputs: Path, out: Path) -> None:
     array.rechunk((25, 20)).to_zarr(str(out / "x.zarr"))
 
 
-@declined("told which block")
+@declined("depends on the position of the block")
 def overlapping(inputs: Path, out: Path) -> None:
     array = source(inputs).map_overlap(_less_first, depth=1, boundary="reflect", dtype="i4")
     array.rechunk((25, 20)).to_zarr(str(out / "x.zarr"))
@@ -700,7 +700,7 @@ def work_twice(inputs: Path, out: Path) -> None:
     array.rechunk((25, 20)).to_zarr(str(out / "x.zarr"))
 
 
-@declined("blocks that cut those of the target")
+@declined("chunks that cut blocks of the target")
 def after_work_across_blocks(inputs: Path, out: Path) -> None:
     array = source(inputs).rechunk((30, 44)).map_blocks(_less_mean, dtype="f8")
     array.store(target(out / "x.zarr", (20, 20), dtype="f8"))

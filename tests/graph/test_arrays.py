@@ -175,7 +175,7 @@ def test_what_a_graph_makes_cannot_be_resumed(inputs: Path, tmp_path: Path) -> N
 
 def test_a_region_is_sliced_before(inputs: Path, tmp_path: Path) -> None:
     """Dask has words for that, and its arrays cannot be consumed."""
-    with pytest.raises(UsageError, match="slice it before"):
+    with pytest.raises(UsageError, match="slice it before storing"):
         dask_io.store(source(inputs), tmp_path / "out", region="0:5")
 
 

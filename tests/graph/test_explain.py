@@ -66,7 +66,7 @@ def test_nothing_to_do_is_told() -> None:
     told = dask_io.explain(da.ones(5).sum())
 
     assert not told.matched
-    assert told.reasons == ("it reads nothing, and stores nothing",)
+    assert told.reasons == ("the graph neither reads nor stores an array",)
 
 
 @pytest.mark.parametrize(

@@ -170,7 +170,7 @@ def test_a_failure_of_ours_leaves_the_graph_untouched(
     def fail(*_: Any) -> None:
         raise RuntimeError("not this one")
 
-    monkeypatch.setattr(module, "consider", fail)
+    monkeypatch.setattr(module, "analyze", fail)
     collection = stored(inputs, tmp_path)
     optimizer = Optimizer(GraphOptions(2**20, 2))
 

@@ -170,5 +170,5 @@ def test_a_loss_is_refused_in_one_line(array: NDArray[Any], tmp_path: Path) -> N
     assert (told["dtype"], told["converted"]) == ("<f4", "<f8")
     assert told["bytes"]["read"] == 2 * told["bytes"]["written"] == array.nbytes
     assert not (tmp_path / "b").exists()
-    with pytest.raises(UsageError, match="is none of no, equiv, safe"):
+    with pytest.raises(UsageError, match="is not one of no, equiv, safe"):
         dask_io.plan(place, chunks=9, dtype="f4", casting="lossy")

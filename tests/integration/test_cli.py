@@ -340,7 +340,7 @@ def test_the_demo_may_leave_its_files(tmp_path: Path) -> None:
     told = run("demo", "--size=1MiB", "--dir", tmp_path, "--keep-files", "--memory=400kB")
 
     (place,) = tmp_path.iterdir()
-    assert told.endswith(f"The arrays are left in {place}\n")
+    assert told.endswith(f"The arrays are in {place}\n")
     assert (place / "source").is_dir()
 
 

@@ -331,4 +331,4 @@ def test_a_strategy_that_writes_one_target(source: Path, tmp_path: Path) -> None
     """Asked for with several regions, it is not replaced by another one in silence."""
     regions = ["--region", "0:4", "--region", "2:6"]
     told = fail("extract", source, tmp_path / "x", *regions, "--strategy", "spill", code=2)
-    assert "strategy spill writes one target, but several are asked for" in told
+    assert "strategy spill writes one target, but several are requested" in told

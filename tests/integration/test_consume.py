@@ -76,7 +76,7 @@ def test_what_would_be_lost_is_not_consumed(source: Path) -> None:
     """A region, or several targets, leave something over that only the source has."""
     with pytest.raises(UsageError, match="consume removes source blocks"):
         dask_io.resplit(source, source.parent / "out", chunks=4, consume=True, region="0:4")
-    with pytest.raises(UsageError, match="could be lost with the power; use fsync"):
+    with pytest.raises(UsageError, match="loss of power could destroy the target; use fsync"):
         dask_io.resplit(source, source.parent / "out", chunks=4, consume=True, durability="rename")
     with pytest.raises(UsageError, match="several"):
         dask_io.resplit(

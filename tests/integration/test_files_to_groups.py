@@ -327,11 +327,11 @@ def test_what_is_copied_as_it_is_has_checksums(tmp_path: Path) -> None:
     (group / "crs/c").write_bytes(np.int32(8).tobytes())
     with netCDF4.Dataset(target, "a") as file:
         file["station"][1] = "another"
-    with pytest.raises(DataError, match=r"b\.zarr::/crs: is not what was written"):
+    with pytest.raises(DataError, match=r"b\.zarr::/crs: differs from what was written"):
         dask_io.verify(group)
-    with pytest.raises(DataError, match=r"b\.zarr::/crs: is not what was written"):
+    with pytest.raises(DataError, match=r"b\.zarr::/crs: differs from what was written"):
         dask_io.resume(group, verify=True)
-    with pytest.raises(DataError, match=r"c\.nc::/station: is not what was written"):
+    with pytest.raises(DataError, match=r"c\.nc::/station: differs from what was written"):
         dask_io.verify(target)
     with pytest.raises(DataError, match="array crs differs"):
         dask_io.verify(source, group)
@@ -667,7 +667,7 @@ def test_strict_is_for_one_array(tmp_path: Path) -> None:
     found = invoke("info", whole, "--strict")
     assert found.exit_code == 2
     assert "--strict is for one array" in found.stderr
-    assert "name one, as in" in found.stderr
+    assert "give one array, as in" in found.stderr
 
 
 def test_an_array_that_is_gone_is_wrong_data(tmp_path: Path) -> None:

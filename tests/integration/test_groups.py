@@ -183,7 +183,7 @@ def test_shards_on_the_command_line(tmp_path: Path) -> None:
     for asked, said in [
         ("time=30", "array count: shards of 30 are not made of whole chunks of 12"),
         ("z=3", "no array has a dimension 'z'; the dimensions are time, x, y"),
-        ("24,20", "write shards as time=24,y=-1"),
+        ("24,20", "give shards by dimension name, as time=24,y=-1"),
         ("time=auto", "shards 'time=auto' are invalid; write them as"),
     ]:
         told = run(source, "b.zarr", "--shards", asked, code=2)
@@ -298,7 +298,7 @@ def test_what_is_damaged_is_found(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="cannot be decoded"):
         dask_io.verify(source / "mask", target / "mask")
     shutil.rmtree(target / "mask")
-    with pytest.raises(DataError, match="array mask is only in one"):
+    with pytest.raises(DataError, match="array mask is missing"):
         dask_io.verify(source, target)
 
 
@@ -306,11 +306,11 @@ def test_what_is_damaged_is_found(tmp_path: Path) -> None:
     ("asked", "message"),
     [
         ({"chunks": {"z": 3}}, "no array has a dimension 'z'; the dimensions are time, x, y"),
-        ({"chunks": (4, 4)}, "write chunks as time=24,y=-1"),
-        ({"chunks": {0: 4}}, "write chunks as time=24,y=-1"),
+        ({"chunks": (4, 4)}, "give chunks by dimension name, as time=24,y=-1"),
+        ({"chunks": {0: 4}}, "give chunks by dimension name, as time=24,y=-1"),
         ({"chunks": CHUNKS, "region": "0:3"}, "region is for one array"),
         ({"chunks": CHUNKS, "consume": True}, "consume is for one array"),
-        ({"chunks": CHUNKS, "format": "npy"}, "ends as zarr, but format npy"),
+        ({"chunks": CHUNKS, "format": "npy"}, "has the suffix of zarr, but format is npy"),
         ({"chunks": {"time": 0}}, "give a positive length"),
     ],
     ids=str,
@@ -381,7 +381,7 @@ def test_info_lists_the_arrays(tmp_path: Path) -> None:
     assert "0 axes" in told["others"]["crs"]
     for name in [*told["arrays"], *told["others"]]:
         assert f"\n{name} " in text
-    assert text.count("copied as it is") == len(told["others"])
+    assert text.count("copied verbatim") == len(told["others"])
 
 
 def test_the_plan_of_a_group_is_that_of_its_arrays(tmp_path: Path) -> None:

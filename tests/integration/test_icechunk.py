@@ -231,11 +231,11 @@ def test_what_icechunk_cannot_hold_is_refused(start: Path, tmp_path: Path) -> No
     for target, options, problem in (
         ("new.icechunk", {"format_version": 2}, "Zarr 3 only"),
         ("new.icechunk::/@dev/a", {}, "a branch of a repository that is not there"),
-        ("new.icechunk", {"consume": True}, "safe only when all of it is there"),
+        ("new.icechunk", {"consume": True}, "durable only when it is complete"),
     ):
         with pytest.raises(UsageError, match=problem):
             dask_io.resplit(start, tmp_path / target, chunks=(3, 3, 3), **options)
-    with pytest.raises(UsageError, match="nothing can be removed alone"):
+    with pytest.raises(UsageError, match="single blocks cannot be removed"):
         dask_io.resplit(place, tmp_path / "out", chunks=(3, 3, 3), consume=True)
     with pytest.raises(SamePlaceError):
         dask_io.resplit(place, place, chunks=(3, 3, 3), overwrite=True)

@@ -488,7 +488,7 @@ def test_metadata_of_groups_is_written_again(
     name = "zarr.json" if version == 3 else ".zattrs"
     (place / name).write_bytes(b"nonsense")
     (place / "day" / ("zarr.json" if version == 3 else ".zgroup")).unlink()
-    advice = f"cannot be understood; repair it with: dask-io repair {place}"
+    advice = f"is missing or invalid; repair it with: dask-io repair {place}"
     assert fail("verify", place, code=1).endswith(advice)
     said = look(place)
     assert f"{place}: metadata\n" in said
@@ -550,7 +550,7 @@ def test_icechunk_says_what_to_do(tmp_path: Path) -> None:
     for path in (place / "chunks").iterdir():
         flip(path)
     said = fail("repair", place, code=1)
-    assert "icechunk never changes stored data; write it again" in said
+    assert "icechunk never changes stored data; rewrite it" in said
 
 
 @pytest.mark.parametrize(("name", "options"), [("out", {}), ("out.zarr", {"codec": "zstd:1"})])

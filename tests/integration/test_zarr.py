@@ -531,7 +531,7 @@ def test_what_has_no_checksums_is_not_passed_over(tmp_path: Path) -> None:
     assert dask_io.verify(group).n_elements == 48
 
     zarr.open_group(group).create_array("c", shape=(3,), chunks=(3,), dtype="u1")
-    with pytest.raises(UsageError, match=r"has arrays without checksums of their own \(c\)"):
+    with pytest.raises(UsageError, match=r"has arrays without checksums \(c\)"):
         dask_io.verify(group)
 
 
@@ -620,7 +620,7 @@ def test_a_group_is_one_by_what_is_there_too(tmp_path: Path) -> None:
     zarr.create_group(tmp_path / "plain")
     dask_io.resplit(made(tmp_path / "a.zarr"), f"{tmp_path}/plain::/q", chunks=4)
     assert "q" in zarr.open_group(tmp_path / "plain", mode="r")
-    with pytest.raises(UsageError, match="is no container"):
+    with pytest.raises(UsageError, match="is not a container"):
         dask_io.resplit(tmp_path / "a.zarr", f"{tmp_path}/nothing::/q", chunks=4)
 
 

@@ -25,10 +25,10 @@ def test_what_may_not_be_read_says_nothing(
     """As with Dask: the home of another user, say, is no reason to fail."""
     (tmp_path / "any.yaml").write_text("dask-io: {memory: 1MiB}")
     monkeypatch.setenv("DASK_CONFIG", str(tmp_path))
-    assert config.is_told()
+    assert config.is_configured()
     monkeypatch.setattr(Path, asked, refuse)
 
-    assert not config.is_told()
+    assert not config.is_configured()
 
 
 def test_numbers_that_are_none_are_refused() -> None:

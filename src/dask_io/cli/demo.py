@@ -1,4 +1,4 @@
-"""The demonstration: an array made in blocks, resplit within a budget, then done naively."""
+"""The demo: resplit an example array within a budget, and compare with the naive strategy."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ if TYPE_CHECKING:
     from dask_io.planning import AnyPlan
 
 _DTYPE = np.dtype("<f8")
-# The array has this many blocks along each axis, and is to have that many: no boundary of one
-# is a boundary of the other but at the array's ends.
-_BLOCKS_BEFORE, _BLOCKS_AFTER = 10, 7
+# Numbers of blocks along each axis. They have no common divisor, so the two grids share no inner
+# boundary.
+_SOURCE_BLOCKS, _TARGET_BLOCKS = 10, 7
 _SMALLEST, _SHARE_OF_MEMORY = 2**20, 6
-# Naively, each of these is a call to the system: as many as a minute holds.
+# Each naive seek is a system call. This many take about a minute.
 _MOST_NAIVE_SEEKS = 4_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class _Example:
-    """What is moved, within which budget."""
+    """The grids of the example array, and the budget."""
 
     source: Grid
     target: Grid
@@ -60,49 +60,49 @@ class _Example:
 def run_demo(
     *, size: str, memory: str | None, workers: int | None, folder: str | None, keep_files: bool
 ) -> None:
-    """Show on example data what the tool does and what that saves."""
+    """Resplit an example array, and show what a plan saves."""
     example = _make_example(size, memory, workers)
-    with _workplace(folder, example.n_bytes, keep_files=keep_files) as place:
+    with _temporary_folder(folder, example.n_bytes, keep_files=keep_files) as place:
         try:
             _compare(example, place)
         except InterruptedRunError:
-            # There is nothing to start again: the files are removed.
+            # The files are removed, so there is nothing to resume.
             raise KeyboardInterrupt from None
         if keep_files:
-            show(f"\nThe arrays are left in {one_line(str(place))}")
+            show(f"\nThe arrays are in {one_line(str(place))}")
 
 
 def _make_example(size: str, memory: str | None, workers: int | None) -> _Example:
-    """Choose a box of about the size wanted, twice as long as it is wide."""
+    """Choose a shape of about the requested size, twice as long as it is wide."""
     try:
-        wanted = parse_bytes(size)
+        requested = parse_bytes(size)
         budget = parse_bytes(memory) if memory is not None else None
     except ValueError as error:
         raise UsageError(str(error)) from None
-    if wanted < _SMALLEST:
-        message = f"a demo of {format_bytes(wanted)} shows little; give --size 1MiB or more"
+    if requested < _SMALLEST:
+        message = f"a demo with {format_bytes(requested)} is too small; give --size 1MiB or more"
         raise UsageError(message)
-    side = round((wanted / 2 / _DTYPE.itemsize) ** (1 / 3))
+    side = round((requested / 2 / _DTYPE.itemsize) ** (1 / 3))
     shape = (side, side, 2 * side)
     source, target = (
         Grid.regular(shape, [-(-length // n_blocks) for length in shape])
-        for n_blocks in (_BLOCKS_BEFORE, _BLOCKS_AFTER)
+        for n_blocks in (_SOURCE_BLOCKS, _TARGET_BLOCKS)
     )
     n_bytes = source.size * _DTYPE.itemsize
     return _Example(source, target, budget or n_bytes // _SHARE_OF_MEMORY, workers)
 
 
 @contextmanager
-def _workplace(folder: str | None, n_bytes: int, *, keep_files: bool) -> Iterator[Path]:
-    """Make a directory with room for the arrays, and remove it, however the demo ends."""
+def _temporary_folder(folder: str | None, n_bytes: int, *, keep_files: bool) -> Iterator[Path]:
+    """Create a folder on a disk with room for the arrays, and remove it at the end."""
     root = Path(folder) if folder is not None else Path(tempfile.gettempdir())
     with storage_errors(root):
         root.mkdir(parents=True, exist_ok=True)
         free = shutil.disk_usage(root).free
-        # Source and target, a page of header for each block, and some room to spare.
+        # Source, target, a page for the header of each block, and some reserve.
         needed = 2 * n_bytes + n_bytes // 4 + 16 * 2**20
         if needed > free:
-            reason = f"the demo needs {format_bytes(needed)}, {format_bytes(free)} are free"
+            reason = f"the demo needs {format_bytes(needed)}, but {format_bytes(free)} are free"
             raise StorageError(str(root), reason, "give a smaller --size or another --dir")
         place = Path(tempfile.mkdtemp(prefix="dask-io-demo-", dir=root))
     try:
@@ -116,7 +116,7 @@ def _compare(example: _Example, place: Path) -> None:
     source = place / "source"
     shape, n_blocks = " x ".join(map(str, example.source.shape)), example.source.n_blocks
     show(
-        f"Making an array of {shape} {_DTYPE}, {format_bytes(example.n_bytes)}, in {n_blocks:,} "
+        f"Creating an array of {shape} {_DTYPE}, {format_bytes(example.n_bytes)}, in {n_blocks:,} "
         f"blocks of {example.source} (.npy)"
     )
     _make_source(example, source)
@@ -129,7 +129,7 @@ def _compare(example: _Example, place: Path) -> None:
         memory=example.memory,
         workers=example.workers,
     )
-    show(f"\nThe plan, within {format_bytes(example.memory)} of memory:\n\n{job.plan}".rstrip())
+    show(f"\nThe plan, with {format_bytes(example.memory)} of memory:\n\n{job.plan}".rstrip())
     result = _run(job, "resplit", verify=True)
     show(f"\nDone: {text.run_text(job.plan, result)}")
 
@@ -143,7 +143,7 @@ def _compare(example: _Example, place: Path) -> None:
     )
     measured = None
     if naive.plan.seeks.total <= _MOST_NAIVE_SEEKS:
-        show("\nNow the same naively: one block read at a time, and written at once.")
+        show("\nNow the naive way: read one block at a time, and write its parts immediately.")
         shutil.rmtree(place / "resplit")
         measured = _run(naive, "naive", verify=False)
     show(f"\n{_comparison(job.plan, result, naive.plan, measured)}")
@@ -156,13 +156,13 @@ def _run(job: api.Job, label: str, *, verify: bool) -> api.RunResult:
 
 
 def _make_source(example: _Example, folder: Path) -> None:
-    """Write the array block by block, so that it is never in memory as a whole."""
+    """Write the array block by block, so that it need not fit in memory."""
     with storage_errors(folder):
         folder.mkdir()
         for index in example.source.indices():
             name = "_".join(map(str, ("b", *index)))
             values = _values(example.source.block(index))
-            # Not `np.save`: NumPy turns an interrupt within its `tofile` into a TypeError.
+            # Without `np.save`, because NumPy turns an interrupt in `tofile` into a TypeError.
             with (folder / f"{name}.npy").open("xb") as file:
                 header = npy_format.header_data_from_array_1_0(values)
                 npy_format.write_array_header_1_0(file, header)
@@ -170,7 +170,7 @@ def _make_source(example: _Example, folder: Path) -> None:
 
 
 def _values(region: Region) -> NDArray[np.float64]:
-    """Return values that differ from place to place, and not from run to run."""
+    """Return values that depend on the position only, so that every run has the same array."""
     sides = (
         np.arange(low, high, dtype=np.int64)
         for low, high in zip(region.start, region.stop, strict=True)
@@ -182,7 +182,7 @@ def _values(region: Region) -> NDArray[np.float64]:
 def _comparison(
     plan: AnyPlan, result: api.RunResult, naive: AnyPlan, measured: api.RunResult | None
 ) -> str:
-    """Set what was done beside what would have been done without a plan."""
+    """Compare the run with the naive one, which may only have been planned, in a table."""
     n_blocks = plan.problem.lower_bound
     ours = (
         f"{result.seeks.total:,}",
@@ -193,7 +193,7 @@ def _comparison(
     if measured is None:
         seeks, reopened = naive.seeks.total, naive.openings - n_blocks
         theirs = (f"{seeks:,}", "not run", format_bytes(naive.held_bytes), f"{reopened:,}")
-        note = "\nThe naive way was not run, as it would take too long here; its numbers are exact."
+        note = "\nThe naive way was not run, because it would take too long; its counts are exact."
     else:
         theirs = (
             f"{measured.seeks.total:,}",
@@ -206,6 +206,6 @@ def _comparison(
     rows = [("", plan.strategy, "naive"), *zip(words, ours, theirs, strict=True)]
     return (
         f"{table(rows)}{note}\n"
-        "Files this fresh are in the system's cache, where a seek is cheap; on a disk that turns, "
-        "one takes about 10 ms."
+        "New files are still in the system's cache, where a seek is cheap. On a hard disk, a seek "
+        "takes about 10 ms."
     )

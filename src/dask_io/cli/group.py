@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from dask_io import why_not_here
+from dask_io import why_unsupported
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,7 +38,7 @@ class Verbs(click.Group):
 
     def make_context(self, *arguments: Any, **options: Any) -> click.Context:
         """Parse the options before the command."""
-        if reason := why_not_here():
+        if reason := why_unsupported():
             # Not with `say`, whose imports may fail here.
             click.echo(f"dask-io: {reason}", err=True)
             sys.exit(_ENVIRONMENT)
@@ -50,7 +50,7 @@ class Verbs(click.Group):
         with (
             one_line_errors(ctx),
             one_line_warnings(),
-            results_alone(),
+            no_icechunk_log(),
             terminate_as_interrupt(),
         ):
             return super().invoke(ctx)
@@ -86,20 +86,22 @@ def one_line_warnings() -> Iterator[None]:
     """Print warnings of Dask IO as one line."""
     from dask_io.errors import DaskIOWarning  # noqa: PLC0415  # only click is loaded for --help
 
-    def tell(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
+    def print_warning(
+        message: Warning | str, category: type[Warning], *where: Any, **more: Any
+    ) -> None:
         if issubclass(category, DaskIOWarning):
             say(f"dask-io: {one_line(str(message))}")
         else:
-            shown(message, category, *where, **more)
+            default(message, category, *where, **more)
 
     with warnings.catch_warnings():
         warnings.simplefilter("always", DaskIOWarning)
-        shown, warnings.showwarning = warnings.showwarning, tell
+        default, warnings.showwarning = warnings.showwarning, print_warning
         yield
 
 
 @contextmanager
-def results_alone() -> Iterator[None]:
+def no_icechunk_log() -> Iterator[None]:
     """Keep icechunk from writing its log to stdout, which is for results."""
     before = os.environ.get(_ICECHUNK_LOG)
     os.environ[_ICECHUNK_LOG] = "off"
@@ -177,7 +179,7 @@ def terminate_as_interrupt() -> Iterator[None]:
     def stop(number: int, _: object) -> None:
         received.append(number)
         if len(received) > 1:
-            say("dask-io: stopped at once")
+            say("dask-io: stopped immediately")
             os._exit(_INTERRUPTED)
         raise KeyboardInterrupt
 

@@ -238,7 +238,7 @@ def parse_chunks(text: str) -> Chunks:
 
 
 def select(given: dict[str, Any]) -> dict[str, Any]:
-    """Return what a command is given that the verbs take as options, by the same names."""
+    """Return the values of a command that are options of the verbs, by the same names."""
     from dask_io.geometry.shards import parse_shards  # noqa: PLC0415  # only when it is used
     from dask_io.jobs.settings import Settings  # noqa: PLC0415  # only when it is used
 

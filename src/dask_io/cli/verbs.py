@@ -114,17 +114,17 @@ def plan(src: str | None, *, explain: bool, as_json: bool, **given: Any) -> None
       dask-io plan year.nc --chunks time=24,lat=-1,lon=-1
       dask-io plan --shape 3500,3500,3500 --dtype float16 --from 350 --to 500 --memory 4GiB
     """
-    made: AnyPlan | Series
+    found: AnyPlan | Series
     inferred = ""
     if src is None:
-        made, device = _plan_without_data(given)
+        found, device = _plan_without_data(given)
     else:
         job = _plan_with_data(src, given)
-        made, device, inferred = job.plan, job.device, job.inferred
+        found, device, inferred = job.plan, job.device, job.inferred
     if explain:
-        _show_explanation(made, device, given, as_json=as_json, inferred=inferred)
+        _show_explanation(found, device, given, as_json=as_json, inferred=inferred)
     else:
-        _show_plan(made, device, as_json=as_json, inferred=inferred)
+        _show_plan(found, device, as_json=as_json, inferred=inferred)
 
 
 @commands.command()
@@ -400,8 +400,8 @@ def _show_or_run(
     if given["dry_run"]:
         _show_plan(job.plan, job.device, as_json=as_json, inferred=job.inferred)
     else:
-        told = _run_job(job, label=label, verify=given["verify"], quiet=quiet)
-        _show_results([told], dst, as_json=as_json, quiet=quiet)
+        finished = _run_job(job, label=label, verify=given["verify"], quiet=quiet)
+        _show_results([finished], dst, as_json=as_json, quiet=quiet)
 
 
 def _run_job(job: AnyJob, *, label: str, verify: bool, quiet: bool) -> tuple[AnyJob, RunResult]:
@@ -418,7 +418,7 @@ def _run_job(job: AnyJob, *, label: str, verify: bool, quiet: bool) -> tuple[Any
 
 
 def _say_first(job: AnyJob) -> None:
-    """Print what was inferred from file names, and how often blocks are touched if not once."""
+    """Print what was inferred from file names, and which blocks are visited more than once."""
     from dask_io.planning import explain_visits  # noqa: PLC0415  # loaded on use
 
     if job.inferred:
@@ -428,31 +428,31 @@ def _say_first(job: AnyJob) -> None:
 
 
 def _show_results(
-    told: Sequence[tuple[AnyJob, RunResult]], dst: str, *, as_json: bool, quiet: bool
+    finished: Sequence[tuple[AnyJob, RunResult]], dst: str, *, as_json: bool, quiet: bool
 ) -> None:
-    """Show what came of jobs; several become a line each, and one object of JSON."""
+    """Print the results of jobs: one line for each of several, or one JSON object for all."""
     from dask_io.report import jsonable, text  # noqa: PLC0415  # loaded on use
 
     if as_json:
         found = [
             jsonable.run_to_json(job.plan, result, job.device, inferred=job.inferred)
-            for job, result in told
+            for job, result in finished
         ]
         show_json(found[0] if len(found) == 1 else {"targets": found})
     elif not quiet:
         complete = "is complete"
-        if all(job.plan is None for job, _ in told):
+        is_only = len(finished) == 1
+        if all(job.plan is None for job, _ in finished):
             complete += "; there is nothing left to do (dask-io verify looks for damage)"
-        for job, result in told:
+        for job, result in finished:
             what = complete
             if job.plan is not None:
-                is_only = len(told) == 1
                 what = text.run_text(job.plan, result) if is_only else text.done_text(result)
-            show(f"{one_line(_name_of(job, dst) if len(told) > 1 else dst)}: {what}")
+            show(f"{one_line(dst if is_only else _place_of(job, dst))}: {what}")
 
 
-def _name_of(job: AnyJob, dst: str) -> str:
-    """Return which one of the targets in DST a job is for."""
+def _place_of(job: AnyJob, dst: str) -> str:
+    """Return the target of a job, which may be one of several in DST."""
     from dask_io.jobs.job import Complete, Job  # noqa: PLC0415  # loaded on use
     from dask_io.jobs.tree_job import SeriesJob  # noqa: PLC0415  # loaded on use
 
@@ -489,13 +489,13 @@ def _show_explanation(
 
     def explained(one: AnyPlan) -> Explanation:
         objective = parse_objective(given["objective"])
-        return explain(one, device=device, objective=objective, asked=given["strategy"])
+        return explain(one, device=device, objective=objective, requested=given["strategy"])
 
     if isinstance(plan, Series):
         arrays = {name: explained(each) for name, each in plan.plans.items()}
         if as_json:
-            told = jsonable.explained_series_to_json(plan, arrays, device)
-            show_json({**told, "inferred": inferred or None})
+            series = jsonable.explained_series_to_json(plan, arrays, device)
+            show_json({**series, "inferred": inferred or None})
         else:
             show(text.explained_series_text(plan, arrays, device))
     elif as_json:
@@ -505,5 +505,5 @@ def _show_explanation(
 
 
 for _command in commands.commands.values():
-    # Click keeps the lines after a backspace as they are, but a docstring has only its escape.
+    # Click does not rewrap the lines after a backspace. A raw docstring has only its escape.
     _command.help = (_command.help or "").replace("\\b\n", "\b\n")

@@ -1,4 +1,4 @@
-"""The formats there are, and the way from a place to an array in one of them."""
+"""All formats, and functions to open and create arrays in them."""
 
 from dask_io.formats.creating import check_places, make_target
 from dask_io.formats.opening import open_source

@@ -1,4 +1,4 @@
-"""From a place and options to a target."""
+"""Create targets: choose the format of a path, and describe the new array."""
 
 from __future__ import annotations
 
@@ -63,40 +63,40 @@ def make_target(
     Parameters
     ----------
     path
-        One file, if its suffix names a format; a pattern of block files; an array in a
+        One file, if it has the suffix of a format; a pattern of block files; an array in a
         container; else a directory.
     grid, dtype, layout
-        What it will hold.
+        Description of the new array.
     format
-        Name of the format; by default the suffix says it, else `like`.
+        Name of the format; by default that of the suffix, else `like`.
     like
-        The source's format, which a directory of blocks takes over if it can.
+        The source's format, which a directory of blocks gets if possible.
     overwrite
-        Whether what is there may be replaced.
+        Whether an existing target may be replaced.
     durability
-        What blocks outlast once they are committed.
+        The failures that committed blocks survive.
     reserve
         Whether a block's space is reserved when it is begun.
     options
-        What is asked for besides.
+        Options for the format.
     metadata
-        What the source says about the array, which the target keeps as far as it can.
+        Metadata of the source, which the target keeps as far as it can.
     storage_options
-        How to reach an object store; see `locate`.
+        Options to connect to an object store; see `locate`.
 
     Raises
     ------
     UsageError
-        If the format cannot hold that.
+        If the format cannot hold the array.
     """
     place, n_axes = locate(path, storage_options), len(grid.axes)
     root, inside = split_target(place, format)
     is_folder = not inside and _is_directory(path, place, format)
     container = _target_container(root, inside, format, is_folder=is_folder)
     if container is not None:
-        wanted = NewArray(grid, dtype, layout, options, metadata)
+        array = NewArray(grid, dtype, layout, options, metadata)
         return container.make(
-            root, inside, wanted, overwrite=overwrite, durability=durability, reserve=reserve
+            root, inside, array, overwrite=overwrite, durability=durability, reserve=reserve
         )
     refuse_inside(root, inside)
     names: BlockNames | OneName
@@ -114,13 +114,13 @@ def make_target(
         if grid.n_blocks > 1:
             raise UsageError(
                 f"{place} is one file, but the chunks make {grid.n_blocks} blocks; "
-                "name a directory, or use chunks of -1"
+                "give a directory, or use chunks of -1"
             )
     options.refuse(chosen.name)
     problem = check_dtype(dtype)
     if problem:
         raise UsageError(f"a target cannot hold {problem}")
-    # A directory has a manifest, which keeps what files have no place for.
+    # The manifest of a directory keeps the space even if the files cannot.
     has_place = chosen.has_space or isinstance(names, BlockNames)
     kept = {key: metadata[key] for key in sorted(chosen.keeps & metadata.keys())}
     spec = ArraySpec(grid, dtype, layout, metadata.get(SPACE) if has_place else None, kept)
@@ -139,7 +139,7 @@ def _target_container(
     *,
     is_folder: bool,
 ) -> Container | None:
-    """Return the container that a target is, by a format's name, its suffix, or what is there."""
+    """Return the container of a target, by the format's name, the suffix, or existing content."""
     row = find_row(format) if format is not None else row_of(path.name)
     if row is None and inside:
         return find_container(path, None)
@@ -147,12 +147,12 @@ def _target_container(
     if row is None or not row.container or (row.blocks and (is_pattern or is_folder)):
         return None
     if is_pattern:
-        raise UsageError(f"{path} is a pattern, but {row.name} has no files of blocks")
+        raise UsageError(f"{path} is a pattern, but {row.name} does not store block files")
     return row.load_container()
 
 
 def _block_format(name: str | None) -> str | None:
-    """Return a name if it is that of a format of block files."""
+    """Return the name if it is that of a format with block files, else None."""
     return name if name in format_names() and find_row(name).blocks else None
 
 
@@ -161,7 +161,7 @@ def names_one_file(
     format: str | None,  # noqa: A002 - the word that users know
     storage_options: Mapping[str, Any] | None = None,
 ) -> bool:
-    """Tell whether a target of this name is one place, not a directory or a pattern of blocks."""
+    """Tell whether a path is one file or container, not a directory or a pattern of blocks."""
     place = locate(path, storage_options)
     if split_target(place, format)[1]:
         return True
@@ -180,22 +180,22 @@ def _is_directory(
 
 
 class Placed(Protocol):
-    """Something that is somewhere."""
+    """Anything with a path or a URL."""
 
     @property
     def place(self) -> str:
-        """The path or address, as messages name it."""
+        """The path or URL, as messages show it."""
 
 
 def check_places(source: Placed, target: Placed) -> None:
-    """Refuse a target that is the source, or in it, or around it; links are followed.
+    """Refuse a target that is the source, lies in it, or contains it.
 
-    Those in the source too: what they lead to may be what the target replaces.
+    Links are followed, also those in the source, because the target may replace what they link to.
 
     Raises
     ------
     SamePlaceError
-        If so.
+        If the target is one of these.
     """
     a, b = locate(source.place).resolve(), locate(target.place).resolve()
     if _lies_in(a, b) or _lies_in(b, a):
@@ -208,8 +208,8 @@ def check_places(source: Placed, target: Placed) -> None:
 
 
 def _links_in(folder: str | Path) -> Iterator[Path]:
-    """Yield the links in a directory and below; they are not followed."""
-    # What may not be looked at is not read either.
+    """Yield the links in a directory and below, without following them."""
+    # A directory without permission cannot be read as part of the source either.
     with suppress(PermissionError), os.scandir(folder) as entries:
         for entry in entries:
             if entry.is_symlink():

@@ -1,8 +1,8 @@
-"""Work in a process of its own, for libraries that a broken file can crash.
+"""Call functions in a subprocess, because a broken file can crash the library that reads it.
 
-The process is started when it is first needed, and serves all threads, one after another. It ends
-when this one does; one that is made by a fork starts its own. What it may take is limited: memory,
-and time of the processor, so that a slow disk is no fault.
+The subprocess starts when it is first needed, and serves all threads, one call at a time. It ends
+with this process; a forked process starts its own. Memory and processor time are limited. Time
+spent waiting for a slow disk does not count.
 """
 
 from __future__ import annotations
@@ -30,32 +30,33 @@ Ts = TypeVarTuple("Ts")
 _PROGRAM = (
     "import sys; sys.path[:] = sys.argv[1:]; from dask_io.formats.isolation import serve; serve()"
 )
-# A small file is done in milliseconds; to list its blocks may take longer if there are many.
+# A small file takes milliseconds. Listing the blocks of a large one may take longer.
 _SECONDS, _BYTES_PER_SECOND = 2, 16 * 2**20
 _MEMORY, _MEMORY_PER_BYTE = 2**30, 2
 _TOO_LONG = signal.SIGXCPU.name
 
 
 class Limits(NamedTuple):
-    """What work may take: seconds of the processor, and bytes of memory."""
+    """Limits of a call: seconds of processor time, and bytes of memory."""
 
     seconds: int
     n_bytes: int
 
     @classmethod
     def for_file(cls, size: int) -> Limits:
-        """Return what it may take to look into a file of this size."""
+        """Return the limits for reading the metadata of a file of this size."""
         return cls(_SECONDS + size // _BYTES_PER_SECOND, _MEMORY + size * _MEMORY_PER_BYTE)
 
 
 class Worker:
-    """The process, and the way to it; any number of threads may call at once."""
+    """The subprocess and the connection to it; any number of threads may use it at once."""
 
     def __init__(self) -> None:
         self.pid = 0
-        self._way: Connection | None = None
+        self._connection: Connection | None = None
         self._lock = RLock()
-        # A copy of the way in a third process would hide that its other end is gone.
+        # A forked process must not keep a copy of the connection: the end of the subprocess would
+        # go unnoticed.
         os.register_at_fork(
             before=self._lock.acquire,
             after_in_parent=self._lock.release,
@@ -63,26 +64,26 @@ class Worker:
         )
 
     def call(self, limits: Limits, function: Callable[[*Ts], R], *args: *Ts) -> R:
-        """Return what a function returns, or raise what it raises.
+        """Call a function in the subprocess; return its result or raise its error.
 
         Raises
         ------
         ValueError
-            If the process does not survive it; the message completes "the file ...".
+            If the subprocess crashes; the message completes "the file ...".
         StorageError
-            If there can be no such process.
+            If the subprocess cannot be started.
         """
         with self._lock:
-            is_new = self._way is None
+            is_new = self._connection is None
             try:
-                way = self._way or self._start()
-                succeeded, answer = _ask(way, (_here(), limits, function, args))
+                connection = self._connection or self._start()
+                succeeded, answer = _request(connection, (_here(), limits, function, args))
             except EOFError as error:
                 ended_by = self._end()
                 if is_new or ended_by == _TOO_LONG:
                     reason = f"cannot be read: its library fails on it ({ended_by})"
                     raise ValueError(f"{reason}; it is broken") from error
-                # The work before may have spoilt the process, or somebody has stopped it.
+                # An earlier call may have damaged the subprocess, or it was killed. Try once more.
                 return self.call(limits, function, *args)
             except BaseException:
                 self._end()
@@ -93,7 +94,7 @@ class Worker:
         return found
 
     def _start(self) -> Connection:
-        self._way, theirs = Pipe()
+        self._connection, theirs = Pipe()
         try:
             with theirs:
                 self.pid = os.posix_spawn(
@@ -105,49 +106,49 @@ class Worker:
                         (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
                         (os.POSIX_SPAWN_DUP2, 1, 2),
                     ],
-                    # A terminal is to interrupt only this process, which then ends the other.
+                    # Ctrl-C must reach only this process, which then ends the subprocess.
                     setpgroup=0,
                     setsigdef=[signal.SIGXCPU],
                 )
-            self._way.recv()
+            self._connection.recv()
         except (EOFError, OSError) as error:
-            reason = "cannot be run to look into files"
+            reason = "cannot be started to read the metadata of files"
             raise StorageError(str(sys.executable), reason) from error
-        return self._way
+        return self._connection
 
     def _end(self) -> str:
-        """End the process, and return the name of the signal that it ended by."""
+        """End the subprocess, and return the name of the signal that ended it."""
         status = 0
-        if self._way is not None:
-            self._way.close()
+        if self._connection is not None:
+            self._connection.close()
         if self.pid:
             with suppress(ProcessLookupError, ChildProcessError):
                 os.kill(self.pid, signal.SIGKILL)
                 _, status = os.waitpid(self.pid, 0)
-        self._way, self.pid = None, 0
+        self._connection, self.pid = None, 0
         return signal.Signals(os.WTERMSIG(status)).name if os.WIFSIGNALED(status) else "exit"
 
     def _leave_to_parent(self) -> None:
-        if self._way is not None:
-            self._way.close()
-        self._way, self.pid = None, 0
+        if self._connection is not None:
+            self._connection.close()
+        self._connection, self.pid = None, 0
         self._lock.release()
 
 
 WORKER = Worker()
 
 
-def _ask(way: Connection, question: tuple[Any, ...]) -> tuple[bool, Any]:
+def _request(connection: Connection, request: tuple[Any, ...]) -> tuple[bool, Any]:
     try:
-        way.send_bytes(_pickled(question))
-        answer: tuple[bool, Any] = way.recv()
+        connection.send_bytes(_pickled(request))
+        answer: tuple[bool, Any] = connection.recv()
     except ConnectionError as error:
         raise EOFError from error
     return answer
 
 
 def _here() -> str:
-    """Return what paths are relative to, if that is still there."""
+    """Return the current directory, or the root if it has been removed."""
     try:
         return str(Path.cwd())
     except FileNotFoundError:
@@ -155,46 +156,46 @@ def _here() -> str:
 
 
 def serve() -> None:
-    """Do the work that comes in, until nobody is there any more to ask for it."""
+    """Answer calls until the other end of the connection is closed."""
     _set_limit(resource.RLIMIT_CORE, 0)
     _close_all_but_standard()
-    with Connection(0) as way, suppress(EOFError):
-        way.send("ready")
+    with Connection(0) as connection, suppress(EOFError):
+        connection.send("ready")
         while True:
-            way.send_bytes(_answer(way.recv_bytes()))
+            connection.send_bytes(_answer(connection.recv_bytes()))
 
 
 def _close_all_but_standard() -> None:
-    """Let go of what libraries had open in the other process: locks of files last until then."""
+    """Close inherited files of libraries, because locks on files last until all copies close."""
     found: list[int] = []
-    # Nothing can be done where there is no such folder.
+    # Without this directory, open files cannot be listed.
     with suppress(OSError):
         found = [int(path.name) for path in Path("/dev/fd").iterdir()]
     for number in found:
-        if number > 2:  # noqa: PLR2004 - what comes in, goes out and goes wrong
+        if number > 2:  # noqa: PLR2004 - stdin, stdout and stderr stay open
             with suppress(OSError):
                 os.close(number)
 
 
-def _answer(question: bytes) -> bytes:
+def _answer(request: bytes) -> bytes:
     try:
-        here, limits, function, args = pickle.loads(question)  # noqa: S301 - from our parent
+        here, limits, function, args = pickle.loads(request)  # noqa: S301 - from our parent
         os.chdir(here)
-        _keep_within(limits)
+        _apply_limits(limits)
         return _pickled((True, function(*args)))
-    except Exception as error:  # noqa: BLE001 - it is raised where it was asked
+    except Exception as error:  # noqa: BLE001 - the caller raises it
         error.add_note(format_exc())
         return _pickled((False, error))
 
 
 def _pickled(value: object) -> bytes:
-    """Write what the other side reads; older protocols have arrays come back in native order."""
+    """Pickle a value; older protocols would convert arrays to native byte order."""
     return pickle.dumps(value, protocol=5)
 
 
-def _keep_within(limits: Limits) -> None:
+def _apply_limits(limits: Limits) -> None:
     used = resource.getrusage(resource.RUSAGE_SELF)
-    # The system counts whole seconds.
+    # The limit has a resolution of one second.
     _set_limit(resource.RLIMIT_CPU, int(used.ru_utime + used.ru_stime) + 1 + limits.seconds)
     sizes = Path("/proc/self/statm")
     if sizes.exists():

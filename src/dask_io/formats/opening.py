@@ -1,4 +1,4 @@
-"""From a place to a source: arrays are recognised by what is there."""
+"""Open sources: recognise the format of a path by its name and content."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from dask_io.stores.store import Source
 
 _DIGITS = re.compile("[0-9]+")
-_NOTHING_SAID = Description(None, None, None, None)
+_NOTHING_GIVEN = Description(None, None, None, None)
 
 
 def open_source(
@@ -64,7 +64,7 @@ def open_source(
     strict: bool = False,
     storage_options: Mapping[str, Any] | None = None,
 ) -> Source:
-    """Open what a path names, after looking at the names and sizes of all block files.
+    """Open an array, and check the names and sizes of all its block files.
 
     Parameters
     ----------
@@ -73,25 +73,25 @@ def open_source(
         ``blocks/b_{0}_{1}.npy``, or an array in a container such as ``scan.zarr::/day/1``; or
         the URL of any of these, such as ``s3://bucket/scan.zarr``.
     format
-        Name of the format; by default the suffix says it.
+        Name of the format; by default that of the suffix.
     shape, dtype, chunks, order
         Description of data that does not describe itself.
     strict
-        Whether blocks must be there whose absence could mean the fill value.
+        Treat missing blocks as errors, even if they could mean the fill value.
     storage_options
-        How to reach an object store; see `locate`.
+        Options to connect to an object store; see `locate`.
 
     Raises
     ------
     StorageError
-        If the path is absent or cannot be read.
+        If the path does not exist or cannot be read.
     UsageError
-        If it is no format that is known, or contradicts its description.
+        If the format is unknown, or the data contradicts its description.
     DataError
         If blocks are missing, extra, truncated or do not match.
     """
     place = locate(path, storage_options)
-    said = Description(
+    given = Description(
         tuple(int(n) for n in shape) if shape is not None else None,
         parse_dtype(dtype),
         chunks,
@@ -102,29 +102,29 @@ def open_source(
         with storage_errors(place):
             is_described = (place / manifest.NAME).is_file()
         if is_described:
-            return _open_manifest(place, format, said)
+            return _open_manifest(place, format, given)
     source = _open_container(place, format, strict=strict)
     if source is not None:
-        said.agree_with(source)
+        given.agree_with(source)
         return source
     if place.is_dir():
-        return _open_directory(place, format, said)
+        return _open_directory(place, format, given)
     if has_field(str(place)) and not is_taken(place):
         names = pattern_of(place)
         chosen = choose_format(place, format)
         if _describes(place.parent, names):
-            return _open_manifest(place.parent, chosen.name, said)
+            return _open_manifest(place.parent, chosen.name, given)
         files = scan(place.parent)
         if names.slice_axes:
-            names = pattern_of(place, _count_axes(place.parent, files, chosen, names, said))
-        return _open_blocks(place.parent, files, chosen, names, said)
+            names = pattern_of(place, _count_axes(place.parent, files, chosen, names, given))
+        return _open_blocks(place.parent, files, chosen, names, given)
     if not place.exists():
         raise StorageError(str(place), "no such file or directory", "check the path")
-    return _open_file(place, choose_format(place, format), said)
+    return _open_file(place, choose_format(place, format), given)
 
 
 def _open_container(place: Location, format: str | None, *, strict: bool) -> Source | None:  # noqa: A002
-    """Open an array in a container, None if the place is none."""
+    """Open an array in a container, None if the path is not a container."""
     path, inside = split_inside(place)
     row = find_container_row(path, format)
     if row is not None and (inside or may_exist(path)):
@@ -134,16 +134,16 @@ def _open_container(place: Location, format: str | None, *, strict: bool) -> Sou
 
 
 def _describes(folder: Location, names: BlockNames) -> bool:
-    """Whether a directory has a good manifest about files of these names."""
+    """Whether a directory has a valid manifest for files of these names."""
     with suppress(DataError, StorageError):
         return manifest.Manifest.read(folder).names == names
     return False
 
 
-def _open_manifest(folder: Location, format: str | None, said: Description) -> BlockFiles:  # noqa: A002
+def _open_manifest(folder: Location, format: str | None, given: Description) -> BlockFiles:  # noqa: A002
     found = manifest.Manifest.read(folder)
     if format is not None and format != found.format:
-        raise UsageError(f"{folder} holds {found.format} blocks, but {format} is asked for")
+        raise UsageError(f"{folder} holds {found.format} blocks, but format is {format}")
     try:
         chosen = find_row(found.format).load_blocks()
     except MissingLibraryError:
@@ -153,11 +153,11 @@ def _open_manifest(folder: Location, format: str | None, said: Description) -> B
     chosen = format_of_files(found.names, chosen)
     blocks = Blocks(folder, found.names, chosen, found.spec)
     source = BlockFiles(blocks, scan(folder), only_blocks=True)
-    said.agree_with(source)
+    given.agree_with(source)
     return source
 
 
-def _open_directory(folder: Location, format: str | None, said: Description) -> BlockFiles:  # noqa: A002
+def _open_directory(folder: Location, format: str | None, given: Description) -> BlockFiles:  # noqa: A002
     files = {name: n for name, n in scan(folder).items() if not name.startswith(".")}
     by_format: dict[str, list[str]] = {}
     by_pattern: dict[str, Row | None] = {}
@@ -173,24 +173,24 @@ def _open_directory(folder: Location, format: str | None, said: Description) -> 
         raise DataError(
             str(folder),
             [found_text],
-            f"name one pattern of files, as in '{folder}/b_{{0}}_{{1}}.npy', "
+            f"give a pattern of block files, as in '{folder}/b_{{0}}_{{1}}.npy', "
             f"or a format ({', '.join(format_names())})",
         )
     ((chosen_name, block_names),) = by_format.items()
     chosen = find_row(chosen_name).load_blocks()
-    names = _guess_names(folder, block_names, chosen, said)
-    return _open_blocks(folder, files, chosen, names, said)
+    names = _guess_names(folder, block_names, chosen, given)
+    return _open_blocks(folder, files, chosen, names, given)
 
 
 def _guess_names(
-    folder: Location, block_names: list[str], chosen: Format, said: Description
+    folder: Location, block_names: list[str], chosen: Format, given: Description
 ) -> BlockNames:
     suffixes = {suffix for suffix in chosen.suffixes if block_names[0].endswith(suffix)}
     suffix = max(suffixes, key=len)
     if chosen.longest_header:
         first_shape = _first_shape(folder, block_names, chosen)
     else:
-        grid, _, _ = said.needed_by(folder, chosen)
+        grid, _, _ = given.needed_by(folder, chosen)
         first_shape = tuple(axis.length_at(0) if axis.length else 0 for axis in grid.axes)
     return guess_names(
         str(folder),
@@ -202,7 +202,7 @@ def _guess_names(
 
 
 def _first_shape(folder: Location, block_names: list[str], chosen: Format) -> tuple[int, ...]:
-    """Return the shape of the first block that has a good header."""
+    """Return the shape of the first block that has a valid header."""
     reason = ""
     for name in sorted(block_names, key=lambda name: [*map(int, _DIGITS.findall(name))]):
         try:
@@ -218,11 +218,11 @@ def _count_axes(
     files: Mapping[str, int],
     chosen: Format,
     names: BlockNames,
-    said: Description,
+    given: Description,
 ) -> int:
-    """Return the number of axes of an array of slices, 0 if it is not known."""
+    """Return the number of axes of an array that is stored in slices, 0 if it is unknown."""
     if not chosen.longest_header:
-        return len(said.shape or ())
+        return len(given.shape or ())
     ours = [name for name, size in files.items() if size != NOT_A_FILE and names.parse(name)]
     return len(_first_shape(folder, ours, chosen)) + len(names.slice_axes) if ours else 0
 
@@ -232,17 +232,17 @@ def _open_blocks(
     files: Mapping[str, int],
     chosen: Format,
     names: BlockNames | OneName,
-    said: Description,
+    given: Description,
 ) -> BlockFiles:
     if chosen.longest_header:
         source = open_by_headers(folder, files, chosen, names)
-        said.agree_with(source)
+        given.agree_with(source)
         return source
     slice_axes = names.slice_axes if isinstance(names, BlockNames) else ()
-    grid, dtype, layout = said.needed_by(folder, chosen, slice_axes)
+    grid, dtype, layout = given.needed_by(folder, chosen, slice_axes)
     if names.n_axes != len(grid.axes):
         raise UsageError(
-            f"{names.pattern} has {names.n_axes} fields, but the shape given has "
+            f"{names.pattern} has {names.n_axes} fields, but the given shape has "
             f"{len(grid.axes)} axes"
         )
     if problem := thick_slices(names, grid):
@@ -251,7 +251,7 @@ def _open_blocks(
     return BlockFiles(blocks, files)
 
 
-def _open_file(path: Location, chosen: Format, said: Description) -> BlockFiles:
+def _open_file(path: Location, chosen: Format, given: Description) -> BlockFiles:
     files = {path.name: size_of(path)}
     if files[path.name] == NOT_A_FILE:
         raise StorageError(str(path), "is neither a file nor a directory", "check the path")
@@ -261,13 +261,13 @@ def _open_file(path: Location, chosen: Format, said: Description) -> BlockFiles:
                 n_axes = len(chosen.parse_header(peek).shape)
         except ValueError as error:
             raise DataError(str(path), [str(error)]) from error
-        return _open_blocks(path.parent, files, chosen, OneName(path.name, n_axes), said)
-    if said == _NOTHING_SAID and (journal := find_journal(path)) is not None:
-        # Written by us, with what describes it beside it.
+        return _open_blocks(path.parent, files, chosen, OneName(path.name, n_axes), given)
+    if given == _NOTHING_GIVEN and (journal := find_journal(path)) is not None:
+        # Dask IO wrote the file, and the journal next to it describes it.
         described = read_job(journal).get("target")
         if isinstance(described, dict) and described.get("format") == chosen.name:
             return reopen_blocks(described, path)
-    grid, _, _ = said.needed_by(path, chosen)
+    grid, _, _ = given.needed_by(path, chosen)
     if grid.n_blocks > 1:
-        raise UsageError(f"{path} is one file, so it is one block; leave chunks out")
-    return _open_blocks(path.parent, files, chosen, OneName(path.name, len(grid.axes)), said)
+        raise UsageError(f"{path} is one file, so it is one block; leave out chunks")
+    return _open_blocks(path.parent, files, chosen, OneName(path.name, len(grid.axes)), given)

@@ -1,4 +1,4 @@
-"""What a place names: a path, a pattern of files or an array in a container, and its journal."""
+"""Parse places: paths, patterns of block files, and arrays in containers; find their journals."""
 
 from __future__ import annotations
 
@@ -25,28 +25,28 @@ _FIELD = re.compile(r"(?<!\{)(?:\{\{)*\{[^{}]*\}")
 
 
 def has_field(text: str) -> bool:
-    """Tell whether a name has a field for an axis, such as ``{0}``: it stands for many files."""
+    """Tell whether a path is a pattern of files: it has a field for an axis, such as ``{0}``."""
     return _FIELD.search(text) is not None
 
 
 def pattern_of(path: Location, n_axes: int = 0) -> BlockNames:
-    """Return the names of block files for a pattern; `n_axes` is 0 if it is not known.
+    """Return the names of block files for a pattern; `n_axes` is 0 if it is unknown.
 
     Raises
     ------
     UsageError
-        If it is no such pattern.
+        If it is not a valid pattern.
     """
     if has_field(str(path.parent)) and not path.parent.is_dir():
         raise UsageError(f"{path} has fields outside the file name; put all of them there")
     try:
         return BlockNames(path.name, n_axes)
     except ValueError as error:
-        raise UsageError(f"{path} is no pattern of block files: {error}") from error
+        raise UsageError(f"{path} is not a pattern of block files: {error}") from error
 
 
 def split_inside(place: Location) -> tuple[Location, str]:
-    """Split a place into a container and the path inside it; what exists is a plain path."""
+    """Split a place into a container and the path inside it; an existing path is not split."""
     if INSIDE not in str(place) or is_taken(place):
         return place, ""
     path, inside = split_place(str(place))
@@ -56,7 +56,7 @@ def split_inside(place: Location) -> tuple[Location, str]:
 def split_target(place: Location, format: str | None) -> tuple[Location, str]:  # noqa: A002
     """Split the place of a target into the outermost container and a path inside it.
 
-    By their names alone: ``a.zarr/b`` and ``a.zarr/b::/c`` lie in ``a.zarr``.
+    Only names count: ``a.zarr/b`` and ``a.zarr/b::/c`` lie in ``a.zarr``, which need not exist.
     """
     root, inside = split_inside(place)
     named = row_of(root.name)
@@ -71,19 +71,19 @@ def split_target(place: Location, format: str | None) -> tuple[Location, str]:  
 
 
 def refuse_inside(path: Location, inside: str) -> None:
-    """Refuse a path inside of what is no container.
+    """Refuse a path inside a file or directory that is not a container.
 
     Raises
     ------
     UsageError
-        If there is one.
+        If `inside` is not empty.
     """
     if inside:
-        raise UsageError(f"{path} is no container, so nothing can be named inside it")
+        raise UsageError(f"{path} is not a container, so it cannot contain {inside}")
 
 
 def holder_of(place: Location) -> Location:
-    """Return the file or directory that a place names, in a container too."""
+    """Return the file or directory of a place, which may be inside a container."""
     path, inside = split_inside(place)
     row = row_of(path.name)
     is_one_file = path.is_file() or (row is not None and row.is_one_file)
@@ -91,12 +91,12 @@ def holder_of(place: Location) -> Location:
 
 
 def is_absent(place: Location) -> bool:
-    """Whether there is nothing at a place, and no container that it would be in."""
+    """Whether neither a place nor the container around it exists."""
     return not (holder_of(place).exists() or split_inside(place)[0].exists())
 
 
 def journal_at(path: Location) -> Location | None:
-    """Return the journal of the target that a path names, if there is one."""
+    """Return the journal of the target at a path, if there is one."""
     if has_field(path.name) and not is_taken(path):
         return find_journal(path.parent)
     container, inside = split_inside(path)
@@ -107,34 +107,34 @@ def journal_at(path: Location) -> Location | None:
 
 
 def targets_in(path: Location) -> list[Location]:
-    """Return the targets with a journal that a path names: itself, or those that lie in it."""
+    """Return the targets with a journal at a path: the path itself, or those in the directory."""
     if journal_at(path) is not None:
         return [path]
     if not path.is_dir():
         return []
     with storage_errors(path):
-        # What lies beside the journal of one file may not be there yet.
+        # A file may not exist yet, although its journal next to it does.
         names = {name.removesuffix(JOURNAL) for name in medium_of(path).names(path)}
     return [path / name for name in sorted(names) if name and journal_at(path / name) is not None]
 
 
 def refuse_unfinished(path: Location) -> None:
-    """Refuse blocks that could be taken for a smaller array, or for whole ones.
+    """Refuse an unfinished target, which could be mistaken for a complete, smaller array.
 
     Raises
     ------
     DataError
-        If the run that wrote them did not end.
+        If the run that wrote it was interrupted.
     StorageError
-        If it is still writing.
+        If another run is still writing it.
     """
     journal = journal_at(path)
     if journal is not None and is_unfinished(journal):
-        # Where the lock cannot be asked, nobody is known to write.
+        # If the lock cannot be read, assume that no run holds it.
         with suppress(OSError):
             refuse_locked(journal)
         raise DataError(
             str(path),
-            ["it is unfinished: the run that wrote it did not end"],
+            ["it is unfinished: the run that wrote it was interrupted"],
             f"complete it with dask-io resume {path}",
         )

@@ -1,7 +1,7 @@
-"""The formats there are: one row for each of ours, and those that other packages add.
+"""The registry of formats: a row for each built-in format, and those of other packages.
 
-A row says all that is needed to recognise a format, so that its module, and the library that this
-stands on, are loaded only to open or make an array.
+A row contains everything that is needed to recognise a format. Its module, and the library that
+the module needs, are loaded only to open or create an array.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ ENTRY_POINTS = "dask_io.formats"
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """A mark of directories: they hold all of these. Names of directories end in ``/``."""
+    """A mark of directories: they contain all these names. Those of directories end in ``/``."""
 
     names: tuple[str, ...]
 
@@ -48,27 +48,27 @@ class Bytes:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What is known of a format before its module is loaded.
+    """Everything that is known about a format before its module is loaded.
 
     Attributes
     ----------
     name
-        What users call it, and the extra that installs its library.
+        Its name for users, and the extra that installs its library.
     suffixes
-        Endings of its files or directories, each with its dot.
+        Suffixes of its files or directories, with the dot.
     blocks
-        Where the object is that describes its block files, as ``module:name``; empty if the format
-        has none.
+        Address of the object that describes its block files, as ``module:name``; empty if the
+        format has no block files.
     container
-        Where its `Container` is; empty if the format is one of block files only.
+        Address of its `Container`; empty if the format has block files only.
     marks
-        What shows in the content of a container that it is one; any one will do.
+        Marks in the content by which a container is recognised; one of them is enough.
     is_one_file
         Whether a container is a file, not a directory.
     holds_trees
-        Whether a container holds groups, or files of several arrays: it is a `TreeContainer`.
+        Whether a container holds groups, or files with several arrays: it is a `TreeContainer`.
     library
-        What its module imports that has to be installed.
+        The library that its module imports and that must be installed.
     """
 
     name: str
@@ -81,12 +81,12 @@ class Row:
     library: str = ""
 
     def load(self) -> AnyFormat:
-        """Import the format's module, and return its object: the container, if it is one.
+        """Import the format's module, and return its container or else its block format.
 
         Raises
         ------
         UsageError
-            If it cannot be imported; the message has the command that installs its library.
+            If it cannot be imported; the message contains the command that installs its library.
         """
         return self.load_container() if self.container else self.load_blocks()
 
@@ -110,7 +110,7 @@ class Row:
         Raises
         ------
         UsageError
-            If it has none.
+            If the format has no block files.
         """
         if not self.blocks:
             raise UsageError(
@@ -119,12 +119,12 @@ class Row:
         return cast("Format", _load(self.name, self.blocks, self.library))
 
     def recognises(self, path: Location) -> bool:
-        """Tell by its content whether a path that exists is of this format."""
+        """Tell by its content whether an existing path is of this format."""
         try:
             with storage_errors(path):
                 return any(_has_mark(path, mark) for mark in self.marks)
         except StorageError as error:
-            # Name what the user gave, not the file that was looked for in it.
+            # Report the path that the user gave, not a file in it.
             raise type(error)(str(path), error.reason, error.advice) from error
 
 
@@ -152,7 +152,7 @@ def _has_mark(path: Location, mark: Files | Bytes) -> bool:
 
 
 _HDF5 = b"\x89HDF\r\n\x1a\n"
-# No entry points, so that the packages of the environment are not searched for what is known.
+# Built-in formats are not entry points, because searching all installed packages is slow.
 _ROWS = (
     Row("npy", (".npy",), blocks="dask_io.formats.npy:FORMAT"),
     Row("raw", (".raw", ".bin", ".dat"), blocks="dask_io.formats.raw:FORMAT"),
@@ -175,7 +175,7 @@ _ROWS = (
         (".h5", ".hdf5", ".hdf"),
         blocks="dask_io.formats.hdf5.blocks:FORMAT",
         container="dask_io.formats.hdf5:FORMAT",
-        # The signature comes first, or behind what another program has put there.
+        # The signature comes first, or after a user block.
         marks=tuple(Bytes(_HDF5, offset) for offset in (0, 512, 1024, 2048, 4096)),
         is_one_file=True,
         holds_trees=True,
@@ -193,7 +193,7 @@ _ROWS = (
         "netcdf",
         (".nc", ".nc4"),
         container="dask_io.formats.netcdf:FORMAT",
-        # Version 3; version 4 begins as any HDF5 file.
+        # Version 3; version 4 has the signature of HDF5.
         marks=(Bytes(b"CDF"),),
         is_one_file=True,
         holds_trees=True,
@@ -208,7 +208,7 @@ def format_names() -> list[str]:
     return [*_OURS, *sorted(_others().keys() - _OURS.keys())]
 
 
-# All that is installed is looked through.
+# Cached, because it searches all installed packages.
 @cache
 def _others() -> dict[str, str]:
     from importlib.metadata import entry_points  # noqa: PLC0415 - slow, and rarely needed
@@ -217,7 +217,7 @@ def _others() -> dict[str, str]:
 
 
 def find_row(name: str) -> Row:
-    """Return the row of a format by its name; that of another package is imported.
+    """Return the row of a format by its name, importing it if another package defines it.
 
     Raises
     ------
@@ -229,14 +229,14 @@ def find_row(name: str) -> Row:
     address = _others().get(name)
     if address is None:
         known = ", ".join(format_names())
-        raise UsageError(f"format '{name}' is not known; formats are {known}")
+        raise UsageError(f"format '{name}' is unknown; formats are {known}")
     found = _load(name, address)
     return found if isinstance(found, Row) else Row(name, cast("Format", found).suffixes, address)
 
 
 def row_of(name: str) -> Row | None:
-    """Return the row of the format that the suffix of a file or directory names."""
-    # All suffixes have a dot, and other packages are slow to look for.
+    """Return the row of the format with the suffix of a file or directory name."""
+    # All suffixes have a dot. Without one, the slow search for other packages is skipped.
     if "." not in name:
         return None
     for row in _ROWS:
@@ -263,23 +263,23 @@ def load_format(name: str) -> AnyFormat:
 
 
 def format_of(name: str) -> AnyFormat | None:
-    """Return the format that the suffix of a file or directory names."""
+    """Return the format with the suffix of a file or directory name."""
     row = row_of(name)
     return None if row is None else row.load()
 
 
 def choose_format(path: Location, name: str | None) -> Format:
-    """Return the format of block files, by its name if one is given, else by the suffix."""
+    """Return a format of block files, by its name if one is given, else by the suffix."""
     by_suffix = row_of(path.name)
     chosen = by_suffix if name is None else find_row(name)
     if chosen is None:
         raise UsageError(
-            f"{path} does not end as a format that is known; formats are "
-            f"{', '.join(format_names())}, name one with --format, or --source-format"
+            f"{path} does not have the suffix of a known format; give one of "
+            f"{', '.join(format_names())} with --format or --source-format"
         )
     blocks = chosen.load_blocks()
     if by_suffix is not None and by_suffix.name != chosen.name:
-        raise UsageError(f"{path} ends as {by_suffix.name}, but format {name} is asked for")
+        raise UsageError(f"{path} has the suffix of {by_suffix.name}, but format is {name}")
     return blocks
 
 
@@ -296,13 +296,13 @@ def tree_rows() -> Iterator[Row]:
 
 
 def find_container(path: Location, name: str | None) -> Container | None:
-    """Return the container that a path is, by a format's name, its suffix, or its content."""
+    """Return the container at a path, by the format's name, the suffix, or the content."""
     row = find_container_row(path, name)
     return None if row is None else row.load_container()
 
 
 def find_container_row(path: Location, name: str | None) -> Row | None:
-    """Return the row of the container that a path is, as `find_container` does."""
+    """Return the row of the container at a path, as `find_container` does."""
     row = find_row(name) if name is not None else row_of(path.name)
     if row is None:
         if not path.exists():

@@ -1,4 +1,4 @@
-"""From what a store said of itself to the same store again."""
+"""Open a store again from its description."""
 
 from __future__ import annotations
 
@@ -34,23 +34,23 @@ def reopen_source(
     absent: AbstractSet[tuple[int, ...]] = frozenset(),
     storage_options: Mapping[str, Any] | None = None,
 ) -> Source:
-    """Open a store again, by what its `describe` returned.
+    """Open a store again, from the description that its `describe` returned.
 
     Parameters
     ----------
     described
         The description.
     at
-        Where it is now; by default where it was then.
+        Its place now; by default the described one.
     absent
-        Blocks that need not be there.
+        Blocks that may be missing.
     storage_options
-        How to reach it, if it is in an object store; see `locate`.
+        Options to connect to an object store; see `locate`.
 
     Raises
     ------
     DataError
-        If that is not what is there, or no description.
+        If the store does not match the description, or the description is invalid.
     """
     if at is None and is_url(folder := str(described.get("folder"))):
         at = locate(folder, storage_options)
@@ -80,12 +80,12 @@ def reopen_blocks(
 
 
 def read_back(described: Mapping[str, Any], *, at: Location) -> Readback:
-    """Open what was a target, to compare its blocks with what was written.
+    """Open a former target for reading, to verify its blocks.
 
     Raises
     ------
     DataError
-        If the target that was described is not there.
+        If the store does not match the description.
     """
     container = _container_of(described)
     if container is None:
@@ -97,7 +97,7 @@ def read_back(described: Mapping[str, Any], *, at: Location) -> Readback:
 def remake_target(
     described: Mapping[str, Any], *, at: Location, durability: Durability, reserve: bool
 ) -> Target:
-    """Describe a target again, by what its `describe` returned, at the place where it is now."""
+    """Return a target again, from the description that its `describe` returned."""
     container = _container_of(described)
     if container is not None:
         with _description_errors(described, at):
@@ -107,7 +107,7 @@ def remake_target(
 
 
 def _container_of(described: Mapping[str, Any]) -> Container | None:
-    """Return the container that a store was which describes itself so."""
+    """Return the container of a described store, None if it consists of block files."""
     try:
         row = find_row(str(described.get("format")))
     except UsageError:
@@ -118,7 +118,7 @@ def _container_of(described: Mapping[str, Any]) -> Container | None:
 
 @contextmanager
 def _description_errors(described: Mapping[str, Any], at: Location | None) -> Iterator[None]:
-    """Say what is wrong with a description."""
+    """Turn errors in a description into `DataError`."""
     try:
         yield
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""Where several targets of one run go."""
+"""Choose and check the places of several targets of one run."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ def region_places(
     overwrite: bool,
     storage_options: Mapping[str, Any] | None = None,
 ) -> list[str]:
-    """Name the places of several regions in a folder.
+    """Return the places of several regions in a folder.
 
-    A region that is one block becomes one file, if files of its format describe themselves; any
-    other becomes a directory, or a container.
+    A region that is one block becomes one file, if the format's files have headers. Otherwise it
+    becomes a directory or a container.
 
     Raises
     ------
     UsageError
-        If the folder's name is that of a file.
+        If the folder has the suffix of a file.
     TargetExistsError
-        If the folder holds something and is not to be overwritten.
+        If the folder is not empty, and `overwrite` is not given.
 
     Examples
     --------
@@ -76,7 +76,7 @@ def _refuse_others(folder: Location, names: Sequence[str]) -> None:
 
 
 def _is_empty(folder: Location) -> bool:
-    """Tell whether a folder is empty, apart from leftovers of a run that was killed at its start.
+    """Tell whether a folder is empty, except for leftovers of a run that was killed at its start.
 
     These are the journal of the first target under a temporary name, and an empty folder for it.
     """
@@ -95,12 +95,12 @@ def _any_unfinished(folder: Location) -> bool:
 
 
 def check_apart(targets: Sequence[Target]) -> None:
-    """Refuse two targets in one place, or one in another.
+    """Refuse two targets that are the same, or of which one contains the other.
 
     Raises
     ------
     UsageError
-        If so.
+        If there are any.
     """
     places = [locate(target.place).resolve() for target in targets]
     by_place = dict(zip(places, targets, strict=True))

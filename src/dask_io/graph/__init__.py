@@ -1,1 +1,1 @@
-"""Dask programs onto our plans: what reads, rechunks and stores in a graph is replaced."""
+"""Run Dask programs by plan: replace the reads, rechunks and stores in their graphs."""

@@ -1,4 +1,4 @@
-"""Dask arrays from what we can open, and into what we can write."""
+"""Dask arrays read from, and written to, any format of Dask IO."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from dask_io.api import open as open_blocks
 from dask_io.api import start
 from dask_io.errors import UsageError
 from dask_io.geometry import Layout
-from dask_io.graph.carried import MadeReader
+from dask_io.graph.mapped_blocks import ComputedBlockReader
 from dask_io.graph.match import DeclinedError
 from dask_io.graph.matchers.hlg import find_array
 from dask_io.graph.matchers.layers import grid_of
-from dask_io.graph.work import worked_source
+from dask_io.graph.plan_tasks import mapped_source
 from dask_io.jobs.planning import RequestedTarget, plan_one
 from dask_io.jobs.settings import Settings
 from dask_io.storage.tally import Tally
@@ -44,17 +44,17 @@ if TYPE_CHECKING:
 
 
 def from_blocks(place: Place, *, chunks: Any = None, **description: Any) -> da.Array:
-    """Make a Dask array of anything that `dask_io.open` opens.
+    """Return a Dask array of anything that `dask_io.open` opens.
 
     Parameters
     ----------
     place
-        A path, or what `dask_io.open` returned.
+        A path, or an array returned by `dask_io.open`.
     chunks
-        Chunks of the array, as Dask takes them; by default the blocks as they are stored.
+        Chunks of the Dask array, in any form that Dask accepts; by default the stored blocks.
     **description
-        What `dask_io.open` takes besides: ``format``, ``shape``, ``dtype`` and so on. Raw files of
-        several blocks are opened before, since their chunks have to be said.
+        Other arguments of `dask_io.open`: ``format``, ``shape``, ``dtype`` and so on. Open several
+        raw block files with `dask_io.open` first, because they need its ``chunks`` argument.
     """
     array = place if isinstance(place, BlockArray) else open_blocks(place, **description)
     name = f"from-blocks-{tokenize(array, chunks)}"
@@ -72,18 +72,19 @@ def store(
     on_progress: Callable[[Progress], None] | None = None,
     **options: Unpack[Options],
 ) -> RunResult | Delayed:
-    """Write a Dask array to any format that we can write, each block once, within a budget.
+    """Write a Dask array to any supported format, each block once, within a memory budget.
 
-    An array that only reads, rechunks and works on blocks goes from where it is stored to the
-    target by one plan. Of any other one, Dask computes a chunk at a time, in the order of the plan:
-    what chunks have in common is best made before, with `dask.persist`.
+    If the graph only reads, rechunks and maps functions over blocks, one plan moves the data from
+    the stored source to the target. Otherwise Dask computes one chunk at a time, in the order of
+    the plan. Intermediate results that chunks share are then best computed first, with
+    `dask.persist`.
 
     Parameters
     ----------
     array
-        The array.
+        The array to write.
     target
-        Where it goes, as in `dask_io.resplit`.
+        The target, as in `dask_io.resplit`.
     chunks
         The target's blocks; by default those of the array.
     compute, verify, on_progress, **options
@@ -91,42 +92,44 @@ def store(
     """
     settings = Settings.of(**options)
     if settings.region is not None or settings.consume:
-        raise UsageError("a Dask array is stored as a whole, and stays; slice it before")
+        raise UsageError(
+            "region and consume do not apply to a Dask array; slice it before storing it"
+        )
     source = _source_of(array)
-    wanted = RequestedTarget(
+    requested = RequestedTarget(
         target, array.chunks if chunks is None else chunks, *settings.orders(1)
     )
-    job = plan_one(source, wanted, settings)
+    job = plan_one(source, requested, settings)
     return start(job, compute=compute, verify=verify, on_progress=on_progress)
 
 
 def _refuse_masked(array: Any) -> None:
-    """Refuse what is masked: no target would know which values are none."""
+    """Refuse masked arrays, because no target stores the mask."""
     if isinstance(array, np.ma.MaskedArray):
         raise UsageError(
-            "a masked array cannot be stored with its mask; fill it before, as in "
+            "a masked array cannot be stored with its mask; fill it first, with "
             "dask.array.ma.filled(array, value)"
         )
 
 
 def _source_of(array: da.Array) -> Source:
-    _refuse_masked(array._meta)  # noqa: SLF001 - what its blocks are like
+    _refuse_masked(array._meta)  # noqa: SLF001 - Dask has no public name for it
     try:
         chunks = grid_of(array.chunks)
     except DeclinedError as declined:
         raise UsageError(f"a Dask array cannot be stored: {declined}") from declined
     try:
         reading = find_array(array.dask, array.name)
-        return worked_source(reading) if reading.chunks == chunks else ComputedSource(array)
+        return mapped_source(reading) if reading.chunks == chunks else ComputedSource(array)
     except DeclinedError:
         return ComputedSource(array)
 
 
 @dataclass(frozen=True)
 class ComputedSource:
-    """A Dask array as a source: a block is computed when it is visited.
+    """A Dask array as a source, whose blocks are computed when they are read.
 
-    `codec_bytes` counts a block. What Dask holds to compute it is Dask's.
+    `codec_bytes` counts one computed block, but not the memory that Dask uses to compute it.
     """
 
     array: Any
@@ -138,7 +141,7 @@ class ComputedSource:
 
     @property
     def format(self) -> str:
-        """What is said in place of a format."""
+        """The name reported in place of a format."""
         return "dask"
 
     @cached_property
@@ -154,41 +157,41 @@ class ComputedSource:
 
     @property
     def layout(self) -> Layout:
-        """Blocks lie in C order."""
+        """Blocks are in C order."""
         return Layout.c(self.array.ndim)
 
     @property
     def access(self) -> Access:
-        """A part of a block costs all of it."""
+        """Reading a part of a block computes all of it."""
         return Access.ATOMIC
 
     @property
     def reused_bytes(self) -> int:
-        """A block is made in memory of Dask's."""
+        """Zero: Dask allocates the blocks."""
         return 0
 
     @property
     def codec_bytes(self) -> int:
-        """A block."""
+        """Size of the largest block."""
         return prod(self.grid.longest) * self.dtype.itemsize
 
     @property
     def metadata(self) -> Mapping[str, Any]:
-        """Nothing else is known."""
+        """Empty: a Dask array has no metadata."""
         return {}
 
     @cached_property
     def tally(self) -> Tally:
-        """Nothing is moved from any store."""
+        """A tally that stays at zero: no store is read."""
         return Tally()
 
     @property
     def n_bytes_on_disk(self) -> int:
-        """Nothing is stored."""
+        """Zero: the array is not stored."""
         return 0
 
     def describe(self) -> dict[str, Any]:
-        """Say that it cannot be opened again."""
+        """Describe the array for the journal; it cannot be opened again from this."""
         return {"format": self.format, "shape": list(self.grid.shape)}
 
     @contextmanager
@@ -198,24 +201,24 @@ class ComputedSource:
         *,
         after: Region | None = None,  # noqa: ARG002 - blocks are not shared between threads
     ) -> Iterator[BlockReader]:
-        """Visit a block."""
-        yield MadeReader(partial(self.compute, index), self.dtype, self.layout)
+        """Read one block."""
+        yield ComputedBlockReader(partial(self.compute, index), self.dtype, self.layout)
 
     def compute(self, index: tuple[int, ...]) -> NDArray[Any]:
-        """Have Dask make a block."""
-        made = self.array.blocks[index].compute()
-        _refuse_masked(made)
-        return np.asarray(made, self.dtype)
+        """Compute a block with Dask."""
+        block = self.array.blocks[index].compute()
+        _refuse_masked(block)
+        return np.asarray(block, self.dtype)
 
     def check(self) -> None:
-        """There is nothing to look at."""
+        """Do nothing: there are no files to check."""
 
     def fingerprint(self, index: tuple[int, ...]) -> int:
         """Return a number that changes when the array does."""
         return xxh3_64_intdigest(f"{self.array.name}\0{index}".encode())
 
     def discard(self, index: tuple[int, ...]) -> None:
-        """There is nothing to remove."""
+        """Do nothing: there are no files to remove."""
 
     def discard_rest(self) -> None:
-        """There is nothing to remove."""
+        """Do nothing: there are no files to remove."""

@@ -1,7 +1,7 @@
-"""Reading what is not stored but computed on: many blocks at a time, in the order of the disk.
+"""Clustered reads for graphs that compute on an array and do not store it.
 
-Blocks that lie next to each other are read together, as much as memory allows, each stored block
-once, and handed to the tasks that need them.
+Neighbouring chunks are read together in a box, as large as memory allows. Each box is read in the
+order of the stored data, and its chunks are handed to the tasks that need them.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ import numpy as np
 
 from dask_io.engine.problem import side_of
 from dask_io.geometry import Grid
-from dask_io.graph.locks import distinct_locks, holding
+from dask_io.graph.locks import distinct_locks, hold_locks
 from dask_io.graph.match import DeclinedError
-from dask_io.graph.work import worked_source
+from dask_io.graph.plan_tasks import mapped_source
 from dask_io.planning import read_cost, stretch
 from dask_io.stores.staging import new_staging
 
@@ -28,36 +28,36 @@ if TYPE_CHECKING:
     from dask_io.graph.options import GraphOptions
     from dask_io.stores.store import Source
 
-# While what was read is worked on, the next of it is read.
-_AT_ONCE = 2
+# One box is computed on while the next one is read.
+_BOXES_IN_MEMORY = 2
 
 
 @dataclass(frozen=True)
-class Cluster:
-    """An array that is read in `boxes`, each of which holds whole `chunks`."""
+class ClusteredRead:
+    """An array that is read in `boxes`, each of which contains whole `chunks`."""
 
     source: Source
     chunks: Grid
     boxes: Grid
     seeks: int
-    seeks_of_dask: int
+    dask_seeks: int
     locks: tuple[Any, ...] = ()
 
     def read(self, box: Region) -> list[NDArray[Any]]:
-        """Read the chunks of a box, the last axis fastest; every stored block once."""
+        """Return the chunks of a box, last axis fastest, reading every stored block once."""
         chunks = self.chunks.clipped(box)
-        made = [
+        blocks = [
             np.empty(chunks.block(index).shape, self.source.dtype) for index in chunks.indices()
         ]
-        with holding(self.locks):
+        with hold_locks(self.locks):
             for index, part in self.source.grid.pieces(box):
                 values = self._read_part(index, part)
                 for number, piece in chunks.pieces(part.relative_to(box.start)):
-                    block = made[chunks.flat(number)]
+                    block = blocks[chunks.flat(number)]
                     inside = piece.relative_to(chunks.block(number).start)
-                    taken = piece.shifted_by(box.start).relative_to(part.start)
-                    block[inside.slices] = values[taken.slices]
-        return made
+                    copied = piece.shifted_by(box.start).relative_to(part.start)
+                    block[inside.slices] = values[copied.slices]
+        return blocks
 
     def _read_part(self, index: tuple[int, ...], part: Region) -> NDArray[Any]:
         source = self.source
@@ -74,7 +74,7 @@ class Cluster:
         )
 
     def find(self, index: tuple[int, ...]) -> tuple[int, int]:
-        """Return in which box a chunk is, and which of its chunks it is."""
+        """Return the number of the box that contains a chunk, and the chunk's position in it."""
         starts = self.chunks.block(index).start
         box = tuple(
             axis.index_at(start) for axis, start in zip(self.boxes.axes, starts, strict=True)
@@ -86,7 +86,7 @@ class Cluster:
     def __str__(self) -> str:
         return (
             f"{self.source.place} is read in {self.boxes.n_blocks} boxes of up to {self.boxes}, "
-            f"with {self.seeks:,} seeks instead of {self.seeks_of_dask:,}"
+            f"with {self.seeks:,} seeks instead of {self.dask_seeks:,}"
         )
 
 
@@ -94,34 +94,34 @@ class Cluster:
 class ReadBox:
     """A task that reads one box."""
 
-    cluster: Cluster
+    cluster: ClusteredRead
     box: Region
 
     def __call__(self) -> list[NDArray[Any]]:
-        """Read it."""
+        """Read the box."""
         return self.cluster.read(self.box)
 
 
-def cluster_reading(reading: Reading, options: GraphOptions) -> Cluster:
+def cluster_reading(reading: Reading, options: GraphOptions) -> ClusteredRead:
     """Choose the boxes in which an array is read.
 
     Raises
     ------
     DeclinedError
-        If that is no better than what Dask does.
+        If Dask alone needs no more seeks.
     """
-    source = worked_source(reading)
+    source = mapped_source(reading)
     itemsize = source.dtype.itemsize
     coding = source.reused_bytes + source.codec_bytes
-    room = (options.memory // _AT_ONCE - coding) // itemsize
+    room = (options.memory // _BOXES_IN_MEMORY - coding) // itemsize
     boxes = Grid(stretch(reading.chunks.axes, source.layout, room))
     stored = side_of(reading.source)
-    # What is worked on is read as whole blocks, so it is these that are cut.
-    cut = reading.worked.axes if reading.function else boxes.axes
-    seeks, seeks_of_dask = read_cost(stored, cut), read_cost(stored, reading.read.axes)
-    if seeks >= seeks_of_dask:
+    # A function is applied to whole chunks, so these are read and not the boxes.
+    cut = reading.mapped_chunks.axes if reading.function else boxes.axes
+    seeks, dask_seeks = read_cost(stored, cut), read_cost(stored, reading.read_chunks.axes)
+    if seeks >= dask_seeks:
         raise DeclinedError(
-            f"Dask reads it with {seeks_of_dask:,} seeks, and no fewer are possible"
+            f"Dask reads the array with {dask_seeks:,} seeks, and no fewer are possible"
         )
     locks = distinct_locks([reading.lock])
-    return Cluster(source, reading.chunks, boxes, seeks, seeks_of_dask, locks)
+    return ClusteredRead(source, reading.chunks, boxes, seeks, dask_seeks, locks)

@@ -1,4 +1,4 @@
-"""Saying what of a graph is done by plan, and why the rest is not."""
+"""Explain which parts of a graph run by plan, and why others do not."""
 
 from __future__ import annotations
 
@@ -10,50 +10,50 @@ from dask._task_spec import Task
 from dask.highlevelgraph import HighLevelGraph
 
 from dask_io.graph.optimizer import active_options
-from dask_io.graph.rewrite import consider
-from dask_io.graph.work import Work
+from dask_io.graph.plan_tasks import PlanTask
+from dask_io.graph.rewrite import analyze
 from dask_io.planning import Plan
 from dask_io.report.svg import job_svg
 
 if TYPE_CHECKING:
     from typing import Unpack
 
-    from dask_io.graph.clustering import Cluster
+    from dask_io.graph.clustering import ClusteredRead
     from dask_io.jobs.settings import Options
     from dask_io.planning import Sweeps
 
 
 @dataclass(frozen=True)
 class Explanation:
-    """What becomes of a graph; printed, it says so.
+    """Which parts of a graph run by plan; print it to read it.
 
     Attributes
     ----------
     reasons
-        Why something that it stores, or if it stores nothing, something that it reads is left to
-        Dask; empty if nothing is.
-    works
-        The plans, each with what it reads and writes.
+        Why some stores are left to Dask or, if the graph stores nothing, why some reads are.
+        Empty if none are.
+    plan_tasks
+        The tasks that execute a plan, each with its source and targets.
     clusters
-        What is read in boxes, to be computed on.
+        The arrays that are read in boxes and computed on.
     """
 
     reasons: tuple[str, ...]
-    works: tuple[Work, ...]
-    clusters: tuple[Cluster, ...]
+    plan_tasks: tuple[PlanTask, ...]
+    clusters: tuple[ClusteredRead, ...]
 
     @property
     def matched(self) -> bool:
-        """Whether there is something that is done by plan, and nothing is left to Dask."""
-        return bool(self.works or self.clusters) and not self.reasons
+        """Whether everything that could run by plan does."""
+        return bool(self.plan_tasks or self.clusters) and not self.reasons
 
     @property
     def plans(self) -> tuple[Plan | Sweeps, ...]:
-        """The plans alone."""
-        return tuple(work.plan for work in self.works)
+        """The plan of every task."""
+        return tuple(task.plan for task in self.plan_tasks)
 
     def __str__(self) -> str:
-        planned = [f"By plan: {done}" for done in (*self.works, *self.clusters)]
+        planned = [f"By plan: {done}" for done in (*self.plan_tasks, *self.clusters)]
         return "\n\n".join([*planned, *(f"By Dask: {reason}" for reason in self.reasons)])
 
     def _repr_html_(self) -> str:
@@ -62,31 +62,31 @@ class Explanation:
 
 
 def explain(*collections: Any, **options: Unpack[Options]) -> Explanation:
-    """Say what `dask_io.optimize` would make of what is to be computed; nothing is.
+    """Explain what `dask_io.optimize` would do with a computation, without computing anything.
 
     Parameters
     ----------
     *collections
-        Dask arrays, such as ``x.store(target, compute=False)`` returns, datasets of xarray, or
-        delayed objects.
+        Dask arrays, xarray datasets or delayed objects, such as the result of
+        ``x.store(target, compute=False)``.
     **options
-        As in `dask_io.optimize`; by default those of the context around it.
+        As in `dask_io.optimize`; by default those of the enclosing context.
     """
     graph = HighLevelGraph.merge(*(each.__dask_graph__() for each in collections))
-    done = [work for layer in graph.layers.values() for work in _works_in(layer)]
+    done = [task for layer in graph.layers.values() for task in _plan_tasks_in(layer)]
     keys = [each.__dask_keys__() for each in collections]
-    considered = consider(graph, keys, active_options(**options))
-    works = (*done, *considered.works)
-    reasons = considered.reasons
-    if not (works or reasons or considered.clusters):
-        reasons = considered.reasons_read or ["it reads nothing, and stores nothing"]
-    return Explanation(tuple(reasons), works, tuple(considered.clusters))
+    analysis = analyze(graph, keys, active_options(**options))
+    plan_tasks = (*done, *analysis.plan_tasks)
+    reasons = analysis.reasons
+    if not (plan_tasks or reasons or analysis.clusters):
+        reasons = analysis.reasons_read or ["the graph neither reads nor stores an array"]
+    return Explanation(tuple(reasons), plan_tasks, tuple(analysis.clusters))
 
 
-def _works_in(layer: Any) -> list[Work]:
-    """Return the plans that a graph has already, because it was optimized when it was made."""
+def _plan_tasks_in(layer: Any) -> list[PlanTask]:
+    """Return the plans that are already in a graph that was optimized when it was built."""
     return [
         task.func
         for task in (layer.values() if layer.is_materialized() else ())
-        if isinstance(task, Task) and isinstance(task.func, Work)
+        if isinstance(task, Task) and isinstance(task.func, PlanTask)
     ]

@@ -1,4 +1,4 @@
-"""Work that is done on the way, block by block, as layers of a graph describe it."""
+"""Functions that a graph applies to every block between reading and storing."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from dask._task_spec import Task
     from numpy.typing import NDArray
 
-# A block whose lengths differ shows a function that turns or shortens it.
-_FEW = (2, 3)
-# Besides universal functions, what arithmetic in a program becomes.
+# Axes of different lengths reveal a function that transposes or shortens a block.
+_TRIAL_LENGTHS = (2, 3)
+# Elementwise functions other than NumPy's ufuncs that Dask puts into graphs.
 _ELEMENTWISE = (
     *(operator.add, operator.sub, operator.mul, operator.truediv, operator.floordiv),
     *(operator.mod, operator.pow, operator.neg, operator.pos, operator.abs, operator.invert),
@@ -32,27 +32,27 @@ _ELEMENTWISE = (
 _thread = local()
 
 
-def is_at_work() -> bool:
-    """Whether this thread is in such a function, which may compute something with Dask itself."""
-    return getattr(_thread, "at_work", False)
+def is_in_block_function() -> bool:
+    """Whether this thread is inside a block function, which may itself call Dask."""
+    return getattr(_thread, "in_block_function", False)
 
 
 @contextmanager
-def _at_work() -> Iterator[None]:
-    before = is_at_work()
-    _thread.at_work = True
+def _in_block_function() -> Iterator[None]:
+    before = is_in_block_function()
+    _thread.in_block_function = True
     try:
         yield
     finally:
-        _thread.at_work = before
+        _thread.in_block_function = before
 
 
 @dataclass(frozen=True)
 class Call:
-    """One function of a block: a task, and what its arguments are.
+    """One call of a function on a block: a task and its arguments.
 
-    `inputs` has for each argument that is a block the number of the call that it comes from; -1 is
-    the block itself.
+    `inputs` maps each argument that is a block to the number of the call that returns it; -1 is
+    the original block.
     """
 
     task: Task
@@ -60,23 +60,23 @@ class Call:
     constants: Mapping[Any, Any]
 
     def __call__(self, results: Mapping[int, NDArray[Any]]) -> Any:
-        """Apply the function to what the calls before it returned."""
+        """Apply the function to the results of earlier calls."""
         blocks = {key: results[number] for key, number in self.inputs.items()}
         return self.task({**self.constants, **blocks})
 
     @property
     def is_elementwise(self) -> bool:
-        """Whether an element is known to become the same in whatever block it is."""
+        """Whether each result is known to depend on one element only, not on its block."""
         function = self.task.func
-        return isinstance(function, np.ufunc) or any(function is it for it in _ELEMENTWISE)
+        return isinstance(function, np.ufunc) or any(function is known for known in _ELEMENTWISE)
 
 
 @dataclass(frozen=True)
 class BlockFunction:
-    """Calls that make of a block another one of the same shape; without any, the block itself.
+    """Calls that turn a block into another of the same shape; without calls, the identity.
 
-    The last call gives the result. They need not be elementwise, so that they are applied to the
-    very blocks that Dask would apply them to.
+    The last call returns the result. Calls need not be elementwise, so they are applied to exactly
+    the blocks that Dask would apply them to.
     """
 
     calls: tuple[Call, ...] = ()
@@ -86,58 +86,58 @@ class BlockFunction:
 
     @property
     def is_elementwise(self) -> bool:
-        """Whether all calls are known to be; blocks then keep their shape, however they lie."""
+        """Whether all calls are elementwise; shape and memory order then make no difference."""
         return all(call.is_elementwise for call in self.calls)
 
     def __call__(self, block: NDArray[Any]) -> NDArray[Any]:
-        """Return what becomes of a block."""
+        """Return the result for a block."""
         return self.results(block)[-1] if self.calls else block
 
     def results(self, block: NDArray[Any]) -> list[NDArray[Any]]:
-        """Return what each call returns.
+        """Return the result of every call.
 
         Raises
         ------
         ValueError
-            If one of them is not an array of the same shape.
+            If a result is not an array of the block's shape.
         """
         results = {-1: block}
         for number, call in enumerate(self.calls):
-            with _at_work():
+            with _in_block_function():
                 results[number] = found = call(results)
             if type(found) is not np.ndarray or found.shape != block.shape:
                 what = f"a {type(found).__name__} of shape {getattr(found, 'shape', None)}"
-                raise ValueError(f"of a block of shape {block.shape} a function made {what}")
+                raise ValueError(f"a function returned {what} for a block of shape {block.shape}")
         return [results[number] for number in range(len(self.calls))]
 
-    def tried_on(self, dtype: np.dtype[Any], n_axes: int) -> Trial:
-        """Apply the calls to a few elements, as Dask does, to see what they return.
+    def infer_types(self, dtype: np.dtype[Any], n_axes: int) -> ResultTypes:
+        """Find the types of the results by applying the calls to a small block, as Dask does.
 
         Raises
         ------
         Exception
-            Whatever the functions raise.
+            Any error of the functions.
         """
-        few = np.zeros(tuple(islice(cycle(_FEW), n_axes)), dtype)
-        return Trial(tuple(found.dtype for found in self.results(few)), few.dtype)
+        block = np.zeros(tuple(islice(cycle(_TRIAL_LENGTHS), n_axes)), dtype)
+        return ResultTypes(tuple(found.dtype for found in self.results(block)), block.dtype)
 
 
 @dataclass(frozen=True)
-class Trial:
-    """What the calls of a function return: the type of each result."""
+class ResultTypes:
+    """Types of the results of a function's calls."""
 
     dtypes: tuple[np.dtype[Any], ...]
-    taken: np.dtype[Any]
+    input_dtype: np.dtype[Any]
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Type of the result."""
-        return self.dtypes[-1] if self.dtypes else self.taken
+        """Type of the last result."""
+        return self.dtypes[-1] if self.dtypes else self.input_dtype
 
     @cached_property
     def itemsize(self) -> int:
-        """Bytes that an element takes in all results together.
+        """Bytes per element of all results together.
 
-        What a function holds for itself meanwhile is its own.
+        Temporary arrays inside the functions are not counted.
         """
         return sum(dtype.itemsize for dtype in self.dtypes)

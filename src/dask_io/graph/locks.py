@@ -20,7 +20,7 @@ _LOCKS_OF_THREADS = (type(Lock()), type(RLock()))
 
 
 @contextmanager
-def holding(locks: Iterable[Any]) -> Iterator[None]:
+def hold_locks(locks: Iterable[Any]) -> Iterator[None]:
     """Run as the only plan in this process, and hold the locks of the program.
 
     Dask requires a lock to have `acquire` and `release`, and nothing else.
@@ -61,5 +61,5 @@ def _identity_of(lock: Any) -> tuple[str, str]:
     if distributed is not None and isinstance(lock, distributed.Lock):
         return "name", str(lock.name)
     raise DeclinedError(
-        f"it has several locks, and a {type(lock).__name__} may share its lock with another"
+        f"there are several locks, and a {type(lock).__name__} may share its lock with another"
     )

@@ -1,4 +1,4 @@
-"""What has been found in a graph: an array that is read, and where it is stored."""
+"""What the matchers find in a graph: arrays that are read and, possibly, stored again."""
 
 from __future__ import annotations
 
@@ -12,73 +12,75 @@ if TYPE_CHECKING:
 
 
 class DeclinedError(Exception):
-    """A part of a graph that stays as it is; the message says why."""
+    """A part of a graph cannot run by plan; the message is the reason."""
 
 
 @dataclass(frozen=True)
 class Reading:
-    """An array that is read from storage in a graph.
+    """An array that a graph reads from storage.
+
+    It is read, rechunked, mapped and rechunked again. Every step but the first is optional.
 
     Attributes
     ----------
     source
-        Where it is.
-    read
-        The blocks in which Dask would read it.
-    worked
-        The blocks that it is in, maybe after a rechunk, when `function` is applied to each.
+        The stored array.
+    read_chunks
+        The chunks in which Dask would read it.
+    mapped_chunks
+        The chunks to which `function` is applied.
     function
-        What is done to each of them.
+        The function that is applied to each of them.
     chunks
-        The blocks that it is in in the end, maybe after another rechunk.
-    is_plain
-        Whether all of Dask's blocks lie in memory in C order without gaps, as those of a plan do.
+        The resulting chunks.
+    is_contiguous
+        Whether all of Dask's chunks are C-contiguous in memory, as those of a plan are.
     lock
-        What Dask would hold while reading, if anything.
+        The lock that Dask would hold while reading, if any.
     layers
-        Names of the layers of the graph that do all that, the last one last.
+        Names of the layers that do all this, the last one last.
     """
 
     source: Source
-    read: Grid
-    worked: Grid
+    read_chunks: Grid
+    mapped_chunks: Grid
     function: BlockFunction
     chunks: Grid
-    is_plain: bool
+    is_contiguous: bool
     lock: Any
     layers: tuple[str, ...]
 
     @property
     def name(self) -> str:
-        """Name of the layer that others need."""
+        """Name of the last layer, on which others depend."""
         return self.layers[-1]
 
     @property
     def identity(self) -> tuple[object, ...]:
-        """What two readings have in common that are one."""
+        """A value that is equal for two readings of the same data."""
         return self.layers[0], *(call.task.key for call in self.function.calls)
 
 
 @dataclass(frozen=True)
 class Match:
-    """A reading that is stored.
+    """An array that a graph reads from storage and stores again.
 
     Attributes
     ----------
     name
         Name of the layer that stores it.
     reading
-        What is stored.
+        The array as it is read.
     function
-        What is done to each block just before.
+        The function that is applied to each chunk before it is stored.
     chunks
-        The blocks in which Dask would store it: the layer's keys.
+        The chunks in which Dask would store it, one per key of the layer.
     target
-        Where it goes: all of an array that exists, or a region of one.
+        An existing array, or a region of one.
     lock
-        What Dask would hold while writing, if anything.
+        The lock that Dask would hold while writing, if any.
     layers
-        Names of the layers after the reading, the one that stores included.
+        Names of the layers after the reading, including the one that stores.
     """
 
     name: str
@@ -91,5 +93,5 @@ class Match:
 
     @property
     def replaced(self) -> frozenset[str]:
-        """Names of all layers that a plan does the work of."""
+        """Names of all layers that a plan replaces."""
         return frozenset((*self.reading.layers, *self.layers))

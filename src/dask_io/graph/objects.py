@@ -1,4 +1,4 @@
-"""Which store an object in a graph is: here alone arrays of other libraries are known."""
+"""Open the arrays of other libraries in a graph: Zarr arrays, HDF5 datasets, xarray's wrappers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from dask_io.formats.zarr.source import ZarrSource
     from dask_io.stores.store import Source, Target
 
-# How xarray wraps an array that it reads from Zarr, if nothing is to be decoded or indexed.
+# How xarray wraps a Zarr array that it neither decodes nor indexes.
 _XARRAY = (
     "xarray.core.indexing.ImplicitToExplicitIndexingAdapter",
     "xarray.core.indexing.CopyOnWriteArray",
@@ -30,86 +30,88 @@ _WHOLE = slice(None)
 _NUMBERS = "biufc"
 
 
-def source_of(thing: Any) -> Source:
-    """Open what a graph reads from.
+def source_of(obj: Any) -> Source:
+    """Return the source that a graph reads from.
 
     Raises
     ------
     DeclinedError
-        If it is nothing that can be read by plan.
+        If it cannot be read by plan.
     """
-    thing = _unwrap(thing)
-    if isinstance(thing, BlockArray):
-        return thing.source
-    if _is(thing, "zarr", "Array"):
-        return _open_zarr(thing)
-    if _is(thing, "h5py", "Dataset"):
-        return _open_hdf5(thing)
-    if isinstance(thing, np.memmap):
-        raise DeclinedError("it reads a memory-mapped array; open the file with dask_io.open")
-    if isinstance(thing, np.ndarray):
-        raise DeclinedError("it reads an array that is in memory")
-    raise DeclinedError(f"it reads a {_kind(thing)}, of which Dask IO does not know the blocks")
+    obj = _unwrap(obj)
+    if isinstance(obj, BlockArray):
+        return obj.source
+    if _is(obj, "zarr", "Array"):
+        return _open_zarr(obj)
+    if _is(obj, "h5py", "Dataset"):
+        return _open_hdf5(obj)
+    if isinstance(obj, np.memmap):
+        raise DeclinedError(
+            "the source is a memory-mapped array; open the file with dask_io.open instead"
+        )
+    if isinstance(obj, np.ndarray):
+        raise DeclinedError("the source is an array in memory")
+    raise DeclinedError(f"the source is a {_kind(obj)}, whose blocks Dask IO cannot read")
 
 
-def is_in_c_order(thing: Any) -> bool:
-    """Whether what is read from something lies in memory in C order."""
-    return getattr(_unwrap(thing), "order", "C") == "C"
+def is_in_c_order(obj: Any) -> bool:
+    """Whether reading an object gives arrays in C order."""
+    return getattr(_unwrap(obj), "order", "C") == "C"
 
 
-def target_of(thing: Any, chunks: Grid, corner: tuple[int, ...]) -> Target:
-    """Describe what a graph stores to, as a target that is filled in place.
+def target_of(obj: Any, chunks: Grid, corner: tuple[int, ...]) -> Target:
+    """Return the target that a graph stores to, which is an existing array.
 
-    `chunks` are the blocks in which Dask would store, from a corner on; they do where a target
-    has no blocks itself.
+    `chunks` are the chunks in which Dask would store, starting at a corner. They serve as the
+    blocks of a target that is not chunked.
 
     Raises
     ------
     DeclinedError
-        If it is nothing that can be written by plan.
+        If it cannot be written by plan.
     """
-    if _is(thing, "zarr", "Array"):
-        return _fill_zarr(thing)
-    if _is(thing, "h5py", "Dataset"):
-        return _fill_hdf5(thing, chunks, corner)
-    if isinstance(thing, np.ndarray):
-        raise DeclinedError("it stores to an array in memory")
-    raise DeclinedError(f"it stores to a {_kind(thing)}, of which Dask IO does not know the blocks")
+    if _is(obj, "zarr", "Array"):
+        return _fill_zarr(obj)
+    if _is(obj, "h5py", "Dataset"):
+        return _fill_hdf5(obj, chunks, corner)
+    if isinstance(obj, np.ndarray):
+        raise DeclinedError("the target is an array in memory")
+    raise DeclinedError(f"the target is a {_kind(obj)}, whose blocks Dask IO cannot write")
 
 
-def _unwrap(thing: Any) -> Any:
-    """Return the array that xarray has wrapped, if that is all it did."""
-    if _name(thing) != _XARRAY[0]:
-        return thing
+def _unwrap(obj: Any) -> Any:
+    """Return the array that xarray wraps, or decline if xarray also decodes or indexes it."""
+    if _name(obj) != _XARRAY[0]:
+        return obj
     for name in _XARRAY:
-        if _name(thing) != name:
-            raise DeclinedError(f"it reads what xarray decodes ({type(thing).__name__})")
-        if name.endswith("LazilyIndexedArray") and any(key != _WHOLE for key in thing.key.tuple):
-            raise DeclinedError("it reads what xarray has indexed before")
-        thing = thing.array if name != _XARRAY[-1] else thing._array  # noqa: SLF001 - xarray has no other name for it
-    return thing
+        if _name(obj) != name:
+            raise DeclinedError(f"xarray decodes the array ({type(obj).__name__})")
+        if name.endswith("LazilyIndexedArray") and any(key != _WHOLE for key in obj.key.tuple):
+            raise DeclinedError("xarray reads an indexed part of the array")
+        obj = obj.array if name != _XARRAY[-1] else obj._array  # noqa: SLF001 - xarray has no other name for it
+    return obj
 
 
-def _name(thing: Any) -> str:
-    kind = type(thing)
+def _name(obj: Any) -> str:
+    kind = type(obj)
     return f"{kind.__module__}.{kind.__qualname__}"
 
 
-def _kind(thing: Any) -> str:
-    kind = type(thing)
+def _kind(obj: Any) -> str:
+    kind = type(obj)
     return f"{kind.__module__.partition('.')[0]}.{kind.__qualname__}"
 
 
-def _is(thing: Any, library: str, name: str) -> bool:
-    """Whether an object is of a class of a library, which is not imported for that.
+def _is(obj: Any, library: str, name: str) -> bool:
+    """Whether an object is of a library's class, without importing the library.
 
-    One of a class that is derived from it may read and write in a way of its own.
+    Subclasses do not count, because they may read and write differently.
     """
-    return type(thing) is getattr(sys.modules.get(library), name, None)
+    return type(obj) is getattr(sys.modules.get(library), name, None)
 
 
 def _open_zarr(array: Any) -> ZarrSource:
-    """Open the array again by its path, and see that it is the same one."""
+    """Open a Zarr array again by its path, and check that it is the same array."""
     from dask_io.formats.zarr.source import open_zarr  # noqa: PLC0415 - Zarr is here if arrays are
 
     try:
@@ -118,7 +120,7 @@ def _open_zarr(array: Any) -> ZarrSource:
         raise DeclinedError(str(error)) from error
     found = source.array
     if (found.shape, found.chunks, found.shards) != (array.shape, array.chunks, array.shards):
-        raise DeclinedError(f"{source.place} is not the array that it was")
+        raise DeclinedError(f"{source.place} has changed since it was opened")
     return source
 
 
@@ -126,23 +128,23 @@ def _fill_zarr(array: Any) -> Target:
     from dask_io.formats.zarr.inplace import ZarrInPlace  # noqa: PLC0415 - as above
 
     if array.read_only:
-        raise DeclinedError("it stores to an array that is open for reading only")
+        raise DeclinedError("the target is a Zarr array that is open for reading only")
     source = _open_zarr(array)
     write_empty = array.async_array.config.write_empty_chunks
     return ZarrInPlace(source.site, source.documents, write_empty=write_empty)
 
 
 def _open_hdf5(dataset: Any) -> Source:
-    """Open the dataset again by its path; what is in memory only would not be seen."""
+    """Open a dataset again by its path, unless its file may have unwritten changes."""
     from dask_io.formats.hdf5.source import open_hdf5  # noqa: PLC0415 - HDF5 is here if datasets are
 
     if dataset.file.mode != "r":
-        raise DeclinedError("it reads an HDF5 file that is open for writing")
+        raise DeclinedError("the source is an HDF5 file that is open for writing")
     path = Path(dataset.file.filename)
     if not _is_open_at(dataset.file, path):
-        raise DeclinedError("it reads an HDF5 file that is not at its path, or not a file")
+        raise DeclinedError("the source is an HDF5 file that is not at its path, or not a file")
     if dataset.name is None:
-        raise DeclinedError("it reads a dataset without a name")
+        raise DeclinedError("the source is a dataset without a name")
     try:
         return open_hdf5(path, dataset.name.strip("/"), strict=False)
     except DaskIOError as error:
@@ -150,7 +152,7 @@ def _open_hdf5(dataset: Any) -> Source:
 
 
 def _is_open_at(file: Any, path: Path) -> bool:
-    """Whether an HDF5 file that is open is the one at a path, which may be meant from elsewhere."""
+    """Whether an open HDF5 file is the one at a path; a relative path may have changed meaning."""
     try:
         return file.driver == "sec2" and samestat(fstat(file.id.get_vfd_handle()), path.stat())
     except OSError:
@@ -161,9 +163,9 @@ def _fill_hdf5(dataset: Any, chunks: Grid, corner: tuple[int, ...]) -> Target:
     from dask_io.formats.hdf5.inplace import Hdf5InPlace  # noqa: PLC0415 - as above
 
     if dataset.file.mode == "r":
-        raise DeclinedError("it stores to a file that is open for reading only")
+        raise DeclinedError("the target is an HDF5 file that is open for reading only")
     if dataset.dtype.kind not in _NUMBERS:
-        raise DeclinedError(f"it stores {dataset.dtype}, which HDF5 has a way of its own with")
+        raise DeclinedError(f"HDF5 stores {dataset.dtype} differently from NumPy")
     place = str(Path(dataset.file.filename))
     if dataset.chunks:
         return Hdf5InPlace(dataset, Grid.regular(dataset.shape, dataset.chunks), place)
@@ -175,7 +177,7 @@ def _fill_hdf5(dataset: Any, chunks: Grid, corner: tuple[int, ...]) -> Target:
 
 
 def converts_as_numpy(target: Target) -> bool:
-    """Whether a target takes elements of other types as NumPy would convert them."""
+    """Whether a target converts elements of other types as NumPy does."""
     return target.format != "hdf5"
 
 
@@ -188,4 +190,4 @@ def _folder_of(array: Any) -> Path:
         system = getattr(store.fs, "sync_fs", store.fs)
         if _name(system) == "fsspec.implementations.local.LocalFileSystem":
             return Path(store.path)
-    raise DeclinedError(f"its Zarr store is a {type(store).__name__}, not a folder on this machine")
+    raise DeclinedError(f"its Zarr store is a {type(store).__name__}, not a local directory")

@@ -1,4 +1,4 @@
-"""Switching it on: within a context, or from now on."""
+"""Let Dask programs run by plan, within a context or until disabled."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from dask.base import dont_optimize
 from dask.highlevelgraph import HighLevelGraph
 
 from dask_io.errors import DaskIOWarning, UsageError, printable
-from dask_io.graph.functions import is_at_work
+from dask_io.graph.functions import is_in_block_function
 from dask_io.graph.options import GraphOptions, OnMismatch, graph_options
-from dask_io.graph.rewrite import consider, replace_layers
+from dask_io.graph.rewrite import analyze, replace_layers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _KEY = "array_optimize"
 _logger = logging.getLogger(__name__)
 # Held while a thread that begins or ends a context reads and changes the configuration.
-_changing = Lock()
+_config_lock = Lock()
 
 
 class _NotSet(Enum):
@@ -41,15 +41,15 @@ _NOT_SET: Final = _NotSet.NOT_SET
 
 
 class MismatchWarning(DaskIOWarning):
-    """Something is stored by Dask and not by plan."""
+    """Dask stores an array that cannot be stored by plan."""
 
 
 @dataclass(frozen=True)
 class Optimizer:
-    """What Dask calls with a graph before it runs it, in the scheduler if there is one.
+    """The function that Dask calls to optimize a graph, in the scheduler process if there is one.
 
-    It carries its options, because the scheduler has its own configuration. `before` is what was
-    configured before: nothing, the optimizer of an enclosing context, or one set by the user.
+    It carries its options, because the scheduler has its own configuration. `before` is the
+    previous setting: none, the optimizer of an enclosing context, or one set by the user.
     """
 
     options: GraphOptions
@@ -57,19 +57,19 @@ class Optimizer:
 
     @property
     def others(self) -> Any:
-        """What is configured apart from the optimizers of Dask IO."""
+        """The user's own setting, without the optimizers of Dask IO."""
         return self.before.others if isinstance(self.before, Optimizer) else self.before
 
     def __call__(self, dsk: Any, keys: Any, **kwargs: Any) -> Any:
-        """Put plans into a graph, and have it optimized as it would be without them."""
+        """Put plans into a graph, then apply the optimizer that would run without Dask IO."""
         from dask.array.optimization import optimize as dask_optimize  # noqa: PLC0415 - a second
 
         others = self.others
-        then: Any = dask_optimize if others is _NOT_SET else others or dont_optimize
-        return then(self.rewrite(dsk, keys), keys, **kwargs)
+        optimizer: Any = dask_optimize if others is _NOT_SET else others or dont_optimize
+        return optimizer(self.rewrite(dsk, keys), keys, **kwargs)
 
     def without(self, ended: Optimizer) -> Any:
-        """Return what is configured once a context has ended.
+        """Return the setting after a context has ended.
 
         Contexts of several threads may overlap, so the last one to begin may not end first.
         """
@@ -81,25 +81,26 @@ class Optimizer:
         return self
 
     def rewrite(self, dsk: Any, keys: Any) -> Any:
-        """Put plans into a graph; on any doubt it is returned as it is.
+        """Put plans into a graph; if in doubt, return it unchanged.
 
-        So is one that is computed on the way of a plan: it would wait for that plan to end.
+        A graph that is computed inside a plan also stays unchanged, because its plans would wait
+        for that plan to end.
         """
-        if not isinstance(dsk, HighLevelGraph) or is_at_work():
+        if not isinstance(dsk, HighLevelGraph) or is_in_block_function():
             return dsk
         try:
-            considered = consider(dsk, keys if isinstance(keys, list) else [keys], self.options)
-            rewritten = replace_layers(dsk, considered)
-        except Exception:  # whatever it is, Dask alone can do it
-            _logger.exception("a graph is left as it is, because looking at it failed")
+            analysis = analyze(dsk, keys if isinstance(keys, list) else [keys], self.options)
+            rewritten = replace_layers(dsk, analysis)
+        except Exception:  # Dask alone can still run the graph
+            _logger.exception("a graph was not optimized, because its analysis failed")
             return dsk
-        for done in (*considered.works, *considered.clusters):
+        for done in (*analysis.plan_tasks, *analysis.clusters):
             _logger.info("by plan: %s", printable(str(done)))
-        if considered.reasons:
-            self._tell(considered.reasons)
+        if analysis.reasons:
+            self._report_declined(analysis.reasons)
         return rewritten
 
-    def _tell(self, reasons: Sequence[str]) -> None:
+    def _report_declined(self, reasons: Sequence[str]) -> None:
         text = f"by Dask: {'; '.join(dict.fromkeys(reasons))}"
         _logger.info("%s", printable(text))
         match self.options.on_mismatch:
@@ -115,28 +116,28 @@ class Optimizer:
 def optimize(
     *, on_mismatch: str | None = None, parts: int | None = None, **options: Unpack[Options]
 ) -> Iterator[None]:
-    """Have Dask programs within the context read, rechunk and store by plan.
+    """Let Dask programs within the context read, rechunk and store by plan.
 
     Parameters
     ----------
     on_mismatch
-        What happens where a graph stores something that is not matched: ``"ignore"`` (the
+        What to do if a graph stores an array that cannot be stored by plan: ``"ignore"`` (the
         default), ``"warn"`` or ``"raise"``.
     parts
-        Into how many tasks a plan is cut; by default one for each worker of a cluster, if there is
-        one. What is read of a source block on both sides of a cut is read twice.
+        Number of tasks into which each plan is divided; by default one per worker of a cluster,
+        or one without a cluster. Source blocks that lie in two parts are read twice.
     **options
-        ``memory``, which is that of each process, ``workers``, ``strategy``, ``objective`` and
-        ``device``, as in `dask_io.plan`.
+        ``memory`` (per process), ``workers``, ``strategy``, ``objective`` and ``device``, as in
+        `dask_io.plan`.
     """
     chosen = graph_options(on_mismatch=on_mismatch, parts=parts, **options)
-    with _changing:
+    with _config_lock:
         ours = Optimizer(chosen, _configured())
         _configure(ours)
     try:
         yield
     finally:
-        with _changing:
+        with _config_lock:
             found = _configured()
             _configure(found.without(ours) if isinstance(found, Optimizer) else ours.others)
 
@@ -146,18 +147,18 @@ def enable(
 ) -> None:
     """Optimize all Dask programs as `optimize` does, until `disable` is called."""
     chosen = graph_options(on_mismatch=on_mismatch, parts=parts, **options)
-    with _changing:
+    with _config_lock:
         _configure(Optimizer(chosen, _others()))
 
 
 def disable() -> None:
-    """Stop optimizing Dask programs, and restore the configuration as it was without Dask IO."""
-    with _changing:
+    """Stop optimizing Dask programs, and restore the previous Dask configuration."""
+    with _config_lock:
         _configure(_others())
 
 
 def active_options(**options: Unpack[Options]) -> GraphOptions:
-    """Return the options of the context around, unless others are given."""
+    """Return the given options or, if there are none, those of the enclosing context."""
     found = _configured()
     if isinstance(found, Optimizer) and not options:
         return found.options
@@ -169,7 +170,7 @@ def _configured() -> Any:
 
 
 def _others() -> Any:
-    """Return what is configured apart from the optimizers of Dask IO."""
+    """Return the user's own setting, without the optimizers of Dask IO."""
     found = _configured()
     return found.others if isinstance(found, Optimizer) else found
 

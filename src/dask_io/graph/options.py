@@ -1,4 +1,4 @@
-"""Options of plans in graphs: they travel with a graph, which may be optimized elsewhere."""
+"""Options for plans in graphs, kept with the optimizer because a scheduler may run it elsewhere."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ if TYPE_CHECKING:
 
     from dask_io.jobs.settings import Options
 
-# Others are said by the calls of a program itself.
-_KNOWN = frozenset({"memory", "workers", "strategy", "objective", "device"})
+# The program's own calls decide everything else.
+_ALLOWED = frozenset({"memory", "workers", "strategy", "objective", "device"})
 
 
 class OnMismatch(StrEnum):
-    """What happens where a graph stores something, but not by plan."""
+    """What happens if a graph stores an array that cannot be stored by plan."""
 
     IGNORE = "ignore"
-    """Nothing: Dask does it."""
+    """Dask stores it."""
     WARN = "warn"
-    """Dask does it, and a warning says why."""
+    """Dask stores it, and a warning gives the reason."""
     RAISE = "raise"
-    """An error says why."""
+    """An error gives the reason."""
 
 
 @dataclass(frozen=True)
 class GraphOptions:
-    """What holds for every plan in a graph.
+    """Options that apply to every plan in a graph.
 
-    `memory` and `workers`, which are threads, are those of each process. A plan is cut into
-    `parts`, each a task, so that several processes can share it.
+    `memory` and `workers` (threads) are per process. A plan is divided into `parts`, one task
+    each, so that several processes can share it.
     """
 
     memory: int
@@ -52,17 +52,17 @@ class GraphOptions:
 def graph_options(
     *, on_mismatch: str | None = None, parts: int | None = None, **options: Unpack[Options]
 ) -> GraphOptions:
-    """Read options, those that are left out from Dask's configuration.
+    """Check options, and take missing ones from Dask's configuration.
 
     Raises
     ------
     UsageError
-        If one of them is wrong, or none for graphs.
+        If an option is invalid or does not apply to graphs.
     """
     settings = Settings.of(**options)
-    if options.keys() - _KNOWN:
-        names = ", ".join(sorted(options.keys() - _KNOWN))
-        raise UsageError(f"a program says {names} in its own calls; leave it out here")
+    if options.keys() - _ALLOWED:
+        names = ", ".join(sorted(options.keys() - _ALLOWED))
+        raise UsageError(f"{names} cannot be set for graphs; set it in the program's own calls")
     return GraphOptions(
         memory=settings.memory,
         workers=settings.n_threads(),
@@ -79,11 +79,11 @@ def _parse_mismatch(text: str | None) -> OnMismatch:
     try:
         return OnMismatch(text)
     except ValueError:
-        raise UsageError(f"on_mismatch {text!r} is none of {', '.join(OnMismatch)}") from None
+        raise UsageError(f"on_mismatch {text!r} is not one of {', '.join(OnMismatch)}") from None
 
 
 def _parse_parts(parts: int | None) -> int:
-    """Check a number of parts; by default one for each worker of a cluster, if there is one."""
+    """Check a number of parts; by default one per worker of a cluster, or one without a cluster."""
     parts = parts or configured("optimize.parts") or _n_cluster_workers() or 1
     if not isinstance(parts, int) or parts < 1:
         raise UsageError(f"a plan has at least one part, not {parts}")
@@ -91,7 +91,7 @@ def _parse_parts(parts: int | None) -> int:
 
 
 def _n_cluster_workers() -> int:
-    """Return how many workers the cluster has that computes by default; 0 without one."""
+    """Return the number of workers of Dask's default cluster; 0 without one."""
     distributed = sys.modules.get("distributed")
     if distributed is None:
         return 0

@@ -1,4 +1,4 @@
-"""Cutting a plan into parts, so that several workers can share it."""
+"""Divide a plan into parts, so that several workers can share it."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 
 def cut_into_parts(source: Grid, target: Grid, n_parts: int) -> list[Region]:
-    """Cut an array into regions of whole target blocks, about as large as each other.
+    """Cut an array into regions of whole target blocks, of about equal size.
 
-    It is cut along one axis only: the one where the fewest source blocks are cut, each of which
-    is read by two parts. There are fewer regions if no axis has so many target blocks.
+    The array is cut along one axis: the one that cuts the fewest source blocks, because two parts
+    read every block that is cut. There are fewer regions if no axis has enough target blocks.
 
     Examples
     --------
@@ -33,8 +33,8 @@ def cut_into_parts(source: Grid, target: Grid, n_parts: int) -> list[Region]:
     def cost(axis: int) -> tuple[int, int, int]:
         along = source.axes[axis]
         n_cut = sum(along.floor(end) != end for end in cuts[axis])
-        beside = prod(n for other, n in enumerate(source.counts) if other != axis)
-        return n_parts - 1 - len(cuts[axis]), n_cut * beside, axis
+        across = prod(n for other, n in enumerate(source.counts) if other != axis)
+        return n_parts - 1 - len(cuts[axis]), n_cut * across, axis
 
     best = min(range(len(shape)), key=cost)
     ends = [0, *cuts[best], shape[best]]
@@ -46,9 +46,9 @@ def cut_into_parts(source: Grid, target: Grid, n_parts: int) -> list[Region]:
 
 
 def _choose_ends(axis: Axis, n_parts: int) -> list[int]:
-    """Return the boundaries nearest to those of equal parts, none twice and neither end."""
-    wanted = (axis.length * part // n_parts for part in range(1, n_parts))
-    nearest = (_nearest(axis, end) for end in wanted)
+    """Return the distinct inner boundaries that are nearest to those of equal parts."""
+    equal = (axis.length * part // n_parts for part in range(1, n_parts))
+    nearest = (_nearest(axis, end) for end in equal)
     return sorted(set(nearest) - {0, axis.length})
 
 

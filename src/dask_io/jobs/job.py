@@ -1,4 +1,4 @@
-"""What has been planned and can be run."""
+"""Jobs: plans with their sources and targets, ready to run."""
 
 from __future__ import annotations
 
@@ -38,25 +38,25 @@ if TYPE_CHECKING:
     from dask_io.storage.location import Location
     from dask_io.stores.store import Source, Target
 
-NO_TARGET = "this job has no target: name one when planning it"
+NO_TARGET = "this job has no target; give one when planning it"
 
 
 class Runnable(ABC):
-    """What can be run, once: a job of any kind."""
+    """A job of any kind; it can be run once."""
 
     def run(
         self, *, verify: bool = False, on_progress: Callable[[Progress], None] | None = None
     ) -> RunResult:
-        """Carry the plan out.
+        """Execute the plan.
 
         Parameters
         ----------
         verify
-            Read what was written back afterwards and compare it with the checksums that were
-            taken when it was written.
+            Read the target back afterwards, and compare it with the checksums that were computed
+            while writing.
         on_progress
-            Called now and then, from any thread but one at a time, with how far the run has
-            come. An exception that it raises ends the run.
+            Called now and then with the progress of the run, from any thread but one at a time. An
+            exception that it raises ends the run.
 
         Raises
         ------
@@ -64,9 +64,9 @@ class Runnable(ABC):
             If blocks of the source are invalid or change during the run, or verification finds a
             difference.
         StorageError
-            If the disk is full, a file cannot be read or written, and the like.
+            If the disk is full, or a file cannot be read or written.
         InterruptedRunError
-            If the run is stopped from outside.
+            If the run is interrupted.
         """
         result = self._move(on_progress)
         if verify:
@@ -84,13 +84,24 @@ class Runnable(ABC):
 
 @dataclass(frozen=True)
 class Job(Runnable):
-    """A plan with its source and, if one was named, its target; nothing has been moved yet.
+    """A plan with its source and, if one was given, its target. `run` executes it.
 
-    `plan` is the pure plan: what it will cost in seeks, bytes and memory. `run` carries it out.
-    `device` is what time is predicted for, `max_rate` the bytes moved a second at the most. With
-    `consume` source blocks are removed as soon as everything that they feed is durable. A job
-    that resumes another run has an `outlet` already. `storage_options` say how to reach the target
-    if that is in an object store. A `member` is one of several arrays that are moved together.
+    Attributes
+    ----------
+    plan
+        The pure plan, with its cost in seeks, bytes and memory.
+    device
+        The device for which time is predicted.
+    consume
+        Remove each source block as soon as all data that comes from it is durable.
+    max_rate
+        Largest number of bytes that may be moved per second.
+    outlet
+        The state of an interrupted run that this job resumes.
+    storage_options
+        Options to connect to the object store of the target.
+    member
+        Whether the array is one of several that are moved together.
     """
 
     plan: AnyPlan
@@ -123,7 +134,7 @@ class Job(Runnable):
 
     @property
     def named_target(self) -> Target:
-        """The target, if the plan was made for one."""
+        """The target; it is an error if the plan has none."""
         if self.target is None:
             raise UsageError(NO_TARGET)
         return self.target
@@ -131,7 +142,7 @@ class Job(Runnable):
     def carry_out(
         self, outlet: Outlet, on_progress: Callable[[Progress], None] | None
     ) -> RunResult:
-        """Carry the plan out; what an error leaves behind can be resumed."""
+        """Execute the plan; it can be resumed after an error."""
         plan, source, target, workers = self.plan, self.source, outlet.target, self.workers
         source.tally.pace = target.tally.pace = pace_of(self.max_rate)
         if isinstance(plan, SpillPlan):
@@ -146,9 +157,9 @@ class Job(Runnable):
         return replace(result, not_kept=() if self.member else not_kept(source, target))
 
     def open_outlet(self, identity: Identity | None = None) -> Outlet:
-        """Resume where another run ended or begin anew, after checking what can be beforehand.
+        """Resume an interrupted run, or check that a new one can begin.
 
-        `identity` is that of the source, if it has been taken already.
+        `identity` is the source's identity, if it is already known.
         """
         if self.outlet is not None:
             return self.outlet
@@ -175,19 +186,19 @@ class Job(Runnable):
 
 
 def check_room(jobs: Collection[Job], replaced: Replaced | None = None) -> None:
-    """Refuse jobs that would not find the room that they need together.
+    """Check that the disk has room for all jobs together.
 
-    What is replaced is gone then, by default what is in the targets' directories.
+    Files in `replaced` are removed first; by default those in the targets' directories.
 
     Raises
     ------
     StorageError
-        If so.
+        If there is too little room.
     """
     if not jobs:
         return
     moves = [Move(job.source, job.named_target) for job in jobs]
-    # What is used up frees space only on its own disk.
+    # A consumed source block frees space only on its own disk.
     frees = all(job.consume and share_disk(job.source, job.named_target) for job in jobs)
     check_before_run(
         moves,
@@ -200,10 +211,7 @@ def check_room(jobs: Collection[Job], replaced: Replaced | None = None) -> None:
 
 @dataclass(frozen=True)
 class Complete(Runnable):
-    """A target that a run has completed: there is nothing left to do.
-
-    A group or a file says what it has no place for.
-    """
+    """A target that an earlier run has completed, so that nothing is left to do."""
 
     place: Location
     n_blocks: int
@@ -224,11 +232,11 @@ class Complete(Runnable):
 
 @dataclass(frozen=True)
 class JointJob(Runnable):
-    """Several targets that are written from one read of a source; nothing has been moved yet.
+    """A plan that writes several targets from one read of a source. `run` executes it.
 
-    `plan` says what it will cost. `windows` has for each target the part of the source that
-    it will hold. `run` carries the plan out; `device` is what time is predicted for, `max_rate` the
-    bytes moved a second at the most.
+    `windows` are the parts of the source that the targets will hold, one per target. `device` is
+    the device for which time is predicted, `max_rate` the largest number of bytes that may be
+    moved per second.
     """
 
     plan: Sweeps
@@ -247,8 +255,8 @@ class JointJob(Runnable):
 
     def _move(self, on_progress: Callable[[Progress], None] | None) -> RunResult:
         check_before_run(list(map(Move, self.windows, self.targets)), workers=self.workers)
-        taken = take_identities(self.windows)
-        identities = [taken[window] for window in self.windows]
+        by_window = take_identities(self.windows)
+        identities = [by_window[window] for window in self.windows]
         records = describe_together(identities, self.targets, self._places)
         outlets = [
             Outlet(target, record.to_bytes(), identity=identity)
@@ -278,8 +286,8 @@ class JointJob(Runnable):
     def __str__(self) -> str:
         first, *others = (target.place for target in self.targets)
         last = f" ... {others[-1]}" if others else ""
-        told = plan_text(self.plan, inferred=self.inferred)
-        return f"{self.source.place} to {first}{last}\n{told}"
+        text = plan_text(self.plan, inferred=self.inferred)
+        return f"{self.source.place} to {first}{last}\n{text}"
 
 
 @contextmanager
@@ -295,15 +303,15 @@ def resumable(find_left: Callable[[], str], place: str) -> Iterator[None]:
         if not left:
             raise
         advice = f"{error.advice}; then" if error.advice else "then"
-        message = f"{advice} go on with: dask-io resume {left}"
+        message = f"{advice} resume with: dask-io resume {left}"
         raise type(error)(error.path, error.reason, message) from error
 
 
 def _left_by(outlets: Sequence[Outlet], *, consume: bool = False) -> str:
-    """Return how to name what can be resumed: a target, or the folder of several; or nothing.
+    """Return the arguments of `dask-io resume`, empty if there is nothing to resume.
 
-    If several targets are in different folders, the first one knows where the others are. With
-    `consume`, the option that continues to remove source blocks follows the name.
+    They are a target or the folder of several targets. If these are in different folders, the
+    journal of the first target lists the others. With `consume`, its option follows.
     """
     if not any(outlet.is_resumable for outlet in outlets):
         return ""
@@ -315,5 +323,5 @@ def _left_by(outlets: Sequence[Outlet], *, consume: bool = False) -> str:
 
 
 def pace_of(max_rate: int | None) -> Pace | None:
-    """Return a limit that stores can share, None without one."""
+    """Return a rate limit that stores can share, None without one."""
     return None if max_rate is None else Pace(max_rate)

@@ -54,8 +54,8 @@ if TYPE_CHECKING:
     from dask_io.stores.store import Source, Target
 
 
-# Bytes of a block, on average, from which on moving it takes longer than all else.
-_LONG = 2**19
+# Average size of a block, in bytes, above which moving it takes longer than everything else.
+_LARGE_BLOCK = 2**19
 
 
 class RequestedTarget(NamedTuple):
@@ -66,40 +66,43 @@ class RequestedTarget(NamedTuple):
     order: str | None
 
 
-class _Laid(NamedTuple):
-    """A target, if one is named, its side, its elements' type, and what copying to it takes."""
+class _PlannedTarget(NamedTuple):
+    """A target with the values that planning needs."""
 
     target: Target | None
+    """None if only the costs are planned."""
     side: Side
     dtype: np.dtype[Any]
     to_copy: int | None = None
-    """None if it does not store blocks as the source does."""
+    """Bytes needed to copy encoded blocks; None if they are stored differently in the source."""
     in_pieces: Side | None = None
     """Its side if it encodes blocks piece by piece, None if it cannot."""
 
 
-def _lay_out(store: Source, wanted: RequestedTarget, settings: Settings) -> _Laid:
-    """Describe a target.
+def _describe_requested(
+    store: Source, requested: RequestedTarget, settings: Settings
+) -> _PlannedTarget:
+    """Describe a target that the user requests.
 
-    If none is named, but what it holds will be encoded, one beside the source says what that takes.
+    If only the costs are planned and blocks are encoded, a target next to the source is described
+    to find the cost of encoding.
     """
     shape, dtype = store.grid.shape, settings.dtype_for(store.dtype)
     names = store.metadata.get("dimension_names")
-    chunks = by_number(wanted.chunks, names)
+    chunks = by_number(requested.chunks, names)
     grid = normalize_chunks(chunks, shape, dtype.itemsize, like=store.grid)
-    asked = settings.shards
-    shards = None if asked is None else normalize_shards(asked, grid, names)
-    layout = store.layout if wanted.order is None else parse_order(wanted.order, len(shape))
-    place = wanted.target
+    shards = None if settings.shards is None else normalize_shards(settings.shards, grid, names)
+    layout = store.layout if requested.order is None else parse_order(requested.order, len(shape))
+    place = requested.target
     if place is None:
         row = find_row(settings.format or store.format)
-        if not _is_to_be_encoded(store, row.name, settings):
-            return _Laid(None, Side(grid, layout, row.name), dtype)
-        place = _beside(store, row.load(), settings)
+        if not _is_encoded(store, row.name, settings):
+            return _PlannedTarget(None, Side(grid, layout, row.name), dtype)
+        place = _unwritten_place(store, row.load(), settings)
     metadata = store.metadata
     if dtype != store.dtype:
         metadata = cast_metadata(metadata, store.dtype, dtype)
-    made = make_target(
+    target = make_target(
         place,
         format=settings.format,
         like=store.format,
@@ -113,26 +116,26 @@ def _lay_out(store: Source, wanted: RequestedTarget, settings: Settings) -> _Lai
         metadata=metadata,
         storage_options=settings.storage_options,
     )
-    if made.dtype != dtype != store.dtype:
+    if target.dtype != dtype != store.dtype:
         raise UsageError(
-            f"{made.format} stores {dtype} as {made.dtype}, but elements are {store.dtype} and "
-            f"would be converted twice; give --dtype {made.dtype}"
+            f"{target.format} stores {dtype} as {target.dtype}, but elements are {store.dtype} and "
+            f"would be converted twice; give --dtype {target.dtype}"
         )
-    laid = _lay(store, made)
-    if wanted.target is None:
-        return laid._replace(target=None)
-    check_places(store, made)
-    return laid
+    planned = _describe(store, target)
+    if requested.target is None:
+        return planned._replace(target=None)
+    check_places(store, target)
+    return planned
 
 
-def _is_to_be_encoded(store: Source, format: str, settings: Settings) -> bool:  # noqa: A002 - the word that users know
-    """Tell whether a target of a format has a codec, the source's or its own, or shards."""
+def _is_encoded(store: Source, format: str, settings: Settings) -> bool:  # noqa: A002 - the word that users know
+    """Tell whether a target of a format has a codec, from the source or the settings, or shards."""
     keeps = format == store.format and bool(store.metadata.get("codecs"))
     return keeps or settings.codec is not None or settings.shards is not None
 
 
-def _beside(store: Source, kind: AnyFormat, settings: Settings) -> Location:
-    """Return where a target of a format could be; nothing will be written there."""
+def _unwritten_place(store: Source, kind: AnyFormat, settings: Settings) -> Location:
+    """Return a possible path of a target, to which nothing will be written."""
     folder: Location = locate(store.place, settings.storage_options).parent
     if kind.name == "icechunk" and is_url(store.place):
         # Repositories in object stores can only be read.
@@ -140,14 +143,14 @@ def _beside(store: Source, kind: AnyFormat, settings: Settings) -> Location:
     return folder / (f"planned{kind.suffixes[0]}" if isinstance(kind, Container) else "planned")
 
 
-def plan_one(store: Source, wanted: RequestedTarget, settings: Settings) -> Job:
-    """Plan one target, or only what one would cost."""
-    return _plan_move(store, _lay_out(store, wanted, settings), settings)
+def plan_one(store: Source, requested: RequestedTarget, settings: Settings) -> Job:
+    """Plan one target, or only the costs of one."""
+    return _plan_move(store, _describe_requested(store, requested, settings), settings)
 
 
 def plan_to(store: Source, target: Target, settings: Settings) -> Job:
-    """Plan one target that has been described already."""
-    return _plan_move(store, _lay(store, target), settings)
+    """Plan how to write a given target."""
+    return _plan_move(store, _describe(store, target), settings)
 
 
 def plan_rest(
@@ -158,7 +161,7 @@ def plan_rest(
     *,
     is_consumed: bool = False,
 ) -> Job:
-    """Plan the missing part of a target; source blocks may be gone if it is consumed."""
+    """Plan the missing part of a target; if the source is consumed, blocks of it may be gone."""
     if is_consumed and settings.strategy == "spill":
         raise UsageError(
             "spill reads the whole source, but blocks of it have been consumed; "
@@ -168,35 +171,35 @@ def plan_rest(
         found = f"of shape {store.grid.shape}, but the target has shape {target.grid.shape}"
         problem = f"its journal describes a source {found}"
         raise DataError(target.place, [problem], "start again with --overwrite")
-    laid = _lay(store, target)
+    planned = _describe(store, target)
     if ledger.parts:
-        # What is there of a block in parts cannot be completed by copying.
-        laid = laid._replace(to_copy=None)
-    job = _plan_move(store, laid, settings, is_begun=True, is_consumed=is_consumed)
-    # What has been written before must be whole write cells.
+        # Copying whole blocks cannot complete a block that is written in part.
+        planned = planned._replace(to_copy=None)
+    job = _plan_move(store, planned, settings, is_begun=True, is_consumed=is_consumed)
+    # Write cells must not cross the boundary of data that is already written.
     return replace(job, plan=job.plan.flushed_at(ledger.cuts))
 
 
-def _lay(store: Source, target: Target) -> _Laid:
-    """Describe a target that is to hold a source, or part of it."""
+def _describe(store: Source, target: Target) -> _PlannedTarget:
+    """Describe a target for a source, or for a part of it."""
     to_copy, in_pieces = bytes_to_copy(store, target), side_in_pieces(target)
-    return _Laid(target, side_of(target), target.dtype, to_copy, in_pieces)
+    return _PlannedTarget(target, side_of(target), target.dtype, to_copy, in_pieces)
 
 
 def _plan_move(
     store: Source,
-    laid: _Laid,
+    planned: _PlannedTarget,
     settings: Settings,
     *,
     is_begun: bool = False,
     is_consumed: bool = False,
 ) -> Job:
-    """Plan a target, or only what one would cost, and let it encode its blocks as planned.
+    """Plan a target, or only the costs of one, and let it encode its blocks as planned.
 
-    If another run has begun the target, the plan does not count what keeps blocks from being
-    consumed at once. If that run consumed source blocks, there is no room for scratch blocks.
+    If another run has begun the target, the plan does not count source blocks that cannot be
+    consumed immediately. If that run consumed source blocks, there is no room for scratch blocks.
     """
-    made, dtype, sides = laid.target, laid.dtype, (side_of(store), laid.side)
+    target, dtype, sides = planned.target, planned.dtype, (side_of(store), planned.side)
     if settings.consume and not is_begun:
         _refuse_consuming(*sides)
     workers = count_workers(settings, sides, dtype.itemsize)
@@ -208,25 +211,25 @@ def _plan_move(
         workers=workers,
         consume=settings.consume and not is_begun,
         stored=store.dtype,
-        to_copy=laid.to_copy,
-        apart=made is not None and are_apart(store.place, made.place),
+        to_copy=planned.to_copy,
+        apart=target is not None and are_apart(store.place, target.place),
     )
-    device = find_device(settings.device, store.place, *([made.place] if made else []))
-    strategy, whole = settings.strategy, pose(laid.side)
+    device = find_device(settings.device, store.place, *([target.place] if target else []))
+    strategy, whole = settings.strategy, pose(planned.side)
     plan_as: partial[AnyPlan] = partial(plan_with, strategy, whole)
-    if laid.in_pieces is not None:
-        plan_as = partial(plan_either, strategy, whole, pose(laid.in_pieces))
-    scratch = 0 if is_consumed else free_space(made) if made else None
+    if planned.in_pieces is not None:
+        plan_as = partial(plan_either, strategy, whole, pose(planned.in_pieces))
+    scratch = 0 if is_consumed else free_space(target) if target else None
     plan = plan_as(objective=settings.objective, device=device, scratch=scratch)
-    # Piece by piece if memory is short.
-    encode_in_pieces(made, wanted=plan.problem.target == laid.in_pieces)
+    # The plan encodes blocks piece by piece if memory is short.
+    encode_in_pieces(target, wanted=plan.problem.target == planned.in_pieces)
     if strategy == "auto":
-        # Any other strategy was named, and its plan stays unchanged.
+        # The plan of a strategy that the user chose stays unchanged.
         plan = read_through(plan, device)
     return Job(
         plan,
         store,
-        made,
+        target,
         workers,
         device,
         settings.consume,
@@ -236,10 +239,10 @@ def _plan_move(
 
 
 def count_workers(settings: Settings, sides: Sequence[Side], itemsize: int) -> int:
-    """Return the number of threads: those asked for, or what suits the problem."""
+    """Return the number of threads: the requested number, or one that suits the problem."""
     grids = [side.grid for side in sides]
-    is_long = all(grid.size * itemsize >= grid.n_blocks * _LONG for grid in grids)
-    # What each thread has written and not committed yet keeps source blocks from being consumed.
+    is_long = all(grid.size * itemsize >= grid.n_blocks * _LARGE_BLOCK for grid in grids)
+    # Uncommitted blocks of each thread delay consuming the source, so there are fewer threads.
     codes = settings.consume or any(side.is_coded for side in sides)
     return settings.n_threads(codes=codes, long=is_long)
 
@@ -248,30 +251,36 @@ def _refuse_consuming(source: Side, target: Side) -> None:
     """Refuse to remove blocks that cannot be removed, or whose data would not be safe yet."""
     if source.grain == "container":
         raise UsageError(
-            f"consume removes source blocks one by one, but of {source.format} nothing can be "
-            "removed alone; leave it out"
+            f"consume removes source blocks one by one, but single blocks cannot be removed from "
+            f"{source.format}; leave it out"
         )
     if target.grain == "container":
         raise UsageError(
-            f"consume removes source blocks as soon as they are safe, but what goes to this "
-            f"{target.format} target is safe only when all of it is there; leave it out"
+            f"consume removes source blocks as soon as their data is durable, but this "
+            f"{target.format} target is durable only when it is complete; leave it out"
         )
 
 
 def plan_several(
-    store: Source, windows: Sequence[Source], wanted: Sequence[RequestedTarget], settings: Settings
+    store: Source,
+    windows: Sequence[Source],
+    requested: Sequence[RequestedTarget],
+    settings: Settings,
 ) -> JointJob:
-    """Plan targets that are written together; a named strategy plans each of them alone."""
+    """Plan targets that are written together, or each alone if a strategy is given."""
     settings.refuse_for_several_targets()
     if settings.check:
         store.check()
-    laid = [_lay_out(window, each, settings) for window, each in zip(windows, wanted, strict=True)]
-    targets = [each.target for each in laid if each.target is not None]
+    planned = [
+        _describe_requested(window, each, settings)
+        for window, each in zip(windows, requested, strict=True)
+    ]
+    targets = [each.target for each in planned if each.target is not None]
     check_apart(targets)
-    if len(dtypes := {each.dtype for each in laid}) > 1:
+    if len(dtypes := {each.dtype for each in planned}) > 1:
         listed = " and ".join(sorted(map(str, dtypes)))
         raise UsageError(f"the targets store elements as {listed}; write them one by one")
-    (dtype,), sides = dtypes, [side_of(store), *(each.side for each in laid)]
+    (dtype,), sides = dtypes, [side_of(store), *(each.side for each in planned)]
     workers, coding = count_workers(settings, sides, dtype.itemsize), coding_bytes(sides)
     apart = any(are_apart(store.place, target.place) for target in targets)
     stagings = [
@@ -296,7 +305,7 @@ def plan_several(
             staging,
             converted=converted(store.dtype, dtype),
         )
-        for window, each in zip(windows, laid, strict=True)
+        for window, each in zip(windows, planned, strict=True)
     ]
     device = find_device(settings.device, store.place, targets[0].place)
     strategy = settings.strategy

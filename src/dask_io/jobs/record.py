@@ -1,4 +1,4 @@
-"""What a journal records of a job, so that another run can resume it."""
+"""The record of a job in a journal, from which another run can resume it."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ TREE = "tree"
 _TREES = frozenset({TREE, "file", "group"})
 
 START_AGAIN = "start again: run the first command with --overwrite"
-"""Advice where an interrupted run cannot be resumed."""
+"""Advice if an interrupted run cannot be resumed."""
 
 
 @dataclass(frozen=True, slots=True)
 class JobRecord:
-    """What was to be done: a source, or a region of one, and what it becomes."""
+    """The record of a job: a source or a region of one, and a target."""
 
     source: Mapping[str, Any]
     identity: int
@@ -56,7 +56,7 @@ class JobRecord:
     durability: Durability
     consume: bool
     converted: np.dtype[Any] | None = None
-    """The type of the source's elements, if they become another one."""
+    """The type of the source's elements, if they are converted to another one."""
     job_id: str | None = None
     """Identifies a job with several targets; every journal of the job holds it."""
     leader: str | None = None
@@ -95,17 +95,17 @@ class JobRecord:
             "converted": self.converted and dtype_to_json(self.converted),
             "job_id": self.job_id,
             "leader": self.leader,
-            "others": {way: other.to_json() for way, other in self.others.items()},
+            "others": {path: other.to_json() for path, other in self.others.items()},
         }
 
     @classmethod
     def read(cls, journal: Location) -> JobRecord:
-        """Read what a journal says.
+        """Read the record of a journal.
 
         Raises
         ------
         DataError
-            If that is no job.
+            If it is not the record of a job.
         """
         job = read_job(journal)
         try:
@@ -116,7 +116,7 @@ class JobRecord:
 
     @classmethod
     def from_json(cls, job: Mapping[str, Any]) -> JobRecord:
-        """Read back what `to_json` returned."""
+        """Return the record from the values that `to_json` returned."""
         source = dict(read_field(job, "source", dict))
         identity = int(read_field(source, "identity", str), 16)
         del source["identity"]
@@ -124,18 +124,19 @@ class JobRecord:
         if job["region"] is not None:
             shape = tuple(read_field(source, "shape", list))
             region = Region.parse(read_field(job, "region", str), shape)
-        others = {way: cls.from_json(other) for way, other in job["others"].items()}
+        others = {path: cls.from_json(other) for path, other in job["others"].items()}
         # Journals of older versions have neither.
         job_id, leader = (
             None if job.get(name) is None else read_field(job, name, str)
             for name in ("job_id", "leader")
         )
-        if any(way.rpartition("/")[2] in {"", ".", ".."} for way in (*others, leader or "leader")):
-            raise ValueError("another target has no good name")
+        paths = (*others, leader or "leader")
+        if any(path.rpartition("/")[2] in {"", ".", ".."} for path in paths):
+            raise ValueError("another target has an invalid name")
         durability, consume = Durability(job["durability"]), read_field(job, "consume", bool)
-        # Journals written before elements could be converted do not say so.
-        given = job.get("converted")
-        stored = None if given is None else dtype_from_json(given)
+        # Journals of older versions, which did not convert elements, lack this key.
+        recorded = job.get("converted")
+        stored = None if recorded is None else dtype_from_json(recorded)
         return cls(
             source,
             identity,
@@ -156,15 +157,15 @@ class JobRecord:
         at: Location | None = None,
         storage_options: Mapping[str, Any] | None = None,
     ) -> Identity:
-        """Open the source again, without the blocks that were used up according to a journal.
+        """Open the source again, without the blocks that a journal records as consumed.
 
-        `at` is where it is now, if it has been moved; `storage_options` say how to reach it
-        where it was.
+        `at` is its new place, if it has been moved. `storage_options` are needed to connect to
+        its object store.
 
         Raises
         ------
         DataError
-            If it is not what it was when the run began, or the journal tells nonsense of it.
+            If the source has changed since the run began, or the journal contradicts it.
         """
         if journal is not None:
             refuse_changed(journal, str(self.source.get("folder")))
@@ -178,7 +179,7 @@ class JobRecord:
         source = whole if self.region is None else SourceView(whole, self.region)
         unknown = next((index for index in freed if index not in source.grid), None)
         if unknown is not None:
-            problem = f"there is no block {join(unknown)} in the source"
+            problem = f"lists a block {join(unknown)} that the source does not have"
             raise DataError(str(journal), [problem])
         identity = Identity(source, freed)
         identity.refuse_other(self.identity)
@@ -191,10 +192,12 @@ def refuse_changed(journal: Location, source: str) -> None:
     Raises
     ------
     DataError
-        If the journal says that it did.
+        If the journal records that it did.
     """
     if any_changed(read_lines(journal)):
-        problem = "changed while an earlier run was reading it, so that the target is a mixture"
+        problem = (
+            "changed while an earlier run was reading it, so the target would mix two versions"
+        )
         raise DataError(source, [problem], START_AGAIN)
 
 
@@ -203,9 +206,9 @@ def describe_together(
 ) -> list[JobRecord]:
     """Describe a job with several targets at these places; the first is the leading target.
 
-    The record of the leading target lists all others, and every other record says where the
-    leading target is. So the whole job is durable as soon as the leading target has its journal,
-    and can be found from each of its targets.
+    The record of the leading target lists all others, and every other record has the path of the
+    leading target. The whole job is therefore durable as soon as the leading target has its
+    journal, and can be found from each of its targets.
     """
     first, *rest = map(JobRecord.of, sources, targets)
     job_id, at = secrets.token_hex(8), places[0]
@@ -257,8 +260,8 @@ def _leading_record(place: Location, record: JobRecord) -> JobRecord | None:
 def find_members(targets: Iterable[Location]) -> dict[Location, JobRecord]:
     """Return all targets of the jobs that wrote these targets, with their records.
 
-    The leading target of an unfinished job comes last: its sealed journal says that the whole
-    job is complete. Of a complete job, targets that have been removed since are left out.
+    The leading target of an unfinished job comes last, because its sealed journal marks the whole
+    job as complete. Targets of a complete job that have been removed since are left out.
 
     Raises
     ------
@@ -267,26 +270,26 @@ def find_members(targets: Iterable[Location]) -> dict[Location, JobRecord]:
     """
     found: dict[Location, JobRecord] = {}
     leaders = find_leaders(targets)
-    # Targets that a job was to replace may still exist and be complete: the job comes first.
+    # Jobs with several targets come first: targets that they were to replace may still be complete.
     for place in sorted(leaders, key=lambda each: not leaders[each].others):
         if place in found:
             continue
         leader = leaders[place]
-        others = {follow(way, place): other for way, other in leader.others.items()}
+        others = {follow(path, place): other for path, other in leader.others.items()}
         journal = journal_at(place)
         if journal is not None and is_sealed(journal):
             left = {other: record for other, record in others.items() if journal_at(other)}
             found.update({place: leader, **left})
         else:
             if others and journal is not None:
-                # The run that leads the job may not have begun the others yet.
+                # A running job may not have begun its other targets yet.
                 refuse_locked(journal)
             found.update({**others, place: leader})
     return found
 
 
 def find_missing(targets: Iterable[Location], folder: Location) -> dict[Location, JobRecord | None]:
-    """Return the targets that a folder lacks of the complete jobs that wrote some targets.
+    """Return the targets missing from a folder, of the complete jobs that wrote other targets.
 
     Each comes with its record. A leading target has None: its record was lost with its journal.
     """
@@ -294,10 +297,10 @@ def find_missing(targets: Iterable[Location], folder: Location) -> dict[Location
     for place, record in find_leaders(targets).items():
         journal = journal_at(place)
         if journal is None or not is_sealed(journal):
-            # Targets of an unfinished job may still be to come.
+            # An unfinished job may not have begun all its targets yet.
             continue
         members: dict[Location, JobRecord | None] = {
-            follow(way, place): other for way, other in record.others.items()
+            follow(path, place): other for path, other in record.others.items()
         }
         if record.leader is not None:
             members[follow(record.leader, place)] = None
@@ -307,7 +310,7 @@ def find_missing(targets: Iterable[Location], folder: Location) -> dict[Location
 
 
 def refuse_lost(missing: Mapping[Location, JobRecord | None], folder: Location) -> None:
-    """Refuse a folder that lacks leading targets, which nothing describes any more.
+    """Refuse a folder without a leading target, whose description is lost with it.
 
     Raises
     ------

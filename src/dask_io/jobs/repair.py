@@ -1,9 +1,9 @@
-"""Repair a complete target: write its damaged blocks again from its source.
+"""Repair a complete target: rewrite its damaged blocks from its source.
 
-The journal holds a checksum of everything that was written, so it shows which blocks are damaged.
-New versions of these blocks are written to a folder inside the journal's folder, read back, and
-compared with the same checksums. Only then do they replace the damaged ones, each in one step. The
-journal itself does not change. So the target is never worse than before, whenever a repair ends.
+The checksums in the journal show which blocks are damaged. New versions of these blocks are
+written to a folder inside the journal's folder, read back, and compared with the same checksums.
+Only then does each replace the damaged one, in one step. The journal does not change. An
+interrupted repair therefore never leaves the target worse than before.
 """
 
 from __future__ import annotations
@@ -63,27 +63,27 @@ if TYPE_CHECKING:
 # The folder of a repair in progress, and the name of the target in it.
 _FOLDER, _NEW = "repair", "target"
 _METADATA, _ALL = "metadata", "all of it"
-_MOST_NAMED, _MOST_LISTED = 5, 1_000
+_MOST_IN_MESSAGE, _MOST_LISTED = 5, 1_000
 
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """What is wrong with one array of a target.
+    """Damage to one array of a target.
 
     Attributes
     ----------
     place
         The array.
     n_blocks
-        How many blocks it has.
+        Number of its blocks.
     n_damaged
-        How many of them are damaged.
+        Number of damaged blocks.
     blocks
-        The first of the damaged ones, by their indices; 1,000 at most.
+        Indices of the first damaged blocks; 1,000 at most.
     others
-        Other damage: in its metadata, or in data that was copied unchanged.
+        Other damage: to metadata, or to data that was copied verbatim.
     needs_whole_file
-        Whether all blocks must be written again, because they are in one file.
+        Whether all blocks must be rewritten, because they are in one file.
     """
 
     place: str
@@ -99,9 +99,9 @@ class Damage:
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """What `repair` found in the arrays of a target, and the run that wrote the damaged blocks.
+    """The damage that `repair` found in a target, and the result of the run that repaired it.
 
-    Nothing has been written if there was no damage, or if it was a dry run.
+    The result is empty if there was no damage, or in a dry run.
     """
 
     arrays: tuple[Damage, ...] = ()
@@ -109,17 +109,17 @@ class Repair:
 
     @property
     def damaged(self) -> tuple[Damage, ...]:
-        """The arrays with damage."""
+        """The damaged arrays."""
         return tuple(filter(None, self.arrays))
 
     @property
     def n_blocks(self) -> int:
-        """How many blocks were checked."""
+        """Number of blocks that were checked."""
         return sum(each.n_blocks for each in self.arrays)
 
     @property
     def n_damaged(self) -> int:
-        """How many of them were damaged."""
+        """Number of damaged blocks."""
         return sum(each.n_damaged for each in self.arrays)
 
     def followed_by(self, other: Repair) -> Repair:
@@ -129,7 +129,7 @@ class Repair:
 
 @dataclass(frozen=True)
 class RepairOptions:
-    """How to repair; `settings` say where the source is, if it has been moved."""
+    """Options of a repair; `settings.source` is the new place of a source that has been moved."""
 
     settings: Settings
     dry_run: bool = False
@@ -208,7 +208,7 @@ def _complete(place: Location, options: RepairOptions) -> None:
 
 @dataclass(frozen=True)
 class _ArrayRepair:
-    """The repair of one array that has a journal of its own."""
+    """The repair of one array that has its own journal."""
 
     place: Location
     journal: Location
@@ -219,18 +219,18 @@ class _ArrayRepair:
         """Look for damage and, unless it is a dry run, repair it."""
         options, target = self.options, self._target_at(self.place)
         with _locked(self.place, self.journal, options):
-            damage, blocks = self._look_at(target)
+            damage, blocks = self._find_damage(target)
             if options.dry_run or not damage:
                 return Repair((damage,))
             if not isinstance(target, Repairable):
                 raise DataError(
                     str(self.place),
                     [f"{damage.n_damaged:,} of {damage.n_blocks:,} blocks are damaged"],
-                    f"{target.format} never changes stored data; write it again: run the first "
-                    "command with --overwrite",
+                    f"{target.format} never changes stored data; rewrite it: run the first command "
+                    "with --overwrite",
                 )
             if _METADATA in damage.others:
-                # First, as it needs no source; blocks may turn out to be lost.
+                # Repaired first, because it does not need the source, which may be lost.
                 target.describe_again()
             result = RunResult.of_nothing(0)
             if damage.n_damaged:
@@ -238,12 +238,12 @@ class _ArrayRepair:
             return Repair((damage,), result)
 
     def _target_at(self, place: Location) -> Target:
-        """Return the target, at this place; its blocks will be durable when written."""
+        """Return the target as it would be at a place, with durable writes."""
         described = self.record.target
         return remake_target(described, at=place, durability=Durability.FSYNC, reserve=True)
 
-    def _look_at(self, target: Target) -> tuple[Damage, frozenset[tuple[int, ...]] | None]:
-        """Find out which blocks are damaged, None if all are one file, and whether metadata is."""
+    def _find_damage(self, target: Target) -> tuple[Damage, frozenset[tuple[int, ...]] | None]:
+        """Return the damage, and the blocks to rewrite; None for all of them, as one file."""
         others: tuple[str, ...] = ()
         is_whole = False
         cells = cells_of(self.journal, target.grid)
@@ -259,7 +259,7 @@ class _ArrayRepair:
         except DaskIOError as error:
             if not is_whole or not is_damage(error):
                 raise
-            # Nothing in this file can be read.
+            # The file cannot be read at all.
             return _all_damaged(place, target.grid, needs_whole_file=n_blocks > 1), None
         needs_all = is_whole and len(damaged) > 0 and n_blocks > 1
         listed = tuple(nsmallest(_MOST_LISTED, damaged))
@@ -268,15 +268,15 @@ class _ArrayRepair:
 
     def _open_source(self) -> Source:
         """Open the source at its old or new place, and check that it has not changed."""
-        moved, reach = self.options.settings.source, self.options.settings.storage_options
+        moved, options = self.options.settings.source, self.options.settings.storage_options
         place, name = str(self.place), quote(str(self.place))
         if moved is None and any_freed(read_lines(self.journal)):
             consumed = "it is damaged, and its source was consumed"
             advice = f"give a copy of the source with the same times: dask-io repair {name} SRC"
             raise DataError(place, [consumed], advice)
-        at = None if moved is None else locate(moved, reach)
+        at = None if moved is None else locate(moved, options)
         try:
-            return self.record.open_source(None, at=at, storage_options=reach).source
+            return self.record.open_source(None, at=at, storage_options=options).source
         except (DataError, StorageError) as error:
             where = at or self._recorded_source()
             if is_absent(where) or isinstance(error.__cause__, FileNotFoundError):
@@ -285,13 +285,11 @@ class _ArrayRepair:
                 raise StorageError(str(where), reason, found_at) from error
             if isinstance(error, StorageError) or error.advice:
                 raise
-            restore = (
-                "restore it as it was, with its times, or write the target again (--overwrite)"
-            )
+            restore = "restore it as it was, with its times, or rewrite the target with --overwrite"
             raise DataError(error.place, error.problems, restore) from error
 
     def _recorded_source(self) -> Location:
-        """Return where the source was when the target was written."""
+        """Return the place of the source when the target was written."""
         described = self.record.source
         folder = locate(str(described.get("folder")), self.options.settings.storage_options)
         return folder / str(described["file"]) if "file" in described else folder
@@ -299,7 +297,10 @@ class _ArrayRepair:
     def _rewrite(
         self, target: Repairable, blocks: frozenset[tuple[int, ...]] | None, source: Source
     ) -> RunResult:
-        """Write blocks, all if None, elsewhere; the right ones replace the damaged ones."""
+        """Write blocks to a scratch folder, and replace the damaged ones if they are correct.
+
+        All blocks are written if `blocks` is None.
+        """
         journal, options = self.journal, self.options
         with _scratch(self.place, journal) as folder:
             new = self._target_at(folder / _NEW)
@@ -318,18 +319,18 @@ class _ArrayRepair:
             if blocks is not None:
                 target.take_blocks(new, blocks - wrong)
             elif not wrong:
-                # One file holds them all.
+                # All blocks are in one file, so one index replaces it.
                 target.take_blocks(new, islice(new.grid.indices(), 1))
         if wrong:
-            named = nsmallest(_MOST_NAMED, wrong)
-            raise _differs(source.place, self.place, named, len(wrong), new.grid.n_blocks)
+            listed = nsmallest(_MOST_IN_MESSAGE, wrong)
+            raise _differs(source.place, self.place, listed, len(wrong), new.grid.n_blocks)
         return result
 
 
 def _all_damaged(
     place: str, grid: Grid, others: tuple[str, ...] = (), *, needs_whole_file: bool = False
 ) -> Damage:
-    """Return the damage of an array of which nothing is left."""
+    """Return the damage of an array that is lost completely."""
     listed = tuple(islice(grid.indices(), _MOST_LISTED))
     return Damage(place, grid.n_blocks, grid.n_blocks, listed, others, needs_whole_file)
 
@@ -342,11 +343,11 @@ def _differs(
     n_blocks: int,
 ) -> DataError:
     """Return the error for a source that no longer gives the data that was written."""
-    named = " ".join(map(join, blocks[:_MOST_NAMED]))
-    more = " and more" if n_wrong > _MOST_NAMED else ""
+    listed = " ".join(map(join, blocks[:_MOST_IN_MESSAGE]))
+    more = " and more" if n_wrong > _MOST_IN_MESSAGE else ""
     differs = (
         f"gives different data now for {n_wrong:,} of {n_blocks:,} blocks of "
-        f"{place} ({named}{more}), so these blocks were not replaced"
+        f"{place} ({listed}{more}), so these blocks were not replaced"
     )
     advice = "restore the source, or use the version of the codec that wrote the blocks"
     return DataError(source, [differs], advice)
@@ -425,7 +426,7 @@ def _resumed(target: DividedTarget) -> Iterator[None]:
 
 
 def _write_missing(place: Location, record: JobRecord, options: RepairOptions) -> Repair:
-    """Write a target, or an array of a group, of which not even a journal is left."""
+    """Write a target, or an array of a group, that is missing together with its journal."""
     target = remake_target(record.target, at=place, durability=record.durability, reserve=True)
     damage = _all_damaged(str(place), target.grid, (_ALL,))
     if options.dry_run:
@@ -435,21 +436,21 @@ def _write_missing(place: Location, record: JobRecord, options: RepairOptions) -
 
 
 def _repair_file(journal: Location, record: TreeRecord, options: RepairOptions) -> Repair:
-    """Write a whole file with several arrays again if any part of it is damaged."""
+    """Rewrite a file with several arrays if any part of it is damaged."""
     place = file_of(journal)
     with _locked(place, journal, options):
-        found = Repair(tuple(_look_at_file(place, journal, record, options)))
+        found = Repair(tuple(_find_file_damage(place, journal, record, options)))
         if options.dry_run or not found.damaged:
             return found
         with _scratch(place, journal) as folder:
             new = Path(str(folder), place.name)
             series = plan_tree_again(journal, new, options.settings)
             target = series.named_output.target
-            assert isinstance(target, UndividedTarget), "a file is one"
+            assert isinstance(target, UndividedTarget), "a file is written as a whole"
             target.refuse_loss(place)
             result = series.run(on_progress=options.on_progress)
             wrong = [
-                each for each in _look_at_file(new, journal, record, options, is_wrong) if each
+                each for each in _find_file_damage(new, journal, record, options, is_wrong) if each
             ]
             if not wrong:
                 move_file(new, place)
@@ -461,14 +462,14 @@ def _repair_file(journal: Location, record: TreeRecord, options: RepairOptions) 
         return replace(found, result=result)
 
 
-def _look_at_file(
+def _find_file_damage(
     place: Location,
     journal: Location,
     record: TreeRecord,
     options: RepairOptions,
     counts: Callable[[DaskIOError], bool] = is_damage,
 ) -> Iterator[Damage]:
-    """Find damage in a file with several arrays; `counts` says which errors are damage."""
+    """Find damage in a file with several arrays; `counts` decides which errors are damage."""
     for array, each in enumerate(record.arrays.values()):
         described = each["target"]
         name = f"{place}{INSIDE}/{described.get('inside')}"
@@ -488,12 +489,12 @@ def _look_at_file(
     except DaskIOError as error:
         if not counts(error):
             raise
-        yield Damage(str(place), 0, others=("data copied unchanged",), needs_whole_file=True)
+        yield Damage(str(place), 0, others=("data copied verbatim",), needs_whole_file=True)
 
 
 @contextmanager
 def _locked(place: Location, journal: Location, options: RepairOptions) -> Iterator[None]:
-    """Keep other runs from writing to a complete target; a dry run only looks at it."""
+    """Keep other runs from writing to a complete target; a dry run takes no lock."""
     with ExitStack() as stack:
         if not options.dry_run:
             # Releasing the lock may fail, too.

@@ -33,23 +33,23 @@ if TYPE_CHECKING:
 
 
 def plan_array_resumes(place: Location, settings: Settings) -> Iterator[Job | Complete]:
-    """Plan what `resume` does, one target after another: each has run when the next is planned."""
+    """Plan how to resume targets one by one; each job must run before the next is planned."""
     for target, record in _find_resumable(place).items():
         yield plan_recorded(target, record, settings)
 
 
 def plan_recorded(place: Location, record: JobRecord, settings: Settings) -> Job | Complete:
-    """Plan how to complete a target of which a journal, its own or another's, says what it is."""
+    """Plan how to complete a target, given its record from its own journal or another's."""
     journal = journal_at(place)
     if journal is None:
         return _plan_not_begun(place, record, settings)
     if JobRecord.read(journal).job_id != record.job_id:
-        raise _holds_something_else(place)
+        raise _contains_other_data(place)
     return _plan_resume(place, journal, record, settings)
 
 
 def make_complete(place: Location, settings: Settings, n_blocks: int = 0) -> Complete:
-    """Return what is left to do of a target that is complete."""
+    """Return the job of a complete target, which does nothing."""
     return Complete(place, n_blocks, settings.memory, settings.n_threads(), settings.max_rate)
 
 
@@ -70,16 +70,16 @@ def _find_resumable(place: Location) -> dict[Location, JobRecord]:
     if is_absent(place):
         raise StorageError(name, "no such file or directory", "check the path")
     raise UsageError(
-        f"{name} has no journal, so there is nothing to go on with; only what Dask IO has begun "
-        "to write can be resumed"
+        f"{name} has no journal, so there is nothing to resume; only targets that Dask IO has "
+        "begun to write can be resumed"
     )
 
 
 def _open_again(record: JobRecord, journal: Location | None, settings: Settings) -> Identity:
-    """Open a source where it was, or where it has been moved to."""
-    moved, reach = settings.source, settings.storage_options
-    at = None if moved is None else locate(moved, reach)
-    return record.open_source(journal, at=at, storage_options=reach)
+    """Open a source at its recorded place, or where it has been moved to."""
+    moved, options = settings.source, settings.storage_options
+    at = None if moved is None else locate(moved, options)
+    return record.open_source(journal, at=at, storage_options=options)
 
 
 def _plan_not_begun(place: Location, record: JobRecord, settings: Settings) -> Job:
@@ -90,16 +90,15 @@ def _plan_not_begun(place: Location, record: JobRecord, settings: Settings) -> J
     try:
         target.check()
     except TargetExistsError:
-        raise _holds_something_else(place) from None
+        raise _contains_other_data(place) from None
     planned = plan_rest(identity.source, target, Ledger(target.grid), settings)
     check_room([planned])
     return replace(planned, outlet=Outlet(target, record.to_bytes(), identity=identity))
 
 
-def _holds_something_else(place: Location) -> UsageError:
-    name = str(place)
+def _contains_other_data(place: Location) -> UsageError:
     return UsageError(
-        f"{name} is a target of the interrupted run, but holds something else; move that away and "
+        f"{place} is a target of the interrupted run, but contains other data; move that away and "
         "resume again, or run the first command again with --overwrite"
     )
 
@@ -116,7 +115,7 @@ def _plan_resume(
         return make_complete(place, settings, n_blocks)
     if not record.consume:
         refuse_late_consuming(place, settings)
-    # Before the source is looked at, of which the other run may be removing blocks.
+    # Checked before the source is opened, because a running job may be removing its blocks.
     refuse_locked(journal)
     target = remake_target(
         record.target, at=place, durability=record.durability, reserve=not removes
@@ -137,7 +136,7 @@ def _plan_resume(
 
 
 def refuse_late_consuming(place: Location, settings: Settings) -> None:
-    """Refuse to consume a source if the first run was not started to consume it.
+    """Refuse to consume the source of a run that was started without `consume`.
 
     Raises
     ------
@@ -152,7 +151,7 @@ def refuse_late_consuming(place: Location, settings: Settings) -> None:
 
 
 def _warn_of_kept_blocks(identity: Identity) -> None:
-    """Warn that source blocks are kept that the first run would have removed."""
+    """Warn that the remaining source blocks are kept, although the first run consumed some."""
     n_blocks = identity.source.grid.n_blocks
     warnings.warn(
         f"{identity.source.place}: the remaining blocks "

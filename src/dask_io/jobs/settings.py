@@ -1,6 +1,6 @@
-"""What the user chose: options as they are given, and the settings that they become.
+"""Options of the user, and the settings that they are resolved to.
 
-Each verb resolves its options once, with Dask's configuration. Everything below takes `Settings`.
+Each verb resolves its options once, with Dask's configuration. All other code takes `Settings`.
 """
 
 from __future__ import annotations
@@ -31,77 +31,81 @@ if TYPE_CHECKING:
     from dask_io.geometry.shards import Shards
     from dask_io.stores.dtypes import Casting
 
-# Threads that move and copy wait for the disk most of the time, so there are a few more than cores,
-# and more where blocks are long, but no more than keep a disk busy; with short ones they would wait
-# for the interpreter. Those that decode or encode need memory for it, and a core.
+# Threads that only move data wait for the disk most of the time, so there are a few more than
+# cores, up to the number that keeps a disk busy. With small blocks there are fewer, because they
+# would wait for the interpreter. Threads that decode or encode need a core and memory each.
 _MORE_THAN_CORES, _MORE_FOR_LONG, _MOST_MOVERS = 4, 8, 12
 _FEWEST_CODERS, _MOST_CODERS = 4, 32
-# It goes through scratch files of its own, which sweeps that follow one another do not share.
+# Strategies with scratch files, which several targets cannot share.
 _FOR_ONE_TARGET = frozenset({"spill"})
 _FOR_ONE_ARRAY = ("dtype", "casting", "format_version", "fill_value", "region", "order", "consume")
 
 
 class Options(TypedDict, total=False):
-    """What `plan` and the verbs that run a plan have in common.
+    """Options of `plan` and of the verbs that run a plan.
 
     Attributes
     ----------
     memory
-        The budget: bytes, or text such as ``"4GiB"``. Half of what is available by default.
+        The memory budget: bytes, or text such as ``"4GiB"``. By default half of the available
+        memory.
     strategy
-        ``"auto"``, or the name of a strategy; `dask_io.planning.STRATEGIES` has them all. With a
-        name, several targets are planned each alone; ``"spill"`` is for one target only.
+        ``"auto"``, or the name of a strategy; `dask_io.planning.STRATEGIES` lists them. With a
+        name, several targets are planned separately; ``"spill"`` can write one target only.
     objective
-        What ``"auto"`` looks for: about the least ``"time"`` (the default), the fewest
+        The objective of ``"auto"``: about the least ``"time"`` (the default), the fewest
         ``"seeks"``, or the least ``"memory"`` at which a run takes at most a tenth longer than the
         fastest.
     device
-        What time is predicted for: ``"hdd"``, ``"ssd"``, ``"nvme"``, ``"nfs"``, ``"s3"``,
-        ``"measured"`` to measure the target's folder; by default the kind of filesystem says it.
+        The device for which time is predicted: ``"hdd"``, ``"ssd"``, ``"nvme"``, ``"nfs"``,
+        ``"s3"``, or ``"measured"`` to measure the target's folder. By default it is chosen by the
+        kind of filesystem.
     format
-        Format of the target, such as ``"npy"``, ``"zarr"`` or ``"hdf5"``; by default what the
-        target's name says, else that of the source's blocks.
+        Format of the target, such as ``"npy"``, ``"zarr"`` or ``"hdf5"``. By default it is chosen
+        by the target's suffix, else it is that of the source's blocks.
     dtype
         Type of the target's elements, such as ``"float32"``; by default the source's.
     casting
-        What may happen to values then, in NumPy's words: ``"safe"`` (the default), nothing;
-        ``"same_kind"``, rounding; ``"unsafe"``, anything. ``"no"`` and ``"equiv"`` are stricter.
+        Allowed conversions, as in NumPy: ``"safe"`` (the default) preserves values,
+        ``"same_kind"`` may round them, ``"unsafe"`` allows all. ``"no"`` and ``"equiv"`` are
+        stricter.
     format_version
         Version of the target's format, 2 or 3 for Zarr; by default the source's, else the newest.
     codec
-        How the target's blocks are encoded, such as ``"zstd:3"``, ``"blosc:lz4:5:shuffle"`` or
-        ``"none"``; by default as in the source.
+        Codec of the target's blocks, such as ``"zstd:3"``, ``"blosc:lz4:5:shuffle"`` or
+        ``"none"``; by default the source's.
     shards
-        What is one file of the target, each of several chunks: a length per axis, -1 for all of
-        it, or a dict by axis or by names of dimensions, whose other axes are as long as a chunk.
+        Shape of the target's shards, files of several chunks each: a length per axis, -1 for the
+        whole axis, or a dict by axis number or dimension name. Axes that the dict leaves out are
+        one chunk long.
     fill_value
-        The value of what the target does not store; by default the source's, else 0.
+        Value of elements that the target does not store; by default the source's, else 0.
     write_empty
-        Store blocks that hold only the fill value, too.
+        Also store blocks in which every element is the fill value.
     region
         Move only this region of the source, such as ``"0:100,:,5:"``.
     order
-        How elements lie in the target's blocks, ``"C"`` or ``"F"``; by default as in the source's.
-        For several targets, one for all or a list with one for each.
+        Order of the elements in the target's blocks, ``"C"`` or ``"F"``; by default the source's.
+        For several targets, one order for all or a list with one for each.
     workers
-        Number of threads at the most.
+        Maximum number of threads.
     max_rate
-        Bytes read plus written a second at the most, or text such as ``"100MB"``; for machines
-        that are shared.
+        Maximum number of bytes read and written per second, or text such as ``"100MB"``; for
+        machines that are shared.
     overwrite
-        Replace a target that is there already.
+        Replace an existing target.
     check
-        Look at every block's header before planning.
+        Check every block's header before planning.
     durability
-        What blocks outlast once they are written: ``"fsync"`` (the default), a loss of power;
-        ``"rename"``, the end of the process; ``"none"``: they may be found half written.
+        The failures that written blocks survive: ``"fsync"`` (the default), a loss of power;
+        ``"rename"``, the end of the process; ``"none"``, neither: blocks may be half written.
     consume
-        Remove each source block as soon as everything that it feeds is durable.
+        Remove each source block as soon as all data that comes from it is durable.
     storage_options
-        How to reach source and target if they are in an object store, in obstore's words, such as
-        ``{"endpoint": "https://...", "region": "eu-1"}``. What is not said here is taken from the
-        environment: ``AWS_ACCESS_KEY_ID``, ``AWS_ENDPOINT_URL`` and the like. They are neither
-        shown nor kept.
+        Options to connect to an object store, as obstore takes them, such as
+        ``{"endpoint": "https://...", "region": "eu-1"}``. Missing ones are taken from environment
+        variables, such as ``AWS_ACCESS_KEY_ID`` or ``AWS_ENDPOINT_URL``. They are neither printed
+        nor stored.
     """
 
     memory: int | str | None
@@ -128,7 +132,7 @@ class Options(TypedDict, total=False):
 
 
 class ResumeOptions(TypedDict, total=False):
-    """What may be chosen when a run is resumed; as in `Options`."""
+    """Options to resume a run; see `Options`."""
 
     memory: int | str | None
     strategy: str
@@ -137,7 +141,7 @@ class ResumeOptions(TypedDict, total=False):
     workers: int | None
     max_rate: int | str | None
     source: str | None
-    """Where the source is now, if it has been moved."""
+    """New place of the source, if it has been moved."""
     consume: bool
     """Continue to remove source blocks, if the first run was started to consume the source."""
     storage_options: Mapping[str, Any] | None
@@ -145,7 +149,7 @@ class ResumeOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """Everything that was chosen for a job: given by the user, configured, or the default.
+    """All settings of a job: given by the user, configured, or defaults.
 
     The names are those of `Options` and `ResumeOptions`. Values are parsed and checked, except
     `shards`, `region` and `order`, which only make sense for a known array.
@@ -180,13 +184,13 @@ class Settings:
         check_device_name(self.device)
         if self.consume and self.region is not None:
             raise UsageError(
-                "consume removes source blocks, but only a region of them is moved; leave one of "
-                "the two out"
+                "consume removes source blocks, but only a region of them is moved; leave out "
+                "region or consume"
             )
         if self.consume and self.durability is not Durability.FSYNC:
             raise UsageError(
-                f"consume removes source blocks, but with durability {self.durability} what they "
-                "became could be lost with the power; use fsync"
+                f"consume removes source blocks, but with durability {self.durability} a loss of "
+                "power could destroy the target; use fsync"
             )
 
     @classmethod
@@ -196,9 +200,9 @@ class Settings:
         Raises
         ------
         TypeError
-            For an option that does not exist, as for arguments that are spelled out.
+            For an unknown option.
         UsageError
-            For an impossible value.
+            For an invalid value.
         """
         return _resolve(options, Options)
 
@@ -208,9 +212,9 @@ class Settings:
         return _resolve(options, ResumeOptions)
 
     def n_threads(self, *, codes: bool = True, long: bool = False) -> int:
-        """Return the number of threads; by default what suits the machine, and what they do.
+        """Return the number of threads; the default depends on the machine and on their work.
 
-        They may code, or else move blocks, which may be `long`.
+        They decode or encode blocks, or only move them. The blocks that they move may be `long`.
         """
         if self.workers is not None:
             return self.workers
@@ -219,7 +223,7 @@ class Settings:
         return min(usable_cores() + (_MORE_FOR_LONG if long else _MORE_THAN_CORES), _MOST_MOVERS)
 
     def target_options(self, shards: tuple[int, ...] | None = None) -> TargetOptions:
-        """Return what is asked of the target's format; `shards` are those of its array."""
+        """Return the options for the target's format; `shards` are those of its array."""
         return TargetOptions(
             self.codec, shards, self.fill_value, self.format_version, self.write_empty
         )
@@ -230,7 +234,7 @@ class Settings:
         Raises
         ------
         UsageError
-            If they cannot be converted, or not without a loss that the user has not allowed.
+            If elements cannot be converted, or `casting` does not allow it.
         """
         if self.dtype is None:
             if self.casting is not None:
@@ -252,12 +256,12 @@ class Settings:
         return list(self.order)
 
     def refuse_for_several_arrays(self, example: str) -> None:
-        """Refuse what cannot be asked for all arrays of a source at once; an example names one.
+        """Refuse settings that cannot apply to all arrays of a source.
 
         Raises
         ------
         UsageError
-            If it is asked for.
+            If there is one; `example` shows how to give a single array.
         """
         for name in _FOR_ONE_ARRAY:
             value = getattr(self, name)
@@ -265,28 +269,28 @@ class Settings:
                 raise for_one_array(name.replace("_", "-"), example)
 
     def refuse_for_several_targets(self) -> None:
-        """Refuse what can be done for one target only.
+        """Refuse settings that work for one target only.
 
         Raises
         ------
         UsageError
-            If it is asked for.
+            If there is one.
         """
         if self.consume:
             raise UsageError(
-                "consume removes source blocks after one target, but several are asked for"
+                "consume removes source blocks after one target, but several are requested"
             )
         if self.strategy in _FOR_ONE_TARGET:
             raise UsageError(
-                f"strategy {self.strategy} writes one target, but several are asked for; "
+                f"strategy {self.strategy} writes one target, but several are requested; "
                 "write them one by one, or choose another strategy"
             )
 
 
 def _resolve(options: Options | ResumeOptions, known: type[Options | ResumeOptions]) -> Settings:
-    """Parse what is given, and add what is configured."""
+    """Parse the given options, and add those from Dask's configuration."""
     if unknown := options.keys() - known.__annotations__.keys():
-        raise TypeError(f"there is no option {', '.join(sorted(unknown))}")
+        raise TypeError(f"unknown option {', '.join(sorted(unknown))}")
     given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
     for name in ("memory", "workers"):
         if name not in given and (found := configured(name)) is not None:
@@ -309,7 +313,7 @@ def _parse_size(size: int | str) -> int:
 def _parse_rate(max_rate: int | str) -> int:
     rate = _parse_size(max_rate)
     if rate < 1:
-        raise UsageError(f"a rate of at least one byte a second is needed, not {max_rate}")
+        raise UsageError(f"max_rate must be at least one byte per second, not {max_rate}")
     return rate
 
 
@@ -321,7 +325,7 @@ def _parse_workers(workers: object) -> int:
 
 def _parse_casting(casting: str) -> str:
     if casting not in CASTINGS:
-        raise UsageError(f"casting {casting!r} is none of {', '.join(CASTINGS)}")
+        raise UsageError(f"casting {casting!r} is not one of {', '.join(CASTINGS)}")
     return casting
 
 
@@ -330,7 +334,7 @@ def _parse_durability(durability: str) -> Durability:
         return Durability(durability)
     except ValueError:
         names = ", ".join(Durability)
-        raise UsageError(f"durability {durability!r} is none of {names}") from None
+        raise UsageError(f"durability {durability!r} is not one of {names}") from None
 
 
 _PARSERS: Mapping[str, Callable[[Any], object]] = {
@@ -345,21 +349,21 @@ _PARSERS: Mapping[str, Callable[[Any], object]] = {
 
 
 def for_one_array(word: str, example: str) -> UsageError:
-    """Return the error for an option that a source with several arrays cannot have."""
+    """Return the error for an option that does not apply to a source with several arrays."""
     return UsageError(
-        f"{word} is for one array, but the source holds several; leave it out, or name one, as in "
-        f"{example}"
+        f"{word} is for one array, but the source holds several; leave it out, or give one array, "
+        f"as in {example}"
     )
 
 
 def parse_region(region: str | Region, shape: tuple[int, ...]) -> Region:
-    """Read a region of an array of this shape; it must not be empty."""
+    """Parse a region of an array of this shape; it must not be empty."""
     if not isinstance(region, (str, Region)):
-        raise UsageError(f"a region is a text such as '0:100,:,5:', not {region!r}")
+        raise UsageError(f"a region is text such as '0:100,:,5:', not {region!r}")
     try:
         found = Region.parse(str(region), shape)
     except ValueError as error:
         raise UsageError(str(error)) from None
     if not found.size and all(shape):
-        raise UsageError(f"the region {region} is empty; give ranges that hold something")
+        raise UsageError(f"the region {region} is empty; give ranges with at least one element")
     return found

@@ -1,4 +1,4 @@
-"""All targets at a path: resume them, or verify them by their checksums."""
+"""Resume all targets at a path, or verify them by their checksums."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 def plan_resumes(
     target: str | PathLike[str] | Location, settings: Settings
 ) -> Iterator[Job | SeriesJob | Complete]:
-    """Plan what `resume` does, one array after another: each has run when the next is planned."""
+    """Plan how to resume arrays one by one; each job must run before the next is planned."""
     at = locate(target, settings.storage_options)
     targets = targets_in(at)
     journals = {place: journal for place in targets if (journal := journal_at(place)) is not None}
@@ -44,7 +44,7 @@ def plan_resumes(
 
 
 def verify_alone(place: Location, memory: int, workers: int) -> Verification:
-    """Compare with the checksums of journals an array, or all in a group, a file or a folder."""
+    """Compare an array, or all arrays of a group, file or folder, with the journals' checksums."""
     container = find_group(place) if journal_at(place) is None else None
     found = targets_in(place) if container is None else _arrays_in(place, container)
     targets = found or [place]
@@ -59,7 +59,7 @@ def verify_alone(place: Location, memory: int, workers: int) -> Verification:
 
 
 def _check_jobs(targets: Sequence[Location], place: Location) -> None:
-    """Refuse targets whose jobs are unfinished, or whose jobs have targets missing in a folder.
+    """Refuse targets of unfinished jobs, and of jobs with a target missing from the folder.
 
     Raises
     ------
@@ -76,7 +76,9 @@ def _check_jobs(targets: Sequence[Location], place: Location) -> None:
 
 
 def _arrays_in(group: Location, container: TreeContainer) -> list[Location]:
-    """Return all arrays of a group into which runs have put them one by one, or none.
+    """Return the arrays of a group if each has its own journal; none if no array has one.
+
+    Runs that write single arrays into a group leave it in this state.
 
     Raises
     ------
@@ -90,7 +92,7 @@ def _arrays_in(group: Location, container: TreeContainer) -> list[Location]:
     if others:
         listed = list_names(others, most=5)
         raise UsageError(
-            f"{group} has arrays without checksums of their own ({listed}); name one that "
-            f"has, or compare all with where they come from: dask-io verify SRC {group}"
+            f"{group} has arrays without checksums ({listed}); verify an array that has "
+            f"checksums, or compare all with their source: dask-io verify SRC {group}"
         )
     return list(arrays.values())

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class TreeOutput:
-    """The group or the file that all arrays go to; with `restart` in place of an unfinished one."""
+    """The group or file that all arrays go to; with `restart` it replaces an unfinished one."""
 
     root: Location
     tree: Tree
@@ -56,7 +56,7 @@ class TreeOutput:
 
     def begin(self, jobs: Mapping[str, Job]) -> None:
         """Create the place; a journal that describes all arrays is the first thing in it."""
-        # Before old files are removed.
+        # Checked before old files are removed.
         check_room(jobs.values(), find_replaced(self.place))
         self._identities = take_identities(job.source for job in jobs.values())
         arrays = {
@@ -78,7 +78,7 @@ class TreeOutput:
         """Begin to write one of the arrays."""
         identity = self._identities[job.source]
         if isinstance(self.target, UndividedTarget):
-            # The journal of the file describes the array, and room for it is reserved.
+            # The file's journal already describes the array, and its space is reserved.
             return Outlet(job.named_target, identity=identity)
         return job.open_outlet(identity)
 
@@ -88,30 +88,30 @@ class TreeOutput:
 
 
 def complete_tree(tree: Tree, target: TreeTarget, record: TreeRecord) -> None:
-    """Complete a tree whose arrays are there, if its source has not changed meanwhile."""
+    """Complete a tree whose arrays are written, unless its source has changed meanwhile."""
     target.copy_verbatim()
     refuse_changed_tree(tree, record, "changed while {} being read")
     target.finish()
 
 
 def refuse_changed_tree(tree: Tree, record: TreeRecord, problem: str) -> None:
-    """Refuse a source that has changed since the run began; `{}` is for "it was"."""
+    """Refuse a source that has changed; `{}` in the message becomes "it was" or "they were"."""
     if record.divided is None:
         is_same = tree.content.identity() == record.identity
         problem = problem.format("it was")
     else:
         is_same = tree.content.identity(record.copies) == record.identity
-        problem = f"files that are copied unchanged {problem.format('they were')}"
+        problem = f"files that are copied verbatim {problem.format('they were')}"
     if not is_same:
         raise DataError(tree.place, [problem], START_AGAIN)
 
 
 @dataclass(frozen=True)
 class SeriesJob(Runnable):
-    """All arrays of a group or a file, each with its job; nothing has been moved yet.
+    """The jobs of all arrays of a group or a file.
 
-    They are moved one after another, each within the budget `memory`. Arrays without axes, or with
-    elements that Dask IO does not understand, are copied verbatim.
+    They run one after another, each within the budget `memory`. Arrays without axes, and arrays
+    with unsupported elements, are copied verbatim.
     """
 
     place: str
@@ -124,7 +124,7 @@ class SeriesJob(Runnable):
 
     @property
     def plan(self) -> Series:
-        """What it will cost: the plans of all arrays."""
+        """The plans of all arrays, with their total cost."""
         return Series({name: job.plan for name, job in self.jobs.items()})
 
     def _move(self, on_progress: Callable[[Progress], None] | None) -> RunResult:
@@ -149,7 +149,7 @@ class SeriesJob(Runnable):
 
     @property
     def named_output(self) -> TreeOutput:
-        """The output, if the plan was made for one."""
+        """The output; it is an error if the plan has none."""
         if self.output is None:
             raise UsageError(NO_TARGET)
         return self.output

@@ -46,19 +46,19 @@ if TYPE_CHECKING:
 def plan_tree(
     source: object, target: str | PathLike[str] | None, chunks: Chunks, settings: Settings
 ) -> SeriesJob | None:
-    """Plan how to re-split all arrays of a group or a file, None if a source is one array.
+    """Plan how to re-split all arrays of a group or a file; None if the source is one array.
 
     Parameters
     ----------
     source
-        A group, or a file of several arrays.
+        A group, or a file with several arrays.
     target
-        The group or the file that they go to; may be left out to see only the plan.
+        The group or the file that they go to; None to see only the plan.
     chunks
-        Chunks by names of dimensions, see `choose_chunks`. Arrays that have none of the names keep
-        the chunks that they have, and so do coordinates: arrays of one axis that have its name.
+        Chunks by dimension name, see `choose_chunks`. Arrays without these dimensions keep their
+        chunks, and so do coordinates: arrays of one axis that have the name of its dimension.
     settings
-        Settings for all arrays at once. Shards are given as chunks are.
+        Settings for all arrays. Shards are given in the same way as chunks.
 
     Raises
     ------
@@ -67,8 +67,8 @@ def plan_tree(
         hold the tree.
     """
     kind = None if target is None else _format_of(target, settings)
-    reach = settings.storage_options
-    tree = find_tree(source, reach, each=isinstance(kind, DividedContainer))
+    options = settings.storage_options
+    tree = find_tree(source, options, each=isinstance(kind, DividedContainer))
     if tree is None or (target is not None and INSIDE in fspath(target)):
         return None
     if target is None:
@@ -78,38 +78,38 @@ def plan_tree(
     if kind is None and isinstance(own, DividedContainer):
         kind = own
     if not isinstance(kind, TreeContainer) or not kind.can_hold(tree):
-        raise UsageError(_cannot_be(tree, target))
-    place = locate(target, reach)
+        raise UsageError(_cannot_hold(tree, target))
+    place = locate(target, options)
     if find_row(kind.name).is_one_file and not isinstance(place, Path):
         raise UsageError(_not_local(place, kind))
     may_choose_version = kind.tree_versions and tree.format not in kind.native_formats
     for_all = replace(settings, format_version=None) if may_choose_version else settings
     for_all.refuse_for_several_arrays(name_one(tree))
-    asked, shards = choose_chunks(tree, chunks), choose_shards(tree, settings.shards)
-    return plan_into(tree, place, kind, chunks=asked, shards=shards, settings=settings)
+    by_array, shards = choose_chunks(tree, chunks), choose_shards(tree, settings.shards)
+    return plan_into(tree, place, kind, chunks=by_array, shards=shards, settings=settings)
 
 
 def _format_of(target: str | PathLike[str], settings: Settings) -> AnyFormat | None:
-    """Return the format that a target will have, None if nothing says one."""
-    named = settings.format
-    return format_of(Path(target).name) if named is None else load_format(named)
+    """Return the format of a target, by its option or its suffix; None if it has neither."""
+    given = settings.format
+    return format_of(Path(target).name) if given is None else load_format(given)
 
 
 def _refuse_two_formats(target: str | PathLike[str], settings: Settings) -> None:
-    named, by_suffix = settings.format, row_of(Path(target).name)
-    if named is not None and by_suffix is not None and by_suffix.name != named:
-        shown = fspath(target)
-        raise UsageError(f"{shown} ends as {by_suffix.name}, but format {named} is asked for")
+    given, by_suffix = settings.format, row_of(Path(target).name)
+    if given is not None and by_suffix is not None and by_suffix.name != given:
+        path = fspath(target)
+        raise UsageError(f"{path} has the suffix of {by_suffix.name}, but format is {given}")
 
 
-def _cannot_be(tree: Tree, target: str | PathLike[str]) -> str:
+def _cannot_hold(tree: Tree, target: str | PathLike[str]) -> str:
     listed = list_names(tree.arrays, most=5)
     rows = (row for row in tree_rows() if row.is_installed)
     formats = " or ".join(row.name for row in rows if row.load_tree_container().can_hold(tree))
     return (
-        f"{tree.place} holds several arrays ({listed}), which together can be "
-        f"written as {formats}, not to {fspath(target)}; for another format name one of "
-        f"them, as in {name_one(tree)}"
+        f"{tree.place} holds several arrays ({listed}), which can only be written together to "
+        f"{formats}, not to {fspath(target)}; for another format give one array, as in "
+        f"{name_one(tree)}"
     )
 
 
@@ -117,34 +117,34 @@ def _not_local(place: Location, kind: TreeContainer) -> str:
     other = next(row for row in tree_rows() if not row.is_one_file)
     name = place.with_name(place.name.removesuffix(place.suffix) + other.suffixes[0])
     return (
-        f"{kind.name} is written on local disk only, not to {place}; write a local "
+        f"{kind.name} can only be written to local disk, not to {place}; write a local "
         f"file and copy it there, or write {other.name}, as {name}"
     )
 
 
 def _plan_only(tree: Tree, chunks: Chunks, settings: Settings) -> SeriesJob:
-    """Plan what a group or a file of the same format would cost."""
+    """Plan only the costs of a group or a file of the same format."""
     settings.refuse_for_several_arrays(name_one(tree))
-    asked, shards = choose_chunks(tree, chunks), choose_shards(tree, settings.shards)
+    by_array, shards = choose_chunks(tree, chunks), choose_shards(tree, settings.shards)
     sources = tree.sources
 
     def plan(name: str) -> Job:
         store = sources[name]
         chosen = replace(settings, shards=shards[name])
-        wanted = RequestedTarget(None, chunks_or_kept(tree, name, asked[name]), None)
+        requested = RequestedTarget(None, chunks_or_kept(tree, name, by_array[name]), None)
         if is_kept(name):
             is_other = settings.format not in {None, store.format}
             kept = None if is_other else store.metadata.get("shards")
             chosen = replace(settings, codec=None, shards=kept)
-        return plan_one(store, wanted, chosen)
+        return plan_one(store, requested, chosen)
 
     def is_kept(name: str) -> bool:
-        return asked[name] is None and shards[name] is None
+        return by_array[name] is None and shards[name] is None
 
     moved = [
         name
-        for name in asked
-        if not is_to_copy(tree, name, asked[name], shards[name])
+        for name in by_array
+        if not is_to_copy(tree, name, by_array[name], shards[name])
         and not (is_kept(name) and tree.arrays[name].is_lossy)
     ]
     return _make_series(tree, None, plan_each(moved, plan), settings)
@@ -155,7 +155,7 @@ def _make_series(
 ) -> SeriesJob:
     first = next(iter(jobs.values()), None)
     if first is None:
-        raise UsageError(f"{tree.place} holds no array to move")
+        raise UsageError(f"{tree.place} contains no array to move")
     return SeriesJob(tree.place, output, jobs, first.workers, first.device, settings.memory)
 
 
@@ -169,18 +169,18 @@ def plan_into(
     settings: Settings,
 ) -> SeriesJob:
     """Plan how to write a tree in a container."""
-    held = container.convert(tree)
-    check_refused(held)
+    converted = container.convert(tree)
+    check_refused(converted)
     is_native = tree.format in container.native_formats
     described = {
-        name: _want(held, name, chunks[name], shards[name], settings, is_native=is_native)
-        for name in held.arrays
+        name: _new_array(converted, name, chunks[name], shards[name], settings, is_native=is_native)
+        for name in converted.arrays
     }
-    wanted = {name: each for name, each in described.items() if each is not None}
+    moved = {name: each for name, each in described.items() if each is not None}
     target = container.write_tree(
         place,
-        held,
-        wanted,
+        converted,
+        moved,
         version=settings.format_version,
         overwrite=settings.overwrite,
         durability=settings.durability,
@@ -189,9 +189,9 @@ def plan_into(
     is_divided = isinstance(container, DividedContainer)
     if is_divided:
         target.check()
-    sources = held.sources
-    jobs = plan_each(wanted, lambda name: plan_to(sources[name], target.arrays[name], settings))
-    copies = [name for name in held.arrays if name not in wanted]
+    sources = converted.sources
+    jobs = plan_each(moved, lambda name: plan_to(sources[name], target.arrays[name], settings))
+    copies = [name for name in converted.arrays if name not in moved]
     record = TreeRecord(
         source=str(tree.root.absolute()),
         source_format=tree.format,
@@ -202,16 +202,16 @@ def plan_into(
         not_kept=target.not_kept,
         chunks={
             name: tuple(axis.longest or 1 for axis in each.grid.axes)
-            for name, each in wanted.items()
+            for name, each in moved.items()
             if chunks[name] is not None
         },
         codec=settings.codec,
         write_empty=settings.write_empty,
     )
-    return _make_series(tree, TreeOutput(place, held, target, record), jobs, settings)
+    return _make_series(tree, TreeOutput(place, converted, target, record), jobs, settings)
 
 
-def _want(
+def _new_array(
     tree: Tree,
     name: str,
     chunks: Chunks,
@@ -220,10 +220,10 @@ def _want(
     *,
     is_native: bool,
 ) -> NewArray | None:
-    """Return the array that a target is to hold, None if it is copied verbatim.
+    """Return the array that the target gets, None if it is copied verbatim.
 
-    In a native format, an array that keeps its chunks keeps its shards and codecs, too. In another
-    format it gets the codec that is asked for, and none in place of one that loses bits.
+    In a native format, an array that keeps its chunks also keeps its shards and codecs. In another
+    format it gets the requested codec; without one, a lossy codec is replaced by none.
     """
     array = tree.arrays[name]
     is_kept = chunks is None and shards is None

@@ -1,4 +1,4 @@
-"""The journal of a tree: how it is written, so that it can be resumed, verified and repaired."""
+"""The record of a tree in its journal, from which it can be resumed, verified and repaired."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from dask_io.storage.location import Location
 
-# How earlier versions named the records of groups and of files.
+# Keys of the records of groups and of files in earlier versions.
 _GROUP, _FILE = "group", "file"
 
 
@@ -30,14 +30,14 @@ class TreeRecord:
     Attributes
     ----------
     source
-        The group or the file that it is made from.
+        The group or the file that it is written from.
     source_format
-        The format of that.
+        The format of the source.
     format
         The format of the tree.
     identity
-        A number that changes when the source does: all of it, or if arrays have journals of their
-        own, everything that is copied verbatim.
+        A number that changes when the source does. If arrays have their own journals, it covers
+        only what is copied verbatim.
     durability
         The kind of failure that written data survives.
     described
@@ -81,7 +81,7 @@ class TreeRecord:
         Raises
         ------
         DataError
-            If it is not one, or an earlier version of Dask IO began the tree and did not finish.
+            If it is not the record of a tree, or an earlier version left it unfinished.
         """
         job, place = read_job(journal), str(journal)
         if TREE not in job and not is_sealed(journal):
@@ -90,7 +90,7 @@ class TreeRecord:
         try:
             return cls._from_json(job if TREE in job else _upgraded(job))
         except (AttributeError, KeyError, StopIteration, TypeError, ValueError) as error:
-            problem = f"is not about a group or a file: {error}"
+            problem = f"does not describe a group or a file: {error}"
             raise DataError(place, [problem], "start again with --overwrite") from error
 
     @classmethod
@@ -121,7 +121,7 @@ class TreeRecord:
         Raises
         ------
         DataError
-            If it holds no trees.
+            If it is not a format for trees.
         """
         found = load_format(self.format)
         if not isinstance(found, TreeContainer):
@@ -130,7 +130,7 @@ class TreeRecord:
 
     @property
     def divided(self) -> DividedContainer | None:
-        """The format of the tree, if its arrays have journals of their own."""
+        """The format of the tree, if its arrays have their own journals."""
         found = self.container
         return found if isinstance(found, DividedContainer) else None
 
@@ -150,7 +150,7 @@ class TreeRecord:
 
 
 def _upgraded(job: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the record of a tree that an earlier version completed as this version writes it."""
+    """Convert the record of a tree that an earlier version completed."""
     defaults: dict[str, Any] = {"chunks": {}, "codec": None, "write_empty": False, "not_kept": []}
     if _FILE in job:
         tree = {"source_format": "", "described": {}, **job[_FILE]}

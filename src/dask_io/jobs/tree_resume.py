@@ -1,4 +1,4 @@
-"""Plan how to resume an interrupted group or file, or to write a file again."""
+"""Plan how to resume an interrupted group or file, or to rewrite a file."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 def plan_tree_resume(
     place: Location, journal: Location, settings: Settings
 ) -> Iterator[Job | SeriesJob | Complete]:
-    """Plan how to complete a group or a file: array by array, or all of it again."""
+    """Plan how to complete a group, array by array, or to rewrite a file."""
     record = TreeRecord.read(journal)
     if not is_sealed(journal):
         if record.divided is None:
@@ -54,7 +54,7 @@ def file_of(journal: Location) -> Path:
 def _plan_rest(
     place: Location, record: TreeRecord, container: DividedContainer, settings: Settings
 ) -> Iterator[Job]:
-    """Plan one array after another, and complete the group once they are there."""
+    """Plan one array after another, and complete the group after the last one has run."""
     tree = open_source_of(record, settings)
     refuse_changed_tree(tree, record, "have changed since the run began")
     target = reopen_group(
@@ -75,21 +75,21 @@ def _plan_rest(
 
 
 def open_source_of(record: TreeRecord, settings: Settings) -> Tree:
-    """Read the tree that another one is made from, where it was or where it has been moved to.
+    """Read the source of a tree, at its recorded place or where it has been moved to.
 
     Raises
     ------
     DataError
-        If it is not a tree any more.
+        If it is no longer a tree.
     StorageError
         If it is not found.
     """
-    place, reach = settings.source or record.source, settings.storage_options
-    if is_absent(at := locate(place, reach)):
+    place, options = settings.source or record.source, settings.storage_options
+    if is_absent(at := locate(place, options)):
         raise StorageError(str(at), "no such file or directory", "check the path")
-    tree = find_tree(place, reach, each=record.divided is not None)
+    tree = find_tree(place, options, each=record.divided is not None)
     if tree is None:
-        problem = "does not hold several arrays, as it did when the run began"
+        problem = "no longer holds several arrays, as it did when the run began"
         raise DataError(str(at), [problem], START_AGAIN)
     return tree
 
@@ -100,7 +100,7 @@ def place_in(format: str, root: str, name: str) -> str:  # noqa: A002 - the word
 
 
 def plan_tree_again(journal: Location, target: Path, settings: Settings) -> SeriesJob:
-    """Plan how to write the file that a journal describes, there or elsewhere.
+    """Plan how to rewrite the file that a journal describes, at the same place or another.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Groups and files of several arrays: find them, choose their chunks, compare them."""
+"""Groups and files with several arrays: find them, choose their chunks, compare them."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ P = TypeVar("P")
 def find_tree(
     place: object, storage_options: Mapping[str, Any] | None = None, *, each: bool = False
 ) -> Tree | None:
-    """Return the tree of the group or the file that a source is.
+    """Return the tree of a source that is a group, or a file with several arrays.
 
-    None if it is one array, or a file in which all else belongs to one array and comes along with
-    it. With `each`, such a file is a tree, too.
+    Return None if it is one array, or a file in which everything else belongs to one array. With
+    `each`, such a file is a tree too.
 
     Raises
     ------
@@ -66,7 +66,7 @@ def find_tree(
 
 
 def find_group(place: Location) -> TreeContainer | None:
-    """Return the format of the group that a directory is, None if it is not a group."""
+    """Return the format of a group, None if the directory is not a group."""
     if isinstance(place, Path):
         with storage_errors(place):
             if not place.is_dir():
@@ -81,11 +81,11 @@ def find_group(place: Location) -> TreeContainer | None:
 
 
 def choose_chunks(source: Tree, chunks: Chunks, what: str = "chunks") -> dict[str, Chunks]:
-    """Return the chunks of every array, None for those that keep theirs; messages say `what`.
+    """Return the chunks of every array, None for those that keep theirs.
 
-    Chunks are given by names of dimensions. They can be given by position for the levels of an
-    image, for an array that all else belongs to, and if all arrays have that number of axes.
-    Coordinates and lists that are copied verbatim do not count.
+    Chunks are given by dimension name. They can be given by position for the levels of an image,
+    for an array that everything else belongs to, and if all arrays have that number of axes.
+    Coordinates, and lists that are copied verbatim, do not count. Messages call them `what`.
 
     Raises
     ------
@@ -112,8 +112,8 @@ def choose_chunks(source: Tree, chunks: Chunks, what: str = "chunks") -> dict[st
             f"is an image with the axes {','.join(levels[0])}" if levels else "holds several arrays"
         )
         raise UsageError(
-            f"{source.place} {found}; {what} are given by the names of dimensions, or "
-            f"by position if all have as many axes; write {what} as time=24,y=-1"
+            f"{source.place} {found}; give {what} by dimension name, as time=24,y=-1, or by "
+            "position if all arrays have that number of axes"
         )
     return {name: chunks if name in data else None for name in dimensions}
 
@@ -126,7 +126,7 @@ def choose_shards(source: Tree, shards: Shards | None) -> dict[str, Shards | Non
 
 
 def _is_cut(source: Tree, name: str) -> bool:
-    """Tell whether chunks by position apply to an array, which must not be a coordinate."""
+    """Tell whether chunks by position apply to an array; they do not apply to coordinates."""
     names = source.arrays[name].dimensions
     is_list = len(names) <= 1 and source.arrays[name].source is None
     return bool(names) and not is_list and not is_coordinate(name, names)
@@ -144,7 +144,7 @@ def plan_each(names: Iterable[str], plan: Callable[[str], P]) -> dict[str, P]:
     Raises
     ------
     BudgetTooSmallError
-        If the memory is too small for some; the error is about the array that needs most.
+        If the memory is too small; the error names the array that needs most.
     """
     jobs, too_large = {}, []
     for name in names:
@@ -159,7 +159,7 @@ def plan_each(names: Iterable[str], plan: Callable[[str], P]) -> dict[str, P]:
 
 
 def name_one(source: Tree) -> str:
-    """Return an example of how to name one of the arrays."""
+    """Return the path of one of the arrays, as an example for messages."""
     names = (name for name in source.sources if name not in source.refused)
     name = source.main or next(names, "name")
     return f"{source.place}{INSIDE}/{name}"
@@ -175,25 +175,24 @@ def check_refused(source: Tree) -> None:
     """
     for name, problem in source.refused.items():
         raise UsageError(
-            f"{name} in {source.place} cannot be copied: it {problem}; name "
+            f"{name} in {source.place} cannot be copied: it {problem}; give "
             f"one array, as in {name_one(source)}"
         )
 
 
-def is_to_copy(source: Tree, name: str, *asked: Chunks) -> bool:
+def is_to_copy(source: Tree, name: str, *requested: Chunks) -> bool:
     """Tell whether an array can only be copied verbatim.
 
     Raises
     ------
     UsageError
-        If it has several axes, and chunks or shards are asked for.
+        If it has several axes, and chunks or shards are requested.
     """
     array = source.arrays[name]
     if array.source is not None:
         return False
-    if any(each is not None for each in asked) and len(array.dimensions) > 1:
-        why = array.verbatim
-        raise UsageError(f"array {name} cannot be re-split: it {why}")
+    if any(each is not None for each in requested) and len(array.dimensions) > 1:
+        raise UsageError(f"array {name} cannot be re-split: it {array.verbatim}")
     return True
 
 
@@ -202,20 +201,21 @@ def verify_trees(
 ) -> Verification:
     """Compare the arrays of two groups or files by name.
 
-    Arrays of two groups that Dask IO does not understand are equal if their files are.
+    Unsupported arrays of two groups are equal if their files are.
 
     Raises
     ------
     DataError
         If an array is missing from one of them, or arrays that are copied verbatim differ.
     BudgetTooSmallError
-        If the memory is too small for some; the error is about the array that needs most.
+        If the memory is too small; the error names the array that needs most.
     """
-    shown = other.place
-    differing = sorted(one.arrays.keys() ^ other.arrays.keys())
-    if differing:
-        problem = f"array {differing[0]} is only in one of it and {one.place}"
-        raise DataError(shown, [problem])
+    unmatched = sorted(one.arrays.keys() ^ other.arrays.keys())
+    if unmatched:
+        name = unmatched[0]
+        missing, present = (other, one) if name in one.arrays else (one, other)
+        problem = f"array {name} is missing, but {present.place} has it"
+        raise DataError(missing.place, [problem])
     a, b = one.sources, other.sources
     both = [name for name in one.arrays if name in a and name in b]
     plans = plan_each(both, lambda name: plan(a[name], b[name]))
@@ -228,7 +228,7 @@ def verify_trees(
             compare_files(one.root / name, other.root / name)
         elif not _is_same(one.content.read(name), other.content.read(name)):
             problem = f"array {name} differs from that of {one.place}"
-            raise DataError(shown, [problem])
+            raise DataError(other.place, [problem])
     return found
 
 

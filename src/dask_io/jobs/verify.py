@@ -1,4 +1,4 @@
-"""Arrays are compared with each other, and targets with the checksums of what was written."""
+"""Compare arrays with each other, and targets with the checksums in their journals."""
 
 from __future__ import annotations
 
@@ -37,32 +37,32 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """How two arrays will be compared."""
+    """A plan to compare two arrays."""
 
     plan: Plan
     workers: int
     slab: int
 
     def run(self, a: Source, b: Source) -> Verification:
-        """Compare them."""
+        """Compare the arrays."""
         return verify_plan(self.plan, a, b, workers=self.workers, slab=self.slab)
 
 
 def plan_comparison(a: Store, b: Store, memory: int, workers: int, *, at: Location) -> Comparison:
-    """Plan within a budget, with one thread if there is too little for several.
+    """Plan a comparison within a budget, with one thread if there is too little for several.
 
-    If the second, which is `at` a place, was made by converting elements of the first one's type,
-    that is done again.
+    If the journal of the second array, which is at the place `at`, records that its elements were
+    converted from the type of the first, the comparison converts them in the same way.
 
     Raises
     ------
     BudgetTooSmallError
-        If no plan fits the memory; it names the smallest budget that would do.
+        If no plan fits the memory; it names the smallest sufficient budget.
     """
-    dtype = b.dtype if _is_made_of(a.dtype, at) else a.dtype
+    dtype = b.dtype if _is_converted_from(a.dtype, at) else a.dtype
     itemsize = max(dtype.itemsize, b.dtype.itemsize)
 
-    def plan_beside(slab: int) -> Comparison:
+    def plan_with_slab(slab: int) -> Comparison:
         left = max(1, memory - workers * slab)
         problem = make_problem(
             side_of(a), side_of(b), dtype, memory=left, workers=workers, stored=a.dtype
@@ -70,32 +70,33 @@ def plan_comparison(a: Store, b: Store, memory: int, workers: int, *, at: Locati
         return Comparison(plan_sweep(problem), workers, slab)
 
     try:
-        return plan_beside(comparison_slab(memory, itemsize, workers))
+        return plan_with_slab(comparison_slab(memory, itemsize, workers))
     except BudgetTooSmallError as error:
         if workers > 1:
             return plan_comparison(a, b, memory, 1, at=at)
-        # The plan has what it needs, and the slab a part of what that leaves.
+        # The plan gets the least memory it needs, and the slab a part of the rest.
         spare = memory - error.required
         slab = comparison_slab(spare, itemsize, workers)
         if slab > spare:
             raise BudgetTooSmallError(error.required + slab, memory, error.unit) from None
-        return plan_beside(slab)
+        return plan_with_slab(slab)
 
 
-def _is_made_of(dtype: np.dtype[Any], place: Location) -> bool:
-    """Whether a journal says that a target's elements were converted from those of a type."""
+def _is_converted_from(dtype: np.dtype[Any], place: Location) -> bool:
+    """Whether a journal records that a target's elements were converted from a type."""
     journal = journal_at(place)
     # Files with several arrays keep the types of their elements.
-    is_known = journal is None or is_tree(journal)
-    stored = None if journal is None or is_known else JobRecord.read(journal).converted
-    # To NumPy, None is a type too.
+    if journal is None or is_tree(journal):
+        return False
+    stored = JobRecord.read(journal).converted
+    # NumPy would convert None to a type.
     return stored is not None and stored == dtype
 
 
 def check_again(
     places: Iterable[Location], memory: int, workers: int, *, pace: Pace | None = None
 ) -> None:
-    """Compare targets that are complete with their checksums.
+    """Compare complete targets with their checksums.
 
     Raises
     ------
@@ -105,7 +106,7 @@ def check_again(
     for place in places:
         found = verify_sealed(place, memory, workers, pace=pace)
         if found.first_difference is not None:
-            differs = f"is not what was written, first in region {found.first_difference}"
+            differs = f"differs from what was written, first in region {found.first_difference}"
             at = found.place or str(place)
             raise DataError(at, [differs], "the disk or the memory may be faulty")
 
@@ -113,22 +114,21 @@ def check_again(
 def verify_sealed(
     place: Location, memory: int, workers: int, *, pace: Pace | None = None
 ) -> Verification:
-    """Compare a target with the checksums that its journal holds.
+    """Compare a target with the checksums in its journal.
 
     Raises
     ------
     StorageError
-        If there is nothing.
+        If the target does not exist.
     UsageError
-        If it has none.
+        If it has no journal.
     DataError
-        If it is not complete, or not the target that the journal describes.
+        If it is incomplete, or not the target that the journal describes.
     """
     journal = journal_at(place)
     if journal is None:
         if is_absent(place):
-            shown = str(place)
-            raise StorageError(shown, "no such file or directory", "check the path")
+            raise StorageError(str(place), "no such file or directory", "check the path")
         raise UsageError(_without_checksums(place))
     refuse_unfinished(place)
     if is_absent(place):
@@ -156,7 +156,7 @@ def _verify_all(
     arrays = {n: each["target"] for n, each in enumerate(record.arrays.values())}
     copies = record.copies
     if not place.exists():
-        # One array of the file is given.
+        # The place is one array of the file.
         inside = split_place(str(place))[1]
         arrays = {n: each for n, each in arrays.items() if each.get("inside") == inside}
         copies = {name: each for name, each in copies.items() if name == inside}
@@ -183,7 +183,7 @@ def _check_group(place: Location, record: TreeRecord, container: DividedContaine
     _refuse_missing(place, [*record.copies, *record.arrays])
     check_copies(place, record)
     for path in reopen_group(place, record, container).damaged_groups():
-        problem = "the metadata of the group is missing or cannot be understood"
+        problem = "the metadata of the group is missing or invalid"
         raise DataError(str(place / path), [problem])
 
 
@@ -196,7 +196,7 @@ def reopen_group(
     tree: Tree | None = None,
     copies: Iterable[str] = (),
 ) -> DividedTarget:
-    """Describe the target of a group again, by its journal; see `reopen_tree`.
+    """Describe the target of a group again, from its journal; see `reopen_tree`.
 
     Raises
     ------
@@ -213,18 +213,18 @@ def reopen_group(
             copies=copies,
         )
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        problem = f"its journal is not about a group: {error}"
+        problem = f"its journal does not describe a group: {error}"
         raise DataError(str(place), [problem], "start again with --overwrite") from error
 
 
 def advise_repair(place: object) -> str:
-    """Return what to do about a damaged target."""
+    """Return the advice for a damaged target."""
     return f"repair it with: dask-io repair {quote(str(place))}"
 
 
 @contextmanager
 def advising_repair(place: Location) -> Iterator[None]:
-    """Add to a `DataError` what to do about missing or damaged data."""
+    """Add to a `DataError` the advice to repair the target."""
     try:
         yield
     except DataError as error:
@@ -243,7 +243,7 @@ def check_copies(place: Location, record: TreeRecord) -> None:
     found = record.container.digests(place, record.copies) if record.copies else {}
     for name in record.copies:
         if found[name] != record.copies[name]:
-            raise DataError(f"{place}{INSIDE}/{name}", ["is not what was written"])
+            raise DataError(f"{place}{INSIDE}/{name}", ["differs from what was written"])
 
 
 def _refuse_missing(group: Location, arrays: Iterable[str]) -> None:
@@ -253,10 +253,7 @@ def _refuse_missing(group: Location, arrays: Iterable[str]) -> None:
 
 
 def _without_checksums(place: Location) -> str:
-    name = str(place)
-    return (
-        f"{name} has no checksums of its own; compare it with its source: dask-io verify SRC {name}"
-    )
+    return f"{place} has no checksums; compare it with its source: dask-io verify SRC {place}"
 
 
 def _verify_written(
@@ -267,19 +264,21 @@ def _verify_written(
 
 
 class Share(NamedTuple):
-    """How checksums are compared: the number of threads, and the bytes of each."""
+    """Number of threads that compare checksums, and the bytes of memory of each."""
 
     workers: int
     slab: int
 
 
 def share_memory(written: Readback, memory: int, workers: int) -> Share:
-    """Share a budget among the threads that read a target back; one if it is too small for more.
+    """Divide a budget among the threads that read a target back.
+
+    There is only one thread if the budget is too small for several.
 
     Raises
     ------
     BudgetTooSmallError
-        If it is too small for one.
+        If it is too small for one thread.
     """
     slab = comparison_slab(memory, written.dtype.itemsize, workers)
     if slab > memory:

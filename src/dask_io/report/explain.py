@@ -1,4 +1,4 @@
-"""What every strategy would cost for one problem, and why one of them was chosen."""
+"""Compare the strategies for one problem, and explain the choice."""
 
 from __future__ import annotations
 
@@ -15,34 +15,34 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """A plan among those of all strategies.
+    """A plan, compared with those of all other strategies.
 
     Attributes
     ----------
     plan
-        The plan that was made.
+        The chosen plan.
     candidates
-        What every strategy that applies finds; the plan itself is one of them.
+        The plan of every applicable strategy, including the chosen one.
     device
-        What time is predicted for.
+        The device for which time is predicted.
     objective
-        What was looked for.
-    asked
-        The strategy that was asked for, ``"auto"`` if the best was.
+        The objective of the choice.
+    requested
+        The requested strategy; ``"auto"`` for the best one.
     """
 
     plan: AnyPlan
     candidates: tuple[Candidate, ...]
     device: Device
     objective: Objective
-    asked: str = "auto"
+    requested: str = "auto"
 
     @property
     def reason(self) -> str:
-        """Why the plan is what it is, in one sentence."""
+        """Why this plan was chosen, in one sentence."""
         plan = self.plan
-        if self.asked != "auto":
-            return f"{plan.strategy} was asked for"
+        if self.requested != "auto":
+            return f"{plan.strategy} was requested"
         plans = [one.plan for one in self.candidates if one.plan is not None]
         rivals = [(self._rank(other), other) for other in plans if other != plan]
         if not rivals:
@@ -57,11 +57,11 @@ class Explanation:
     def _quality(self) -> str:
         match self.objective:
             case Objective.TIME:
-                return f"few seeks at about the least time on {self.device.name}"
+                return f"few seeks in about the least time on {self.device.name}"
             case Objective.SEEKS:
                 return "the fewest seeks"
             case Objective.MEMORY:
-                return f"the least memory at about the least time on {self.device.name}"
+                return f"the least memory in about the least time on {self.device.name}"
 
     def _rank(self, plan: AnyPlan) -> tuple[float, int, int, int]:
         seconds = 0.0 if self.objective is Objective.SEEKS else predict_seconds(plan, self.device)
@@ -73,20 +73,20 @@ class Explanation:
 
 
 def explain(
-    plan: AnyPlan, *, device: Device, objective: Objective, asked: str = "auto"
+    plan: AnyPlan, *, device: Device, objective: Objective, requested: str = "auto"
 ) -> Explanation:
-    """Plan the same problem with every strategy.
+    """Plan the same problem with every strategy, to compare them.
 
     Examples
     --------
     >>> from dask_io.planning import DEVICES, Problem, plan_naive
     >>> plan = plan_naive(Problem.regular((12, 12), (4, 4), (3, 6), budget=100))
-    >>> found = explain(plan, device=DEVICES["hdd"], objective=Objective.TIME, asked="naive")
+    >>> found = explain(plan, device=DEVICES["hdd"], objective=Objective.TIME, requested="naive")
     >>> {one.strategy: one.plan.seeks.total for one in found.candidates}["naive"], found.reason
-    (57, 'naive was asked for')
+    (57, 'naive was requested')
     """
     found = [
         Candidate(plan.strategy, plan) if one.strategy == plan.strategy else one
         for one in find_candidates(plan.problem)
     ]
-    return Explanation(plan, tuple(found), device, objective, asked)
+    return Explanation(plan, tuple(found), device, objective, requested)

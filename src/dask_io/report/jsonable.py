@@ -1,4 +1,4 @@
-"""A run, a store and a comparison as values that go to JSON; keys are only ever added."""
+"""Runs, stores and comparisons as values for JSON. Keys may be added but never removed."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 
 
 class Described(Protocol):
-    """What a store says about itself, as `dask_io.info` returns it."""
+    """Description of a store, as `dask_io.info` returns it."""
 
     @property
     def place(self) -> str:
-        """Where it is."""
+        """Path of the store."""
 
     @property
     def format(self) -> str:
@@ -49,39 +49,39 @@ class Described(Protocol):
 
     @property
     def grid(self) -> Grid:
-        """The blocks."""
+        """Grid of its blocks."""
 
     @property
     def order(self) -> str:
-        """How elements lie in each block."""
+        """Order of the elements in each block."""
 
     @property
     def n_bytes(self) -> int:
-        """Bytes of the array."""
+        """Size of the array in bytes."""
 
     @property
     def n_bytes_on_disk(self) -> int:
-        """Bytes of its files."""
+        """Size of its files in bytes."""
 
     @property
     def metadata(self) -> Mapping[str, Any]:
-        """What else it says."""
+        """Metadata that the format stores with the array."""
 
     @property
     def pattern(self) -> str | None:
-        """The names of its block files."""
+        """Pattern of the names of its block files."""
 
     @property
     def inferred(self) -> str | None:
-        """What the numbers in these names mean, if the pattern was inferred from them."""
+        """Meaning of the numbers in file names, if the pattern was inferred from them."""
 
 
 class DescribedGroup(Protocol):
-    """What a group says about itself, as `dask_io.info_group` returns it."""
+    """Description of a group, as `dask_io.info_group` returns it."""
 
     @property
     def place(self) -> str:
-        """Where it is."""
+        """Path of the group."""
 
     @property
     def format(self) -> str:
@@ -89,73 +89,73 @@ class DescribedGroup(Protocol):
 
     @property
     def arrays(self) -> Mapping[str, Described]:
-        """What its arrays say, by their paths."""
+        """Descriptions of its arrays, by path."""
 
     @property
     def others(self) -> Mapping[str, str]:
-        """What is wrong with arrays that are not understood."""
+        """Arrays that are not supported, each with the reason."""
 
     @property
     def uncopied(self) -> frozenset[str]:
-        """Those of them that cannot even be copied as they are."""
+        """Names of those that cannot be copied verbatim either."""
 
     @property
     def attributes(self) -> Mapping[str, Any]:
-        """What it says besides."""
+        """Attributes of the group."""
 
 
 class DamagedArray(Protocol):
-    """What is wrong with an array, as `dask_io.repair` finds it."""
+    """Damage to one array, as `dask_io.repair` finds it."""
 
     @property
     def place(self) -> str:
-        """Where it is."""
+        """Path of the array."""
 
     @property
     def n_blocks(self) -> int:
-        """How many blocks it has."""
+        """Number of its blocks."""
 
     @property
     def n_damaged(self) -> int:
-        """How many of them are damaged."""
+        """Number of damaged blocks."""
 
     @property
     def blocks(self) -> tuple[tuple[int, ...], ...]:
-        """The first of the damaged ones."""
+        """Indices of the first damaged blocks."""
 
     @property
     def others(self) -> tuple[str, ...]:
-        """What else is damaged."""
+        """Other damage, such as to metadata."""
 
     @property
     def needs_whole_file(self) -> bool:
-        """Whether all blocks must be written again."""
+        """Whether all blocks must be rewritten."""
 
 
 class Repaired(Protocol):
-    """What `dask_io.repair` returns."""
+    """Result of `dask_io.repair`."""
 
     @property
     def damaged(self) -> Sequence[DamagedArray]:
-        """The arrays with damage."""
+        """The damaged arrays."""
 
     @property
     def n_blocks(self) -> int:
-        """How many blocks were checked."""
+        """Number of blocks that were checked."""
 
     @property
     def n_damaged(self) -> int:
-        """How many of them were damaged."""
+        """Number of damaged blocks."""
 
     @property
     def result(self) -> RunResult:
-        """The run that wrote them again."""
+        """Result of the run that rewrote them."""
 
 
 def any_plan_to_json(
     plan: AnyPlan | Sweeps | Series, device: Device | None = None
 ) -> dict[str, Any]:
-    """Return a plan for one target or for several, with its time on a device if one is given."""
+    """Return a plan of any kind, with its predicted time on a device if one is given."""
     if isinstance(plan, Sweeps):
         return sweeps_to_json(plan, device)
     if isinstance(plan, Series):
@@ -170,10 +170,10 @@ def run_to_json(
     *,
     inferred: str = "",
 ) -> dict[str, Any]:
-    """Return a plan, with its time on a device if one is given, and the result of its run.
+    """Return a plan, with its predicted time on a device if one is given, and its run's result.
 
-    There is no plan if there was nothing to do. The plan includes what was inferred from file
-    names, as that of a dry run does.
+    The plan is None if there was nothing to do. As in a dry run, it includes what was inferred
+    from file names.
     """
     planned = None
     if plan is not None:
@@ -216,7 +216,7 @@ def repair_to_json(repair: Repaired) -> dict[str, Any]:
 
 
 def info_to_json(info: Described) -> dict[str, Any]:
-    """Return what a store says about itself."""
+    """Return the description of a store."""
     return {
         "place": info.place,
         "format": info.format,
@@ -235,7 +235,7 @@ def info_to_json(info: Described) -> dict[str, Any]:
 
 
 def group_to_json(group: DescribedGroup) -> dict[str, Any]:
-    """Return what a group says about itself, and its arrays by their paths."""
+    """Return the description of a group, with its arrays by path."""
     return {
         "place": group.place,
         "format": group.format,
@@ -246,14 +246,14 @@ def group_to_json(group: DescribedGroup) -> dict[str, Any]:
 
 
 def compression_ratio(info: Described) -> float | None:
-    """Return how many bytes of the array there are for one on disk, None without a codec."""
+    """Return the ratio of the array's size to its size on disk, None without a codec."""
     if not info.metadata.get("codecs") or not info.n_bytes_on_disk:
         return None
     return info.n_bytes / info.n_bytes_on_disk
 
 
 def _plain(value: object) -> object:
-    """Return what JSON can hold of a value; of others, such as dates, how they are written."""
+    """Convert a value for JSON; values that JSON cannot hold, such as dates, become text."""
     match value:
         case dict():
             return {name: _plain(each) for name, each in value.items()}
@@ -270,7 +270,7 @@ def _plain(value: object) -> object:
 
 
 def verification_to_json(found: Verification) -> dict[str, Any]:
-    """Return whether two arrays agree, and where they first differ."""
+    """Return whether two arrays are equal, and where they first differ."""
     region = found.first_difference
     return {
         "equal": found.equal,
@@ -286,12 +286,12 @@ def explained_series_to_json(
     series: Series, arrays: Mapping[str, Explanation], device: Device
 ) -> dict[str, Any]:
     """Return the plans of several arrays, each as `explained_to_json` does."""
-    told = {name: explained_to_json(each) for name, each in arrays.items()}
-    return {**series_to_json(series, device), "arrays": told}
+    explained = {name: explained_to_json(each) for name, each in arrays.items()}
+    return {**series_to_json(series, device), "arrays": explained}
 
 
 def explained_to_json(explanation: Explanation) -> dict[str, Any]:
-    """Return a plan and, beside it, what every strategy would have cost, and why it was chosen."""
+    """Return a plan, the costs of every strategy, and why the plan was chosen."""
     plan, device = explanation.plan, explanation.device
     return {
         **plan_to_json(plan, device),
@@ -315,5 +315,5 @@ def explained_to_json(explanation: Explanation) -> dict[str, Any]:
 
 
 def _chunks(axis: Axis) -> int | list[int]:
-    """Return the one block length of a regular axis, or all of them."""
+    """Return the block length of a regular axis, or all lengths of an uneven one."""
     return axis.chunk or list(axis.lengths())

@@ -1,4 +1,4 @@
-"""A line on a terminal that tells how far a run has come."""
+"""A progress line on a terminal."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _WIDEST = 100
 class ProgressLine:
     """Draws progress on a terminal, at most ten times a second, and erases it at the end.
 
-    Where the stream is not a terminal there is nothing to draw, and `update` is None, so that a
-    run is not slowed down by reporting to nobody. Updates may come from any thread.
+    If the stream is not a terminal, `update` is None, so that the run does not report progress in
+    vain. Updates may come from any thread.
     """
 
     def __init__(
@@ -61,11 +61,11 @@ class ProgressLine:
                 self._write(_ERASE)
 
     def _update(self, progress: Progress) -> None:
-        """Draw the line anew if it is time to."""
+        """Redraw the line if it is due."""
         now, done = self._clock(), progress.n_bytes_written >= progress.n_bytes
         if now < self._next and not done:
             return
-        # Whoever draws, draws for all: the others need not wait.
+        # If another thread is drawing, skip this update. The last one is never skipped.
         if not self._lock.acquire(blocking=done):
             return
         try:
@@ -87,7 +87,7 @@ class ProgressLine:
         )
         label = f"{self._label} " if self._label else ""
         room = min(40, self._width() - len(label) - len(numbers) - 4)
-        if room < 5:  # noqa: PLR2004  # shorter bars say nothing
+        if room < 5:  # noqa: PLR2004  # a shorter bar is useless
             return f"{label}{numbers}"
         full = int(part * room)
         return f"{label}[{'#' * full}{'.' * (room - full)}] {numbers}"
@@ -101,7 +101,7 @@ class ProgressLine:
         self._write(_ERASE + line[: self._width() - 1])
 
     def _write(self, text: str) -> None:
-        # A terminal that has gone away must not end the run.
+        # A closed terminal must not end the run.
         with suppress(OSError, ValueError):
             self._stream.write(text)
             self._stream.flush()

@@ -1,7 +1,7 @@
-"""A picture of a plan: the source's blocks, what is read at once, the target's blocks.
+"""Draw a plan: the source's blocks, the cells that are read, and the target's blocks.
 
-Two axes are shown, those that the plan sweeps outermost among those that are cut. However many
-blocks there are, only so many lines are drawn.
+The drawing shows the two outermost axes that are cut. The number of lines is limited, however many
+blocks there are.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _KEEP, _FLUSH = "#2a8a4a", "#d1495b"
 
 
 class _Line(NamedTuple):
-    """A boundary to draw: where and in what colour, and how far across; all from 0 to 1."""
+    """A boundary to draw: its position, colour and extent. Positions run from 0 to 1."""
 
     at: float
     colour: str
@@ -38,7 +38,7 @@ class _Line(NamedTuple):
 
 
 class _Panel(NamedTuple):
-    """One square of the picture: its captions, and its lines along both axes."""
+    """One panel of the drawing: its captions, and its lines along both axes."""
 
     title: str
     caption: str
@@ -47,7 +47,7 @@ class _Panel(NamedTuple):
 
 
 def job_svg(plan: AnyPlan) -> str:
-    """Draw a plan, or each pass of one that has several."""
+    """Draw a plan, or every pass of a plan with several passes."""
     match plan:
         case SpillPlan():
             return "".join(map(plan_svg, plan.passes))
@@ -60,9 +60,9 @@ def job_svg(plan: AnyPlan) -> str:
 def plan_svg(plan: Plan, *, costs: Plan | CopyPlan | None = None) -> str:
     """Draw a plan, with its own costs unless others are given.
 
-    Blocks of the source and of the target are grids. Between them are the cells that are read
-    one after another: an end in green is kept, what is incomplete there is carried on; an end in
-    red is flushed, what is incomplete there is written, and target blocks are cut.
+    The left and right panels show the blocks of the source and of the target. The middle panel
+    shows the cells that are read one after another. Incomplete target blocks stay in memory at a
+    green end, and are written in part at a red end.
 
     Examples
     --------
@@ -90,7 +90,7 @@ def plan_svg(plan: Plan, *, costs: Plan | CopyPlan | None = None) -> str:
 
 
 def _shown_axes(plan: Plan) -> tuple[int | None, int | None]:
-    """Return the axes drawn downwards and across: outermost first, those that are cut first."""
+    """Return the axes to draw downwards and across; axes that are cut are preferred."""
 
     def is_cut(axis: int) -> bool:
         problem = plan.problem
@@ -105,7 +105,7 @@ def _shown_axes(plan: Plan) -> tuple[int | None, int | None]:
 
 
 def _sides(plan: Plan, rows: int | None, columns: int | None) -> tuple[int, int]:
-    """Return height and width of a panel, in proportion to the array as far as can be seen."""
+    """Return height and width of a panel, in proportion to the array but never too thin to see."""
     lengths = [1 if axis is None else max(1, plan.problem.shape[axis]) for axis in (rows, columns)]
     if rows is None:
         return _SMALLEST_SIDE, _SIDE
@@ -192,13 +192,13 @@ def _legend(plan: Plan, rows: int | None, columns: int | None, top: int) -> Iter
         for axis, direction in ((rows, "downwards"), (columns, "across"))
         if axis is not None
     ]
-    drawn = _most_lines(plan, (rows, columns)) > _MOST_LINES
-    note = "; not every boundary is drawn" if drawn else ""
+    is_sampled = _most_lines(plan, (rows, columns)) > _MOST_LINES
+    note = "; not every boundary is drawn" if is_sampled else ""
     yield _text(_LEFT, top + 18, f"{', '.join(where)}{note}", size=10)
     yield _path(f"M{_LEFT} {top + 32}h16", _KEEP)
-    yield _text(_LEFT + 22, top + 36, "kept: what is incomplete is carried on", size=10)
+    yield _text(_LEFT + 22, top + 36, "kept: incomplete blocks stay in memory", size=10)
     yield _path(f"M{_LEFT + 240} {top + 32}h16", _FLUSH)
-    yield _text(_LEFT + 262, top + 36, "flushed: it is written at once", size=10)
+    yield _text(_LEFT + 262, top + 36, "flushed: incomplete blocks are written", size=10)
 
 
 def _costs(plan: Plan | CopyPlan) -> str:

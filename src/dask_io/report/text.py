@@ -1,4 +1,4 @@
-"""Plans, runs, stores and comparisons as text for people."""
+"""Plans, runs, stores and comparisons as readable text."""
 
 from __future__ import annotations
 
@@ -21,15 +21,16 @@ if TYPE_CHECKING:
 
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
 _NARROWEST, _LONGEST_LINE = 8, 72
-_MOST_NAMED = 20
+_MOST_LISTED = 20
 
 
 def plan_text(
     plan: AnyPlan | Sweeps | Series, device: Device | None = None, *, inferred: str = ""
 ) -> str:
-    """Write what a plan does and costs and, for a device, how long it is predicted to take.
+    """Describe a plan and its costs, with its predicted time if a device is given.
 
-    Also write what was inferred from file names, and how often blocks are touched if not once.
+    The text also shows what was inferred from file names, and which blocks are visited more than
+    once.
     """
     lines = [str(plan).rstrip()]
     if visits := explain_visits(plan):
@@ -42,13 +43,13 @@ def plan_text(
 
 
 def explained_series_text(series: Series, arrays: Mapping[str, Explanation], device: Device) -> str:
-    """Write what the plans of several arrays cost together, and then explain one after another."""
-    told = [f"array {printable(name)}: {explained_text(each)}" for name, each in arrays.items()]
-    return "\n\n".join([plan_text(series, device), *told])
+    """Describe the joint cost of the plans of several arrays, then explain each plan."""
+    texts = [f"array {printable(name)}: {explained_text(each)}" for name, each in arrays.items()]
+    return "\n\n".join([plan_text(series, device), *texts])
 
 
 def explained_text(explanation: Explanation, *, inferred: str = "") -> str:
-    """Write a plan, what every strategy would cost, which one was chosen, and why."""
+    """Describe a plan, the costs of every strategy, and why one was chosen."""
     plan, device = explanation.plan, explanation.device
     rows: list[tuple[str, ...]] = [("strategy", "seeks", "openings", "memory", "steps", "time", "")]
     for one in explanation.candidates:
@@ -67,8 +68,8 @@ def explained_text(explanation: Explanation, *, inferred: str = "") -> str:
     if plan.seeks.total > problem.lower_bound:
         needed = memory_for_lower_bound(problem)
         bound += f", with {format_bytes(needed)} (--memory {needed}) or more"
-    told = plan_text(plan, device, inferred=inferred)
-    return f"{told}\n\n{table(rows)}\n{bound}\n{explanation.reason}"
+    text = plan_text(plan, device, inferred=inferred)
+    return f"{text}\n\n{table(rows)}\n{bound}\n{explanation.reason}"
 
 
 def _predicted(plan: AnyPlan | Sweeps | Series, device: Device) -> str:
@@ -76,7 +77,7 @@ def _predicted(plan: AnyPlan | Sweeps | Series, device: Device) -> str:
 
 
 def run_text(plan: AnyPlan | Sweeps | Series, result: RunResult) -> str:
-    """Write what a run did, as predicted and as counted."""
+    """Describe a run, with predicted and measured costs."""
     return f"{done_text(result)}\n{_counts(plan, result)}"
 
 
@@ -93,21 +94,21 @@ def _counts(plan: AnyPlan | Sweeps | Series, result: RunResult) -> str:
 
 
 def done_text(result: RunResult) -> str:
-    """Write in one line what a run did."""
+    """Describe a run in one line."""
     blocks = f"{result.blocks_written:,} block{'s' * (result.blocks_written != 1)}"
     done = (
         f"wrote {blocks}, {format_bytes(result.n_bytes_written)}, in "
         f"{format_seconds(result.seconds)} ({format_speed(result.n_bytes_written, result.seconds)})"
     )
-    skipped = f"; {result.blocks_skipped:,} were there already" if result.blocks_skipped else ""
-    verified = "; verified: what is there is what was written" if result.verified else ""
+    skipped = f"; {result.blocks_skipped:,} were already there" if result.blocks_skipped else ""
+    verified = "; verified: read back and compared" if result.verified else ""
     names = ", ".join(result.not_kept).replace("_", " ")
     not_kept = f"; not kept: {names}" if names else ""
     return f"{done}{skipped}{verified}{not_kept}"
 
 
 def info_text(info: Described) -> str:
-    """Write what a store says about itself."""
+    """Describe a store."""
     axes = info.grid.axes
     uneven = ["" if axis.chunk else f", uneven along axis {i}" for i, axis in enumerate(axes)]
     orders = {"C": "C (last axis fastest)", "F": "F (first axis fastest)"}
@@ -129,7 +130,7 @@ def info_text(info: Described) -> str:
 
 
 def group_text(group: DescribedGroup) -> str:
-    """Write what a group says about itself, and a line for every array."""
+    """Describe a group, with a line for every array."""
     rows: list[tuple[str, ...]] = [("array", "shape", "dtype", "blocks", "size", "on disk", "")]
     for name, info in group.arrays.items():
         sizes = format_bytes(info.n_bytes), format_bytes(info.n_bytes_on_disk)
@@ -139,7 +140,7 @@ def group_text(group: DescribedGroup) -> str:
         rows.append((printable(name), _by(info.shape), dtype, blocks, *sizes, _brief(names)))
     for name, problem in group.others.items():
         is_copied = name not in group.uncopied
-        how = "copied as it is" if is_copied else f"cannot be copied: it {problem}"
+        how = "copied verbatim" if is_copied else f"cannot be copied: it {problem}"
         rows.append((printable(name), *["-"] * 5, _brief(how)))
     head = f"{printable(group.place)}: a group of {len(rows) - 1} {group.format} arrays"
     about = f"\nattributes: {_brief(', '.join(group.attributes))}" if group.attributes else ""
@@ -160,7 +161,7 @@ def _naming_rows(info: Described) -> Iterator[tuple[str, str]]:
 
 
 def _metadata_rows(metadata: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield what a container says besides, in brief."""
+    """Yield a short form of a container's other metadata."""
     if "codecs" in metadata:
         yield "codec", printable(" + ".join(map(_codec, metadata["codecs"])) or "none")
     if metadata.get("shards"):
@@ -186,18 +187,18 @@ def _brief(text: str) -> str:
 
 
 def verification_text(found: Verification) -> str:
-    """Write whether two arrays agree."""
+    """Describe whether two arrays are equal."""
     elements = f"{found.n_elements:,} element{'s' * (found.n_elements != 1)}"
     if found.equal:
         return f"equal: {elements} compared"
     where = f"{found.first_difference}{f' of {printable(found.place)}' if found.place else ''}"
     if found.n_differing is None:
-        return f"not what was written, first in region {where}"
+        return f"differs from what was written, first in region {where}"
     return f"{found.n_differing:,} of {elements} differ, first in region {where}"
 
 
 def repair_text(repair: Repaired) -> str:
-    """Write what was damaged, and what was or would be written again."""
+    """Describe the damage, and what was or would be rewritten."""
     if not repair.damaged:
         blocks = f"{repair.n_blocks:,} block{'s' * (repair.n_blocks != 1)}"
         return f"nothing to repair: {blocks} checked, none damaged"
@@ -212,17 +213,19 @@ def repair_text(repair: Repaired) -> str:
 
 
 def _damage_text(damage: DamagedArray) -> str:
-    """Write what is damaged of one array, in a line."""
-    named = [",".join(map(str, index)) for index in damage.blocks[:_MOST_NAMED]]
-    rest = damage.n_damaged - len(named)
-    told = [f"block{'s' * (damage.n_damaged != 1)} {' '.join(named)}"] if named else []
-    told[:1] = [f"{told[0]} and {rest:,} more"] if rest else told
-    whole = " (the whole file is written again)" if damage.needs_whole_file else ""
-    return f"{printable(damage.place)}: {', '.join([*told, *damage.others])}{whole}"
+    """Describe the damage to one array, in a line."""
+    listed = [",".join(map(str, index)) for index in damage.blocks[:_MOST_LISTED]]
+    rest = damage.n_damaged - len(listed)
+    parts = list(damage.others)
+    if listed:
+        more = f" and {rest:,} more" if rest else ""
+        parts.insert(0, f"block{'s' * (damage.n_damaged != 1)} {' '.join(listed)}{more}")
+    whole = " (the whole file is rewritten)" if damage.needs_whole_file else ""
+    return f"{printable(damage.place)}: {', '.join(parts)}{whole}"
 
 
 def format_seconds(seconds: float) -> str:
-    """Write a duration with as much detail as it deserves.
+    """Format a duration in its two largest units.
 
     Examples
     --------
@@ -240,7 +243,7 @@ def format_seconds(seconds: float) -> str:
 
 
 def format_speed(n_bytes: int, seconds: float) -> str:
-    """Write bytes per second.
+    """Format a speed in megabytes per second.
 
     Examples
     --------

@@ -1,6 +1,6 @@
-"""Public tools for tests: the walker of plans, and strategies for Hypothesis.
+"""Public tools for tests: the plan walker, and Hypothesis strategies.
 
-`dask_io.testing.strategies` needs Hypothesis and is imported on its own.
+`dask_io.testing.strategies` needs Hypothesis and is imported separately.
 """
 
 from dask_io.testing.walker import Walked, walk, walk_bundle

@@ -1,7 +1,7 @@
-"""The laws that every store keeps, for a format's author to run against the format.
+"""Conformance tests that every format must pass.
 
-Subclass `StoreConformance` in a test module, say how a target is made and how it is opened
-again, and run pytest::
+Subclass `StoreConformance` in a test module, implement how a target is created and how it is
+opened again, and run pytest::
 
     class TestMyFormat(StoreConformance):
         def make_target(self, folder, case, *, overwrite=False):
@@ -10,8 +10,8 @@ again, and run pytest::
         def open_source(self, folder, case):
             return open_source(folder / "x")
 
-The laws are plain methods that take an empty directory, pytest's ``tmp_path``; a store that
-breaks one makes it raise `AssertionError`.
+Each test is a method that takes an empty directory, pytest's ``tmp_path``. It raises
+`AssertionError` if the store does not conform.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ if TYPE_CHECKING:
     from dask_io.stores.store import Source, Target
 
 _FIELDS = [("a", "<i2"), ("b", "u1", (3,)), ("c", ">f4")]
-# By number of axes, so that there are some tens of blocks at most.
+# Longest axes, by number of axes: an array has a few dozen blocks at most.
 _LONGEST = ((12,), (7, 7), (5, 4, 3), (3, 2, 3, 2))
 DTYPES = ("u1", "<i2", ">i2", "<f4", ">f8", "<c8", "S3", "<U2", ">M8[s]", "V5", _FIELDS)
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """An array to store: how it is cut, its dtype, and how its blocks lie."""
+    """An array to store: its grid, its dtype, and the layout of its blocks."""
 
     grid: Grid
     dtype: np.dtype[Any]
@@ -62,64 +62,64 @@ class Case:
 
     @property
     def array(self) -> NDArray[Any]:
-        """The array; its bytes are random, so compare it by them."""
+        """The array; compare its bytes and not its values, because they are random."""
         raw = random.Random(self.seed).randbytes(self.grid.size * self.dtype.itemsize)  # noqa: S311 - data, not a secret
         return np.frombuffer(raw, self.dtype).reshape(self.grid.shape)
 
     def part(self, region: Region) -> NDArray[Any]:
-        """Return a region of the array, lying in the layout's order."""
+        """Return a region of the array, with its elements in the layout's order."""
         stored = self.array[region.slices].transpose(self.layout.axes)
         raw = memoryview(stored.tobytes())
         return view_as_array(raw, region.shape, self.dtype, self.layout)
 
 
 class StoreConformance:
-    """What a format promises. Make it one's own by the two methods and the settings."""
+    """Tests for a format. Subclasses implement two methods and set these class attributes."""
 
     n_examples: ClassVar[int] = 8
-    """How many random arrays each law is tried on."""
+    """Number of random arrays in each test."""
     layouts: ClassVar[str] = "any"
-    """Which orders a block may have: ``"any"``, ``"CF"`` or ``"C"``."""
+    """Orders that a block may have: ``"any"``, ``"CF"`` or ``"C"``."""
     one_block: ClassVar[bool] = False
     """Whether the store holds its array as a single block."""
     regular: ClassVar[bool] = False
-    """Whether all blocks but those at the far ends must be of one shape."""
+    """Whether all blocks must have one shape, except at the edge of the array."""
     padded: ClassVar[bool] = False
-    """Whether blocks at the far ends are stored as large as all others."""
+    """Whether blocks at the edge of the array are stored at full size."""
     resumable: ClassVar[bool] = True
-    """Whether what is committed outlasts a run that was cut short."""
+    """Whether committed blocks survive an interrupted run."""
     dtypes: ClassVar[Sequence[Any]] = DTYPES
-    """Which types of elements it can hold."""
+    """Types of elements that the format supports."""
     appears_at_once: ClassVar[bool] = False
-    """Whether a block is written in one go, so that it may show before it is committed."""
+    """Whether a block may be visible as soon as it is written, before it is committed."""
 
     def make_target(self, folder: Any, case: Case, *, overwrite: bool = False) -> Target:
-        """Return a target for the array somewhere in the directory."""
+        """Return a target for the array, in the directory."""
         raise NotImplementedError
 
     def open_source(self, folder: Any, case: Case) -> Source:
-        """Open what has been written to the directory."""
+        """Open the array that has been written to the directory."""
         raise NotImplementedError
 
     def make_place(self, folder: Path, number: int) -> Any:
-        """Return an empty directory of its own for an array; it need not be a local one."""
+        """Return a new empty directory for an array; it need not be a local one."""
         place = folder / str(number)
         place.mkdir()
         return place
 
     def contents(self, place: Any) -> dict[str, bytes]:
-        """Return what is in all files of such a directory, by their paths in it."""
+        """Return the contents of all files in such a directory, by relative path."""
         files = (path for path in place.rglob("*") if path.is_file())
         return {str(path.relative_to(place)): path.read_bytes() for path in files}
 
     def visible(self, place: Any) -> AbstractSet[object]:
-        """Return what readers see of what has been written: files, unless the format hides them."""
-        # Directories alone hold nothing of a block.
+        """Return what readers see: the files, except hidden ones."""
+        # Empty directories do not count.
         paths = self.contents(place)
         return {path for path in paths if not path.rpartition("/")[2].startswith(".")}
 
     def test_reads_back_what_was_written(self, tmp_path: Path) -> None:
-        """Every block, for any grid, dtype and layout, comes back bit by bit."""
+        """Every block is read back bit for bit, for any grid, dtype and layout."""
         for folder, case in self.examples(tmp_path):
             self.write(folder, case)
             source = self.open_source(folder, case)
@@ -140,7 +140,7 @@ class StoreConformance:
                 assert store.format
 
     def test_regions_equal_slices(self, tmp_path: Path) -> None:
-        """Any part of a block, read alone or after another, is that part of the array."""
+        """Any part of a block equals that part of the array, also after other parts were read."""
         for folder, case in self.examples(tmp_path):
             self.write(folder, case)
             source = self.open_source(folder, case)
@@ -155,7 +155,7 @@ class StoreConformance:
                         assert _same(read, case.part(_moved(part, block.start)))
 
     def test_parts_may_be_written_in_any_order(self, tmp_path: Path) -> None:
-        """A block written in parts, over several visits, equals one written at once.
+        """A block written in parts, over several visits, equals one written as a whole.
 
         A target that encodes whole blocks refuses a part of one.
         """
@@ -184,15 +184,15 @@ class StoreConformance:
             self.assert_holds(folder, case)
 
     def test_seeks_are_the_runs_of_each_visit(self, tmp_path: Path) -> None:
-        """The tally counts visits, bytes, and for each visit the runs of what it moved.
+        """The tally counts visits, bytes and, for each visit, the contiguous runs it moves.
 
-        If blocks are decoded as a whole, a part counts as all of its block.
+        If blocks are decoded as a whole, reading a part counts as reading the whole block.
         """
         for folder, case in self.examples(tmp_path):
             target, n_blocks = self.write(folder, case), case.grid.n_blocks
             written = target.tally.write
             source, generator = self.open_source(folder, case), _generator(case)
-            assert written.seeks == written.visits <= n_blocks, "each block is written in one go"
+            assert written.seeks == written.visits <= n_blocks, "a block took more than one seek"
             if target.access is Access.ADDRESSABLE:
                 n_bytes = sum(map(self.stored_size, repeat(case), case.grid.indices()))
                 assert (written.visits, written.n_bytes) == (n_blocks, n_bytes)
@@ -210,7 +210,7 @@ class StoreConformance:
             assert source.tally.read.visits == n_blocks
 
     def test_parts_that_go_on_where_the_last_ended_are_one_visit(self, tmp_path: Path) -> None:
-        """A block is written as a stream, plane by plane, in one seek.
+        """A block that is written as a stream, plane by plane, takes one seek.
 
         A target that encodes whole blocks refuses the first plane.
         """
@@ -244,7 +244,7 @@ class StoreConformance:
             assert (counted.seeks, counted.visits) == (case.grid.n_blocks, case.grid.n_blocks)
 
     def test_blocks_appear_when_published(self, tmp_path: Path) -> None:
-        """Until a target is finished it cannot be opened as a whole one."""
+        """A target cannot be opened before it is finished."""
         for folder, case in self.examples(tmp_path):
             target = self.make_target(folder, case)
             target.create()
@@ -253,16 +253,16 @@ class StoreConformance:
                 written = self.write_block(target, index, case)
                 if not self.appears_at_once:
                     shown = self.visible(folder)
-                    assert shown == before, "a block shows before it is published"
+                    assert shown == before, "a block is visible before it is published"
                 with suppress(DaskIOError):
                     self.open_source(folder, case)
-                    raise AssertionError("a target that is not whole can be opened")
+                    raise AssertionError("an incomplete target can be opened")
                 target.commit([written])
             target.finish()
             self.assert_holds(folder, case)
 
     def test_abandoning_leaves_nothing(self, tmp_path: Path) -> None:
-        """What was begun and not published is gone after `abandon`."""
+        """`abandon` removes everything that was not published."""
         for folder, case in self.examples(tmp_path):
             target = self.make_target(folder, case)
             target.create()
@@ -272,7 +272,7 @@ class StoreConformance:
             assert not self.contents(folder)
 
     def test_abandoning_what_was_not_created_touches_nothing(self, tmp_path: Path) -> None:
-        """A target that was refused, or never asked for, leaves alone what others wrote."""
+        """`abandon` without `create`, or after a refused one, keeps the files of other runs."""
         for folder, case in self.examples(tmp_path):
             self.make_target(folder, case).abandon()
             assert not self.contents(folder)
@@ -290,10 +290,10 @@ class StoreConformance:
                 assert self.contents(folder) == before
             with suppress(DaskIOError):
                 self.open_source(folder, case)
-                raise AssertionError("a target that is not whole can be opened")
+                raise AssertionError("an incomplete target can be opened")
 
     def test_a_target_may_be_used_again(self, tmp_path: Path) -> None:
-        """After `finish` a target exists and is refused; after `abandon` it can be made anew."""
+        """A finished target is refused; an abandoned one can be created again."""
         for folder, case in self.examples(tmp_path):
             target = self.make_target(folder, case)
             target.create()
@@ -308,7 +308,7 @@ class StoreConformance:
             self.assert_holds(folder, case)
 
     def test_what_is_committed_is_there_to_go_on_with(self, tmp_path: Path) -> None:
-        """A run that was cut short is resumed by another, which writes the rest."""
+        """Committed blocks survive an interrupted run, and a resumed one writes the rest."""
         for folder, case in self.examples(tmp_path):
             target, indices = self.make_target(folder, case), list(case.grid.indices())
             n_done = len(indices) // 2
@@ -332,7 +332,7 @@ class StoreConformance:
             self.assert_holds(folder, case)
 
     def test_checksums_are_those_of_what_is_read(self, tmp_path: Path) -> None:
-        """What a writer says of a block is what is found when the target is read back."""
+        """The writer's checksum of a block equals the one found when the target is read back."""
         for folder, case in self.examples(tmp_path):
             target = self.make_target(folder, case)
             target.create()
@@ -347,7 +347,7 @@ class StoreConformance:
                 assert checksum == cell.checksum
 
     def test_existing_target_is_refused(self, tmp_path: Path) -> None:
-        """A target that is there stays as it is, unless it is to be overwritten."""
+        """An existing target is refused and unchanged, unless `overwrite` is given."""
         for folder, case in self.examples(tmp_path):
             self.write(folder, case)
             _assert_refused(self.make_target(folder, case))
@@ -357,7 +357,7 @@ class StoreConformance:
             self.assert_holds(folder, other)
 
     def test_visits_may_be_concurrent(self, tmp_path: Path) -> None:
-        """Blocks are written and read by many threads at once, and counted as by one."""
+        """Many threads can write and read blocks at once; the tally is the same as with one."""
         for folder, case in self.examples(tmp_path):
             target = self.make_target(folder, case)
             target.create()
@@ -376,7 +376,7 @@ class StoreConformance:
                 assert source.tally.read.seeks == 2 * case.grid.n_blocks
 
     def test_arrays_without_elements(self, tmp_path: Path) -> None:
-        """An axis of length 0 means no blocks, but the array is there and describes itself."""
+        """An array with an axis of length 0 has no blocks, but its metadata can be read."""
         for number, shape in enumerate([(0,), (3, 0), (0, 2, 5)]):
             folder = self.make_place(tmp_path, number)
             grid = Grid.regular(shape, [max(1, n) for n in shape])
@@ -387,13 +387,13 @@ class StoreConformance:
             assert (source.grid.shape, source.dtype) == (shape, case.dtype)
 
     def examples(self, folder: Path) -> Iterator[tuple[Any, Case]]:
-        """Yield arrays to try a law on, each with an empty directory."""
+        """Yield arrays for a test, each with an empty directory."""
         generator = random.Random(2017)  # noqa: S311 - data, not a secret
         for number in range(self.n_examples):
             yield self.make_place(folder, number), self.random_case(generator)
 
     def random_case(self, generator: random.Random) -> Case:
-        """Draw an array of 1 to 4 axes, some of length 1, cut regularly or not."""
+        """Draw an array of 1 to 4 axes, some of length 1, with a regular or an uneven grid."""
         longest = generator.choice(_LONGEST)
         shape = [generator.randint(1, n) for n in longest]
         axes = [_random_axis(generator, length, regular=self.regular) for length in shape]
@@ -408,7 +408,7 @@ class StoreConformance:
         return Case(grid, dtype, layout, generator.randrange(2**32))
 
     def stored_size(self, case: Case, index: tuple[int, ...]) -> int:
-        """Return the bytes from a block's first element to its last, with padding between."""
+        """Return the number of bytes from a block's first element to its last, with padding."""
         shape = case.grid.block(index).shape
         stored = case.grid.longest if self.padded else shape
         return case.layout.end_of(Region.whole(shape), stored) * case.dtype.itemsize
@@ -433,7 +433,7 @@ class StoreConformance:
     def check_refuses(
         self, target: Target, parts: dict[tuple[int, ...], Region], folder: Any, case: Case
     ) -> None:
-        """Check that a target refuses parts of its blocks, and takes whole ones afterwards."""
+        """Check that a target refuses parts of its blocks, and accepts whole ones afterwards."""
         target.create()
         for index, part in parts.items():
             block = case.grid.block(index)
@@ -445,7 +445,7 @@ class StoreConformance:
         self.assert_holds(folder, case)
 
     def assert_holds(self, folder: Any, case: Case) -> None:
-        """Read an array block by block and compare it."""
+        """Check that the stored array equals that of the case, block by block."""
         source = self.open_source(folder, case)
         source.check()
         for index in case.grid.indices():
@@ -461,7 +461,7 @@ def read_region(source: Source, index: tuple[int, ...], region: Region) -> NDArr
 
 
 def check_parts_count_as_blocks(source: Source, generator: random.Random) -> None:
-    """Check that reading a part of a block counts as much as reading all of it."""
+    """Check that reading a part of a block counts as reading all of it."""
     for index in source.grid.indices():
         shape = source.grid.block(index).shape
         counted = [_counted(source)]
@@ -469,7 +469,7 @@ def check_parts_count_as_blocks(source: Source, generator: random.Random) -> Non
             read_region(source, index, region)
             counted.append(_counted(source))
         before, part, whole = counted
-        assert np.array_equal(part - before, whole - part), f"a part of block {index}"
+        assert np.array_equal(part - before, whole - part), f"block {index} is counted wrongly"
 
 
 def _buffer(shape: tuple[int, ...], dtype: np.dtype[Any]) -> memoryview:
@@ -489,7 +489,7 @@ def _same(a: NDArray[Any], b: NDArray[Any]) -> bool:
 
 
 def _orders(layout: Layout, grid: Grid) -> list[int]:
-    """Return the order of the axes along which blocks extend; the others can be anywhere."""
+    """Return the order of the axes longer than 1; the position of the others has no effect."""
     return [axis for axis in layout.axes if grid.axes[axis].longest > 1]
 
 

@@ -1,14 +1,14 @@
-"""How good can a plan be? The least memory for touching each block once, by any order at all.
+"""The least memory in which every block can be touched once, over all orders of source blocks.
 
-`plan_sweep` follows a grid, axis by axis. Here source blocks may follow one another in any
-order, each read whole in one step; a target block is written as soon as all of it is there.
-Reading several blocks in one step never takes less memory than reading them one after another,
-so the least peak over all orders bounds every plan that moves each block whole, at once. (Of what
-is a stream, a step moves part of a block, and less may do.)
+`plan_sweep` follows a grid, axis by axis. Here source blocks may be read in any order, one whole
+block per step, and a target block is written as soon as it is complete. Reading several blocks in
+one step never takes less memory than reading them one after another. The least peak over all
+orders is therefore a lower bound for every plan that moves whole blocks. (A plan that streams
+moves a part of a block per step, and may need less.)
 
-What is held depends only on which blocks have been read, so an order is a path through their
-sets, and its peak the largest of the states along it: the least one is found best first. Time
-grows with the number of sets, so only tiny grids can be solved.
+The memory in use depends only on the set of blocks that have been read. An order is a path through
+these sets, and its peak is the largest value along the path. A best-first search finds the path
+with the least peak. Time grows with the number of sets, so only tiny grids can be solved.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ class TooManyStatesError(Exception):
 
 
 def least_held(problem: Problem, *, most_states: int = 200_000) -> int:
-    """Return the fewest bytes in which some order of the source blocks touches each block once.
+    """Return the least number of bytes with which some order touches each block once.
 
     Raises
     ------
     TooManyStatesError
-        If more sets of blocks than `most_states` would have to be looked at.
+        If the search would visit more than `most_states` sets of blocks.
 
     Examples
     --------
@@ -46,7 +46,7 @@ def least_held(problem: Problem, *, most_states: int = 200_000) -> int:
     """
     blocks = _Blocks.of(problem)
     everything = (1 << len(blocks.sizes)) - 1
-    # By the peak so far, then the most read, so that ties go deep first.
+    # Ordered by the peak so far. Of equal ones, the set with the most blocks comes first.
     waiting = [(0, 0, 0)]
     least = {0: 0}
     while waiting:
@@ -65,12 +65,12 @@ def least_held(problem: Problem, *, most_states: int = 200_000) -> int:
 
 
 def held_at_least(problem: Problem) -> int:
-    """Return a number of bytes below which no order touches each block once.
+    """Return a lower bound of `least_held` that is fast to compute.
 
     When the first target block is complete, all source blocks that overlap it have been read and
-    nothing has been written. Likewise, when the last source block has been read, no target
-    block that overlaps it has been written. Aggregates are boxes, so the smallest of them is
-    smallest along each axis.
+    nothing has been written. Likewise, when the last source block has been read, no target block
+    that overlaps it has been written. In both cases these blocks form a box, so the smallest box
+    is the product of the smallest lengths along each axis.
 
     Examples
     --------
@@ -85,7 +85,7 @@ def held_at_least(problem: Problem) -> int:
 
 
 def _shortest_aggregate(blocks: Axis, around: Axis) -> int:
-    """Return the least length of whole blocks that covers a block of the other axis."""
+    """Return the least length of consecutive whole blocks that cover a block of the other axis."""
     stop, shortest = 0, blocks.length
     for length in around.lengths():
         start, stop = stop, stop + length
@@ -95,16 +95,16 @@ def _shortest_aggregate(blocks: Axis, around: Axis) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Blocks:
-    """Source blocks by number; sets of them are the bits of an integer.
+    """Source blocks by number; a set of blocks is an integer with one bit per block.
 
     Attributes
     ----------
     sizes
-        Elements of each source block.
+        Number of elements of each source block.
     needs
-        For each target block the source blocks it needs, and its elements.
+        For each target block, the set of source blocks it needs and its number of elements.
     feeds
-        For each source block the target blocks that need it.
+        For each source block, the target blocks that need it.
     """
 
     sizes: tuple[int, ...]
@@ -131,10 +131,10 @@ class _Blocks:
         )
 
     def steps(self, done: int, peak: int) -> Iterator[tuple[int, int]]:
-        """Yield the sets after one more block, with the peak up to there.
+        """Yield the sets with one more block, each with its peak.
 
-        If some block can be read within the peak so far and leaves no more behind than there was,
-        nothing is lost by reading it first: later it could only complete more.
+        If reading a block neither exceeds the peak so far nor increases the memory in use
+        afterwards, it is always best to read it first, and only that set is yielded.
         """
         held = self._held(done)
         left = [number for number in range(len(self.sizes)) if not done >> number & 1]
@@ -150,7 +150,7 @@ class _Blocks:
         return read - sum(size for need, size in self.needs if need & ~done == 0)
 
     def _grows(self, done: int, number: int) -> int:
-        """Return by how much more is held after a block has been read and written from."""
+        """Return by how much the memory in use grows when a block is read."""
         after = done | 1 << number
         completed = (self.needs[index] for index in self.feeds[number])
         return self.sizes[number] - sum(size for need, size in completed if need & ~after == 0)

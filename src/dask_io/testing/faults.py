@@ -1,9 +1,8 @@
-"""Faults between the transport and the system, at a chosen call.
+"""Inject faults into system calls or requests, at a chosen one.
 
-`inject` stands in for the system: it counts the calls by which files are read and changed,
-and at one of them fails, or stops the process as far as files are concerned: nothing that comes
-later has any effect, and all files are closed. What would be left after a loss of power can
-be had too: only what was synced.
+`inject` replaces the system calls that read and change files, and counts them. At a chosen call it
+raises an error or simulates a killed process: all files are closed, and later calls have no
+effect. `Synced` simulates a power failure, after which only synced data is left.
 """
 
 from __future__ import annotations
@@ -43,28 +42,28 @@ REQUESTS = ("get", "get_ranges", "head", "list", "list_with_delimiter", "put", "
 
 
 class Killed(BaseException):
-    """The process is no more; nothing may catch this."""
+    """The simulated process was killed; nothing may catch this."""
 
 
 class Loss(StrEnum):
-    """What is left of changes that were not synced when the power fails."""
+    """What a power failure leaves of changes that were not synced."""
 
     NOTHING = "nothing"
-    """Neither data nor names."""
+    """Neither names nor data."""
     NAMES = "names"
-    """Names, but no data."""
+    """File names, but no data."""
 
 
 @dataclass
 class Faults:
-    """The system with a fault at the Nth call.
+    """System calls with a fault at the Nth call.
 
     Parameters
     ----------
     at
-        Number of the call that goes wrong, from 1 on; 0 for none.
+        Number of the call that fails, counted from 1; 0 for none.
     error
-        What it fails with; without one, the process stops there.
+        The error number it fails with; without one, the process is killed there.
     """
 
     at: int = 0
@@ -75,18 +74,19 @@ class Faults:
     _open: set[int] = field(default_factory=set)
     _lock: Lock = field(default_factory=Lock)
 
-    def call(self, name: str, really: Callable[..., Any], *arguments: Any) -> Any:
-        """Make a call, unless this is the one that goes wrong."""
+    def call(self, name: str, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Make a call, unless this is the one that fails."""
         with self._lock:
-            self._come_to(name, arguments)
-            found = really(*arguments)
+            self._count(name, arguments)
+            found = function(*arguments)
             if name == "open":
                 self._open.add(found)
             elif name == "close":
                 self._open.discard(arguments[0])
             return found
 
-    def _come_to(self, name: str, arguments: tuple[Any, ...]) -> None:
+    def _count(self, name: str, arguments: tuple[Any, ...]) -> None:
+        """Count a call, and fail if it is the chosen one."""
         if self.is_dead:
             raise Killed
         self.n_calls += 1
@@ -96,7 +96,7 @@ class Faults:
         if self.error is None:
             self._die()
         if name == "close":
-            # A file that could not be closed properly is closed all the same.
+            # The descriptor is released even if close fails.
             os.close(arguments[0])
             self._open.discard(arguments[0])
         raise OSError(self.error, os.strerror(self.error or 0))
@@ -111,15 +111,15 @@ class Faults:
 
 @contextmanager
 def inject(faults: Faults, synced: Synced | None = None) -> Iterator[None]:
-    """Put faults between the transport and the system; nothing is synced, but `synced` is told."""
+    """Inject faults into system calls. Syncs are only recorded in `synced`, never executed."""
     before, real = system.calls, system.System()
-    standin = system.System()
+    replacement = system.System()
     for name in CALLS:
-        really = getattr(real, name)
+        function = getattr(real, name)
         if name in {"fsync", "fdatasync"}:
-            really = _ignore if synced is None else synced.note
-        setattr(standin, name, _through(faults, name, really))
-    system.calls = standin
+            function = _ignore if synced is None else synced.note
+        setattr(replacement, name, partial(faults.call, name, function))
+    system.calls = replacement
     try:
         yield
     finally:
@@ -127,26 +127,21 @@ def inject(faults: Faults, synced: Synced | None = None) -> Iterator[None]:
 
 
 def _ignore(_: int) -> None:
-    """Leave it to the system: what a process has written outlasts it."""
-
-
-def _through(faults: Faults, name: str, really: Callable[..., Any]) -> Callable[..., Any]:
-    def call(*arguments: Any) -> Any:
-        return faults.call(name, really, *arguments)
-
-    return call
+    """Skip a sync: written data survives the end of the process without it."""
 
 
 @dataclass
 class RequestFaults:
-    """An object store with a fault at the Nth moment: before a request, or after one that changes.
+    """Requests to an object store with a fault at the Nth moment.
+
+    A moment is before any request, or after a put or delete.
 
     Parameters
     ----------
     at
-        Number of the moment at which it goes wrong, from 1 on; 0 for never.
+        Number of the moment of the fault, counted from 1; 0 for none.
     error
-        What the request fails with; without one, the process stops there.
+        The error that the request fails with; without one, the process is killed there.
     """
 
     at: int = 0
@@ -156,18 +151,19 @@ class RequestFaults:
     is_dead: bool = False
     _lock: Lock = field(default_factory=Lock)
 
-    def call(self, name: str, really: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
-        """Make a request, unless this is the one that goes wrong."""
+    def call(self, name: str, function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+        """Make a request, unless this is the one that fails."""
         key = arguments[1] if len(arguments) > 1 else options.get("prefix")
         with self._lock:
-            self._come_to(f"{name} {key}")
-            found = really(*arguments, **options)
+            self._count(f"{name} {key}")
+            found = function(*arguments, **options)
             if name in {"put", "delete"}:
-                # It is carried out, but nobody hears of it.
-                self._come_to(f"answer to {name} {key}")
+                # The store has executed the request, but its response may get lost.
+                self._count(f"answer to {name} {key}")
             return found
 
-    def _come_to(self, moment: str) -> None:
+    def _count(self, moment: str) -> None:
+        """Count a moment, and fail if it is the chosen one."""
         if self.is_dead:
             raise Killed
         self.n_moments += 1
@@ -181,14 +177,14 @@ class RequestFaults:
 
 @contextmanager
 def inject_into_requests(faults: RequestFaults) -> Iterator[None]:
-    """Put faults between the transport for objects and the store."""
-    from dask_io.storage.objects import requests  # noqa: PLC0415 - not all have what it takes
+    """Inject faults into requests to object stores."""
+    from dask_io.storage.objects import requests  # noqa: PLC0415 - its library is optional
 
-    before, standin = requests.calls, requests.Requests()
+    before, replacement = requests.calls, requests.Requests()
     for name in REQUESTS:
-        really = getattr(requests.Requests, name)
-        setattr(standin, name, partial(faults.call, name, really))
-    requests.calls = standin
+        function = getattr(requests.Requests, name)
+        setattr(replacement, name, partial(faults.call, name, function))
+    requests.calls = replacement
     try:
         yield
     finally:
@@ -196,24 +192,24 @@ def inject_into_requests(faults: RequestFaults) -> Iterator[None]:
 
 
 class _Content(NamedTuple):
-    """What a file holds, and since when."""
+    """Data and modification time of a file."""
 
     data: bytes = b""
     time: int = 0
 
 
 class Synced:
-    """What is durable under a folder: contents that were synced, and synced names.
+    """The durable state of a directory: synced file contents and synced names.
 
-    Files and folders are known by their inodes, so that they keep what they hold under
-    another name.
+    Files and directories are identified by their inodes, so that they keep their contents when
+    they are renamed.
     """
 
     def __init__(self, root: Path) -> None:
         self.root = root
         self._contents: dict[int, _Content] = {}
         self._names: dict[int, dict[str, int]] = {}
-        # As long as a file is open, its number is given to no other.
+        # The system does not reuse the inode of a file that is open.
         self._held_open: list[int] = []
         for folder, _, files in os.walk(root):
             self._note(Path(folder))
@@ -221,7 +217,7 @@ class Synced:
                 self._note(Path(folder) / name)
 
     def note(self, fd: int) -> None:
-        """Take note of what a sync makes durable."""
+        """Record what a sync makes durable."""
         self._note(Path(f"/proc/self/fd/{fd}").readlink())
 
     def _note(self, path: Path) -> None:
@@ -229,7 +225,7 @@ class Synced:
         inode = path.stat().st_ino
         if path.is_dir():
             self._names[inode] = {inner.name: inner.stat().st_ino for inner in path.iterdir()}
-            # One that has not been synced itself is empty.
+            # A directory that has not been synced itself is empty.
             for inner in path.iterdir():
                 if inner.is_dir():
                     self._names.setdefault(inner.stat().st_ino, {})
@@ -237,7 +233,7 @@ class Synced:
             self._contents[inode] = _Content(path.read_bytes(), path.stat().st_mtime_ns)
 
     def lose(self, loss: Loss) -> None:
-        """Leave under the folder only what a loss of power leaves."""
+        """Reduce the directory to what a power failure leaves."""
         if loss is Loss.NOTHING:
             left = self._durable(self.root.stat().st_ino)
         else:
@@ -249,13 +245,13 @@ class Synced:
         _restore(self.root, left)
 
     def _durable(self, inode: int) -> Any:
-        """Return the content of a file, or what is left of a folder's names."""
+        """Return the synced content of a file, or that of a directory's synced names."""
         if inode not in self._names:
             return self._contents.get(inode, _Content())
         return {name: self._durable(inner) for name, inner in self._names[inode].items()}
 
     def _present(self, path: Path) -> Any:
-        """Return the durable content of a file that is there, or that of all in a folder."""
+        """Return the synced content of an existing file, or that of all names in a directory."""
         if path.is_dir():
             return {inner.name: self._present(inner) for inner in path.iterdir()}
         return self._contents.get(path.stat().st_ino, _Content())

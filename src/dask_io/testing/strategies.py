@@ -1,4 +1,4 @@
-"""Hypothesis strategies for grids, problems and plans, small enough to be walked."""
+"""Hypothesis strategies for grids, problems and plans that are small enough to be walked."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ _DTYPES: tuple[Any, ...] = (
 
 
 def shapes(*, max_axes: int = 5) -> st.SearchStrategy[tuple[int, ...]]:
-    """Shapes of 1 to `max_axes` axes: prime lengths, lengths of 1 and, rarely, of 0 included."""
+    """Shapes of 1 to `max_axes` axes, including prime lengths, 1 and, rarely, 0."""
 
     def of(n_axes: int) -> st.SearchStrategy[tuple[int, ...]]:
         longest = _LONGEST[n_axes]
         primes = [prime for prime in _PRIMES if prime <= longest]
-        # Drawn in the order of how much they prove; 0 comes out once in some thirty times.
+        # Primes and 1 are drawn more often, because they find more errors; 0 about once in thirty.
         some = [*range(1, longest + 1), *primes, *primes, 1, 1]
         length = st.sampled_from([*some * -(-30 // len(some)), 0])
         return st.tuples(*[length] * n_axes)
@@ -59,7 +59,7 @@ def axes(draw: st.DrawFn, length: int | None = None) -> Axis:
 
 @st.composite
 def _lengths(draw: st.DrawFn, length: int) -> list[int]:
-    """Any way to write a length as a sum of positive ones."""
+    """Lists of positive integers that add up to a length."""
     if length == 0:
         return []
     ends = draw(st.sets(st.integers(1, length - 1), max_size=12)) if length > 1 else set[int]()
@@ -82,13 +82,13 @@ def layouts(n_axes: int) -> st.SearchStrategy[Layout]:
 
 
 def dtypes() -> st.SearchStrategy[np.dtype[np.generic]]:
-    """Types of 1 to 12 bytes, of either endianness, structured and padded ones included."""
+    """Types of 1 to 12 bytes of either byte order, including structured and padded ones."""
     return st.sampled_from(_DTYPES).map(np.dtype)
 
 
 @st.composite
 def stagings(draw: st.DrawFn) -> Staging:
-    """No staging at all, or a least and a preferred number of bytes and a part of the budget."""
+    """No staging, or staging with a minimum, a preferred size and a part of the budget."""
     if draw(st.booleans()):
         return Staging()
     minimum, more = draw(st.integers(0, 64)), draw(st.integers(0, 256))
@@ -99,7 +99,7 @@ def stagings(draw: st.DrawFn) -> Staging:
 
 @st.composite
 def sides(draw: st.DrawFn, shape: tuple[int, ...], *, windows: bool = False) -> Side:
-    """Any blocks and layout of an array; with `windows`, perhaps of a region of a larger one."""
+    """Sides with any grid and layout; with `windows`, some are a region of a larger array."""
     layout, kind = draw(layouts(len(shape))), draw(st.sampled_from(["raw", "npy"]))
     if not windows or draw(st.booleans()):
         return Side(draw(grids(shape)), layout, kind)
@@ -111,16 +111,16 @@ def sides(draw: st.DrawFn, shape: tuple[int, ...], *, windows: bool = False) -> 
 
 
 def read_through(side: Side) -> st.SearchStrategy[Side]:
-    """A side whose blocks are read run by run, or with the gaps between some of the runs."""
+    """A side whose blocks are read run by run, or with gaps between runs included."""
     n_axes = st.integers(0, len(side.stored.axes) - 1)
     return st.just(side) | n_axes.map(lambda through: replace(side, through=through))
 
 
 @st.composite
 def problems(draw: st.DrawFn, *, max_axes: int = 5, windows: bool = False) -> Problem:
-    """Problems of any grids, layouts and dtypes.
+    """Problems with any grids, layouts and dtypes.
 
-    Budgets go from one element and the least staging to twice the array and all the staging.
+    Budgets range from one element with the least staging to twice the array with all staging.
     With `windows`, either side may be a region of a larger array.
     """
     shape = draw(shapes(max_axes=max_axes))
@@ -134,9 +134,9 @@ def problems(draw: st.DrawFn, *, max_axes: int = 5, windows: bool = False) -> Pr
 
 @st.composite
 def atomic_problems(draw: st.DrawFn, *, max_axes: int = 4) -> Problem:
-    """Problems whose source blocks, target blocks or both can only be moved whole.
+    """Problems whose source blocks, target blocks or both can only be moved as a whole.
 
-    To decode and encode them may take much longer than to move them.
+    Coding a block may take much longer than moving it.
     """
     problem = draw(problems(max_axes=max_axes))
     source, target = draw(st.sampled_from([(True, False), (False, True), (True, True)]))
@@ -150,11 +150,11 @@ def atomic_problems(draw: st.DrawFn, *, max_axes: int = 4) -> Problem:
 
 @st.composite
 def reads(draw: st.DrawFn, length: int) -> tuple[ReadRun, ...]:
-    """Any read cells along an axis, each end kept or flushed, written in any way as runs."""
+    """Any read cells along an axis, each end kept or flushed, grouped into runs in any way."""
     marked = [(run, draw(st.booleans())) for run in draw(axes(length)).runs]
     runs: list[ReadRun] = []
     for (cell, count), keep in marked:
-        # The cells of a run may differ in their marks, and equal runs need not be one.
+        # Split a run in two, whose marks may differ or be equal.
         first = draw(st.integers(0, count))
         parts = ((first, keep), (count - first, draw(st.booleans())))
         runs += [ReadRun(cell, n, mark) for n, mark in parts if n]
@@ -163,7 +163,7 @@ def reads(draw: st.DrawFn, length: int) -> tuple[ReadRun, ...]:
 
 @st.composite
 def plans(draw: st.DrawFn, *, max_axes: int = 5, windows: bool = False) -> Plan:
-    """Any plans, not only those that a strategy would make; they need not fit their budget."""
+    """Any valid plans, not only those of a strategy; they may exceed their budget."""
     problem = draw(problems(max_axes=max_axes, windows=windows))
     plan = Plan(
         problem,
@@ -199,7 +199,7 @@ def slabs(draw: st.DrawFn, plan: Plan) -> Slabs | None:
 
 @st.composite
 def shared_problems(draw: st.DrawFn, *, max_axes: int = 3) -> list[Problem]:
-    """Problems of one source: regions that may overlap, and several layouts of one region."""
+    """Problems that share one source: overlapping regions, and several layouts of one region."""
     shape = draw(shapes(max_axes=max_axes))
     source, dtype = draw(sides(shape).flatmap(read_through)), draw(dtypes())
     regions = draw(st.lists(_regions(shape), min_size=1, max_size=3))
@@ -215,7 +215,7 @@ def shared_problems(draw: st.DrawFn, *, max_axes: int = 3) -> list[Problem]:
 
 @st.composite
 def _regions(draw: st.DrawFn, shape: Sequence[int]) -> Region:
-    """Any region of an array, all of it rather often, an empty one rarely."""
+    """Any region of an array: often all of it, rarely an empty one."""
     bounds = []
     for length in shape:
         low, high = sorted(draw(st.tuples(*[st.integers(0, length)] * 2)))
@@ -226,7 +226,7 @@ def _regions(draw: st.DrawFn, shape: Sequence[int]) -> Region:
 
 @st.composite
 def bundles(draw: st.DrawFn, *, max_axes: int = 3) -> Bundle:
-    """Any bundles, not only those that the planner would make; they need not fit their budget."""
+    """Any valid bundles, not only those of the planner; they may exceed their budget."""
     shared = draw(shared_problems(max_axes=max_axes))
     box = box_around([window_of(problem.source) for problem in shared])
     return Bundle.sharing(

@@ -1,7 +1,7 @@
-"""A plain walk of a plan, step by step: the oracle that the closed forms are tested against.
+"""Execute a plan in memory, step by step, as an oracle to test the closed forms against.
 
-Nothing here is clever. Blocks are flat buffers, boundaries are lists, and what is read, held
-and written is counted element by element, so only small arrays can be walked.
+The code is deliberately simple. Blocks are flat buffers, boundaries are lists, and every element
+that is read, held or written is counted, so only small arrays can be walked.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ Box: TypeAlias = tuple[tuple[int, int], ...]
 
 @dataclass(frozen=True, slots=True)
 class Walked:
-    """What walking a plan counted; each number has its closed form in `Plan`.
+    """Counts from walking a plan; `Plan` has a closed form for each.
 
-    `held_bytes` is the most array data in memory at once, `peak_bytes` the same with the
-    staging that the budget leaves room for.
+    `held_bytes` is the largest amount of array data in memory. `peak_bytes` adds the staging for
+    which the budget leaves room.
     """
 
     read_seeks: int
@@ -48,24 +48,24 @@ class Walked:
 
     @property
     def seeks(self) -> Seeks:
-        """Runs touched on each side."""
+        """Seeks on each side."""
         return Seeks(self.read_seeks, self.write_seeks)
 
 
 def walk(plan: Plan, array: NDArray[Any] | None = None) -> Walked:
-    """Carry a plan out in memory, one step after another, and count everything.
+    """Execute a plan in memory, step by step, and count everything.
 
     Parameters
     ----------
     plan
-        The plan to walk; its array has to be small.
+        The plan to walk; its array must be small.
     array
-        The array to move; random bytes if none is given.
+        The array to move; by default random bytes.
 
     Raises
     ------
     AssertionError
-        If the plan contradicts itself: a step completes other cells than it says.
+        If a step completes other cells than the plan predicts.
 
     Examples
     --------
@@ -75,7 +75,7 @@ def walk(plan: Plan, array: NDArray[Any] | None = None) -> Walked:
     (Seeks(read=6, write=20), 12, True)
     """
     problem = plan.problem
-    # Opaque elements: every byte counts, the padding of structured types and NaNs included.
+    # Opaque elements, so that NaNs and the padding of structured types are compared too.
     opaque = np.dtype((np.void, problem.itemsize))
     if array is None:
         noise = np.random.default_rng(0).bytes(problem.n_bytes)
@@ -114,15 +114,15 @@ def walk(plan: Plan, array: NDArray[Any] | None = None) -> Walked:
 
 
 def walk_bundle(bundle: Bundle) -> Walked:
-    """Carry a bundle out in memory, one step after another, and count everything.
+    """Execute a bundle in memory, step by step, and count everything.
 
-    The steps are found from the common read cells alone: a cell that holds nothing of any
-    window is no step. What several members need of a source block in one step counts once.
+    The steps follow from the common read cells alone; a cell that overlaps no window is skipped.
+    Elements that several members need of a source block in one step count once.
 
     Raises
     ------
     AssertionError
-        If the bundle contradicts itself: its steps are others than those that are needed.
+        If the bundle predicts other steps.
     """
     opaque = np.dtype((np.void, bundle.itemsize))
     windows = [_box(window) for window in bundle.windows]
@@ -134,13 +134,13 @@ def walk_bundle(bundle: Bundle) -> Walked:
     targets = [_Storage(member.problem.target, opaque, member) for member in bundle.members]
     memories = [_Memory(member, opaque) for member in bundle.members]
     n_steps = held = carried = 0
-    told = bundle.steps()
+    predicted = bundle.steps()
     for cell in _cells_in_order(bundle):
         parts = {n: part for n, window in enumerate(windows) if (part := _overlap(cell, window))}
         if not parts:
             continue
         n_steps += 1
-        step = next(told)
+        step = next(predicted)
         assert _box(step.cell) == cell, f"{step} should read {cell}"
         own = {n: _moved(part, windows[n]) for n, part in parts.items()}
         assert own == {part.member: _box(part.step.cell) for part in step.parts}
@@ -150,11 +150,11 @@ def walk_bundle(bundle: Bundle) -> Walked:
         held = max(held, sum(memory.held for memory in memories))
         for n in parts:
             complete = memories[n].complete()
-            taken = memories[n].array
-            targets[n].write((part, taken[_slices(part)]) for part in sorted(complete))
+            values = memories[n].array
+            targets[n].write((part, values[_slices(part)]) for part in sorted(complete))
             memories[n].free(complete)
         carried = max(carried, sum(memory.held for memory in memories))
-    assert next(told, None) is None, "the bundle has more steps than are needed"
+    assert next(predicted, None) is None, "the bundle has more steps than are needed"
 
     cell_size = min(map(_cell_size, bundle.members))
     staging = _staging(bundle.members[0].problem, held, cell_size)
@@ -177,14 +177,14 @@ def walk_bundle(bundle: Bundle) -> Walked:
 
 
 def _staging(problem: Problem, held: int, cell_size: int) -> int:
-    """Return what is left to staging: no more than threads need, if a cell has no place behind."""
+    """Return the bytes of staging: only what threads need, if there is no room to write behind."""
     rule, cell_bytes = problem.staging, cell_size * problem.itemsize
     granted = min(rule.preferred, problem.budget - held * problem.itemsize)
     behind = granted - rule.threads
     if rule.threads and 2 * behind < 3 * cell_bytes + 1:
         granted = min(granted, rule.threads)
     elif rule.threads and behind > 2**28:
-        # One cell and a half, if that is much.
+        # Beyond that size, one and a half cells are enough.
         granted = rule.threads + max(2**28, 3 * cell_bytes // 2 + 1)
     return max(rule.needed(problem.budget), granted)
 
@@ -208,10 +208,10 @@ def _cells_in_order(bundle: Bundle, chosen: tuple[tuple[int, int], ...] = ()) ->
 
 
 class _Storage:
-    """One side: its blocks as flat buffers in its layout, and what was done to them."""
+    """One side: its blocks as flat buffers in its layout, and a record of all visits."""
 
     def __init__(self, side: Side, dtype: np.dtype[Any], plan: Plan) -> None:
-        # Counted from the window's corner: blocks that reach out of it may start below zero.
+        # Relative to the window's corner, so a block that begins before it has a negative start.
         corner = side.window.start if side.window else (0,) * len(side.stored.axes)
         bounds = [
             list(pairwise(accumulate(axis.lengths(), initial=-zero)))
@@ -219,15 +219,15 @@ class _Storage:
         ]
         self.inside: Box = tuple((0, length) for length in side.grid.shape)
         self.buffers: dict[Box, NDArray[Any]] = {}
-        # Where in its buffer each element of a block lies.
+        # The position of each element of a block in its buffer.
         self.places: dict[Box, NDArray[np.int64]] = {}
         self.times_written: dict[Box, NDArray[np.int64]] = {}
         self.moved = 0
-        # Every visit: to which block, and the places in its buffer.
+        # The block of every visit, and the positions visited in its buffer.
         self.visits: list[tuple[Box, NDArray[np.int64]]] = []
         self.others = side.layout.axes[1:]
         self.streams = plan.streams
-        # Along these axes all of a block is read.
+        # Axes along which a block is always read as a whole.
         self.whole = side.layout.axes if side.atomic else side.layout.axes[::-1][: side.through]
         for block in filter(self._takes_part, product(*bounds)):
             shape = [high - low for low, high in block]
@@ -237,13 +237,13 @@ class _Storage:
             self.places[block] = places.transpose(np.argsort(side.layout.axes))
 
     def fill(self, array: NDArray[Any]) -> None:
-        """Put an array into the blocks, uncounted."""
+        """Put an array into the blocks without counting."""
         for block, buffer in self.buffers.items():
             part = _overlap(block, self.inside)
             buffer[self.places[block][_slices(part, block)]] = array[_slices(part)]
 
     def holds(self, array: NDArray[Any]) -> bool:
-        """Whether every block is this array's, each element written once, and nothing else."""
+        """Whether the blocks contain exactly this array, with each element written once."""
         for block, buffer in self.buffers.items():
             part = _overlap(block, self.inside)
             places = self.places[block][_slices(part, block)]
@@ -258,14 +258,14 @@ class _Storage:
         return bool(_overlap(block, self.inside))
 
     def read(self, box: Box) -> Iterator[tuple[Box, NDArray[Any]]]:
-        """Yield what each block holds of a box."""
+        """Yield the part of a box in each block."""
         for block, buffer in self.buffers.items():
             if part := _overlap(block, box):
                 self._visit(block, self._read_for(part, block))
                 yield part, buffer[self.places[block][_slices(part, block)]]
 
     def read_union(self, boxes: Sequence[Box]) -> None:
-        """Read what boxes cover together, each block that holds some of it in one visit."""
+        """Read the union of boxes, visiting each block once."""
         for block in self.buffers:
             parts = [part for box in boxes if (part := _overlap(block, box))]
             if parts:
@@ -273,14 +273,14 @@ class _Storage:
                 self._visit(block, np.unique(np.concatenate(places)))
 
     def _read_for(self, part: Box, block: Box) -> NDArray[np.int64]:
-        """Return the places that are read when a part of a block is needed."""
+        """Return the positions that are read when a part of a block is needed."""
         wider = tuple(
             block[axis] if axis in self.whole else part[axis] for axis in range(len(block))
         )
         return self.places[block][_slices(wider, block)].ravel()
 
     def write(self, parts: Iterable[tuple[Box, NDArray[Any]]]) -> None:
-        """Write boxes that lie in one block each, all those of a block in one visit."""
+        """Write boxes, each of which lies in one block, visiting each block once."""
         touched: dict[Box, list[NDArray[np.int64]]] = {}
         for box, values in parts:
             block = next(block for block in self.buffers if _overlap(block, box))
@@ -297,17 +297,17 @@ class _Storage:
 
     @property
     def seeks(self) -> int:
-        """A seek for each visit, and wherever the next place is not the neighbour."""
+        """One seek per visit, and one wherever two positions are not adjacent."""
         inside = sum(int((np.diff(places) != 1).sum()) for _, places in self.visits)
         return self.openings + inside
 
     @property
     def openings(self) -> int:
-        """The visits to blocks; in a stream, one that goes on where the last ended is none."""
-        return len(self.visits) - (self._n_going_on() if self.streams else 0)
+        """Number of visits, without those that continue a stream."""
+        return len(self.visits) - (self._n_continued() if self.streams else 0)
 
-    def _n_going_on(self) -> int:
-        """Count the visits that go on in the same block, if whole planes are moved in order."""
+    def _n_continued(self) -> int:
+        """Count visits that start where the last one ended; 0 unless planes are moved in order."""
         if len({tuple(block[axis] for axis in self.others) for block in self.buffers}) != 1:
             return 0
         for block, places in self.visits:
@@ -320,14 +320,14 @@ class _Storage:
             for (block, places), (next_block, next_places) in pairwise(self.visits)
             if block == next_block
         ]
-        # All of a block has been moved when another one's turn comes.
+        # Each block must have been moved completely before the next one.
         n_blocks = len({block for block, _ in self.visits})
         is_in_order = all(again) and len(self.visits) - len(again) == n_blocks
         return len(again) if is_in_order else 0
 
 
 class _Memory:
-    """What has been read and not yet written."""
+    """Elements that have been read and not yet written."""
 
     def __init__(self, plan: Plan, dtype: np.dtype[Any]) -> None:
         self.hold = plan.hold
@@ -337,21 +337,21 @@ class _Memory:
         self.cells = set(product(*(_write_bounds(plan, axis) for axis in range(len(plan.reads)))))
 
     def take(self, part: Box, values: NDArray[Any]) -> None:
-        """Take in what was read."""
+        """Store elements that were read."""
         self.array[_slices(part)] = values
         self.is_held[_slices(part)] = True
         self.touched |= self.touched_by(part)
 
     def touched_by(self, box: Box) -> set[Box]:
-        """Return the write cells not yet written that overlap a box."""
+        """Return the unwritten write cells that overlap a box."""
         return {cell for cell in self.cells if _overlap(cell, box)}
 
     def complete(self) -> set[Box]:
-        """Return the write cells of which all is here."""
+        """Return the write cells that are complete."""
         return {cell for cell in self.touched if self.is_held[_slices(cell)].all()}
 
     def free(self, cells: set[Box]) -> None:
-        """Forget cells that have been written, and what they held."""
+        """Free cells that have been written."""
         for cell in cells:
             self.is_held[_slices(cell)] = False
         self.touched -= cells
@@ -359,14 +359,14 @@ class _Memory:
 
     @property
     def held(self) -> int:
-        """Elements held: what is here, or the whole of every cell of which something is here."""
+        """Number of elements held: only those read, or all of every cell that has been begun."""
         if self.hold is Hold.PIECES:
             return int(self.is_held.sum())
         return sum(prod(high - low for low, high in cell) for cell in self.touched)
 
 
 def _cell_size(plan: Plan) -> int:
-    """Return how large a write cell may be: no longer than a block, or than from flush to flush."""
+    """Return the largest size of a write cell: it ends with a block or at a flushed end."""
     size = 1
     for axis, blocks in enumerate(plan.problem.target.grid.axes):
         flushed = pairwise(sorted({0, *_flushed(plan, axis), plan.problem.shape[axis]}))
@@ -392,7 +392,7 @@ def _flushed(plan: Plan, axis: int) -> Iterator[int]:
 
 
 def _check_step(plan: Plan, step: Step, touched: set[Box], complete: set[Box]) -> None:
-    """Check what a step says of itself against the elements that are there."""
+    """Check the cells that a step predicts against the elements in memory."""
     within = {
         cell
         for cell in touched | complete
@@ -413,13 +413,13 @@ def _box(region: Region) -> Box:
 
 
 def _moved(box: Box, window: Box) -> Box:
-    """Return a box counted from a window's corner."""
+    """Return a box relative to a window's corner."""
     pairs = zip(box, window, strict=True)
     return tuple((low - zero, high - zero) for (low, high), (zero, _) in pairs)
 
 
 def _overlap(one: Box, other: Box) -> Box:
-    """Return what two boxes share, an empty tuple if that is nothing."""
+    """Return the overlap of two boxes, an empty tuple if they do not overlap."""
     shared = tuple((max(a, c), min(b, d)) for (a, b), (c, d) in zip(one, other, strict=True))
     return shared if all(low < high for low, high in shared) else ()
 

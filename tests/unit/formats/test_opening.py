@@ -115,7 +115,7 @@ def test_other_packages_add_containers(monkeypatch: pytest.MonkeyPatch, tmp_path
     assert open_source(tmp_path / "x.memory").place == f"{tmp_path}/x.memory|"
     assert open_source(f"{tmp_path}/x.memory::/a/b").place == f"{tmp_path}/x.memory|a/b"
     assert open_source(tmp_path / "y").place == f"{tmp_path}/y|"
-    with pytest.raises(UsageError, match="ends as memory, but format raw is asked for"):
+    with pytest.raises(UsageError, match="has the suffix of memory, but format is raw"):
         open_source(tmp_path / "x.memory", format="raw", shape=(1,), dtype="u1")
     kind: Any = {"grid": GRID, "dtype": np.dtype("<f4"), "layout": Layout.c(2)}
     made = make_target(tmp_path / "z.memory::a", **kind, overwrite=True)
@@ -198,7 +198,7 @@ def test_unknown_suffixes_name_the_formats(tmp_path: Path) -> None:
         open_source(tmp_path / "x.zip")
     with pytest.raises(UsageError, match="formats are npy, raw"):
         target_at(tmp_path / "y.zip")
-    with pytest.raises(UsageError, match="format 'zip' is not known; formats are npy, raw"):
+    with pytest.raises(UsageError, match="format 'zip' is unknown; formats are npy, raw"):
         target_at(tmp_path / "y", format="zip")
 
 
@@ -207,7 +207,7 @@ def test_directories_that_show_no_blocks_are_refused(files: list[str], tmp_path:
     """The advice is to name a pattern."""
     for name in files:
         (tmp_path / name).write_bytes(b"x")
-    with pytest.raises(DataError, match="name one pattern of files, as in"):
+    with pytest.raises(DataError, match="give a pattern of block files, as in"):
         open_source(tmp_path)
 
 
@@ -275,7 +275,7 @@ def test_raw_files_need_a_description(
         ({"dtype": "f4"}, "has dtype"),
         ({"order": "F"}, "has order C"),
         ({"chunks": 2}, "has blocks of 4 x 6, but 2 x 2"),
-        ({"format": "raw"}, "ends as npy, but format raw"),
+        ({"format": "raw"}, "has the suffix of npy, but format is raw"),
     ],
 )
 def test_contradictions_are_refused(description: dict[str, Any], says: str, tmp_path: Path) -> None:
@@ -292,11 +292,11 @@ def test_manifests_are_believed_before_names(tmp_path: Path) -> None:
     target = target_at(tmp_path / "x", grid=Grid.regular((0, 6), (1, 3)))
     target.create()
     target.finish()
-    with pytest.raises(UsageError, match="holds npy blocks, but raw is asked for"):
+    with pytest.raises(UsageError, match="holds npy blocks, but format is raw"):
         open_source(tmp_path / "x", format="raw")
     manifest = tmp_path / "x" / "dask-io.json"
     manifest.write_text(manifest.read_text().replace('"npy"', '"evil\\u001b"'))
-    with pytest.raises(DataError, match=r"format 'evil\\x1b' is not known"):
+    with pytest.raises(DataError, match=r"format 'evil\\x1b' is unknown"):
         open_source(tmp_path / "x")
 
 
@@ -327,10 +327,10 @@ def test_targets_by_path(path: str, options: dict[str, Any], expected: str) -> N
         ("x", {"layout": Layout((1, 0, 2)), "grid": Grid.regular((1,) * 3, (1,) * 3)}, "C or F"),
         ("x", {"dtype": np.dtype("O")}, "Python objects"),
         ("x/b_{0}.npy", {}, "1 fields for 2 axes"),
-        ("x/b_{0}_{0}.npy", {}, "is no pattern of block files"),
+        ("x/b_{0}_{0}.npy", {}, "is not a pattern of block files"),
         ("x{0}/b_{1}.npy", {}, "fields outside the file name"),
         ("x/b_{0}_{1}.zip", {}, "formats are npy, raw"),
-        ("x/b_{0}_{1}.npy", {"format": "raw"}, "ends as npy, but format raw"),
+        ("x/b_{0}_{1}.npy", {"format": "raw"}, "has the suffix of npy, but format is raw"),
     ],
 )
 def test_impossible_targets_are_refused(path: str, options: dict[str, Any], says: str) -> None:

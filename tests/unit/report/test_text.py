@@ -168,7 +168,7 @@ def test_metadata_that_is_not_kept_is_named() -> None:
         ),
         (
             Verification(4).followed_by(Verification(6, None, Region((0,), (1,))), "out/b"),
-            "not what was written, first in region 0:1 of out/b",
+            "differs from what was written, first in region 0:1 of out/b",
             {
                 "equal": False,
                 "n_elements": 10,
@@ -237,7 +237,7 @@ def test_the_reason_names_the_next_best() -> None:
     }
 
     assert (
-        "keep is chosen for few seeks at about the least time on hdd: " in reasons[Objective.TIME]
+        "keep is chosen for few seeks in about the least time on hdd: " in reasons[Objective.TIME]
     )
     assert "keep is chosen for the fewest seeks: " in reasons[Objective.SEEKS]
     assert "keep is chosen for the least memory" in reasons[Objective.MEMORY]
@@ -252,11 +252,11 @@ def test_the_reason_says_when_there_was_no_choice() -> None:
     same = Candidate("other", replace(PLAN, strategy="other"))
 
     alone = Explanation(PLAN, (Candidate("keep", PLAN), too_small), device, objective).reason
-    asked = explain(PLAN, device=device, objective=objective, asked="keep").reason
+    asked = explain(PLAN, device=device, objective=objective, requested="keep").reason
     equal = Explanation(PLAN, (Candidate("keep", PLAN), same), device, objective).reason
 
     assert alone == "keep is chosen: no other strategy fits the memory"
-    assert asked == "keep was asked for"
+    assert asked == "keep was requested"
     assert equal.endswith("; other costs the same")
 
 

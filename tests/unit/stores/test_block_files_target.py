@@ -92,7 +92,7 @@ def test_an_unfinished_directory_is_not_taken_for_an_array(tmp_path: Path) -> No
             open_source(path)
     target.abandon()
     for path in paths:
-        with pytest.raises(DataError, match="unfinished: the run that wrote it did not end"):
+        with pytest.raises(DataError, match="unfinished: the run that wrote it was interrupted"):
             open_source(path)
     assert names_in(tmp_path / "x") == {"b_0_0.npy", JOURNAL}
     fill(target_at(tmp_path / "x", overwrite=True))

@@ -1,7 +1,7 @@
-"""NetCDF: a variable in a file, of version 4, which is HDF5 inside, or for reading 3.
+"""NetCDF files: version 4, which is HDF5 inside, and version 3 for reading.
 
-The library of NetCDF is not needed: h5py reads and makes the metadata of version 4, and the header
-of version 3 says where values are.
+The NetCDF library is not needed: h5py reads and writes the metadata of version 4, and the header of
+version 3 contains the offsets of all values.
 """
 
 from __future__ import annotations
@@ -35,10 +35,7 @@ _CLASSIC = b"CDF"
 
 @dataclass(frozen=True)
 class NetcdfFormat(Hdf5Format):
-    """Files that hold variables along named dimensions, one of which is an array.
-
-    Targets are always of version 4.
-    """
+    """Files with variables along named dimensions; targets are always of version 4."""
 
     name: str = "netcdf"
     suffixes: tuple[str, ...] = (".nc", ".nc4")
@@ -48,7 +45,7 @@ class NetcdfFormat(Hdf5Format):
     making: Callable[[Any, NewArray, str], None] | None = make_described
 
     def open(self, path: Location, inside: str, *, strict: bool) -> Source:
-        """Open a variable; only metadata is read yet."""
+        """Open a variable; only metadata is read."""
         file = on_disk(path, self.name)
         if not _is_classic(file):
             return super().open(path, inside, strict=strict)
@@ -72,7 +69,7 @@ class NetcdfFormat(Hdf5Format):
         return read_classic_tree(file) if _is_classic(file) else read_netcdf4_tree(file, each=each)
 
     def can_hold(self, tree: Tree) -> bool:
-        """Hold trees of any format but HDF5, which may have anything in them."""
+        """Hold trees of any format except HDF5, which may contain anything."""
         return tree.format != "hdf5"
 
     def convert(self, tree: Tree) -> Tree:
@@ -80,7 +77,7 @@ class NetcdfFormat(Hdf5Format):
         return tree if tree.format in self.native_formats else to_netcdf(tree, is_strict=True)
 
     def convert_for_hdf5(self, tree: Tree) -> Tree:
-        """Convert a tree by the same rules, but keep every type of elements that HDF5 has."""
+        """Convert a tree by the same rules, but keep all types of elements that HDF5 has."""
         return to_netcdf(tree, is_strict=False)
 
 

@@ -1,7 +1,7 @@
-"""The header of files of NetCDF 3: what variables there are, and where their values lie.
+"""Parse the header of NetCDF 3 files, to find the variables and the offsets of their values.
 
-The libraries that read such files do not say where. The header is all there is to it: lists of
-dimensions, attributes and variables, in big-endian numbers, then the values.
+Other libraries do not expose the offsets. The format is simple: lists of dimensions, attributes and
+variables as big-endian numbers, then the values.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ LONGEST_HEADER = 16 * 2**20
 _FIRST_LOOK = 2**16
 _DIMENSIONS, _VARIABLES, _ATTRIBUTES = 10, 11, 12
 _TYPES = ("i1", "S1", ">i2", ">i4", ">f4", ">f8", "u1", ">u2", ">u4", ">i8", ">u8")
-# Of these versions, how many bytes a count has and how many an offset.
+# By version: the widths of a count and of an offset, in bytes.
 _WIDTHS = {1: (4, 4), 2: (4, 8), 5: (8, 8)}
 _MOST_AXES = 64
 
 
 @dataclass(frozen=True)
 class Variable:
-    """A variable, and where it begins.
+    """A variable and the offset at which it begins.
 
-    Along a dimension without a last index there is a record for every index; those of all
-    variables alternate, `step` bytes apart.
+    A variable along the unlimited dimension has one record per index. Records of all such variables
+    are interleaved; those of one variable are `step` bytes apart.
     """
 
     name: str
@@ -43,12 +43,12 @@ class Variable:
 
     @property
     def record_shape(self) -> tuple[int, ...]:
-        """The shape of what lies in one piece."""
+        """Shape of the part that is contiguous in the file."""
         return self.shape if self.step is None else (1, *self.shape[1:])
 
     @property
     def end(self) -> int:
-        """Where its last value ends."""
+        """Offset at which its last value ends."""
         n_bytes = prod(self.record_shape) * self.dtype.itemsize
         n_before = 0 if self.step is None else max(0, self.shape[0] - 1) * self.step
         return self.begin + n_before + n_bytes if prod(self.shape) else 0
@@ -56,7 +56,7 @@ class Variable:
 
 @dataclass(frozen=True)
 class Header:
-    """What a file says about itself."""
+    """The header of a file; `record` is its unlimited dimension."""
 
     attributes: dict[str, Any]
     dimensions: dict[str, int]
@@ -70,7 +70,7 @@ def read_header(peek: Callable[[int], bytes], file_size: int) -> Header:
     Raises
     ------
     ValueError
-        If there is none that can be trusted; the message completes "the file ...".
+        If the header is invalid; the message completes "the file ...".
     """
     n_bytes = _FIRST_LOOK
     while True:
@@ -88,13 +88,13 @@ class _EndsError(Exception):
 
 
 class _Parser:
-    """Takes one thing after another from the beginning of a file."""
+    """Parses the beginning of a file, from front to back."""
 
     def __init__(self, head: bytes) -> None:
         self._head, self._at = head, 0
         magic, version = self._take(3), self._take(1)[0]
         if magic != MAGIC or version not in _WIDTHS:
-            raise ValueError("is no NetCDF 3 file")
+            raise ValueError("is not a NetCDF 3 file")
         self._count_width, self._offset_width = _WIDTHS[version]
 
     def _take(self, n_bytes: int) -> bytes:
@@ -113,27 +113,27 @@ class _Parser:
     def _padded(self, n_bytes: int) -> bytes:
         """Take bytes that are padded to a multiple of four."""
         if n_bytes > LONGEST_HEADER:
-            raise ValueError("has a header that no file needs")
+            raise ValueError("has an implausibly large header entry")
         return self._take(-(-n_bytes // 4) * 4)[:n_bytes]
 
     def _name(self) -> str:
         try:
             return self._padded(self._count()).decode()
         except UnicodeDecodeError as error:
-            raise ValueError("has a name that is no text") from error
+            raise ValueError("has a name that is not valid UTF-8") from error
 
     def _items(self, tag: int) -> Iterator[None]:
-        """Count through a list of this kind; it may be absent."""
+        """Yield once per item of a list of this kind; the list may be absent."""
         found, n_items = self._number(), self._count()
         if found not in {0, tag} or (not found and n_items):
-            raise ValueError("has a header with something out of place")
+            raise ValueError("has an invalid header")
         for _ in range(n_items):
             yield None
 
     def _type(self) -> np.dtype[Any]:
         number = self._number()
         if not 1 <= number <= len(_TYPES):
-            raise ValueError(f"has values of type {number}, which is not known")
+            raise ValueError(f"has values of the unknown type {number}")
         return np.dtype(_TYPES[number - 1])
 
     def _attributes(self) -> dict[str, Any]:
@@ -146,7 +146,7 @@ class _Parser:
         return found
 
     def header(self, file_size: int) -> Header:
-        """Take all of it."""
+        """Parse the whole header."""
         n_records = self._count()
         dimensions = [(self._name(), self._count()) for _ in self._items(_DIMENSIONS)]
         attributes = self._attributes()
@@ -162,8 +162,8 @@ class _Parser:
             lengths = [dimensions[axis][1] for axis in axes]
             shape = (n_records, *lengths[1:]) if is_record else tuple(lengths)
             names = tuple(dimensions[axis][0] for axis in axes)
-            made = Variable(name, names, shape, dtype, own, begin, step if is_record else None)
-            variables[name] = made
+            own_step = step if is_record else None
+            variables[name] = Variable(name, names, shape, dtype, own, begin, own_step)
         known = {name: length or n_records for name, length in dimensions}
         return Header(attributes, known, variables, record)
 
@@ -172,23 +172,23 @@ class _Parser:
     ) -> tuple[str, list[int], dict[str, Any], np.dtype[Any], int]:
         name, n_axes = self._name(), self._count()
         if n_axes > _MOST_AXES:
-            raise ValueError(f"has a variable of {n_axes} axes, which NumPy cannot hold")
+            raise ValueError(f"has a variable with {n_axes} axes; NumPy allows {_MOST_AXES}")
         axes = [self._count() for _ in range(n_axes)]
         if any(axis >= n_dimensions for axis in axes):
-            raise ValueError("has a variable along a dimension that is not there")
+            raise ValueError("has a variable along a dimension that does not exist")
         attributes, dtype = self._attributes(), self._type()
-        # Its size, which is known anyhow, and for large variables not told.
+        # Skip its size, which follows from the shape and is invalid for large variables.
         self._count()
         return name, axes, attributes, dtype, self._number(self._offset_width)
 
     def _step(self, described: list[Any], dimensions: list[tuple[str, int]]) -> int:
-        """Return how far apart the records of a variable are."""
+        """Return the distance between two records of a variable, in bytes."""
         sizes = [
             prod(dimensions[axis][1] for axis in axes[1:]) * dtype.itemsize
             for _, axes, _, dtype, _ in described
             if _is_record(axes, dimensions)
         ]
-        # A single variable's records are not padded.
+        # Records are padded only if there are several such variables.
         return sizes[0] if len(sizes) == 1 else sum(-(-size // 4) * 4 for size in sizes)
 
 

@@ -1,4 +1,4 @@
-"""Values that have names: types of NetCDF, which have to have names themselves."""
+"""Enumerations, which NetCDF stores as named types."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from dask_io.formats.hdf5.file import find_dataset, make_groups, reading
 from dask_io.formats.hdf5.filters import type_of
 from dask_io.formats.hdf5.scales import found_around
 from dask_io.formats.hdf5.types import path_of_type
-from dask_io.formats.netcdf.surroundings import last_of
+from dask_io.formats.netcdf.related_variables import last_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from dask_io.formats.netcdf.surroundings import Variable
+    from dask_io.formats.netcdf.related_variables import Variable
     from dask_io.stores.container import NewArray
 
 
 def name_of_enumeration(dataset: Any) -> str:
-    """Return the name of the type of a dataset's values that have names; nothing if there is none.
+    """Return the name of the enumeration that a dataset's values are of; empty if of none.
 
-    The library of NetCDF gives variables a type that is equal to the one with the name, which is in
-    their group or in one around it.
+    The type of a variable may be only equal to the named type, which is in the group of the
+    variable or in one around it.
     """
     if h5py.check_enum_dtype(dataset.dtype) is None:
         return ""
@@ -35,17 +35,18 @@ def name_of_enumeration(dataset: Any) -> str:
 
 
 class Enumerations:
-    """Those of a file that is made.
+    """Enumerations of a new file.
 
-    Each is in the group of its variable, where nothing else has its name, and there before it: the
-    library shows no variable otherwise. Of big-endian numbers it reads none.
+    Each is in the group of its variable and created before it, because the NetCDF library would
+    not show the variable otherwise. The library cannot read enumerations of big-endian integers,
+    so these are stored as plain integers.
     """
 
     def __init__(self, file: Any, taken: Iterable[str]) -> None:
         self._file, self._taken = file, set(taken)
 
-    def type_of_main(self, wanted: NewArray, inside: str) -> Any:
-        """Return the type of the variable that is to be written, the source's if NetCDF has it."""
+    def main_type(self, wanted: NewArray, inside: str) -> Any:
+        """Return the HDF5 type of the written variable: that of the source, if NetCDF has it."""
         original = wanted.metadata.get("hdf5")
         if original is None:
             return type_of(wanted.dtype)
@@ -58,18 +59,18 @@ class Enumerations:
                 return type_of(wanted.dtype)
             return self._commit(kind.copy(), inside, name_of_enumeration(found))
 
-    def of_other(self, found: Variable) -> Variable:
-        """Return a variable that is copied along as NetCDF can hold it."""
+    def as_storable(self, found: Variable) -> Variable:
+        """Return a related variable as NetCDF can store it."""
         dtype = found.values.dtype
         if h5py.check_enum_dtype(dtype) is None:
             return found
         if dtype.str.startswith(">"):
             return replace(found, values=found.values.view(dtype.str))
-        self._commit(h5py.h5t.py_create(dtype, logical=True), found.name, found.name_of_type)
+        self._commit(h5py.h5t.py_create(dtype, logical=True), found.name, found.type_name)
         return found
 
     def _commit(self, kind: Any, variable: str, name: str) -> Any:
-        """Return a type with a name that nothing else has."""
+        """Store a type under an unused name, and return it."""
         last = last_of(variable)
         first = f"{variable.removesuffix(last)}{name or f'{last}_t'}"
         paths = (f"{first}_{number}" if number else first for number in count())
@@ -80,7 +81,7 @@ class Enumerations:
         return self._file[path].id
 
     def _is_free(self, path: str, kind: Any) -> bool:
-        """Tell whether a type can have a name, or has it already."""
+        """Tell whether a path is free for a type, or already holds the same type."""
         found = self._file.get(path)
         if found is None:
             return path not in self._taken

@@ -1,4 +1,4 @@
-"""The outline of a file of NetCDF 4, everything except values, and making a file from it."""
+"""The outline of a NetCDF 4 file, which is everything except values, and how to create the file."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from dask_io.formats.netcdf.conventions import (
     describe_file,
     make_scale,
     make_variable,
-    said_in_netcdf,
+    to_netcdf_attributes,
     typed,
     write_attributes,
 )
-from dask_io.formats.netcdf.surroundings import Variable, last_of
+from dask_io.formats.netcdf.related_variables import Variable, last_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Outlined:
-    """A variable without its values; its dimensions are named by their paths."""
+class OutlinedVariable:
+    """A variable without its values; its dimensions are paths."""
 
     dimensions: tuple[str, ...]
     attributes: Mapping[str, Any]
@@ -46,35 +46,35 @@ class Outline:
 
     attributes: Mapping[str, Mapping[str, Any]]
     dimensions: Mapping[str, int]
-    variables: Mapping[str, Outlined]
+    variables: Mapping[str, OutlinedVariable]
     unlimited: frozenset[str] = frozenset()
 
     def contents(self) -> set[str]:
         """Return the names of everything in the file, attributes behind an ``@``."""
-        said = {name: one.attributes for name, one in self.variables.items()}
-        owners = {**self.attributes, **said}
+        of_variables = {name: one.attributes for name, one in self.variables.items()}
+        owners = {**self.attributes, **of_variables}
         return {*filter(None, owners)} | {
             f"{name}@{each}" for name in owners for each in owners[name]
         }
 
     def build(self, path: Path, wanted: Mapping[str, NewArray], read: Callable[[str], Any]) -> None:
-        """Make a file with the values of all variables except those that are wanted."""
+        """Create a file with the values of all variables, except those that are `wanted`."""
         with writing(path), open_own(path, "w", track_order=True) as file:
             describe_file(file, self.attributes[""])
-            for group, said in self.attributes.items():
+            for group, attributes in self.attributes.items():
                 if group:
-                    write_attributes(file.create_group(group, track_order=True), said)
-            made = {name: self._make(file, name, wanted, read) for name in self.variables}
+                    write_attributes(file.create_group(group, track_order=True), attributes)
+            datasets = {name: self._make(file, name, wanted, read) for name in self.variables}
             scales = {}
             for number, (name, length) in enumerate(self.dimensions.items()):
-                if name in made:
-                    scales[name] = made[name]
-                    made[name].make_scale(last_of(name))
+                if name in datasets:
+                    scales[name] = datasets[name]
+                    datasets[name].make_scale(last_of(name))
                 else:
                     unlimited = name in self.unlimited
                     scales[name] = make_scale(file, name, length, None, unlimited=unlimited)
                 scales[name].attrs["_Netcdf4Dimid"] = np.int32(number)
-            for name, dataset in made.items():
+            for name, dataset in datasets.items():
                 attach(dataset, self.variables[name].dimensions, scales)
 
     def _make(
@@ -82,8 +82,8 @@ class Outline:
     ) -> Any:
         one = self.variables[name]
         if name not in wanted:
-            values, said = as_stored(read(name), one.attributes)
-            return make_variable(file, Variable(name, one.dimensions, values, said))
+            values, attributes = as_stored(read(name), one.attributes)
+            return make_variable(file, Variable(name, one.dimensions, values, attributes))
         dataset = make_dataset(file, wanted[name], name, in_order=True)
         write_attributes(dataset, one.attributes)
         return dataset
@@ -92,10 +92,11 @@ class Outline:
 def outline_of(tree: Tree) -> Outline:
     """Return the outline of a file that holds a tree whose dimensions have been placed."""
     return Outline(
-        attributes={path: typed(said) for path, said in tree.groups.items()},
+        attributes={path: typed(attributes) for path, attributes in tree.groups.items()},
         dimensions=tree.lengths,
         variables={
-            name: Outlined(each.along, _attributes(each)) for name, each in tree.arrays.items()
+            name: OutlinedVariable(each.along, _attributes(each))
+            for name, each in tree.arrays.items()
         },
     )
 
@@ -103,4 +104,4 @@ def outline_of(tree: Tree) -> Outline:
 def _attributes(array: TreeArray) -> dict[str, Any]:
     if array.source is None:
         return typed(array.attributes)
-    return said_in_netcdf(array.source.metadata, array.source.dtype)
+    return to_netcdf_attributes(array.source.metadata, array.source.dtype)

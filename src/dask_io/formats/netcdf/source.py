@@ -1,4 +1,4 @@
-"""Reading a variable: of NetCDF 4, which is HDF5 inside, or of NetCDF 3, by its header."""
+"""Read a variable of NetCDF 4, which is HDF5 inside, or of NetCDF 3, by its header."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from dask_io.formats.hdf5.file import find_dataset, in_subprocess, reading
 from dask_io.formats.hdf5.scales import HIDDEN, is_bare, noted_dimensions
 from dask_io.formats.hdf5.source import Hdf5Source, read_description
 from dask_io.formats.netcdf.classic import read_header
-from dask_io.formats.netcdf.conventions import exact_number
+from dask_io.formats.netcdf.conventions import numeric_value
 from dask_io.formats.netcdf.enumerations import name_of_enumeration
-from dask_io.formats.netcdf.surroundings import (
+from dask_io.formats.netcdf.related_variables import (
     MOST_BYTES,
-    Surroundings,
-    belonging_to,
+    RelatedVariables,
+    find_related,
     gather,
     last_of,
 )
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Netcdf4Original:
-    """A variable of NetCDF 4, to ask for what belongs to it."""
+    """A variable of NetCDF 4, to find everything that belongs to it."""
 
     path: Path
     inside: str
@@ -68,17 +68,17 @@ class Netcdf4Original:
     def _find_coordinates(self) -> tuple[str, ...]:
         with reading(self.path) as file:
             dataset = find_dataset(file, self.path, self.inside)
-            found = belonging_to(dataset.name, _Lookup(dataset))
+            found = find_related(dataset.name, _Lookup(dataset))
             return tuple(last_of(path).removeprefix(HIDDEN) for path in found)
 
-    def read(self, region: Region | None) -> Surroundings:
-        """Return what belongs to the variable, or to a region of it."""
+    def read(self, region: Region | None) -> RelatedVariables:
+        """Read everything that belongs to the variable, or to a region of it."""
         with reading(self.path) as file:
             dataset = find_dataset(file, self.path, self.inside)
             lookup = _Lookup(dataset)
             main = _Dataset(dataset)
             above = [main.path[:at] for at, sign in enumerate(main.path) if sign == "/"]
-            return Surroundings(
+            return RelatedVariables(
                 name=main.path,
                 dimensions=main.dimensions,
                 attributes=main.attributes,
@@ -88,9 +88,9 @@ class Netcdf4Original:
             )
 
 
-def belonging_to_dataset(dataset: Any) -> set[str]:
-    """Return the paths of the variables that belong to one, and are small beside it."""
-    found = belonging_to(dataset.name, _Lookup(dataset))
+def related_to_dataset(dataset: Any) -> set[str]:
+    """Return the paths of the variables that belong to one; none if they are too large."""
+    found = find_related(dataset.name, _Lookup(dataset))
     if sum(prod(one.shape) * one.dtype.itemsize for one in found.values()) > MOST_BYTES:
         return set()
     return set(found)
@@ -98,7 +98,7 @@ def belonging_to_dataset(dataset: Any) -> set[str]:
 
 @dataclass(frozen=True)
 class _Lookup:
-    """Variables in the group of one, and in those around it."""
+    """Looks up variables in the group of one, and in the groups around it."""
 
     main: Any
 
@@ -117,13 +117,13 @@ class _Lookup:
         return found
 
     def unlimited(self, main: _Dataset) -> frozenset[str]:
-        """Return the dimensions that have no last index."""
+        """Return the unlimited dimensions."""
         lengths = zip(main.dimensions, main.dataset.maxshape, strict=True)
         return frozenset(name for name, most in lengths if most is None)
 
 
 def _follow(group: Any, path: str) -> Any:
-    """Return a dataset in a group, or below it; None if there is none, or only by links."""
+    """Return a dataset in a group or below, following hard links only; None if not found."""
     found = group
     for name in filter(None, path.split("/")):
         link = found.get(name, getlink=True) if isinstance(found, h5py.Group) else None
@@ -144,13 +144,13 @@ class _Dataset:
 
     @property
     def path(self) -> str:
-        """Where it is in the file."""
+        """Path in the file."""
         name: str = self.dataset.name
         return name.strip("/")
 
     @cached_property
     def dimensions(self) -> tuple[str, ...]:
-        """Paths of the scales along its axes; a scale is one itself."""
+        """Paths of its dimension scales; a scale is its own dimension."""
         if self.dataset.is_scale and self.dataset.ndim == 1:
             return (self.path,)
         noted = noted_dimensions(self.dataset) or [
@@ -170,13 +170,13 @@ class _Dataset:
         return found
 
     @property
-    def name_of_type(self) -> str:
-        """The name of the type whose values have names, nothing if there is none."""
+    def type_name(self) -> str:
+        """Name of the enumeration that its values are of; empty if they are of none."""
         return name_of_enumeration(self.dataset)
 
     @cached_property
     def attributes(self) -> dict[str, Any]:
-        """What it says about itself."""
+        """Its attributes, with their types."""
         return _typed_attributes(self.dataset)
 
     def read(self, slices: tuple[slice, ...]) -> NDArray[Any]:
@@ -188,27 +188,29 @@ def _typed_attributes(owner: Any) -> dict[str, Any]:
     found = {}
     for each in attributes_of(owner):
         is_empty = isinstance(each.value, h5py.Empty)
-        found[each.name] = (b"" if is_empty else each.value) if each.is_text else exact_number(each)
+        found[each.name] = (
+            (b"" if is_empty else each.value) if each.is_text else numeric_value(each)
+        )
     return {name: value for name, value in found.items() if value is not None}
 
 
 class Netcdf4Source(Hdf5Source):
-    """A variable of NetCDF 4 that is read; any number of chunks may be read at once."""
+    """A variable of NetCDF 4 that is read; many threads may read chunks at once."""
 
     format = "netcdf"
 
     @property
     def metadata(self) -> Mapping[str, Any]:
-        """What the variable says, and where it is, for what belongs to it."""
-        said = dict(super().metadata)
-        said["attributes"] = single(said["attributes"])
-        said["netcdf"] = original = Netcdf4Original(self.path, self.inside)
-        said["coordinates"] = original.coordinates
-        return MappingProxyType(said)
+        """Metadata of the variable, with its place in the file to find related variables."""
+        metadata = dict(super().metadata)
+        metadata["attributes"] = single(metadata["attributes"])
+        metadata["netcdf"] = original = Netcdf4Original(self.path, self.inside)
+        metadata["coordinates"] = original.coordinates
+        return MappingProxyType(metadata)
 
 
 def single(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return attributes with lists of one value as that value, which they are to NetCDF."""
+    """Return attributes with lists of one value as that value; to NetCDF they are the same."""
     return {
         name: value[0] if isinstance(value, list) and len(value) == 1 else value
         for name, value in attributes.items()
@@ -216,7 +218,7 @@ def single(attributes: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def plain_values(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return attributes of version 3 as plain values."""
+    """Convert attributes of version 3 to plain values."""
     return single(
         {
             name: value.tolist() if isinstance(value, np.ndarray) else _text(value)
@@ -225,8 +227,10 @@ def plain_values(attributes: Mapping[str, Any]) -> dict[str, Any]:
     )
 
 
-def typed_in(attributes: Mapping[str, Any], dtype: np.dtype[Any] | None = None) -> tuple[str, ...]:
-    """Return the names of attributes of version 3 that JSON cannot hold as they are.
+def types_beyond_json(
+    attributes: Mapping[str, Any], dtype: np.dtype[Any] | None = None
+) -> tuple[str, ...]:
+    """Return the names of version 3 attributes whose types JSON cannot represent.
 
     `dtype` is that of the variable's elements, None for attributes of the file.
     """
@@ -266,23 +270,23 @@ class ClassicOriginal:
 
     @property
     def attributes(self) -> Mapping[str, Any]:
-        """What the variable says, with its types."""
+        """Attributes of the variable, with their types."""
         return self.header.variables[self.name].attributes
 
     @property
     def attributes_of_file(self) -> Mapping[str, Any]:
-        """What the file says, with its types."""
+        """Attributes of the file, with their types."""
         return self.header.attributes
 
     @property
     def coordinates(self) -> tuple[str, ...]:
         """Names of the variables that belong to it."""
-        return tuple(belonging_to(self.name, self._look_up))
+        return tuple(find_related(self.name, self._look_up))
 
-    def read(self, region: Region | None) -> Surroundings:
-        """Return what belongs to the variable, or to a region of it."""
+    def read(self, region: Region | None) -> RelatedVariables:
+        """Read everything that belongs to the variable, or to a region of it."""
         header, main = self.header, self.header.variables[self.name]
-        return Surroundings(
+        return RelatedVariables(
             name=self.name,
             dimensions=main.dimensions,
             attributes=main.attributes,
@@ -298,7 +302,7 @@ class ClassicOriginal:
 
 @dataclass(frozen=True)
 class _Classic:
-    """A variable of NetCDF 3 that is small."""
+    """A small variable of NetCDF 3."""
 
     file: Path
     variable: Variable
@@ -315,7 +319,7 @@ class _Classic:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Length of each."""
+        """Length along each dimension."""
         return self.variable.shape
 
     @property
@@ -324,22 +328,22 @@ class _Classic:
         return self.variable.dtype
 
     @property
-    def name_of_type(self) -> str:
-        """None has a name."""
+    def type_name(self) -> str:
+        """Empty: NetCDF 3 has no enumerations."""
         return ""
 
     @property
     def attributes(self) -> Mapping[str, Any]:
-        """What it says about itself."""
+        """Its attributes, with their types."""
         return self.variable.attributes
 
     def read(self, slices: tuple[slice, ...]) -> NDArray[Any]:
-        """Read a part of its values, by way of all of them."""
+        """Read all values, and return a part of them."""
         return read_classic(self.file, self.variable)[slices]
 
 
 def read_classic(path: Path, one: Variable) -> NDArray[Any]:
-    """Read all values of a variable that is small."""
+    """Read all values of a small variable."""
     values = np.empty(one.shape, one.dtype)
     n_records = None if one.step is None else len(values)
     pieces = [values] if n_records is None else [values[n : n + 1] for n in range(n_records)]
@@ -357,15 +361,15 @@ def open_classic(path: Path, inside: str) -> ClassicSource:
     Raises
     ------
     DataError
-        If the file's header cannot be trusted, or it is truncated.
+        If the file's header is invalid, or the file is truncated.
     UsageError
-        If there is no such variable, or several and none is named.
+        If there is no such variable, or there are several and none is given.
     """
     header, file_size = open_header(path)
     name = _choose(header, path, inside)
     variable = header.variables[name]
     if not variable.shape:
-        raise DataError(str(path), ["has a variable without axes: not supported"])
+        raise DataError(str(path), ["has a variable without axes, which is not supported"])
     if variable.end > file_size:
         short = f"is truncated: it has {file_size} bytes, {name} ends at {variable.end}"
         raise DataError(str(path), [short])
@@ -373,12 +377,12 @@ def open_classic(path: Path, inside: str) -> ClassicSource:
 
 
 def open_header(path: Path) -> tuple[Header, int]:
-    """Return the header of a file of NetCDF 3, and the file's size.
+    """Return the header of a NetCDF 3 file, and the file's size.
 
     Raises
     ------
     DataError
-        If it cannot be trusted.
+        If the header is invalid.
     """
     with storage_errors(path):
         file_size = path.stat().st_size
@@ -390,7 +394,7 @@ def open_header(path: Path) -> tuple[Header, int]:
 
 
 def _choose(header: Header, path: Path, inside: str) -> str:
-    """Return the variable that is meant: without a name, the only one that describes no other."""
+    """Return the given variable; without a name, the only one that is not a coordinate."""
     if inside in header.variables:
         return inside
     data = [
@@ -401,14 +405,14 @@ def _choose(header: Header, path: Path, inside: str) -> str:
         return names[0]
     shown = str(path)
     listed = list_names(f"{path}{INSIDE}/{name}" for name in names)
-    missing = f"{shown}{INSIDE}/{inside} is not there; " if inside else ""
+    missing = f"{shown}{INSIDE}/{inside} does not exist; " if inside else ""
     if not names:
-        raise UsageError(f"{missing}{shown} holds no variable")
-    raise UsageError(f"{missing}name a variable of {shown}, such as {listed}")
+        raise UsageError(f"{missing}{shown} contains no variable")
+    raise UsageError(f"{missing}give a variable of {shown}, such as {listed}")
 
 
 class ClassicSource:
-    """A variable of NetCDF 3 that is read; any number of records may be read at once."""
+    """A variable of NetCDF 3 that is read; many threads may read records at once."""
 
     format: ClassVar[str] = "netcdf"
     is_indivisible: ClassVar[bool] = True
@@ -435,7 +439,7 @@ class ClassicSource:
 
     @property
     def metadata(self) -> Mapping[str, Any]:
-        """What the variable says, and where it is, for what belongs to it."""
+        """Metadata of the variable, with its place in the file to find related variables."""
         one = self.variable
         original = ClassicOriginal(self.path, self.header, one.name)
         return MappingProxyType(
@@ -449,7 +453,7 @@ class ClassicSource:
                 "types_of_attributes": {
                     name: _type_name(value) for name, value in one.attributes.items()
                 },
-                "beyond_json": typed_in(one.attributes, one.dtype),
+                "beyond_json": types_beyond_json(one.attributes, one.dtype),
                 "attributes_of_file": tuple(self.header.attributes),
                 "netcdf": original,
             }
@@ -457,11 +461,11 @@ class ClassicSource:
 
     @property
     def n_bytes_on_disk(self) -> int:
-        """Bytes of the variable."""
+        """Size of the variable in bytes."""
         return self.grid.size * self.dtype.itemsize
 
     def describe(self) -> dict[str, Any]:
-        """Return what it takes to find the variable again."""
+        """Return the description from which the variable can be opened again."""
         return {
             "format": self.format,
             "shape": list(self.grid.shape),
@@ -472,7 +476,7 @@ class ClassicSource:
 
     @property
     def stored_as(self) -> str:
-        """What differs in a variable that holds its values in another way."""
+        """A checksum that differs for a variable with another shape, type or offset."""
         one = self.variable
         return xxh3_64_hexdigest(repr((one.shape, one.dtype.str, one.begin, one.step)).encode())
 
@@ -480,7 +484,7 @@ class ClassicSource:
     def reader(
         self, index: tuple[int, ...], *, after: Region | None = None
     ) -> Iterator[BlockReader]:
-        """Visit a record, or all of the variable."""
+        """Read a record, or a variable without records."""
         one = self.variable
         offset = one.begin + (one.step or 0) * index[0]
         extent = Extent(one.name, offset, one.record_shape)
@@ -491,17 +495,17 @@ class ClassicSource:
             yield AddressableReader(file, extent, self.dtype, self.layout)
 
     def check(self) -> None:
-        """The header has been looked at; there are no others."""
+        """Do nothing: the only header has already been checked."""
 
     def fingerprint(self, index: tuple[int, ...]) -> int:
         """Return a number that changes when the file does."""
         with storage_errors(self.path):
             found = self.path.stat()
-        told = f"{index}\0{self.variable.name}\0{found.st_size}\0{found.st_mtime_ns}"
-        return xxh3_64_intdigest(told.encode())
+        text = f"{index}\0{self.variable.name}\0{found.st_size}\0{found.st_mtime_ns}"
+        return xxh3_64_intdigest(text.encode())
 
-    def discard(self, index: tuple[int, ...]) -> None:  # noqa: ARG002 - none can be
-        """Refuse: the file holds other records too."""
+    def discard(self, index: tuple[int, ...]) -> None:  # noqa: ARG002 - refused for every index
+        """Refuse: single records cannot be removed from the file."""
         raise UsageError("records of a NetCDF file cannot be consumed one by one")
 
     def discard_rest(self) -> None:
@@ -509,9 +513,9 @@ class ClassicSource:
 
 
 def _fill_of(variable: Variable) -> Any:
-    """Return the value that a variable says of what is not stored, None if it says none."""
-    said = variable.attributes.get(FILL_VALUE)
-    fill = np.frombuffer(said, "S1") if isinstance(said, bytes) else said
+    """Return the fill value of a variable, None if it has none."""
+    value = variable.attributes.get(FILL_VALUE)
+    fill = np.frombuffer(value, "S1") if isinstance(value, bytes) else value
     return fill[0] if isinstance(fill, np.ndarray) and fill.size == 1 else None
 
 
@@ -520,12 +524,12 @@ def _text(value: object) -> str:
 
 
 def reopen_classic(described: Mapping[str, Any], at: Path | None) -> ClassicSource:
-    """Open a variable of NetCDF 3 again that was described.
+    """Open a described variable of NetCDF 3 again.
 
     Raises
     ------
     DataError
-        If it is not there any more, or another one is.
+        If it no longer exists, or has changed.
     """
     path, inside = read_description(described, at)
     try:
@@ -533,5 +537,5 @@ def reopen_classic(described: Mapping[str, Any], at: Path | None) -> ClassicSour
     except UsageError as error:
         raise DataError(str(path), [str(error)]) from error
     if described.get("stored_as") != source.stored_as:
-        raise DataError(str(path), ["is not the variable that it was"])
+        raise DataError(str(path), ["has changed: the variable is stored differently"])
     return source

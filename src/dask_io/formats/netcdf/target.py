@@ -1,4 +1,4 @@
-"""Writing a variable: a dataset of HDF5 with what NetCDF 4 wants beside it."""
+"""Write a variable: an HDF5 dataset with the metadata of NetCDF 4."""
 
 from __future__ import annotations
 
@@ -6,6 +6,6 @@ from dask_io.formats.hdf5.target import Hdf5Target
 
 
 class NetcdfTarget(Hdf5Target):
-    """A variable that is written, in a file of its own; any number of blocks at once."""
+    """A variable that is written to a new file; many threads may write blocks at once."""
 
     format = "netcdf"

@@ -1,4 +1,4 @@
-"""Trees of NetCDF: version 4 is HDF5; version 3 and other formats are converted to it."""
+"""Trees of NetCDF 4, which are HDF5; NetCDF 3 and other formats are converted to them."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from dask_io.formats.hdf5.scales import HIDDEN
 from dask_io.formats.hdf5.source import Hdf5Source
 from dask_io.formats.hdf5.tree_content import Hdf5Model
 from dask_io.formats.netcdf.conventions import (
-    can_be_said,
     has_other_types,
     has_type,
+    is_attribute_name,
     is_name,
     sign,
 )
-from dask_io.formats.netcdf.outline import Outline, Outlined, outline_of
+from dask_io.formats.netcdf.outline import Outline, OutlinedVariable, outline_of
+from dask_io.formats.netcdf.related_variables import MOST_BYTES
 from dask_io.formats.netcdf.source import (
     ClassicSource,
     Netcdf4Original,
-    belonging_to_dataset,
     open_header,
     plain_values,
     read_classic,
+    related_to_dataset,
     single,
-    typed_in,
+    types_beyond_json,
 )
-from dask_io.formats.netcdf.surroundings import MOST_BYTES
 from dask_io.geometry import Grid
 from dask_io.hierarchy.checksums import digest, identity_of
 from dask_io.hierarchy.conversions import (
@@ -68,10 +68,11 @@ class _Variable(Hdf5Source):
 
     @property
     def metadata(self) -> Mapping[str, Any]:
-        """Metadata of the variable, and where it is stored."""
-        said = super().metadata
-        where = {"netcdf": Netcdf4Original(self.path, self.inside)}
-        return MappingProxyType({**said, **where, "attributes": single(said["attributes"])})
+        """Metadata of the variable, with its place in the file to find related variables."""
+        metadata = super().metadata
+        original = Netcdf4Original(self.path, self.inside)
+        attributes = single(metadata["attributes"])
+        return MappingProxyType({**metadata, "netcdf": original, "attributes": attributes})
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,7 @@ class Netcdf4Model(Hdf5Model):
     """A file of NetCDF 4."""
 
     def build(self, path: Path, wanted: Mapping[str, NewArray]) -> tuple[str, ...]:
-        """Make a file with everything in this one except the values of some variables."""
+        """Create a file with everything in this one, except the values of `wanted` variables."""
         not_kept = super().build(path, wanted)
         with writing(path), open_own(path, "r+") as file:
             sign(file)
@@ -87,12 +88,15 @@ class Netcdf4Model(Hdf5Model):
 
 
 def read_netcdf4_tree(path: Path, *, each: bool) -> Tree:
-    """Read everything in a file of version 4; if all belongs to one variable, only with `each`."""
+    """Read the metadata of everything in a file of version 4.
+
+    If everything belongs to one variable, the others are read only with `each`.
+    """
     found = hdf5.read_tree(
         path,
         kind=_Variable,
         content=Netcdf4Model(path),
-        belonging_to=belonging_to_dataset,
+        belonging_to=related_to_dataset,
         each=each,
     )
     hidden = any(name.rpartition("/")[2].startswith(HIDDEN) for name in found.arrays)
@@ -114,7 +118,7 @@ def read_classic_tree(path: Path) -> Tree:
     Raises
     ------
     DataError
-        If its header cannot be trusted, or it is truncated.
+        If its header is invalid, or the file is truncated.
     """
     header, size = open_header(path)
     arrays = {}
@@ -126,8 +130,8 @@ def read_classic_tree(path: Path) -> Tree:
             source = ClassicSource(path, header, one)
             arrays[name] = TreeArray.of(source, one.dimensions, kept_grid=_kept_grid(one))
         else:
-            said = plain_values(one.attributes)
-            arrays[name] = TreeArray((), one.dimensions, said, verbatim="has no axes")
+            attributes = plain_values(one.attributes)
+            arrays[name] = TreeArray((), one.dimensions, attributes, verbatim="has no axes")
     return Tree(
         root=path,
         format="netcdf",
@@ -147,13 +151,15 @@ def read_classic_tree(path: Path) -> Tree:
 
 
 def _format_specific(header: Header) -> Iterator[str]:
-    """Yield names for everything that only NetCDF has a place for."""
+    """Yield names for everything that only NetCDF can store."""
     if header.record:
         yield "unlimited_dimensions"
     if set(header.dimensions).difference(*(one.dimensions for one in header.variables.values())):
         yield "unused_dimensions"
     variables = header.variables.values()
-    if typed_in(header.attributes) or any(typed_in(one.attributes, one.dtype) for one in variables):
+    if types_beyond_json(header.attributes) or any(
+        types_beyond_json(one.attributes, one.dtype) for one in variables
+    ):
         yield "types_of_attributes"
 
 
@@ -163,10 +169,10 @@ def _find_main(header: Header, arrays: Mapping[str, TreeArray]) -> str | None:
     data = [name for name in sources if header.variables[name].dimensions != (name,)]
     if len(data) != 1:
         return None
-    beside = [header.variables[name] for name in sources[data[0]].metadata["coordinates"]]
-    if sum(prod(one.shape) * one.dtype.itemsize for one in beside) > MOST_BYTES:
+    related = [header.variables[name] for name in sources[data[0]].metadata["coordinates"]]
+    if sum(prod(one.shape) * one.dtype.itemsize for one in related) > MOST_BYTES:
         return None
-    known = {data[0], *(one.name for one in beside)}
+    known = {data[0], *(one.name for one in related)}
     used = {axis for name in known for axis in header.variables[name].dimensions}
     has_all = known.issuperset(header.variables) and used.issuperset(header.dimensions)
     return data[0] if has_all else None
@@ -183,7 +189,7 @@ def _kept_grid(one: Variable) -> Grid:
 
 @dataclass(frozen=True)
 class ClassicContent:
-    """The values of a file of NetCDF 3."""
+    """The values of a NetCDF 3 file."""
 
     path: Path
     header: Header
@@ -204,9 +210,9 @@ class ClassicContent:
 
 @dataclass(frozen=True)
 class OutlinedModel:
-    """A file of NetCDF 4 that is made from an outline, with values of another format.
+    """A NetCDF 4 file that is created from an outline, with values of another format.
 
-    `file` is the file that those come from, if a library could crash on it.
+    `file` is the file of these values, if a library could crash on it.
     """
 
     content: Content
@@ -219,11 +225,11 @@ class OutlinedModel:
         return self.content.identity(names)
 
     def contents(self) -> set[str]:
-        """Return the names of everything that the file will hold."""
+        """Return the names of everything that the file will contain."""
         return self.outline.contents()
 
     def build(self, path: Path, wanted: Mapping[str, NewArray]) -> tuple[str, ...]:
-        """Make a file with everything except the values of the variables that are wanted."""
+        """Create a file with everything except the values of `wanted` variables."""
         self.outline.build(path, wanted, self.read)
         return self.not_kept
 
@@ -237,57 +243,58 @@ class OutlinedModel:
 
 
 def _classic_model(path: Path, header: Header) -> OutlinedModel:
-    """Return the file of NetCDF 4 that one of NetCDF 3 becomes."""
+    """Return the model of a NetCDF 4 file with the content of a NetCDF 3 file."""
     outline = Outline(
         attributes={ROOT: header.attributes},
         dimensions=header.dimensions,
         variables={
-            name: Outlined(one.dimensions, one.attributes) for name, one in header.variables.items()
+            name: OutlinedVariable(one.dimensions, one.attributes)
+            for name, one in header.variables.items()
         },
         unlimited=frozenset([header.record] if header.record else []),
     )
     owners = [header.attributes, *(one.attributes for one in header.variables.values())]
-    not_kept = () if all(map(can_be_said, chain(*owners))) else ("some_attributes",)
+    not_kept = () if all(map(is_attribute_name, chain(*owners))) else ("some_attributes",)
     return OutlinedModel(ClassicContent(path, header), outline, not_kept, file=path)
 
 
 def to_netcdf(tree: Tree, *, is_strict: bool) -> Tree:
-    """Convert a tree of another format to one that a file of NetCDF 4 holds.
+    """Convert a tree of another format to one that a NetCDF 4 file can hold.
 
-    HDF5 holds the same, and more types of elements unless `is_strict`. Strings of one length
-    become strings of any length, and booleans become integers that xarray reads as booleans.
+    Unless `is_strict`, types of elements that only HDF5 has are allowed too. Strings of a fixed
+    length become strings of any length, and booleans become integers that xarray reads as booleans.
 
     Raises
     ------
     UsageError
         If dimensions of one name differ in length.
     """
-    held = place_dimensions(copy_text_verbatim(tree), is_name)
-    held = refuse_misnamed(store_booleans_as_integers(held))
+    converted = place_dimensions(copy_text_verbatim(tree), is_name)
+    converted = refuse_misnamed(store_booleans_as_integers(converted))
     if is_strict:
-        reason = "has elements of {}, for which NetCDF has no type (HDF5 has: call the file .h5)"
-        held = refuse_types(held, has_type, reason)
-    lost = dict.fromkeys((*tree.format_specific, *_lost(held)))
-    model = OutlinedModel(tree.content, outline_of(held), tuple(lost))
-    return replace(held, content=model)
+        reason = "has elements of {}, for which NetCDF has no type; write .h5 instead"
+        converted = refuse_types(converted, has_type, reason)
+    lost = dict.fromkeys((*tree.format_specific, *_lost(converted)))
+    model = OutlinedModel(tree.content, outline_of(converted), tuple(lost))
+    return replace(converted, content=model)
 
 
-def _lost(held: Tree) -> Iterator[str]:
-    """Yield names for what NetCDF has no place for in a converted tree."""
-    owners = [*held.groups.values(), *(each.attributes for each in held.arrays.values())]
-    sources = held.sources.values()
-    if not all(map(can_be_said, chain(*owners))) or any(map(_loses_gap, sources)):
+def _lost(converted: Tree) -> Iterator[str]:
+    """Yield names for everything in a converted tree that NetCDF cannot store."""
+    owners = [*converted.groups.values(), *(each.attributes for each in converted.arrays.values())]
+    sources = converted.sources.values()
+    if not all(map(is_attribute_name, chain(*owners))) or any(map(_loses_fill_value, sources)):
         yield "some_attributes"
     if any(map(has_other_types, owners)):
         yield "types_of_attributes"
-    if has_renamed_dimensions(held):
+    if has_renamed_dimensions(converted):
         yield "dimension_names"
-    if any(each.dtype is not None for each in held.arrays.values()):
+    if any(each.dtype is not None for each in converted.arrays.values()):
         yield "booleans"
 
 
-def _loses_gap(source: Source) -> bool:
-    """Tell whether the attribute for missing data has a value that is not one of the array's."""
-    said, dtype = source.metadata, source.dtype
-    is_other = FILL_VALUE in said["attributes"] and gap_of(said, dtype) is None
-    return is_other or says_other_gap(said, dtype)
+def _loses_fill_value(source: Source) -> bool:
+    """Tell whether the fill value in the attributes does not fit the type of the elements."""
+    metadata, dtype = source.metadata, source.dtype
+    is_other = FILL_VALUE in metadata["attributes"] and gap_of(metadata, dtype) is None
+    return is_other or says_other_gap(metadata, dtype)

@@ -1,4 +1,4 @@
-"""Stacks of ``.npy`` files as Dask writes them: blocks along one axis, and a file ``info``."""
+"""Stacks of ``.npy`` files, as ``dask.array.to_npy_stack`` writes them."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class NpyStackFormat:
-    """Directories of ``0.npy``, ``1.npy`` and so on along one axis, with a file ``info``."""
+    """Directories with blocks ``0.npy``, ``1.npy``, ... along one axis, and a file ``info``."""
 
     name: str = FORMAT_NAME
     suffixes: tuple[str, ...] = (".npystack",)
 
-    def open(self, path: Location, inside: str, *, strict: bool) -> Source:  # noqa: ARG002 - all are there
+    def open(self, path: Location, inside: str, *, strict: bool) -> Source:  # noqa: ARG002 - a stack has all its blocks
         """Open a stack."""
         _refuse_inside(path, inside)
         return StackSource(read_stack(path))
@@ -59,8 +59,8 @@ class NpyStackFormat:
         cut = [axis for axis, n_blocks in enumerate(wanted.grid.counts) if n_blocks > 1]
         if len(cut) > 1:
             raise UsageError(
-                f"chunks of {wanted.grid} cut {len(cut)} axes, but a stack is cut along one; "
-                "give -1 for all others"
+                f"chunks of {wanted.grid} cut {len(cut)} axes, but a stack can be cut along one "
+                "only; give -1 for all others"
             )
         blocks = stack_blocks(path, cut[0] if cut else 0, wanted.grid, wanted.dtype, wanted.layout)
         try:
@@ -79,7 +79,7 @@ class NpyStackFormat:
         return StackSource(read_description(described, at), absent=absent)
 
     def read_back(self, described: Mapping[str, Any], at: Location) -> Readback:
-        """Open what was a target."""
+        """Open a former target for reading."""
         return StackSource(read_description(described, at))
 
     def remake(
@@ -92,7 +92,7 @@ class NpyStackFormat:
 
 def _refuse_inside(path: Location, inside: str) -> None:
     if inside:
-        raise UsageError(f"{path} is a stack, so nothing can be named inside it")
+        raise UsageError(f"{path} is a stack of .npy files, so it cannot contain {inside}")
 
 
 FORMAT = NpyStackFormat()

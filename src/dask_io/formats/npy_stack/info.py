@@ -1,7 +1,8 @@
-"""The file ``info`` of a stack: a pickle, which could run any program if it were loaded.
+"""Read and write the file ``info`` of a stack without trusting it.
 
-It is taken apart here without calling anything that it names: only numbers, texts, tuples, lists,
-dicts and what stands for types of elements come out.
+The file is a pickle, which could run arbitrary code if it were loaded. It is parsed without calling
+anything that it names. Only numbers, strings, tuples, lists, dicts and placeholders for dtypes are
+allowed.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _DTYPES = frozenset({("numpy", "dtype"), ("numpy.dtypes", "dtype")})
 
 @dataclass(frozen=True)
 class Info:
-    """What a stack says about itself."""
+    """The content of the file: the axis that is cut, the grid and the dtype."""
 
     axis: int
     grid: Grid
@@ -38,48 +39,48 @@ class Info:
 
 
 def read_info(folder: Location) -> Info:
-    """Read what a stack says about itself.
+    """Read the file ``info`` of a stack.
 
     Raises
     ------
     DataError
-        If it cannot be trusted.
+        If it is invalid.
     StorageError
         If it cannot be read.
     """
     path = folder / NAME
     content = read_whole(path, _LONGEST)
     try:
-        found = _take_apart(content)
-        axis, grid = understand_chunks(found.get("chunks"), found.get("axis"))
+        found = _load_plain(content)
+        axis, grid = parse_chunks(found.get("chunks"), found.get("axis"))
         return Info(axis, grid, _dtype_of(found.get("dtype")))
     except ValueError as error:
         raise DataError(str(path), [str(error)]) from error
 
 
 def write_info(axis: int, grid: Grid, dtype: np.dtype[Any]) -> bytes:
-    """Return what Dask reads first of a stack."""
+    """Return the content of the file ``info``, which Dask reads."""
     chunks = tuple(tuple(each.lengths()) or (0,) for each in grid.axes)
     return pickle.dumps({"chunks": chunks, "dtype": dtype, "axis": axis}, protocol=4)
 
 
-def understand_chunks(chunks: object, axis: object) -> tuple[int, Grid]:
-    """Return the axis that is cut, and how.
+def parse_chunks(chunks: object, axis: object) -> tuple[int, Grid]:
+    """Check chunks; return the axis that is cut, and the grid.
 
     Raises
     ------
     ValueError
-        If that is not said; the message completes "the file ...".
+        If they are missing or invalid; the message completes "the file ...".
     """
     if not isinstance(chunks, list | tuple) or not chunks:
-        raise ValueError("does not say the lengths of its blocks")
+        raise ValueError("does not contain the lengths of its blocks")
     for lengths in chunks:
         if not isinstance(lengths, list | tuple) or any(
             type(n) is not int or n < 0 for n in lengths
         ):
-            raise ValueError("has lengths of blocks that are not whole numbers")
+            raise ValueError("has lengths of blocks that are not integers")
     if type(axis) is not int or not 0 <= axis < len(chunks):
-        raise ValueError("does not say which axis is cut")
+        raise ValueError("does not contain the axis that is cut")
     if any(len(lengths) != 1 for other, lengths in enumerate(chunks) if other != axis):
         raise ValueError("has blocks along more than one axis")
     if len(chunks[axis]) > 1 and 0 in chunks[axis]:
@@ -89,7 +90,7 @@ def understand_chunks(chunks: object, axis: object) -> tuple[int, Grid]:
 
 @dataclass
 class _Dtype:
-    """What a pickle says about a type of elements; NumPy is not asked to make one of it."""
+    """Placeholder for a pickled dtype, so that unpickling does not call NumPy."""
 
     arguments: tuple[Any, ...]
     state: Any = None
@@ -103,7 +104,7 @@ def _make_dtype(*arguments: Any) -> _Dtype:
 
 
 class _Unpickler(pickle.Unpickler):
-    """Takes a pickle apart, and calls nothing but what stands for a type of elements."""
+    """Loads a pickle of plain values, with a placeholder for dtypes, and calls nothing else."""
 
     def find_class(self, module: str, name: str) -> Callable[..., _Dtype]:
         if (module, name) not in _DTYPES:
@@ -114,13 +115,13 @@ class _Unpickler(pickle.Unpickler):
         raise pickle.UnpicklingError(f"refers to {pid!r:.40}, which is never loaded")
 
 
-def _take_apart(content: bytes) -> Mapping[str, Any]:
-    """Return what a pickle holds.
+def _load_plain(content: bytes) -> Mapping[str, Any]:
+    """Return the plain values in a pickle.
 
     Raises
     ------
     ValueError
-        If that is anything but a few plain values.
+        If it contains anything else.
     """
     if len(content) > _LONGEST:
         raise ValueError(f"is longer than {_LONGEST} bytes")
@@ -128,27 +129,27 @@ def _take_apart(content: bytes) -> Mapping[str, Any]:
         found = _Unpickler(io.BytesIO(content)).load()
     except Exception as error:  # a broken pickle raises many kinds
         reason = str(error) or type(error).__name__
-        raise ValueError(f"is no description of a stack: {reason[:200]}") from error
+        raise ValueError(f"does not describe a stack: {reason[:200]}") from error
     if not isinstance(found, dict):
-        raise ValueError("is no description of a stack")  # noqa: TRY004 - wrong data
+        raise ValueError("does not describe a stack")  # noqa: TRY004 - wrong data
     return found
 
 
 def _dtype_of(found: Any) -> np.dtype[Any]:
-    """Make a type of elements of what a pickle says about it.
+    """Return the dtype that a placeholder describes.
 
     Raises
     ------
     ValueError
-        If it is none.
+        If it is invalid or not supported.
     """
     try:
         dtype = _build_dtype(found)
-    except Exception as error:  # NumPy raises many kinds for what is not a dtype
-        raise ValueError("does not say the type of its elements") from error
+    except Exception as error:  # NumPy raises many kinds of errors for invalid dtypes
+        raise ValueError("does not contain a valid dtype") from error
     problem = check_dtype(dtype)
     if problem:
-        raise ValueError(f"says that it holds {problem}")
+        raise ValueError(f"holds {problem}")
     return dtype
 
 
@@ -167,8 +168,8 @@ def _build_dtype(found: Any) -> np.dtype[Any]:
             "offsets": [int(fields[name][1]) for name in names],
             "itemsize": int(itemsize),
         }
-        made: np.dtype[Any] = np.dtype(described)
-        return made
+        structured: np.dtype[Any] = np.dtype(described)
+        return structured
     if kind in {"M8", "m8"}:
         unit, count, _, _ = state[8][1]
         kind = f"{kind}[{int(count)}{unit.decode()}]"

@@ -1,4 +1,4 @@
-"""A stack that is read or written: block files of npy, whose names number one axis."""
+"""Read and write stacks: ``.npy`` block files whose names number the blocks along one axis."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from dask_io.errors import DataError, StorageError
 from dask_io.formats.npy import FORMAT as NPY
 from dask_io.formats.npy_stack.info import NAME as INFO
-from dask_io.formats.npy_stack.info import read_info, understand_chunks, write_info
+from dask_io.formats.npy_stack.info import parse_chunks, read_info, write_info
 from dask_io.geometry import Region
 from dask_io.journal.logs import logs_of
 from dask_io.storage.files import peeking, write_whole
@@ -38,7 +38,7 @@ _FILES = replace(NPY, name=FORMAT_NAME)
 
 
 class StackSource(BlockFiles):
-    """A stack that is read; any number of its files may be read at once."""
+    """A stack that is read; many threads may read its files at once."""
 
     def __init__(
         self, blocks: Blocks, *, absent: AbstractSet[tuple[int, ...]] = frozenset()
@@ -47,14 +47,14 @@ class StackSource(BlockFiles):
         super().__init__(blocks, {} if is_gone else scan(blocks.folder), absent=absent)
 
     def describe(self) -> dict[str, Any]:
-        """Return what it takes to open the stack again."""
+        """Return the description from which the stack can be opened again."""
         return _describe(self._blocks)
 
     def describe_in_place(self) -> None:
-        """The stack describes itself in its `info`."""
+        """Do nothing: the `info` file describes the stack."""
 
     def discard_rest(self) -> None:
-        """Remove what describes the stack, and the directory if nothing else is in it."""
+        """Remove the journal and the `info` file, and the directory if it is empty then."""
         folder = self._blocks.folder
         with storage_errors(folder):
             logs_of(self._blocks.journal).remove(self._blocks.journal)
@@ -63,10 +63,10 @@ class StackSource(BlockFiles):
 
 
 class StackTarget(BlockFilesTarget):
-    """A stack that is written; any number of its files at once. What describes it comes last."""
+    """A stack that is written; many threads may write files at once. `info` is written last."""
 
     def describe(self) -> dict[str, Any]:
-        """Return what it takes to make the stack again."""
+        """Return the description from which the target can be made again."""
         return _describe(self._blocks)
 
     def is_described(self) -> bool:
@@ -78,7 +78,7 @@ class StackTarget(BlockFilesTarget):
         return True
 
     def _patterns(self) -> list[Names]:
-        """Return what files of a stack are called, if there is one or is to be one."""
+        """Return the names of a stack's files, if the directory is a stack or becomes one."""
         is_stack = self._journal_place.exists()
         with suppress(DataError, StorageError):
             is_stack = is_stack or bool(read_info(self._folder))
@@ -97,7 +97,7 @@ class StackTarget(BlockFilesTarget):
         ]
 
     def _complete(self) -> None:
-        """Write down what Dask reads first."""
+        """Write the `info` file and, for an array without elements, an empty block."""
         grid, names = self.grid, self._blocks.names
         assert isinstance(names, StackNames)
         if not grid.n_blocks:
@@ -108,7 +108,7 @@ class StackTarget(BlockFilesTarget):
 def stack_blocks(
     path: Location, axis: int, grid: Grid, dtype: np.dtype[Any], layout: Layout
 ) -> Blocks:
-    """Return which files hold which blocks of a stack."""
+    """Return the block files of a stack."""
     names = StackNames(axis, len(grid.axes))
     return Blocks(path, names, _FILES, ArraySpec(grid, dtype, layout))
 
@@ -127,28 +127,28 @@ def _describe(blocks: Blocks) -> dict[str, Any]:
 
 
 def read_description(described: Mapping[str, Any], at: Location | None) -> Blocks:
-    """Return the files of a stack that was described, where it is now.
+    """Return the block files of a described stack, which may have been moved to `at`.
 
     Raises
     ------
     ValueError
-        If that is no description; the message completes "its description ...".
+        If the description is invalid; the message completes "its description ...".
     """
     folder, order = described.get("folder"), described.get("order")
     if not (isinstance(folder, str) and isinstance(order, str)):
         raise ValueError("is not that of a stack")  # noqa: TRY004 - wrong data
-    axis, grid = understand_chunks(described.get("chunks"), described.get("axis"))
+    axis, grid = parse_chunks(described.get("chunks"), described.get("axis"))
     dtype = dtype_from_json(described.get("dtype"))
     return stack_blocks(at or locate(folder), axis, grid, dtype, parse_order(order, len(grid.axes)))
 
 
 def read_stack(folder: Location) -> Blocks:
-    """Read what a directory says about itself, and how its first file lies.
+    """Read the `info` file of a stack, and the storage order of its first block.
 
     Raises
     ------
     DataError
-        If it is no stack that can be trusted.
+        If the directory is not a valid stack.
     """
     info, first = read_info(folder), folder / "0.npy"
     try:
@@ -159,5 +159,5 @@ def read_stack(folder: Location) -> Blocks:
     if len(header.shape) != len(info.grid.axes):
         raise DataError(str(first), [f"has {len(header.shape)} axes"])
     if not info.grid.n_blocks and 0 not in header.shape:
-        raise DataError(str(first), [f"has elements, of which {INFO} says nothing"])
+        raise DataError(str(first), [f"has elements, but {INFO} describes an empty array"])
     return stack_blocks(folder, info.axis, info.grid, info.dtype, header.layout)

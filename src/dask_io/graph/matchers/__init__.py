@@ -1,1 +1,1 @@
-"""Matchers: one for each kind of graph, all of which find the same `Match`."""
+"""Find reads and stores in Dask graphs."""

@@ -1,4 +1,4 @@
-"""What a layer of a `HighLevelGraph` does, as far as it matters here."""
+"""Recognize layers of a `HighLevelGraph` that read, store or map functions over blocks."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _GETTERS = (getter, getter_nofancy, getter_inline)
 
 
 class Store(NamedTuple):
-    """What a layer stores, and how."""
+    """A layer that stores blocks; `stored` is the name of the layer whose blocks it stores."""
 
     stored: str
     target: Any
@@ -35,9 +35,9 @@ class Store(NamedTuple):
 
 
 class Read(NamedTuple):
-    """What a layer reads, and how; `layers` are those that it takes, the outer one last."""
+    """A layer that reads blocks; `layers` includes the one that holds the array, if separate."""
 
-    thing: Any
+    array: Any
     chunks: Grid
     as_array: bool
     lock: Any
@@ -45,29 +45,29 @@ class Read(NamedTuple):
 
 
 def is_store(layer: Layer) -> bool:
-    """Whether a layer stores blocks in something."""
+    """Whether a layer stores blocks."""
     return isinstance(layer, Blockwise) and layer.task.func is load_store_chunk
 
 
 def is_read(layer: Layer) -> bool:
-    """Whether a layer reads blocks from something."""
+    """Whether a layer reads blocks."""
     return isinstance(layer, Blockwise) and layer.task.func in _GETTERS
 
 
-def understand_store(layer: Any) -> Store:
-    """Say what a layer stores.
+def parse_store(layer: Any) -> Store:
+    """Parse a layer that stores blocks.
 
     Raises
     ------
     DeclinedError
-        If it does more than to store blocks.
+        If it does more than store blocks.
     """
     refuse_annotations(layer)
     kwargs = layer.task.kwargs
     if kwargs.get("return_stored") or kwargs.get("load_stored"):
-        raise DeclinedError("what is stored is asked for again (return_stored)")
+        raise DeclinedError("the stored array is loaded again (return_stored)")
     if any(isinstance(argument, (GraphNode, TaskRef)) for argument, _ in layer.indices):
-        raise DeclinedError("where it is stored is known only when the graph runs")
+        raise DeclinedError("the target is known only when the graph runs")
     match layer.indices:
         case [(str(stored), along), (target, None), (str(slices), also)] if (
             along == also == tuple(layer.output_indices)
@@ -78,34 +78,34 @@ def understand_store(layer: Any) -> Store:
     return Store(stored, target, chunks, kwargs.get("region"), kwargs.get("lock"))
 
 
-def understand_read(graph: HighLevelGraph, name: str) -> Read:
-    """Say what a layer reads.
+def parse_read(graph: HighLevelGraph, name: str) -> Read:
+    """Parse a layer that reads blocks.
 
     Raises
     ------
     DeclinedError
-        If it does anything else.
+        If it does more than read blocks.
     """
     layer = graph.layers[name]
     if not isinstance(layer, Blockwise):
         raise DeclinedError(_why_not_read(name, layer))
-    if not all(isinstance(told, ArraySliceDep) for told in layer.io_deps.values()):
-        raise DeclinedError(f"{kind_of(name)} is told which block it is given")
+    if not all(isinstance(dep, ArraySliceDep) for dep in layer.io_deps.values()):
+        raise DeclinedError(f"{kind_of(name)} depends on the position of the block")
     if layer.task.func not in _GETTERS:
-        raise DeclinedError(f"{kind_of(name)} reads with a function of its own")
+        raise DeclinedError(f"{kind_of(name)} reads with a custom function")
     refuse_annotations(layer)
     match layer.indices:
-        case [(thing, None), (str(slices), along)] if along == tuple(layer.output_indices):
+        case [(array, None), (str(slices), along)] if along == tuple(layer.output_indices):
             chunks = _chunks_of(layer, slices)
         case _:
             raise DeclinedError(f"{kind_of(name)} is not read block by block")
     layers: tuple[str, ...] = (name,)
-    if isinstance(thing, TaskRef):
-        layers, thing = (str(thing.key), name), _constant(graph, thing)
+    if isinstance(array, TaskRef):
+        layers, array = (str(array.key), name), _constant(graph, array)
     if set(graph.dependencies[name]) - set(layers):
-        raise DeclinedError(f"{kind_of(name)} waits for something else")
+        raise DeclinedError(f"{kind_of(name)} also depends on another layer")
     kwargs = layer.task.kwargs
-    return Read(thing, chunks, kwargs.get("asarray", True), kwargs.get("lock"), layers)
+    return Read(array, chunks, kwargs.get("asarray", True), kwargs.get("lock"), layers)
 
 
 def _why_not_read(name: str, layer: Layer) -> str:
@@ -113,24 +113,24 @@ def _why_not_read(name: str, layer: Layer) -> str:
         first = next(iter(layer.mapping.values()), None)
         if isinstance(getattr(first, "value", first), np.ndarray):
             return f"{kind_of(name)} is in memory"
-    return f"{kind_of(name)} is not something that is carried along"
+    return f"{kind_of(name)} is neither a read, a rechunk nor a function of single blocks"
 
 
 def _constant(graph: HighLevelGraph, reference: TaskRef) -> Any:
-    """Return what a layer with nothing but one object holds."""
+    """Return the object of a layer that consists of one object."""
     layer = graph.layers.get(str(reference.key))
     if not isinstance(layer, MaterializedLayer) or len(layer.mapping) != 1:
-        raise DeclinedError("what is read is known only when the graph runs")
-    (thing,) = layer.mapping.values()
-    if isinstance(thing, DataNode):
-        return thing.value
-    if isinstance(thing, (GraphNode, tuple)):
-        raise DeclinedError("what is read is known only when the graph runs")
-    return thing
+        raise DeclinedError("the source is known only when the graph runs")
+    (array,) = layer.mapping.values()
+    if isinstance(array, DataNode):
+        return array.value
+    if isinstance(array, (GraphNode, tuple)):
+        raise DeclinedError("the source is known only when the graph runs")
+    return array
 
 
-def is_work(layer: Layer) -> bool:
-    """Whether a layer applies a function to blocks, one by one."""
+def is_map(layer: Layer) -> bool:
+    """Whether a layer applies a function to each block."""
     return (
         isinstance(layer, Blockwise)
         and not layer.io_deps
@@ -140,8 +140,8 @@ def is_work(layer: Layer) -> bool:
     )
 
 
-def understand_work(name: str, layer: Any, numbers: Mapping[str, int]) -> Call:
-    """Return the function of a layer; `numbers` says which call each of its inputs is.
+def parse_map(name: str, layer: Any, numbers: Mapping[str, int]) -> Call:
+    """Return the function of a layer; `numbers` maps each of its inputs to a call.
 
     Raises
     ------
@@ -155,12 +155,12 @@ def understand_work(name: str, layer: Any, numbers: Mapping[str, int]) -> Call:
         token = blockwise_token(place)  # type: ignore[no-untyped-call]
         if along is None:
             if isinstance(argument, (GraphNode, TaskRef)):
-                raise DeclinedError(f"{kind_of(name)} needs something that the graph computes")
+                raise DeclinedError(f"{kind_of(name)} has an argument that the graph computes")
             constants[token] = argument
         elif tuple(along) == tuple(layer.output_indices):
             inputs[token] = numbers[argument]
         else:
-            raise DeclinedError(f"{kind_of(name)} needs other blocks than the one it makes")
+            raise DeclinedError(f"{kind_of(name)} needs other blocks than the one it computes")
     needed = layer.task.dependencies
     return Call(
         layer.task,
@@ -170,7 +170,7 @@ def understand_work(name: str, layer: Any, numbers: Mapping[str, int]) -> Call:
 
 
 def refuse_annotations(layer: Layer) -> None:
-    """Refuse what is to run in a certain place or way.
+    """Refuse annotated layers, because a plan would ignore the annotations.
 
     Raises
     ------
@@ -182,12 +182,12 @@ def refuse_annotations(layer: Layer) -> None:
 
 
 def grid_of(chunks: Sequence[Sequence[float]]) -> Grid:
-    """Return chunks as Dask writes them as a grid.
+    """Convert Dask's chunks to a grid.
 
     Raises
     ------
     DeclinedError
-        If they are not known, or there is nothing in them.
+        If chunks are unknown or empty.
     """
     if any(isnan(length) for lengths in chunks for length in lengths):
         raise DeclinedError("its chunks are not known before it is computed")

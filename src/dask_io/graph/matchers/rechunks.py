@@ -1,4 +1,4 @@
-"""Layers that only cut blocks and put them together again."""
+"""Recognize layers that rechunk an array."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def is_rechunk(name: str, layer: Layer) -> bool:
-    """Whether a layer does nothing else."""
+    """Whether a layer only rechunks."""
     if _is_p2p(layer):
         return True
     if not name.startswith("rechunk-merge-") or not isinstance(layer, MaterializedLayer):
@@ -37,36 +37,36 @@ def is_rechunk(name: str, layer: Layer) -> bool:
 
 
 def _is_p2p(layer: Layer) -> bool:
-    # Its library is not imported if it has not been.
+    # Compared by name, so that distributed is not imported.
     kind = type(layer)
     return kind.__name__ == "P2PRechunkLayer" and kind.__module__.startswith("distributed.")
 
 
 def find_rechunks(graph: HighLevelGraph, top: str) -> tuple[tuple[str, ...], str]:
-    """Return the layers that rechunk one after another, the first one first, and what they take.
+    """Return a chain of layers that rechunk, the first one first, and the layer it starts from.
 
     Raises
     ------
     DeclinedError
-        If they do more than that.
+        If one of them is annotated or depends on other layers.
     """
     names: list[str] = []
     while is_rechunk(top, layer := graph.layers[top]):
         refuse_annotations(layer)
         names.insert(0, top)
         if len(graph.dependencies[top]) != 1:
-            raise DeclinedError("a rechunk waits for something else")
+            raise DeclinedError("a rechunk also depends on another layer")
         (top,) = graph.dependencies[top]
     return tuple(names), top
 
 
 def rechunk(graph: HighLevelGraph, names: Iterable[str], chunks: Grid) -> Grid:
-    """Return what layers that rechunk make of chunks.
+    """Return the chunks that result from a chain of rechunks.
 
     Raises
     ------
     DeclinedError
-        If it is not what a rechunk makes.
+        If the shape of the array changes.
     """
     shape = chunks.shape
     for name in names:
@@ -82,9 +82,9 @@ def rechunk(graph: HighLevelGraph, names: Iterable[str], chunks: Grid) -> Grid:
 
 
 def makes_views(graph: HighLevelGraph, names: Iterable[str], chunks: Grid) -> bool:
-    """Whether layers that rechunk hand on parts of blocks without copying them.
+    """Whether rechunks return views of blocks instead of copies.
 
-    Functions are given such a part with gaps between its rows, and may add it up in another order.
+    A function that is given such a view, with gaps between its rows, may sum it in another order.
     """
     for name in names:
         before, chunks = chunks, rechunk(graph, [name], chunks)
@@ -94,7 +94,7 @@ def makes_views(graph: HighLevelGraph, names: Iterable[str], chunks: Grid) -> bo
 
 
 def has_views(before: Grid, after: Grid) -> bool:
-    """Whether Dask takes a new block out of an old one without copying it: more than half of it.
+    """Whether Dask cuts a new block out of an old one as a view: if it is more than half of it.
 
     Examples
     --------
@@ -105,7 +105,7 @@ def has_views(before: Grid, after: Grid) -> bool:
     """
     shares = [[*_shares(old, new)] for old, new in zip(before.axes, after.axes, strict=True)]
     largest = [max(each, default=Fraction(0)) for each in shares]
-    # A part along the slowest axis alone has no gaps.
+    # A view that is cut along the slowest axis only has no gaps.
     return any(
         2 * part * prod(largest[:axis]) * prod(largest[axis + 1 :]) > 1
         for axis in range(1, len(shares))
@@ -115,17 +115,17 @@ def has_views(before: Grid, after: Grid) -> bool:
 
 
 def _shares(old: Axis, new: Axis) -> Iterator[Fraction]:
-    """Yield how much of an old block each new one is that lies within one."""
+    """Yield, for every new block that lies within an old one, its share of the old one."""
     for number in range(new.n_blocks):
         low, high = new.start_of(number), new.start_of(number + 1)
-        around = old.index_at(low)
-        start, stop = old.start_of(around), old.start_of(around + 1)
+        outer = old.index_at(low)
+        start, stop = old.start_of(outer), old.start_of(outer + 1)
         if high <= stop:
             yield Fraction(high - low, stop - start)
 
 
 def _lengths(name: str, tasks: Mapping[Any, Any], chunks: Grid, axis: int) -> list[int]:
-    """Return the lengths of new blocks along an axis, as their tasks put them together."""
+    """Return the lengths of new blocks along an axis, found from the tasks that assemble them."""
     lengths: list[int] = []
     n_axes = len(chunks.axes)
     for number in count():
@@ -134,11 +134,11 @@ def _lengths(name: str, tasks: Mapping[Any, Any], chunks: Grid, axis: int) -> li
             return lengths
         pieces = _pieces(tasks[key], axis)
         lengths.append(sum(_length(piece, tasks, chunks, axis) for piece in pieces))
-    raise AssertionError("there is an end to blocks")
+    raise AssertionError("unreachable: a graph has finitely many blocks")
 
 
 def _pieces(task: Any, axis: int) -> list[Any]:
-    """Return the keys of what is put together along one edge of a block."""
+    """Return the keys of the pieces along one edge of a block."""
     if isinstance(task, Alias):
         return [task.target]
     pieces, counts = task.args
@@ -150,7 +150,7 @@ def _pieces(task: Any, axis: int) -> list[Any]:
 
 
 def _length(key: Any, tasks: Mapping[Any, Any], chunks: Grid, axis: int) -> int:
-    """Return the length of a piece: a part of an old block, or all of it."""
+    """Return the length of a piece, which is an old block or a part of one."""
     if key in tasks:
         part = tasks[key].args[1][axis]
         return int(part.stop - part.start)

@@ -221,7 +221,7 @@ def test_what_zarr_says_is_kept(tmp_path: Path) -> None:
         ({"order": "F"}, "C order, not F; give --order C"),
         ({"chunks": ((5, 7), 5, 7)}, "uneven"),
         ({"fill_value": "x"}, "fill value 'x' is no"),
-        ({"consume": True, "codec": "gzip:1"}, "safe only when all of it is there"),
+        ({"consume": True, "codec": "gzip:1"}, "durable only when it is complete"),
     ],
 )
 def test_what_it_cannot_do_is_refused(options: dict[str, Any], reason: str, tmp_path: Path) -> None:
@@ -256,7 +256,7 @@ def test_texts_of_numpy_are_refused(tmp_path: Path) -> None:
 
 def test_chunks_of_an_hdf5_file_are_not_consumed(rich: Path, tmp_path: Path) -> None:
     """They share a file with what may be needed."""
-    with pytest.raises(UsageError, match="of hdf5 nothing can be removed alone"):
+    with pytest.raises(UsageError, match="single blocks cannot be removed from hdf5"):
         dask_io.resplit(rich, tmp_path / "b", chunks=(6, 10, 2), format="npy", consume=True)
 
 

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dask_io
-from dask_io.formats.netcdf.surroundings import Surroundings, Variable
+from dask_io.formats.netcdf.related_variables import RelatedVariables, Variable
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -163,7 +163,7 @@ def test_what_moves_fits_together(data: st.DataObject, inside: str) -> None:
         Variable(name, axes, np.zeros([lengths[each] for each in axes]), {"was": name})
         for name, axes in ((name, data.draw(along)) for name in names)
     )
-    around = Surroundings("other/v", data.draw(along), variables=variables)
+    around = RelatedVariables("other/v", data.draw(along), variables=variables)
 
     moved = around.at(inside)
 

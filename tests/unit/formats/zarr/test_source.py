@@ -398,5 +398,5 @@ def test_descriptions_have_to_agree(tmp_path: Path) -> None:
     assert open_source(tmp_path / "x.zarr", shape=(20, 20), chunks=5, dtype="<i4").format == "zarr"
     with pytest.raises(UsageError, match=r"has shape \(20, 20\), but shape"):
         open_source(tmp_path / "x.zarr", shape=(20, 21))
-    with pytest.raises(UsageError, match="is no container"):
+    with pytest.raises(UsageError, match="is not a container"):
         open_source(f"{tmp_path}::/a")

@@ -380,7 +380,9 @@ def test_an_unfinished_array_is_none(tmp_path: Path) -> None:
         target_at(path).create()
     assert target.abandon()
     for place in places:
-        with pytest.raises(DataError, match="it is unfinished: the run that wrote it did not end"):
+        with pytest.raises(
+            DataError, match="it is unfinished: the run that wrote it was interrupted"
+        ):
             open_source(place)
     with pytest.raises(TargetExistsError, match="unfinished"):
         target_at(path).create()

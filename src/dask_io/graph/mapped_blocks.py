@@ -1,4 +1,4 @@
-"""Stores whose blocks are worked on, on their way out of one or into another."""
+"""Sources and targets that apply a function to every block that is read or written."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from dask_io.graph.functions import BlockFunction, Trial
+    from dask_io.graph.functions import BlockFunction, ResultTypes
     from dask_io.journal.ledger import Ledger
     from dask_io.storage.medium import Durability
     from dask_io.storage.tally import Tally
@@ -31,22 +31,22 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class WorkedSource:
-    """What a function makes of the blocks of a source, cut as Dask cuts it.
+class MappedSource:
+    """A source with a function applied to each block of `grid`, which are the chunks of Dask.
 
-    A block is read and worked on as a whole, in each visit. `codec_bytes` counts what is read,
-    and all that the function's calls return.
+    Every visit to a block reads all of it and calls the function. `codec_bytes` counts the block
+    that is read and all results of the function's calls.
     """
 
     source: Source
     grid: Grid
     function: BlockFunction
-    trial: Trial
+    types: ResultTypes
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Type of the elements that come out."""
-        return self.trial.dtype
+        """Type of the elements that the function returns."""
+        return self.types.dtype
 
     @property
     def place(self) -> str:
@@ -60,47 +60,47 @@ class WorkedSource:
 
     @property
     def layout(self) -> Layout:
-        """Results lie in C order."""
+        """Results are in C order."""
         return Layout.c(len(self.grid.axes))
 
     @property
     def access(self) -> Access:
-        """A part of a block costs all of it."""
+        """Reading a part of a block computes all of it."""
         return Access.ATOMIC
 
     @property
     def reused_bytes(self) -> int:
-        """A block is made in memory of its own."""
+        """Zero: every block is newly allocated."""
         return 0
 
     @cached_property
     def codec_bytes(self) -> int:
-        """What a visit holds at most: a block as it is read, and what becomes of it."""
+        """Largest number of bytes in use during a visit: the block read, and all results."""
         shape, stored = self.grid.longest, self.source.dtype
         read = prod(shape) * stored.itemsize
-        # Of every stored block a part is read aside.
-        aside = min(read, prod(self.source.grid.longest) * stored.itemsize) + 3 * ALIGNMENT
-        aside += self.source.reused_bytes + self.source.codec_bytes
-        made = prod(shape) * (self.trial.itemsize + self.dtype.itemsize)
-        return read + aside + made
+        # Each piece of a stored block is read into a buffer before it is copied into the block.
+        buffer = min(read, prod(self.source.grid.longest) * stored.itemsize) + 3 * ALIGNMENT
+        buffer += self.source.reused_bytes + self.source.codec_bytes
+        results = prod(shape) * (self.types.itemsize + self.dtype.itemsize)
+        return read + buffer + results
 
     @property
     def metadata(self) -> Mapping[str, Any]:
-        """What the source says about the array."""
+        """The source's metadata, converted to the type of the results."""
         return cast_metadata(self.source.metadata, self.source.dtype, self.dtype)
 
     @property
     def tally(self) -> Tally:
-        """What has been moved so far."""
+        """The source's I/O counters."""
         return self.source.tally
 
     @property
     def n_bytes_on_disk(self) -> int:
-        """Bytes that the source occupies."""
+        """Number of bytes that the source occupies."""
         return self.source.n_bytes_on_disk
 
     def describe(self) -> dict[str, Any]:
-        """Say that it cannot be opened again: nothing keeps the function."""
+        """Describe the source for the journal; it cannot be opened again without the function."""
         return {"format": "dask", "shape": list(self.grid.shape)}
 
     @contextmanager
@@ -110,20 +110,21 @@ class WorkedSource:
         *,
         after: Region | None = None,  # noqa: ARG002 - blocks are not shared between threads
     ) -> Iterator[BlockReader]:
-        """Visit a block."""
-        yield MadeReader(partial(self.make, self.grid.block(index)), self.dtype, self.layout)
+        """Read one block."""
+        compute = partial(self.compute, self.grid.block(index))
+        yield ComputedBlockReader(compute, self.dtype, self.layout)
 
-    def make(self, region: Region) -> NDArray[Any]:
+    def compute(self, region: Region) -> NDArray[Any]:
         """Read a block and apply the function."""
         result = self.function(BlockArray(self.source)[region.slices])
         if result.dtype != self.dtype:
             raise ValueError(
-                f"a function made {result.dtype} of some blocks, {self.dtype} of others"
+                f"a function returned {result.dtype} for one block and {self.dtype} for others"
             )
         return np.ascontiguousarray(result)
 
     def check(self) -> None:
-        """Look at every block's header."""
+        """Check every block's header."""
         self.source.check()
 
     def fingerprint(self, index: tuple[int, ...]) -> int:
@@ -132,32 +133,32 @@ class WorkedSource:
         return hash(tuple(self.source.fingerprint(stored) for stored, _ in pieces))
 
     def discard(self, index: tuple[int, ...]) -> None:
-        """Keep it: a program only reads."""
+        """Do nothing: a graph never removes its source."""
 
     def discard_rest(self) -> None:
-        """Keep it."""
+        """Do nothing: a graph never removes its source."""
 
 
 @dataclass(slots=True)
-class MadeReader:
-    """One visit to a block that is not read but made, as a whole and once."""
+class ComputedBlockReader:
+    """Reader of a block that is computed as a whole, when it is first read."""
 
-    make: Callable[[], NDArray[Any]]
+    compute: Callable[[], NDArray[Any]]
     dtype: np.dtype[Any]
     layout: Layout
-    _made: NDArray[Any] | None = field(default=None, init=False)
+    _block: NDArray[Any] | None = field(default=None, init=False)
 
     def read_into(self, region: Region, buffer: memoryview) -> NDArray[Any]:
         """Copy a region of the result."""
-        if self._made is None:
-            self._made = self.make()
+        if self._block is None:
+            self._block = self.compute()
         raw = buffer[: region.size * self.dtype.itemsize]
         values = view_as_array(raw, region.shape, self.dtype, self.layout)
-        values[...] = self._made[region.slices]
+        values[...] = self._block[region.slices]
         return values
 
     def expect(self, region: Region) -> None:
-        """A block is made whole."""
+        """Do nothing: a block is always computed as a whole."""
 
     def checksum(self, region: Region, staging: memoryview) -> int:
         """Return the checksum of a region of the result."""
@@ -165,22 +166,22 @@ class MadeReader:
 
 
 @dataclass(frozen=True)
-class WorkedTarget:
-    """A target to which goes what a function makes of each block, converted to its type.
+class MappedTarget:
+    """A target that applies a function to each block, converts the result and writes it.
 
-    Blocks are those that Dask would apply the function to: each holds whole blocks of the
-    target, and is written whole.
+    Its blocks are those to which Dask would apply the function. Each consists of whole blocks of
+    the target and is written as a whole.
     """
 
     target: Target
     grid: Grid
     function: BlockFunction
-    trial: Trial
+    types: ResultTypes
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Type of the elements that go in."""
-        return self.trial.taken
+        """Type of the elements that the function is given."""
+        return self.types.input_dtype
 
     @property
     def place(self) -> str:
@@ -199,65 +200,65 @@ class WorkedTarget:
 
     @property
     def access(self) -> Access:
-        """A block is written whole."""
+        """A block is written as a whole."""
         return Access.ATOMIC
 
     @property
     def reused_bytes(self) -> int:
-        """What it takes to write one of the target's blocks."""
+        """Bytes of the buffers that the target reuses from block to block."""
         return self.target.reused_bytes
 
     @cached_property
     def codec_bytes(self) -> int:
-        """What a visit holds at most: the block put together, and what becomes of it."""
+        """Largest number of bytes in use during a visit: the assembled block, and all results."""
         shape = self.grid.longest
-        taken = prod(shape) * self.dtype.itemsize
-        made = prod(shape) * self.trial.itemsize
+        assembled = prod(shape) * self.dtype.itemsize
+        results = prod(shape) * self.types.itemsize
         converted = prod(self.target.grid.longest) * self.target.dtype.itemsize
-        return taken + made + converted + self.target.codec_bytes
+        return assembled + results + converted + self.target.codec_bytes
 
     @property
     def metadata(self) -> Mapping[str, Any]:
-        """What the target says about the array."""
+        """The target's metadata."""
         return self.target.metadata
 
     @property
     def tally(self) -> Tally:
-        """What has been moved so far."""
+        """The target's I/O counters."""
         return self.target.tally
 
     @property
     def durability(self) -> Durability:
-        """What blocks outlast once they are committed."""
+        """The failures that committed blocks survive."""
         return self.target.durability
 
     def describe(self) -> dict[str, Any]:
-        """Return what it takes to make the target again."""
+        """Return the target's description."""
         return self.target.describe()
 
     def check(self) -> None:
-        """Refuse what the target refuses."""
+        """Check the target."""
         self.target.check()
 
     def create(self, job: bytes = b"{}") -> None:
-        """Make the target ready."""
+        """Create the target."""
         self.target.create(job)
 
     def resume(self) -> Ledger:
-        """Do as the target does."""
+        """Resume the target."""
         return self.target.resume()
 
     @contextmanager
     def writer(self, index: tuple[int, ...]) -> Iterator[BlockWriter]:
-        """Visit a block."""
-        yield _WorkedWriter(self, self.grid.block(index))
+        """Write one block."""
+        yield _MappedWriter(self, self.grid.block(index))
 
     def put(self, block: Region, values: NDArray[Any], staging: memoryview) -> None:
         """Apply the function to a block, and write the target's blocks within it."""
-        made = self.function(values)
+        result = self.function(values)
         for index, part in self.target.grid.pieces(block):
             inside = part.relative_to(block.start).slices
-            stored = _laid_out(made[inside], self.target.dtype, self.target.layout)
+            stored = _laid_out(result[inside], self.target.dtype, self.target.layout)
             with self.target.writer(index) as writer:
                 writer.write_from(Region.whole(part.shape), stored, staging)
 
@@ -272,7 +273,7 @@ class WorkedTarget:
         )
 
     def note(self, lines: Iterable[str]) -> None:
-        """Have the target note it."""
+        """Add lines to the target's journal."""
         self.target.note(lines)
 
     def finish(self) -> None:
@@ -280,21 +281,21 @@ class WorkedTarget:
         self.target.finish()
 
     def abandon(self, *, keep: bool = False) -> bool:
-        """Remove what has not been committed."""
+        """Remove everything that has not been committed."""
         return self.target.abandon(keep=keep)
 
 
 @dataclass(slots=True)
-class _WorkedWriter:
-    """One visit to a block that is worked on before it is written."""
+class _MappedWriter:
+    """Writer that applies the function to a block before it is written."""
 
-    target: WorkedTarget
+    target: MappedTarget
     block: Region
     checksum: int = NOTHING
 
     def write_from(self, region: Region, array: NDArray[Any], staging: memoryview) -> None:
-        """Work on the block and write it."""
-        assert region.shape == self.block.shape, "a block is worked on as a whole"
+        """Apply the function to the block and write the result."""
+        assert region.shape == self.block.shape, "the function takes whole blocks"
         self.target.put(self.block, array.view(self.target.dtype), staging)
 
     def write_filled(
@@ -303,13 +304,13 @@ class _WorkedWriter:
         staging: memoryview,
         fill: Callable[[Region, NDArray[Any]], None],
     ) -> None:
-        """Put the block together in memory of its own, which a function may keep, and write it."""
+        """Assemble the block in newly allocated memory, which a function may keep, and write it."""
         values = np.empty(region.shape, self.target.dtype)
         fill(region, values)
         self.write_from(region, values, staging)
 
 
 def _laid_out(array: NDArray[Any], dtype: np.dtype[Any], layout: Layout) -> NDArray[Any]:
-    """Return an array whose elements lie in a layout's order, as another type if need be."""
+    """Return the array converted to a type, with its elements in the order of a layout."""
     stored = np.ascontiguousarray(array.transpose(layout.axes), dtype)
     return stored.transpose(np.argsort(layout.axes))

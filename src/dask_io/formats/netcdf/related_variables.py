@@ -1,4 +1,4 @@
-"""What belongs to a variable: its dimensions, the variables that describe it, all attributes."""
+"""Everything that belongs to a variable: dimensions, variables that describe it, attributes."""
 
 from __future__ import annotations
 
@@ -16,34 +16,34 @@ if TYPE_CHECKING:
 
     from dask_io.geometry import Region
 
-# What is copied along is small beside the array; it is kept in memory, and in the journal.
+# Largest size of all related variables together, which are read into memory.
 MOST_BYTES = 32 * 2**20
-# Attributes that name variables, and so say that these belong to theirs.
-_NAMING = ("coordinates", "grid_mapping", "bounds", "ancillary_variables")
+# Attributes whose values are names of related variables.
+_REFERENCES = ("coordinates", "grid_mapping", "bounds", "ancillary_variables")
 
 
 @dataclass(frozen=True)
 class Variable:
-    """A variable that is copied along; its name, and those of its dimensions, are paths.
+    """A variable that is copied along with another.
 
-    Its values may have names, in a type that has one.
+    Its name, and those of its dimensions, are paths. `type_name` is the name of an enumeration, if
+    the values are of one.
     """
 
     name: str
     dimensions: tuple[str, ...]
     values: NDArray[Any]
     attributes: Mapping[str, Any]
-    name_of_type: str = ""
+    type_name: str = ""
 
 
 @dataclass(frozen=True)
-class Surroundings:
-    """All that a file says about a variable besides its values.
+class RelatedVariables:
+    """Everything in a file that belongs to a variable, except its values.
 
-    Names are paths in the file, so that it is known in which group everything is. `groups` are
-    the attributes of the groups that the variable is in, of the file itself as ``""``; `unlimited`
-    are the dimensions that have no last index. Values of attributes have the types that they have
-    in the file.
+    Names are paths in the file. `groups` has the attributes of all groups around the variable; the
+    file itself has the path ``""``. `unlimited` are the unlimited dimensions. Attributes have the
+    same types as in the file.
     """
 
     name: str
@@ -53,10 +53,11 @@ class Surroundings:
     unlimited: frozenset[str] = frozenset()
     variables: tuple[Variable, ...] = ()
 
-    def at(self, path: str) -> Surroundings:
-        """Return what there is to say about the variable if it has another path.
+    def at(self, path: str) -> RelatedVariables:
+        """Return the same for the variable at another path.
 
-        All that belongs to it is in its group then, but what would have the name of another there.
+        Everything that belongs to it moves to its new group. A variable whose name is already
+        taken there is left out.
         """
         if path == self.name:
             return self
@@ -70,7 +71,7 @@ class Surroundings:
             if all(first.setdefault(last_of(name), name) == name for name in names):
                 found.append(each)
         moved = {name: f"{group}{last}" for last, name in first.items()}
-        return Surroundings(
+        return RelatedVariables(
             name=path,
             dimensions=tuple(moved[name] for name in self.dimensions),
             attributes=self.attributes,
@@ -86,8 +87,8 @@ class Surroundings:
             ),
         )
 
-    def without(self, name: str) -> Surroundings:
-        """Return the same, but no dimension has a name, which the variable is to have."""
+    def without(self, name: str) -> RelatedVariables:
+        """Return the same with a dimension renamed that has the new name of the variable."""
         names = {each: f"{each}_0" if each == name else each for each in self.dimensions}
 
         def renamed(dimensions: Iterable[str]) -> tuple[str, ...]:
@@ -104,16 +105,16 @@ class Surroundings:
 
 
 def last_of(path: str) -> str:
-    """Return a name without the groups that it is in."""
+    """Return the last part of a path, without its groups."""
     return path.rpartition("/")[2]
 
 
 class Found(Protocol):
-    """A variable of a file that is open."""
+    """A variable of an open file."""
 
     @property
     def path(self) -> str:
-        """Where it is in the file."""
+        """Path in the file."""
 
     @property
     def dimensions(self) -> tuple[str, ...]:
@@ -121,78 +122,76 @@ class Found(Protocol):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Length of each."""
+        """Length along each dimension."""
 
     @property
     def dtype(self) -> np.dtype[Any]:
         """Type of its elements."""
 
     @property
-    def name_of_type(self) -> str:
-        """The name of the type whose values have names, nothing if there is none."""
+    def type_name(self) -> str:
+        """Name of the enumeration that its values are of; empty if they are of none."""
 
     @property
     def attributes(self) -> Mapping[str, Any]:
-        """What it says about itself."""
+        """Its attributes."""
 
     def read(self, slices: tuple[slice, ...]) -> NDArray[Any]:
         """Read a part of its values."""
 
 
 class Lookup(Protocol):
-    """A file in which variables are looked up by their names."""
+    """Looks up variables by name."""
 
     def __call__(self, name: str) -> Found | None:
-        """Return a variable that belongs to another, None if there is none of this name.
-
-        It is a path if it begins with a ``/``.
-        """
+        """Return a variable, None if there is none with this name; with a ``/`` it is a path."""
 
 
-def belonging_to(main: str, lookup: Lookup) -> dict[str, Found]:
-    """Return the variables that describe one, by their paths.
+def find_related(main: str, lookup: Lookup) -> dict[str, Found]:
+    """Return the variables that belong to one, by path.
 
-    These are the ones with the names of its dimensions, those that its attributes name, and so on.
+    These are the variables of its dimensions, those that its attributes refer to, and, in turn,
+    those that belong to them.
     """
     first = lookup(main)
-    waiting, found = list(_named_by(first)) if first else [], dict[str, Found]()
+    waiting, found = list(_references(first)) if first else [], dict[str, Found]()
     while waiting:
         one = lookup(waiting.pop(0))
         if one is not None and one.path not in {main.strip("/"), *found}:
             found[one.path] = one
-            waiting += _named_by(one)
+            waiting += _references(one)
     return found
 
 
 def gather(main: str, lookup: Lookup, region: Region | None) -> tuple[Variable, ...]:
-    """Return the variables that describe one, or the region of it that is moved.
+    """Read the variables that belong to one, or to the region of it that is moved.
 
     Raises
     ------
     UsageError
-        If they are too large to be copied along.
+        If they are too large.
     """
     first = lookup(main)
     if first is None:
         return ()
     bounds = {} if region is None else dict(zip(first.dimensions, region.bounds, strict=True))
     found, n_bytes = list[Variable](), 0
-    for path, one in belonging_to(main, lookup).items():
+    for path, one in find_related(main, lookup).items():
         n_bytes += prod(one.shape) * one.dtype.itemsize
         if n_bytes > MOST_BYTES:
             raise UsageError(
-                f"what belongs to variable {first.path} has {n_bytes} bytes with "
-                f"variable {path}; more than {MOST_BYTES} are not copied along"
+                f"the variables that belong to {first.path} have {n_bytes} bytes up to {path}; at "
+                f"most {MOST_BYTES} can be copied with it"
             )
         slices = tuple(slice(*bounds.get(each, (None, None))) for each in one.dimensions)
-        values, name_of_type = one.read(slices), one.name_of_type
-        found.append(Variable(path, one.dimensions, values, one.attributes, name_of_type))
+        values, type_name = one.read(slices), one.type_name
+        found.append(Variable(path, one.dimensions, values, one.attributes, type_name))
     return tuple(found)
 
 
-def _named_by(one: Found) -> Iterator[str]:
+def _references(one: Found) -> Iterator[str]:
     yield from (f"/{path}" for path in one.dimensions)
-    for word in _NAMING:
+    for word in _REFERENCES:
         named = one.attributes.get(word)
         text = named.decode(errors="replace") if isinstance(named, bytes) else named
         if isinstance(text, str):

@@ -1,4 +1,4 @@
-"""Layers of a graph whose tasks are made one by one, as they are asked for."""
+"""Layers of a graph whose tasks are created on demand."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ if TYPE_CHECKING:
     from dask._task_spec import GraphNode
 
 
-class KeysLayer(Layer):
-    """A task for every block of a grid; the layer is small, however many there are."""
+class LazyLayer(Layer):
+    """A layer with a task for every block of a grid; its size does not depend on their number."""
 
     def __init__(self, name: str, counts: tuple[int, ...]) -> None:
         super().__init__()
         self.name, self.counts = name, counts
 
     @abstractmethod
-    def need_of(self, index: tuple[int, ...]) -> Any:
-        """Return the key that a block's task needs."""
+    def dependency_of(self, index: tuple[int, ...]) -> Any:
+        """Return the key that a block's task depends on."""
 
     @abstractmethod
     def task_of(self, index: tuple[int, ...]) -> GraphNode:
-        """Make a block's task."""
+        """Return a block's task."""
 
     def is_materialized(self) -> bool:
-        """Whether there is a dictionary of tasks: there is none."""
+        """Whether the layer holds a dictionary of tasks: never."""
         return False
 
     def get_output_keys(self) -> AbstractSet[Any]:
@@ -61,7 +61,7 @@ class KeysLayer(Layer):
     def cull(
         self,
         keys: AbstractSet[Any],
-        all_hlg_keys: Collection[Any],  # noqa: ARG002 - as of all layers
-    ) -> tuple[KeysLayer, dict[Any, set[Any]]]:
-        """Say what some keys need; the layer itself is small enough."""
-        return self, {key: {self.need_of(key[1:])} for key in keys if key in self}
+        all_hlg_keys: Collection[Any],  # noqa: ARG002 - part of Dask's interface
+    ) -> tuple[LazyLayer, dict[Any, set[Any]]]:
+        """Return the dependencies of some keys; the layer itself stays as it is."""
+        return self, {key: {self.dependency_of(key[1:])} for key in keys if key in self}

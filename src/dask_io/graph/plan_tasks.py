@@ -1,4 +1,4 @@
-"""What matches become: a plan with its stores, that a task of the graph carries out."""
+"""Plan the matches of a graph, as tasks that execute the plans."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from dask_io.engine.measure import are_apart, find_device
 from dask_io.engine.problem import make_problem, side_of
 from dask_io.engine.run import Sweep, run_plan, run_sweeps
 from dask_io.errors import BudgetTooSmallError, DaskIOError
-from dask_io.graph.carried import WorkedSource, WorkedTarget
-from dask_io.graph.locks import distinct_locks, holding
+from dask_io.graph.locks import distinct_locks, hold_locks
+from dask_io.graph.mapped_blocks import MappedSource, MappedTarget
 from dask_io.graph.match import DeclinedError
 from dask_io.graph.objects import converts_as_numpy
 from dask_io.graph.parts import cut_into_parts
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from dask_io.geometry import Grid
-    from dask_io.graph.functions import BlockFunction, Trial
+    from dask_io.graph.functions import BlockFunction, ResultTypes
     from dask_io.graph.match import Match, Reading
     from dask_io.graph.options import GraphOptions
     from dask_io.planning import Device
@@ -42,21 +42,21 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Work:
-    """A plan with its stores; called, it is carried out.
+class PlanTask:
+    """A plan with its source and targets; calling it executes the plan.
 
     Attributes
     ----------
     plan
         The plan, or sweeps that write several targets from one read.
     source
-        What is read.
+        The source.
     targets
-        What is written.
+        The targets.
     workers
-        Number of threads at the most.
+        Maximum number of threads.
     locks
-        What Dask would hold while it reads and writes.
+        The locks that Dask would hold while reading and writing.
     """
 
     plan: Plan | Sweeps
@@ -66,9 +66,9 @@ class Work:
     locks: tuple[Any, ...] = ()
 
     def __call__(self) -> None:
-        """Carry the plan out."""
+        """Execute the plan."""
         outlets = [Outlet(target) for target in self.targets]
-        with holding(self.locks):
+        with hold_locks(self.locks):
             if isinstance(self.plan, Plan):
                 run_plan(self.plan, self.source, outlets[0], workers=self.workers)
                 return
@@ -83,17 +83,17 @@ class Work:
         return f"{self.source.place} to {targets}\n{self.plan}"
 
 
-def plan_matches(matches: Sequence[Match], options: GraphOptions) -> tuple[Work, ...]:
-    """Plan what matches do that have their reading in common.
+def plan_matches(matches: Sequence[Match], options: GraphOptions) -> tuple[PlanTask, ...]:
+    """Plan matches that share one reading.
 
     Raises
     ------
     DeclinedError
-        If no plan fits the memory, functions cannot be applied to whole blocks, or two lock
-        objects may share one lock.
+        If no plan fits the memory budget, a function cannot be applied to whole blocks, or two
+        lock objects may share one lock.
     """
-    source = worked_source(matches[0].reading)
-    targets = [_worked_target(match, source.dtype) for match in matches]
+    source = mapped_source(matches[0].reading)
+    targets = [_mapped_target(match, source.dtype) for match in matches]
     locks = distinct_locks([matches[0].reading.lock, *(match.lock for match in matches)])
     try:
         if len(targets) > 1:
@@ -111,12 +111,12 @@ def plan_matches(matches: Sequence[Match], options: GraphOptions) -> tuple[Work,
 
 def _plan_alone(
     source: Source, target: Target, locks: tuple[Any, ...], options: GraphOptions
-) -> Work:
+) -> PlanTask:
     device = find_device(options.device, source.place, target.place)
     plan = _plan(_problem(source, target, options), device, options)
     if options.strategy == "auto":
         plan = read_through(plan, device)
-    return Work(plan, source, (target,), options.workers, locks)
+    return PlanTask(plan, source, (target,), options.workers, locks)
 
 
 def _problem(source: Source, target: Target, options: GraphOptions) -> Problem:
@@ -132,7 +132,7 @@ def _problem(source: Source, target: Target, options: GraphOptions) -> Problem:
 
 
 def _plan(problem: Problem, device: Device, options: GraphOptions) -> Plan:
-    # A graph has no place for scratch files.
+    # Plans in a graph have no directory for scratch files.
     plan = plan_with(
         options.strategy, problem, objective=options.objective, device=device, scratch=0
     )
@@ -143,11 +143,11 @@ def _plan(problem: Problem, device: Device, options: GraphOptions) -> Plan:
 
 def _plan_together(
     source: Source, targets: Sequence[Target], locks: tuple[Any, ...], options: GraphOptions
-) -> Work:
+) -> PlanTask:
     """Plan several targets that are written from one read."""
-    made = [_problem(source, target, options) for target in targets]
-    staging = Staging(*map(max, zip(*(astuple(each.staging) for each in made), strict=True)))
-    problems = [replace(each, staging=staging) for each in made]
+    problems = [_problem(source, target, options) for target in targets]
+    staging = Staging(*map(max, zip(*(astuple(each.staging) for each in problems), strict=True)))
+    problems = [replace(each, staging=staging) for each in problems]
     device = find_device(options.device, source.place, targets[0].place)
 
     def plan_alone(problem: Problem) -> Plan:
@@ -159,43 +159,43 @@ def _plan_together(
     sweeps = plan_together(problems, plan_alone, apart=options.strategy != "auto")
     if options.strategy == "auto":
         sweeps = read_through(sweeps, device)
-    return Work(sweeps, source, tuple(targets), options.workers, locks)
+    return PlanTask(sweeps, source, tuple(targets), options.workers, locks)
 
 
-def worked_source(reading: Reading) -> Source:
-    """Return what a reading gives: the source, or what a function makes of its blocks."""
+def mapped_source(reading: Reading) -> Source:
+    """Return the source of a reading, with its function applied if it has one."""
     source = reading.source
     if not reading.function:
         return source
-    trial = _try(reading.function, source.dtype, len(source.grid.axes))
-    return WorkedSource(source, reading.worked, reading.function, trial)
+    types = _infer_types(reading.function, source.dtype, len(source.grid.axes))
+    return MappedSource(source, reading.mapped_chunks, reading.function, types)
 
 
-def _worked_target(match: Match, dtype: np.dtype[Any]) -> Target:
-    """Return what a plan writes to: the target, or a function whose results it takes."""
+def _mapped_target(match: Match, dtype: np.dtype[Any]) -> Target:
+    """Return the target of a match, with its function applied if it has one."""
     target = match.target
-    trial = _try(match.function, dtype, len(target.grid.axes))
-    if trial.dtype != target.dtype and not converts_as_numpy(target):
-        raise DeclinedError(f"{target.format} converts elements in a way of its own")
-    problem = check_cast(trial.dtype, target.dtype, "unsafe")
+    types = _infer_types(match.function, dtype, len(target.grid.axes))
+    if types.dtype != target.dtype and not converts_as_numpy(target):
+        raise DeclinedError(f"{target.format} does not convert elements as NumPy does")
+    problem = check_cast(types.dtype, target.dtype, "unsafe")
     if problem:
         raise DeclinedError(problem)
     if not match.function:
         return target
     if not _holds_whole_blocks(match.chunks, target.grid):
-        raise DeclinedError("a function is applied to blocks that cut those of the target")
-    return WorkedTarget(target, match.chunks, match.function, trial)
+        raise DeclinedError("a function is applied to chunks that cut blocks of the target")
+    return MappedTarget(target, match.chunks, match.function, types)
 
 
-def _try(function: BlockFunction, dtype: np.dtype[Any], n_axes: int) -> Trial:
+def _infer_types(function: BlockFunction, dtype: np.dtype[Any], n_axes: int) -> ResultTypes:
     try:
-        return function.tried_on(dtype, n_axes)
-    except Exception as error:  # they are the user's functions
+        return function.infer_types(dtype, n_axes)
+    except Exception as error:  # a user's function may raise anything
         raise DeclinedError(f"a function cannot be tried on a few elements: {error}") from error
 
 
 def _holds_whole_blocks(chunks: Grid, blocks: Grid) -> bool:
-    """Whether every chunk is some blocks, none of which it cuts."""
+    """Whether every chunk consists of whole blocks."""
     return all(
         inner.floor(outer.start_of(number)) == outer.start_of(number)
         for outer, inner in zip(chunks.axes, blocks.axes, strict=True)
