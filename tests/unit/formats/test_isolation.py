@@ -193,7 +193,7 @@ def test_a_process_that_cannot_be_started(spoil: str) -> None:
         """
     )
 
-    assert done.stdout.endswith("cannot be started to read the metadata\n"), done.stderr
+    assert done.stdout.endswith("cannot be started to read the metadata of files\n"), done.stderr
 
 
 def test_it_ends_with_us_and_leaves_no_trace() -> None:

@@ -123,7 +123,7 @@ def test_other_packages_add_containers(monkeypatch: pytest.MonkeyPatch, tmp_path
     assert make_target(tmp_path / "z", format="memory", **kind).place == f"{tmp_path}/z|"
     with pytest.raises(UsageError, match="format memory has no codec; leave it out"):
         make_target(tmp_path / "z.memory", **kind, options=TargetOptions(codec="zstd:3"))
-    with pytest.raises(UsageError, match="is a pattern, but memory has no files of blocks"):
+    with pytest.raises(UsageError, match="is a pattern, but memory does not store block files"):
         make_target(tmp_path / "b_{0}_{1}.memory", **kind)
 
     described, place = {"format": "memory", "folder": "then", "grid": GRID}, Path("x::/a/b")
@@ -194,9 +194,9 @@ def test_absent_paths_are_a_matter_of_storage(name: str, tmp_path: Path) -> None
 def test_unknown_suffixes_name_the_formats(tmp_path: Path) -> None:
     """Formats are listed to source and target alike."""
     (tmp_path / "x.zip").write_bytes(b"")
-    with pytest.raises(UsageError, match="formats are npy, raw"):
+    with pytest.raises(UsageError, match="give one of npy, raw"):
         open_source(tmp_path / "x.zip")
-    with pytest.raises(UsageError, match="formats are npy, raw"):
+    with pytest.raises(UsageError, match="give one of npy, raw"):
         target_at(tmp_path / "y.zip")
     with pytest.raises(UsageError, match="format 'zip' is unknown; formats are npy, raw"):
         target_at(tmp_path / "y", format="zip")
@@ -329,7 +329,7 @@ def test_targets_by_path(path: str, options: dict[str, Any], expected: str) -> N
         ("x/b_{0}.npy", {}, "1 fields for 2 axes"),
         ("x/b_{0}_{0}.npy", {}, "is not a pattern of block files"),
         ("x{0}/b_{1}.npy", {}, "fields outside the file name"),
-        ("x/b_{0}_{1}.zip", {}, "formats are npy, raw"),
+        ("x/b_{0}_{1}.zip", {}, "give one of npy, raw"),
         ("x/b_{0}_{1}.npy", {"format": "raw"}, "has the suffix of npy, but format is raw"),
     ],
 )

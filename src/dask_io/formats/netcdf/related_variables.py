@@ -180,8 +180,8 @@ def gather(main: str, lookup: Lookup, region: Region | None) -> tuple[Variable, 
         n_bytes += prod(one.shape) * one.dtype.itemsize
         if n_bytes > MOST_BYTES:
             raise UsageError(
-                f"the variables that belong to {first.path} have {n_bytes} bytes up to {path}; at "
-                f"most {MOST_BYTES} can be copied with it"
+                f"the variables that belong to {first.path} are too large to be copied with it: "
+                f"{n_bytes} bytes including {path}, but at most {MOST_BYTES} are allowed"
             )
         slices = tuple(slice(*bounds.get(each, (None, None))) for each in one.dimensions)
         values, type_name = one.read(slices), one.type_name

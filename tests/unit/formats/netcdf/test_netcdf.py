@@ -308,9 +308,7 @@ def test_what_is_too_large_to_be_copied_along(tmp_path: Path) -> None:
         file.createVariable("x", "f8", ("x",))
         file.createVariable("v", "i1", ("x",))[:] = 1
 
-    with pytest.raises(
-        UsageError, match="belongs to variable v has 41943040 bytes with variable x"
-    ):
+    with pytest.raises(UsageError, match=r"belong to v are too large.* 41943040 bytes including x"):
         dask_io.resplit(f"{tmp_path}/a.nc::v", tmp_path / "b.nc", chunks=2**20)
 
 
@@ -321,7 +319,7 @@ def test_what_is_too_large_together_is_not_copied_along(tmp_path: Path) -> None:
             file.createDimension(name, length)
             file.createVariable(name, "f8", (name,))
         file.createVariable("v", "i1", ("y", "x"), chunksizes=(1000, 1000))
-    with pytest.raises(UsageError, match="belongs to variable v has 48000000 bytes"):
+    with pytest.raises(UsageError, match=r"belong to v are too large.* 48000000 bytes"):
         dask_io.plan(f"{tmp_path / 'a.nc'}::/v", tmp_path / "b.nc", chunks=(1000, 1000))
 
 
