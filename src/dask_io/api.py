@@ -41,6 +41,7 @@ from dask_io.planning import (
 )
 from dask_io.storage.location import locate
 from dask_io.stores.array_like import BlockArray
+from dask_io.stores.spec import SPACE
 from dask_io.stores.store import block_names_of
 from dask_io.stores.user_description import parse_dtype, parse_order
 from dask_io.stores.views import SourceView
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
     from numpy.typing import DTypeLike
 
     from dask_io.geometry.chunks import Chunks
+    from dask_io.hierarchy.tree import Tree
     from dask_io.jobs.settings import Options, ResumeOptions
     from dask_io.jobs.verify import Comparison
     from dask_io.stores.store import Source
@@ -135,6 +137,7 @@ def open(  # noqa: A001  # the public name, as in `h5py` or `zarr`
     dtype: DTypeLike | None = None,
     chunks: Chunks | None = None,
     order: str | None = None,
+    offset: int | None = None,
     strict: bool = False,
     storage_options: Mapping[str, Any] | None = None,
 ) -> BlockArray:
@@ -145,8 +148,9 @@ def open(  # noqa: A001  # the public name, as in `h5py` or `zarr`
     path
         One file, a directory of blocks, a pattern such as ``"blocks/b_{0}_{1}.npy"``, or an array
         in a container such as ``"scan.zarr::/day/1"``; or a URL, ``"s3://bucket/scan.zarr"``.
-    format, shape, dtype, chunks, order
-        What raw files do not say about themselves.
+    format, shape, dtype, chunks, order, offset
+        What raw files do not say about themselves; `offset` is the number of bytes before the data
+        in each file, such as the length of a header.
     strict
         Whether blocks must be there whose absence could mean the fill value.
     storage_options
@@ -166,6 +170,7 @@ def open(  # noqa: A001  # the public name, as in `h5py` or `zarr`
             dtype=dtype,
             chunks=chunks,
             order=order,
+            offset=offset,
             strict=strict,
             storage_options=storage_options,
         )
@@ -229,10 +234,16 @@ def info_group(
     if whole is None:
         return None
     kind = whole.dialect or whole.format
-    arrays = {name: info(BlockArray(each)) for name, each in whole.sources.items()}
+    arrays = {name: _info_in(whole, name, each) for name, each in whole.sources.items()}
     verbatim = {name: each.verbatim for name, each in whole.arrays.items() if each.source is None}
     others = {**verbatim, **whole.refused}
     return GroupInfo(whole.place, kind, arrays, others, whole.groups[""], frozenset(whole.refused))
+
+
+def _info_in(whole: Tree, name: str, source: Source) -> Info:
+    """Tell what an array says about itself, and what the group or the file around it does."""
+    found, space = info(BlockArray(source)), whole.arrays[name].space
+    return found if space is None else replace(found, metadata={**found.metadata, SPACE: space})
 
 
 @overload

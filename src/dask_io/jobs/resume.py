@@ -93,7 +93,8 @@ def _plan_not_begun(place: Location, record: JobRecord, settings: Settings) -> J
         raise _holds_something_else(place) from None
     planned = plan_rest(identity.source, target, Ledger(target.grid), settings)
     check_room([planned])
-    return replace(planned, outlet=Outlet(target, record.to_bytes(), identity=identity))
+    outlet = Outlet(target, record.to_bytes(), identity=identity)
+    return replace(planned, outlet=outlet, gives_space=record.gives_space)
 
 
 def _holds_something_else(place: Location) -> UsageError:
@@ -133,7 +134,7 @@ def _plan_resume(
         raise
     consumption = Consumption(identity, target, removes=removes) if record.consume else None
     outlet = Outlet(target, ledger=ledger, consumption=consumption, identity=identity)
-    return replace(planned, outlet=outlet)
+    return replace(planned, outlet=outlet, gives_space=record.gives_space)
 
 
 def refuse_late_consuming(place: Location, settings: Settings) -> None:
