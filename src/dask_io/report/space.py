@@ -39,15 +39,13 @@ def space_to_json(space: Space | None) -> dict[str, Any] | None:
 
 def space_rows(space: Space) -> Iterator[tuple[str, str]]:
     """Yield a line for the steps or the units of the axes, their types, origin and directions."""
-    names = [axis.name or str(n) for n, axis in enumerate(space.axes)]
+    names = [axis.name or f"axis {n}" for n, axis in enumerate(space.axes)]
     if space.affine is not None:
         steps = map(_with_unit, space.affine.steps, space.axes)
-        yield "spacing", ", ".join(map("{} {}".format, names, steps))
+        yield "spacing", ", ".join(map("{}: {}".format, names, steps))
     elif any(axis.unit for axis in space.axes):
-        yield (
-            "units",
-            ", ".join(f"{n} {a.unit or '-'}" for n, a in zip(names, space.axes, strict=True)),
-        )
+        units = (axis.unit or "-" for axis in space.axes)
+        yield "units", ", ".join(map("{}: {}".format, names, units))
     if any(axis.type for axis in space.axes):
         yield "types", ", ".join(str(axis.type or "-") for axis in space.axes)
     if space.affine is not None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from dask_io.errors import UsageError
 from dask_io.stores.space import Affine, AxisType, Space, SpaceAxis
 from dask_io.stores.spec import SPACE
+from dask_io.stores.unit_words import unit_word
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -69,7 +70,7 @@ class GivenSpace:
         if axes is None and spacing is None and unit is None:
             return None
         names = None if axes is None else _parse_names(axes)
-        units = None if unit is None else tuple(word or None for word in _split(unit))
+        units = None if unit is None else tuple(unit_word(w) if w else None for w in _split(unit))
         return cls(names, None if spacing is None else _parse_spacing(spacing), units)
 
     def override(self, metadata: Mapping[str, Any], n_axes: int) -> Space:

@@ -8,9 +8,10 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from dask_io.errors import DataError, StorageError, UsageError
+from dask_io.formats.places import refuse_unfinished
 from dask_io.formats.zarr.documents import attributes_of, read_documents
 from dask_io.formats.zarr.group import join
-from dask_io.formats.zarr.ome_space import only_level, read_level
+from dask_io.formats.zarr.ome_space import LEVEL, only_level, read_level
 from dask_io.formats.zarr.source import ZarrSource, open_zarr
 from dask_io.hierarchy.tree import checked_path
 from dask_io.stores.spec import SPACE
@@ -55,6 +56,9 @@ def open_level(path: Location, inside: str, *, strict: bool) -> ZarrSource:
     """Open an array, or the only level of an image; otherwise as `open_zarr`."""
     try:
         source = open_zarr(path, inside, strict=strict)
+    except DataError:
+        refuse_unfinished(path / inside / LEVEL)
+        raise
     except UsageError:
         # It is a group.
         level = _find_only_level(path / inside)

@@ -315,10 +315,8 @@ def _read_affine(n_axes: int, *owners: Mapping[str, Any]) -> Affine | None:
             kind = step.get("type") if isinstance(step, dict) else None
             if kind == "identity":
                 continue
-            numbers = step.get(kind) if kind in {"scale", "translation"} else None
-            if not isinstance(numbers, list) or len(numbers) != n_axes:
-                return None
-            if not all(type(n) in {int, float} for n in numbers):
+            numbers = _read_numbers(step, kind, n_axes)
+            if numbers is None:
                 return None
             any_found = True
             if kind == "scale":
@@ -328,5 +326,15 @@ def _read_affine(n_axes: int, *owners: Mapping[str, Any]) -> Affine | None:
                 origin = [a + b for a, b in zip(origin, numbers, strict=True)]
     try:
         return Affine.scaled(scale, origin) if any_found else None
-    except (ValueError, OverflowError):
+    except ValueError:
+        return None
+
+
+def _read_numbers(step: Mapping[str, Any], kind: object, n_axes: int) -> list[float] | None:
+    numbers = step.get(str(kind)) if kind in ("scale", "translation") else None
+    if not isinstance(numbers, list) or len(numbers) != n_axes:
+        return None
+    try:
+        return [float(n) for n in numbers] if set(map(type, numbers)) <= {int, float} else None
+    except OverflowError:
         return None

@@ -238,10 +238,10 @@ class ImageTarget(ZarrTarget):
         if image.is_dir() and not self._medium.names(image):
             return super()._find_old()
         if not self._overwrite:
-            self.site.refuse_neighbours()
             self._refuse()
         if not image.is_dir():
             raise UsageError(f"{image} is a file, not an image to overwrite")
+        self.site.refuse_neighbours()
         known = {LEVEL, JOURNAL, *DOCUMENTS}
         names = (name for name in self._medium.names(image) if whole_name(name) not in known)
         refuse_foreign(image, "an image with one level", names)
