@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-import h5py
+import h5py  # type: ignore[import-untyped]
 import netCDF4
 import numpy as np
 import pytest
@@ -42,7 +42,7 @@ def make_array(place: Path, space: Space, **headers: Any) -> Path:
     """Make a Zarr array that lies somewhere in the world."""
     own = {"space": space.to_json(), **headers}
     with quiet():
-        attributes = {"mine": 1, "dask_io": own}
+        attributes: dict[str, Any] = {"mine": 1, "dask_io": own}
         made = zarr.create_array(
             place, shape=ARRAY.shape, chunks=(5, 5, 5), dtype="i2", attributes=attributes
         )

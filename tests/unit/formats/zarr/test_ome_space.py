@@ -55,6 +55,8 @@ def spaces(draw: st.DrawFn) -> Space:
             shear = draw(st.floats(0.1, 1.0))
             first = tuple(n + shear for n in affine.matrix[0])
             affine = Affine((first, *affine.matrix[1:]), affine.origin)
+        case _:
+            pass
     return Space(axes, affine)
 
 
