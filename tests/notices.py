@@ -2,6 +2,7 @@
 
 NOTICES = (
     "dask-io: file names are taken as ",
+    "dask-io: axes are taken as ",
     "dask-io: each block is ",
     "dask-io: data passes through scratch files ",
 )

@@ -41,6 +41,7 @@ from dask_io.planning import (
 )
 from dask_io.storage.location import locate
 from dask_io.stores.array_like import BlockArray
+from dask_io.stores.spec import SPACE
 from dask_io.stores.store import block_names_of
 from dask_io.stores.user_description import parse_dtype, parse_order
 from dask_io.stores.views import SourceView
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
     from numpy.typing import DTypeLike
 
     from dask_io.geometry.chunks import Chunks
+    from dask_io.hierarchy.tree import Tree
     from dask_io.jobs.settings import Options, ResumeOptions
     from dask_io.jobs.verify import Comparison
     from dask_io.stores.store import Source
@@ -135,6 +137,7 @@ def open(  # noqa: A001  # the public name, as in `h5py` or `zarr`
     dtype: DTypeLike | None = None,
     chunks: Chunks | None = None,
     order: str | None = None,
+    offset: int | None = None,
     strict: bool = False,
     storage_options: Mapping[str, Any] | None = None,
 ) -> BlockArray:
@@ -145,8 +148,9 @@ def open(  # noqa: A001  # the public name, as in `h5py` or `zarr`
     path
         One file, a directory of blocks, a pattern such as ``"blocks/b_{0}_{1}.npy"``, or an array
         in a container such as ``"scan.zarr::/day/1"``; or a URL, ``"s3://bucket/scan.zarr"``.
-    format, shape, dtype, chunks, order
-        Description of raw files, which have no header.
+    format, shape, dtype, chunks, order, offset
+        Description of raw files, which have no header that Dask IO can read. `offset` is the number
+        of bytes before the data in each file.
     strict
         Treat missing blocks as errors, even if they could mean the fill value.
     storage_options
@@ -166,6 +170,7 @@ def open(  # noqa: A001  # the public name, as in `h5py` or `zarr`
             dtype=dtype,
             chunks=chunks,
             order=order,
+            offset=offset,
             strict=strict,
             storage_options=storage_options,
         )
@@ -229,10 +234,16 @@ def info_group(
     if tree is None:
         return None
     kind = tree.dialect or tree.format
-    arrays = {name: info(BlockArray(each)) for name, each in tree.sources.items()}
+    arrays = {name: _info_in(tree, name, each) for name, each in tree.sources.items()}
     verbatim = {name: each.verbatim for name, each in tree.arrays.items() if each.source is None}
     others = {**verbatim, **tree.refused}
     return GroupInfo(tree.place, kind, arrays, others, tree.groups[""], frozenset(tree.refused))
+
+
+def _info_in(tree: Tree, name: str, source: Source) -> Info:
+    """Describe an array of a group or a file, with the space that the group gives it."""
+    found, space = info(BlockArray(source)), tree.arrays[name].space
+    return found if space is None else replace(found, metadata={**found.metadata, SPACE: space})
 
 
 @overload

@@ -136,6 +136,9 @@ source = stack(
     click.option("--source-chunks", metavar="C,C,...", help="Its blocks, if not one file."),
     click.option("--source-order", type=ORDER, metavar="C|F", help="Storage order in its blocks."),
     click.option("--source-format", metavar="F", help="Its format, if it has no suffix: raw."),
+    click.option(
+        "--source-offset", type=int, metavar="N", help="Bytes before the data in each raw file."
+    ),
     click.option("--strict", is_flag=True, help="Treat missing blocks as errors."),
 )
 
@@ -175,6 +178,16 @@ running = stack(
     ),
     click.option("--write-empty", is_flag=True, help="Also store blocks with only the fill value."),
     order,
+    click.option(
+        "--axes", metavar="A,A,...", help="Names of the axes, e.g. z,y,x.  [default: as source]"
+    ),
+    click.option(
+        "--spacing",
+        metavar="D,D,...",
+        help="Distance between elements: one for all axes of space, or one per axis.  [default: "
+        "as source]",
+    ),
+    click.option("--unit", metavar="U", help="Unit of the spacing, e.g. micrometer."),
     click.option("--dry-run", is_flag=True, help="Show the plan; change nothing."),
     click.option("--overwrite", is_flag=True, help="Replace a target that exists."),
     verify,
@@ -195,10 +208,10 @@ running = stack(
 
 def open_source(path: str, given: dict[str, Any]) -> str | BlockArray:
     """Open a source with the user's description, if there is one; otherwise return the path."""
-    names = ("shape", "dtype", "chunks", "order", "format")
+    names = ("shape", "dtype", "chunks", "order", "format", "offset")
     description: dict[str, Any] = {name: given.get(f"source_{name}") for name in names}
     description["strict"] = given.get("strict", False)
-    if not any(description.values()):
+    if all(each is None or each is False for each in description.values()):
         return path
     from dask_io import api  # noqa: PLC0415  # only when it is used
 

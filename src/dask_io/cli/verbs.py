@@ -398,6 +398,8 @@ def _show_or_run(
 ) -> None:
     as_json, quiet = given["as_json"], given["quiet"]
     if given["dry_run"]:
+        if job.inferred_axes and not quiet and not as_json:
+            say(f"dask-io: {_explain_axes(job)}")
         _show_plan(job.plan, job.device, as_json=as_json, inferred=job.inferred)
     else:
         finished = _run_job(job, label=label, verify=given["verify"], quiet=quiet)
@@ -423,8 +425,14 @@ def _say_first(job: AnyJob) -> None:
 
     if job.inferred:
         say(f"dask-io: file names are taken as {one_line(job.inferred)}")
+    if job.inferred_axes:
+        say(f"dask-io: {_explain_axes(job)}")
     if job.plan is not None and (visits := explain_visits(job.plan)):
         say(f"dask-io: {visits}")
+
+
+def _explain_axes(job: AnyJob) -> str:
+    return f"axes are taken as {one_line(job.inferred_axes)}; give other names with --axes"
 
 
 def _show_results(

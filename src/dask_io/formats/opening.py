@@ -61,6 +61,7 @@ def open_source(
     dtype: DTypeLike | None = None,
     chunks: Chunks = None,
     order: str | None = None,
+    offset: int | None = None,
     strict: bool = False,
     storage_options: Mapping[str, Any] | None = None,
 ) -> Source:
@@ -74,8 +75,9 @@ def open_source(
         the URL of any of these, such as ``s3://bucket/scan.zarr``.
     format
         Name of the format; by default that of the suffix.
-    shape, dtype, chunks, order
-        Description of data that does not describe itself.
+    shape, dtype, chunks, order, offset
+        Description of data that does not describe itself. The offset is the number of bytes before
+        the data in each file.
     strict
         Treat missing blocks as errors, even if they could mean the fill value.
     storage_options
@@ -96,6 +98,7 @@ def open_source(
         parse_dtype(dtype),
         chunks,
         order,
+        _checked_offset(offset),
     )
     refuse_unfinished(place)
     if place.is_dir():
@@ -121,6 +124,12 @@ def open_source(
     if not place.exists():
         raise StorageError(str(place), "no such file or directory", "check the path")
     return _open_file(place, choose_format(place, format), given)
+
+
+def _checked_offset(offset: int | None) -> int | None:
+    if offset is not None and (type(offset) is not int or offset < 0):
+        raise UsageError(f"offset {offset!r} is not a number of bytes; give 0 or more")
+    return offset
 
 
 def _open_container(place: Location, format: str | None, *, strict: bool) -> Source | None:  # noqa: A002
@@ -151,7 +160,7 @@ def _open_manifest(folder: Location, format: str | None, given: Description) -> 
     except UsageError as error:
         raise DataError(str(folder / manifest.NAME), [str(error)]) from error
     chosen = format_of_files(found.names, chosen)
-    blocks = Blocks(folder, found.names, chosen, found.spec)
+    blocks = Blocks(folder, found.names, chosen, found.spec, found.offset)
     source = BlockFiles(blocks, scan(folder), only_blocks=True)
     given.agree_with(source)
     return source
@@ -247,8 +256,8 @@ def _open_blocks(
         )
     if problem := thick_slices(names, grid):
         raise UsageError(f"{names.pattern}: {problem}; use chunks of 1 along it")
-    blocks = Blocks(folder, names, chosen, ArraySpec(grid, dtype, layout))
-    return BlockFiles(blocks, files)
+    spec = ArraySpec(grid, dtype, layout)
+    return BlockFiles(Blocks(folder, names, chosen, spec, given.offset or 0), files)
 
 
 def _open_file(path: Location, chosen: Format, given: Description) -> BlockFiles:

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from dask_io.storage.location import Location
 
 _ZARR = "zarr"
+# In an image that was made from one array, the journal belongs to its only level.
+_LEVEL = "0"
+_OF_ZARR = frozenset({None, _ZARR, "ome-zarr"})
 _FIELD = re.compile(r"(?<!\{)(?:\{\{)*\{[^{}]*\}")
 
 
@@ -60,7 +63,7 @@ def split_target(place: Location, format: str | None) -> tuple[Location, str]:  
     """
     root, inside = split_inside(place)
     named = row_of(root.name)
-    is_zarr = format in {None, _ZARR} and (named is None or named.name == _ZARR)
+    is_zarr = format in _OF_ZARR and (named is None or named.name in _OF_ZARR)
     if not is_zarr or (not inside and (format or named or has_field(place.name))):
         return root, inside
     path = f"{root}/{inside}".removesuffix("/")
@@ -115,7 +118,14 @@ def targets_in(path: Location) -> list[Location]:
     with storage_errors(path):
         # A file may not exist yet, although its journal next to it does.
         names = {name.removesuffix(JOURNAL) for name in medium_of(path).names(path)}
-    return [path / name for name in sorted(names) if name and journal_at(path / name) is not None]
+    found = (_target_at(path / name) for name in sorted(names) if name)
+    return [place for place in found if place is not None]
+
+
+def _target_at(path: Location) -> Location | None:
+    """Return the target with a journal at a path: itself, or the only level of an image there."""
+    places = [path, path / _LEVEL] if path.suffix == f".{_ZARR}" else [path]
+    return next((place for place in places if journal_at(place) is not None), None)
 
 
 def refuse_unfinished(path: Location) -> None:

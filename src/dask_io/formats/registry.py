@@ -69,6 +69,8 @@ class Row:
         Whether a container holds groups, or files with several arrays: it is a `TreeContainer`.
     library
         The library that its module imports and that must be installed.
+    dialect_of
+        Name of the format whose containers it uses, if it is a convention within another format.
     """
 
     name: str
@@ -79,6 +81,7 @@ class Row:
     is_one_file: bool = False
     holds_trees: bool = False
     library: str = ""
+    dialect_of: str = ""
 
     def load(self) -> AnyFormat:
         """Import the format's module, and return its container or else its block format.
@@ -168,6 +171,13 @@ _ROWS = (
         container="dask_io.formats.zarr:FORMAT",
         marks=(Files(("zarr.json",)), Files((".zarray",)), Files((".zgroup",))),
         holds_trees=True,
+        library="zarr",
+    ),
+    Row(
+        "ome-zarr",
+        (".ome.zarr",),
+        container="dask_io.formats.zarr.ome_format:FORMAT",
+        dialect_of="zarr",
         library="zarr",
     ),
     Row(

@@ -141,4 +141,4 @@ def _described(described: Mapping[str, Any], at: Location | None) -> Blocks:
     elif at is not None and not at.is_dir() and has_field(at.name):
         folder = at.parent
     chosen = format_of_files(names, chosen)
-    return Blocks(folder, names, chosen, found.spec)
+    return Blocks(folder, names, chosen, found.spec, found.offset)

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from dask_io.geometry import Grid
     from dask_io.storage.location import Location
+    from dask_io.stores.space import Space
     from dask_io.stores.store import Source
 
 ROOT = ""
@@ -68,6 +69,8 @@ class TreeArray:
         Whether its values would change if they were encoded again.
     along
         The paths of the shared dimensions that it lies along, if the tree has any.
+    space
+        What its positions mean, as far as the tree says; None if that is unknown.
     """
 
     shape: tuple[int, ...]
@@ -79,6 +82,7 @@ class TreeArray:
     dtype: np.dtype[Any] | None = None
     is_lossy: bool = False
     along: tuple[str, ...] = ()
+    space: Space | None = None
 
     @classmethod
     def of(
@@ -88,6 +92,7 @@ class TreeArray:
         *,
         kept_grid: Grid | None = None,
         is_lossy: bool = False,
+        space: Space | None = None,
     ) -> TreeArray:
         """Describe an array that is read in blocks."""
         attributes = source.metadata["attributes"]
@@ -98,6 +103,7 @@ class TreeArray:
             source,
             kept_grid=kept_grid,
             is_lossy=is_lossy,
+            space=space,
         )
 
     def copied_verbatim(self, reason: str) -> TreeArray:
@@ -157,6 +163,11 @@ class Tree:
     def place(self) -> str:
         """The file or directory, as messages show it."""
         return str(self.root)
+
+    @property
+    def is_one_level(self) -> bool:
+        """Whether the only array is the only level of an image, so that it can be read alone."""
+        return len(self.levels) == len(self.arrays) == 1
 
     @property
     def sources(self) -> dict[str, Source]:

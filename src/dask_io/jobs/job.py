@@ -25,7 +25,7 @@ from dask_io.report.text import plan_text
 from dask_io.storage.location import locate
 from dask_io.storage.pace import Pace
 from dask_io.stores.not_kept import not_kept
-from dask_io.stores.store import inferred_in
+from dask_io.stores.store import inferred_axes, inferred_in
 from dask_io.stores.views import SourceView
 
 if TYPE_CHECKING:
@@ -102,6 +102,8 @@ class Job(Runnable):
         Options to connect to the object store of the target.
     member
         Whether the array is one of several that are moved together.
+    gives_space
+        Whether the user, not the source, gives the names, units and spacing of the axes.
     """
 
     plan: AnyPlan
@@ -114,11 +116,17 @@ class Job(Runnable):
     outlet: Outlet | None = None
     storage_options: Mapping[str, Any] | None = field(default=None, repr=False)
     member: bool = False
+    gives_space: bool = False
 
     @property
     def inferred(self) -> str:
         """What was inferred from the names of the source's files; empty if nothing was."""
         return inferred_in(self.source)
+
+    @property
+    def inferred_axes(self) -> str:
+        """The names of the axes, if the target's format needs names and nothing gives them."""
+        return "" if self.target is None else inferred_axes(self.target)
 
     def _move(self, on_progress: Callable[[Progress], None] | None) -> RunResult:
         outlet = self.open_outlet()
@@ -154,7 +162,10 @@ class Job(Runnable):
                 else Sweep(Bundle.of(plan), source, (outlet,))
             )
             result = run_sweeps([sweep], workers=workers, on_progress=on_progress)
-        return replace(result, not_kept=() if self.member else not_kept(source, target))
+        if self.member:
+            return result
+        lost = not_kept(source, target, gives_space=self.gives_space)
+        return replace(result, not_kept=lost)
 
     def open_outlet(self, identity: Identity | None = None) -> Outlet:
         """Resume an interrupted run, or check that a new one can begin.
@@ -166,7 +177,7 @@ class Job(Runnable):
         target = self.named_target
         check_room([self])
         identity = identity or Identity(self.source)
-        record = JobRecord.of(identity, target, consume=self.consume)
+        record = JobRecord.of(identity, target, consume=self.consume, gives_space=self.gives_space)
         consumption = Consumption(identity, target) if self.consume else None
         return Outlet(target, record.to_bytes(), consumption=consumption, identity=identity)
 
@@ -222,6 +233,7 @@ class Complete(Runnable):
     plan: None = None
     device: None = None
     inferred: str = ""
+    inferred_axes: str = ""
 
     def _move(self, _: Callable[[Progress], None] | None) -> RunResult:
         return replace(RunResult.of_nothing(self.n_blocks), not_kept=self.not_kept)
@@ -247,11 +259,17 @@ class JointJob(Runnable):
     device: Device
     max_rate: int | None = None
     storage_options: Mapping[str, Any] | None = field(default=None, repr=False)
+    gives_space: bool = False
 
     @property
     def inferred(self) -> str:
         """What was inferred from the names of the source's files; empty if nothing was."""
         return inferred_in(self.source)
+
+    @property
+    def inferred_axes(self) -> str:
+        """The names of the axes, if the target's format needs names and nothing gives them."""
+        return inferred_axes(self.targets[0])
 
     def _move(self, on_progress: Callable[[Progress], None] | None) -> RunResult:
         check_before_run(list(map(Move, self.windows, self.targets)), workers=self.workers)
@@ -273,7 +291,8 @@ class JointJob(Runnable):
             result = run_sweeps(
                 sweeps, workers=self.workers, on_progress=on_progress, leader=outlets[0]
             )
-        return replace(result, not_kept=not_kept(self.source, self.targets[0]))
+        lost = not_kept(self.windows[0], self.targets[0], gives_space=self.gives_space)
+        return replace(result, not_kept=lost)
 
     def _verify(self) -> None:
         pace = self.source.tally.pace

@@ -37,10 +37,12 @@ from dask_io.storage.location import is_url, locate
 from dask_io.stores.container import Container
 from dask_io.stores.dtypes import cast_metadata
 from dask_io.stores.encoded import bytes_to_copy, encode_in_pieces
+from dask_io.stores.spec import SPACE, crop_described
 from dask_io.stores.user_description import parse_order
+from dask_io.stores.views import SourceView
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from os import PathLike
 
     import numpy as np
@@ -88,7 +90,8 @@ def _describe_requested(
     to find the cost of encoding.
     """
     shape, dtype = store.grid.shape, settings.dtype_for(store.dtype)
-    names = store.metadata.get("dimension_names")
+    metadata = _described(store, settings)
+    names = metadata.get("dimension_names")
     chunks = by_number(requested.chunks, names)
     grid = normalize_chunks(chunks, shape, dtype.itemsize, like=store.grid)
     shards = None if settings.shards is None else normalize_shards(settings.shards, grid, names)
@@ -99,7 +102,6 @@ def _describe_requested(
         if not _is_encoded(store, row.name, settings):
             return _PlannedTarget(None, Side(grid, layout, row.name), dtype)
         place = _unwritten_place(store, row.load(), settings)
-    metadata = store.metadata
     if dtype != store.dtype:
         metadata = cast_metadata(metadata, store.dtype, dtype)
     target = make_target(
@@ -126,6 +128,21 @@ def _describe_requested(
         return planned._replace(target=None)
     check_places(store, target)
     return planned
+
+
+def _described(store: Source, settings: Settings) -> Mapping[str, Any]:
+    """Return the metadata of a source, with the axes as the user describes them."""
+    given = settings.given_space
+    if given is None:
+        return store.metadata
+    if isinstance(store, SourceView):
+        whole = _described(store.whole, settings)
+        added = {key: whole[key] for key in ("dimension_names", SPACE) if key in whole}
+        return crop_described({**store.metadata, **added}, store.region.start)
+    space = given.override(store.metadata, len(store.grid.axes))
+    names = tuple(axis.name for axis in space.axes)
+    named = {"dimension_names": names} if any(names) else {}
+    return {**store.metadata, **named, SPACE: space}
 
 
 def _is_encoded(store: Source, format: str, settings: Settings) -> bool:  # noqa: A002 - the word that users know
@@ -235,6 +252,7 @@ def _plan_move(
         settings.consume,
         settings.max_rate,
         storage_options=settings.storage_options,
+        gives_space=settings.given_space is not None,
     )
 
 
@@ -328,4 +346,5 @@ def plan_several(
         device,
         settings.max_rate,
         settings.storage_options,
+        gives_space=settings.given_space is not None,
     )

@@ -63,9 +63,18 @@ class JobRecord:
     """Relative path of the job's leading target, unless this is the record of that target."""
     others: Mapping[str, JobRecord] = field(default_factory=dict)
     """The job's other targets by relative path; only the leading target's journal lists them."""
+    gives_space: bool = False
+    """Whether the user has said what positions mean, instead of the source."""
 
     @classmethod
-    def of(cls, identity: Identity, target: Target, *, consume: bool = False) -> JobRecord:
+    def of(
+        cls,
+        identity: Identity,
+        target: Target,
+        *,
+        consume: bool = False,
+        gives_space: bool = False,
+    ) -> JobRecord:
         """Describe a run that is about to begin."""
         source = identity.source
         region = source.region if isinstance(source, SourceView) else None
@@ -77,6 +86,7 @@ class JobRecord:
             target.durability,
             consume,
             converted(source.dtype, target.dtype),
+            gives_space=gives_space,
         )
 
     def to_bytes(self) -> bytes:
@@ -95,6 +105,7 @@ class JobRecord:
             "converted": self.converted and dtype_to_json(self.converted),
             "job_id": self.job_id,
             "leader": self.leader,
+            "gives_space": self.gives_space,
             "others": {path: other.to_json() for path, other in self.others.items()},
         }
 
@@ -148,6 +159,7 @@ class JobRecord:
             job_id,
             leader,
             others,
+            job.get("gives_space") is True,
         )
 
     def open_source(

@@ -93,7 +93,8 @@ def _plan_not_begun(place: Location, record: JobRecord, settings: Settings) -> J
         raise _contains_other_data(place) from None
     planned = plan_rest(identity.source, target, Ledger(target.grid), settings)
     check_room([planned])
-    return replace(planned, outlet=Outlet(target, record.to_bytes(), identity=identity))
+    outlet = Outlet(target, record.to_bytes(), identity=identity)
+    return replace(planned, outlet=outlet, gives_space=record.gives_space)
 
 
 def _contains_other_data(place: Location) -> UsageError:
@@ -132,7 +133,7 @@ def _plan_resume(
         raise
     consumption = Consumption(identity, target, removes=removes) if record.consume else None
     outlet = Outlet(target, ledger=ledger, consumption=consumption, identity=identity)
-    return replace(planned, outlet=outlet)
+    return replace(planned, outlet=outlet, gives_space=record.gives_space)
 
 
 def refuse_late_consuming(place: Location, settings: Settings) -> None:

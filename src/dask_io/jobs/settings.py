@@ -18,6 +18,7 @@ from dask_io.planning import Objective, check_strategy, parse_objective
 from dask_io.storage.medium import Durability
 from dask_io.stores.container import TargetOptions
 from dask_io.stores.dtypes import CASTINGS, check_cast
+from dask_io.stores.given_space import GivenSpace
 from dask_io.stores.user_description import parse_dtype
 from dask_io.units import parse_bytes
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
     from dask_io.geometry.shards import Shards
     from dask_io.stores.dtypes import Casting
+    from dask_io.stores.given_space import Numbers, Words
 
 # Threads that only move data wait for the disk most of the time, so there are a few more than
 # cores, up to the number that keeps a disk busy. With small blocks there are fewer, because they
@@ -38,7 +40,18 @@ _MORE_THAN_CORES, _MORE_FOR_LONG, _MOST_MOVERS = 4, 8, 12
 _FEWEST_CODERS, _MOST_CODERS = 4, 32
 # Strategies with scratch files, which several targets cannot share.
 _FOR_ONE_TARGET = frozenset({"spill"})
-_FOR_ONE_ARRAY = ("dtype", "casting", "format_version", "fill_value", "region", "order", "consume")
+_FOR_ONE_ARRAY = (
+    "dtype",
+    "casting",
+    "format_version",
+    "fill_value",
+    "region",
+    "order",
+    "consume",
+    "axes",
+    "spacing",
+    "unit",
+)
 
 
 class Options(TypedDict, total=False):
@@ -87,6 +100,15 @@ class Options(TypedDict, total=False):
     order
         Order of the elements in the target's blocks, ``"C"`` or ``"F"``; by default the source's.
         For several targets, one order for all or a list with one for each.
+    axes
+        Names of the axes, such as ``"z,y,x"`` or a list; by default the source's. Targets that
+        store names, such as ``"ome-zarr"``, keep them.
+    spacing
+        Distance between neighbouring elements: one number for all axes of space, or a list with
+        one for each axis. It replaces the source's.
+    unit
+        Unit of the spacing, such as ``"micrometer"``: one for all axes of space, or a list with
+        one for each axis, None for an axis without a unit. It replaces the source's.
     workers
         Maximum number of threads.
     max_rate
@@ -122,6 +144,9 @@ class Options(TypedDict, total=False):
     write_empty: bool
     region: str | Region | None
     order: str | Sequence[str | None] | None
+    axes: Words | None
+    spacing: Numbers | None
+    unit: Words | None
     workers: int | None
     max_rate: int | str | None
     overwrite: bool
@@ -172,6 +197,9 @@ class Settings:
     write_empty: bool = False
     region: str | Region | None = None
     order: str | Sequence[str | None] | None = None
+    axes: Words | None = None
+    spacing: Numbers | None = None
+    unit: Words | None = None
     overwrite: bool = False
     check: bool = False
     durability: Durability = Durability.FSYNC
@@ -180,6 +208,7 @@ class Settings:
     source: str | None = None
 
     def __post_init__(self) -> None:
+        _ = self.given_space
         check_strategy(self.strategy)
         check_device_name(self.device)
         if self.consume and self.region is not None:
@@ -227,6 +256,11 @@ class Settings:
         return TargetOptions(
             self.codec, shards, self.fill_value, self.format_version, self.write_empty
         )
+
+    @property
+    def given_space(self) -> GivenSpace | None:
+        """What the user says about the axes of the source; None if nothing is said."""
+        return GivenSpace.of(self.axes, self.spacing, self.unit)
 
     def dtype_for(self, stored: np.dtype[Any]) -> np.dtype[Any]:
         """Return the type of a target's elements, given the type in the source.

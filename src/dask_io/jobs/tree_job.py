@@ -121,6 +121,7 @@ class SeriesJob(Runnable):
     device: Device
     memory: int
     inferred: str = ""
+    inferred_axes: str = ""
 
     @property
     def plan(self) -> Series:

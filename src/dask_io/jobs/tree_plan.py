@@ -71,12 +71,18 @@ def plan_tree(
     tree = find_tree(source, options, each=isinstance(kind, DividedContainer))
     if tree is None or (target is not None and INSIDE in fspath(target)):
         return None
+    if kind is not None and tree.dialect == kind.name:
+        # A group that follows the convention already stays as it is.
+        kind = find_row(find_row(kind.name).dialect_of).load()
+        settings = replace(settings, format=kind.name)
     if target is None:
         return _plan_only(tree, chunks, settings)
     _refuse_two_formats(target, settings)
     own = load_format(tree.format)
     if kind is None and isinstance(own, DividedContainer):
         kind = own
+    if not isinstance(kind, TreeContainer) and tree.is_one_level:
+        return None
     if not isinstance(kind, TreeContainer) or not kind.can_hold(tree):
         raise UsageError(_cannot_hold(tree, target))
     place = locate(target, options)

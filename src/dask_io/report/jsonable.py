@@ -15,8 +15,10 @@ from dask_io.planning import (
     series_to_json,
     sweeps_to_json,
 )
+from dask_io.report.space import space_to_json
 from dask_io.stores.dtypes import dtype_to_json
 from dask_io.stores.space import Space
+from dask_io.stores.spec import SPACE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -231,6 +233,7 @@ def info_to_json(info: Described) -> dict[str, Any]:
         "metadata": _plain(dict(info.metadata)),
         "pattern": info.pattern,
         "inferred": info.inferred,
+        "space": space_to_json(info.metadata.get(SPACE)),
     }
 
 

@@ -8,6 +8,9 @@ from dask_io.errors import printable
 from dask_io.planning import explain_visits, memory_for_lower_bound, predict_seconds
 from dask_io.planning.describe import table
 from dask_io.report.jsonable import DamagedArray, Repaired, compression_ratio
+from dask_io.report.space import space_rows
+from dask_io.stores.space import Space
+from dask_io.stores.spec import SPACE
 from dask_io.units import format_bytes
 
 if TYPE_CHECKING:
@@ -144,7 +147,17 @@ def group_text(group: DescribedGroup) -> str:
         rows.append((printable(name), *["-"] * 5, _brief(how)))
     head = f"{printable(group.place)}: a group of {len(rows) - 1} {group.format} arrays"
     about = f"\nattributes: {_brief(', '.join(group.attributes))}" if group.attributes else ""
-    return f"{head}\n{table(rows)}{about}"
+    return f"{head}\n{table(rows)}{about}{_space_of_group(group)}"
+
+
+def _space_of_group(group: DescribedGroup) -> str:
+    """Write the space of the first array that has one, such as the first level of an image."""
+    spaces = ((name, info.metadata.get(SPACE)) for name, info in group.arrays.items())
+    name, space = next((each for each in spaces if each[1] is not None), ("", None))
+    if space is None:
+        return ""
+    rows = "".join(f"\n  {word}: {printable(value)}" for word, value in space_rows(space))
+    return f"\nspace of {printable(name)}:{rows}"
 
 
 def _compressed(info: Described) -> str:
@@ -170,6 +183,8 @@ def _metadata_rows(metadata: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield "fill", _brief(str(metadata["fill_value"]))
     if metadata.get("dimension_names"):
         yield "axes", _brief(", ".join(map(str, metadata["dimension_names"])))
+    if isinstance(space := metadata.get(SPACE), Space):
+        yield from ((name, printable(value)) for name, value in space_rows(space))
     if metadata.get("attributes"):
         yield "attributes", _brief(", ".join(metadata["attributes"]))
     if metadata.get("snapshot"):

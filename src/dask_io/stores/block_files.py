@@ -53,6 +53,8 @@ class Blocks:
     names: Names
     format: Format
     spec: ArraySpec
+    offset: int = 0
+    """Bytes before the data in each file, if files do not describe themselves."""
 
     @property
     def grid(self) -> Grid:
@@ -90,7 +92,9 @@ class Blocks:
         assert not isinstance(self.names, StackNames), "a stack describes itself in its own way"
         spec, format_name = self.spec, self.format.name
         known = spec.space, spec.metadata
-        return Manifest(format_name, spec.grid, spec.dtype, spec.layout, self.names, *known)
+        return Manifest(
+            format_name, spec.grid, spec.dtype, spec.layout, self.names, *known, self.offset
+        )
 
     def header_of(self, region: Region) -> bytes:
         """Return what comes before the data of the block that is a region of the array.
@@ -109,7 +113,7 @@ class Blocks:
     def problem_with(self, header: Header | None, shape: tuple[int, ...], size: int) -> str:
         """Say what is wrong with a block's header and size; empty if nothing is."""
         problem = self._mismatch(header, shape) if header else ""
-        right = (header.offset if header else 0) + prod(shape) * self.dtype.itemsize
+        right = (header.offset if header else self.offset) + prod(shape) * self.dtype.itemsize
         if problem or size == right:
             return problem
         word = "truncated" if size < right else "too long"
@@ -234,7 +238,12 @@ class BlockFiles(BlockStore):
         super().__init__(blocks)
         problems = problems or Problems(self.place)
         expected = Expected(
-            blocks.grid, blocks.names, blocks.dtype.itemsize, blocks.format.longest_header, absent
+            blocks.grid,
+            blocks.names,
+            blocks.dtype.itemsize,
+            blocks.format.longest_header,
+            absent,
+            0 if blocks.format.longest_header else blocks.offset,
         )
         matches = matches or match_names(files, blocks.names)
         # An array without elements has no blocks, but it may have a file that says so.
@@ -391,7 +400,7 @@ class BlockFiles(BlockStore):
         """Return what is wrong with a block's header and size, and where its data begins."""
         blocks = self._blocks
         if not blocks.format.longest_header:
-            return blocks.problem_with(None, shape, size), 0
+            return blocks.problem_with(None, shape, size), blocks.offset
         head, right_size = self._right.get(shape, (b"", -1))
         if size == right_size and peek(len(head)) == head:
             return "", len(head)

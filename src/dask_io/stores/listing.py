@@ -95,6 +95,8 @@ class Expected:
     longest_header: int
     absent: AbstractSet[tuple[int, ...]] = frozenset()
     """Blocks that need not be there."""
+    offset: int = 0
+    """Bytes before the data, if files do not describe themselves."""
 
     def name_of(self, index: tuple[int, ...]) -> str:
         """Return the name of a block."""
@@ -137,7 +139,7 @@ def check_blocks(
         if name != expected.names.name_of(numbers, numbers):
             checked.odd_names[index] = name
         data = expected.itemsize * prod(map(call, lengths, index))
-        problem = _wrong_size(files[name], data, expected.longest_header)
+        problem = _wrong_size(files[name], data, expected)
         if problem:
             problems.add(name, problem)
         else:
@@ -171,12 +173,16 @@ def _length_of(axis: Axis) -> Callable[[int], int]:
     return cache(lambda index: axis.start_of(index + 1) - axis.start_of(index))
 
 
-def _wrong_size(size: int, data: int, longest_header: int) -> str:
+def _wrong_size(size: int, data: int, expected: Expected) -> str:
     if size == NOT_A_FILE:
         return "is not a file"
+    if expected.offset and size != data + expected.offset:
+        word = "truncated" if size < data + expected.offset else "too long"
+        found = f"{expected.offset} before the data and {data} of data"
+        return f"is {word}: it has {size} bytes, expected {found}"
     if size < data:
         return f"is truncated: it has {size} bytes, but its data alone {data}"
-    if size > data + longest_header:
+    if size > data + expected.offset + expected.longest_header:
         return f"is too long: it has {size} bytes, but its data only {data}"
     return ""
 

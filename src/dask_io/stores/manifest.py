@@ -46,6 +46,8 @@ class Manifest:
     names: BlockNames | OneName
     space: Space | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    offset: int = 0
+    """Bytes before the data in each file, if files do not describe themselves."""
 
     def __post_init__(self) -> None:
         n_axes = len(self.grid.axes)
@@ -74,7 +76,7 @@ class Manifest:
             "chunks": [axis.chunk or list(axis.lengths()) for axis in self.grid.axes],
             "order": order if order in {"C", "F"} else list(self.layout.axes),
             ("pattern" if isinstance(self.names, BlockNames) else "file"): self.names.pattern,
-            "offset": 0,
+            "offset": self.offset,
             **({"space": self.space.to_json()} if self.space is not None else {}),
             **({"metadata": dict(self.metadata)} if self.metadata else {}),
         }
@@ -97,8 +99,9 @@ class Manifest:
         missing = {"format", "shape", "dtype", "chunks", "order", naming} - value.keys()
         if missing:
             raise ValueError(f"does not say {', '.join(sorted(missing))}")
-        if value.get("offset", 0) != 0:
-            raise ValueError("offset is not 0")
+        offset = value.get("offset", 0)
+        if type(offset) is not int or offset < 0:
+            raise ValueError("offset is not a number of bytes")
         for key in ("format", naming):
             if not isinstance(value[key], str):
                 raise ValueError(f"{key} is not a string")  # noqa: TRY004 - as above
@@ -108,7 +111,7 @@ class Manifest:
         space, metadata = _space(value.get("space")), value.get("metadata", {})
         if not isinstance(metadata, dict):
             raise ValueError("metadata is not an object")  # noqa: TRY004 - as above
-        return cls(value["format"], grid, dtype, layout, names, space, metadata)
+        return cls(value["format"], grid, dtype, layout, names, space, metadata, offset)
 
     @classmethod
     def read(cls, folder: Location) -> Manifest:

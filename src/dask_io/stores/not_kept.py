@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dask_io.stores.cf_attributes import FILL_VALUE, NAMES, REFERENCE, SAYS_TRUTH, TRUTH, gap_of
+from dask_io.stores.own_attribute import HEADERS
+from dask_io.stores.space import says_all_of
 from dask_io.stores.spec import SPACE
 
 if TYPE_CHECKING:
@@ -27,8 +29,10 @@ _ONE_BY_ONE = {
 _OLD_ZARR = 2
 
 
-def not_kept(source: Source, target: Target) -> tuple[str, ...]:
+def not_kept(source: Source, target: Target, *, gives_space: bool = False) -> tuple[str, ...]:
     """Return what a source says about its array that a target has no place for.
+
+    If the user `gives_space`, what the source says about its axes is replaced, not lost.
 
     Examples
     --------
@@ -43,14 +47,16 @@ def not_kept(source: Source, target: Target) -> tuple[str, ...]:
     ()
     """
     said, held = source.metadata, target.metadata
+    if gives_space:
+        said = {**said, "dimension_names": held.get("dimension_names"), SPACE: held.get(SPACE)}
     lost = [*_lost_attributes(said, held, source.dtype), *_lost_axes(said, held)]
     lost += [
         word
         for name, word in _ONE_BY_ONE.items()
         if not set(said.get(name, ())).issubset(held.get(name, ()))
     ]
-    if SPACE in said and said[SPACE] != held.get(SPACE):
-        lost.append(SPACE)
+    lost += [SPACE] if gives_space and SPACE not in held else _lost_space(said, held)
+    lost += [f"{key}_header" for key in HEADERS if said.get(key) != held.get(key)]
     if said.get("has_named_type") and not held.get("has_named_type"):
         lost.append("names_of_types")
     if source.dtype.kind == "b" and _says_truth(target):
@@ -112,6 +118,14 @@ def is_same(one: object, other: object) -> bool:
         return one is other
     # What is no number is not even equal to itself.
     return one == other or (one != one and other != other)  # noqa: PLR0124
+
+
+def _lost_space(said: Mapping[str, Any], held: Mapping[str, Any]) -> Iterator[str]:
+    space, kept = said.get(SPACE), held.get(SPACE)
+    if space is not None and space.is_known and not (kept and says_all_of(kept, space)):
+        yield SPACE
+    # Dask IO reads it back, but no other reader does.
+    yield from held.get("hidden", ())
 
 
 def _lost_axes(said: Mapping[str, Any], held: Mapping[str, Any]) -> Iterator[str]:

@@ -260,3 +260,22 @@ def is_close(a: Space, b: Space, shape: Sequence[int], tolerance: float = _TOLER
         at_end = sum(abs(p - q) * max(0, length - 1) for p, q, length in steps)
         apart.append(abs(first.origin[row] - second.origin[row]) + at_end)
     return hypot(*apart) <= tolerance * min((step for step in first.steps if step), default=1.0)
+
+
+def says_all_of(space: Space, other: Space) -> bool:
+    """Tell whether a space says everything that another one does; it may say more.
+
+    Examples
+    --------
+    >>> named = Space((SpaceAxis("x", "mm"),), Affine.scaled([1.0], [0.0]))
+    >>> says_all_of(named, Space((SpaceAxis(unit="mm"),))), says_all_of(Space.unknown(1), named)
+    (True, False)
+    """
+    if len(space.axes) != len(other.axes) or other.affine not in {None, space.affine}:
+        return False
+    return all(
+        theirs.name in {None, ours.name}
+        and theirs.unit in {None, ours.unit}
+        and theirs.type in {None, ours.type}
+        for ours, theirs in zip(space.axes, other.axes, strict=True)
+    )

@@ -144,6 +144,11 @@ def inferred_in(store: Store) -> str:
     return f"{names.pattern} ({names.meaning})" if names is not None and names.inferred else ""
 
 
+def inferred_axes(target: Target) -> str:
+    """Return the names of the axes that a target had to infer; empty if it did not."""
+    return str(getattr(target, "inferred_axes", ""))
+
+
 class Footprint(NamedTuple):
     """What a target takes at most: so many files, fewer if blocks of the fill value are not."""
 

@@ -32,6 +32,8 @@ class Description:
     dtype: np.dtype[Any] | None
     chunks: Chunks
     order: str | None
+    offset: int | None = None
+    """Bytes before the data in each file."""
 
     def needed_by(
         self,
@@ -75,6 +77,11 @@ class Description:
                     f"{source.place} has {word} {found}, but {word} {asked} is given; "
                     f"leave it out, the source describes itself"
                 )
+        if self.offset is not None:
+            raise UsageError(
+                f"an offset of {self.offset} is given, but {source.place} describes itself; "
+                "leave it out, it is for raw files"
+            )
         if self.chunks is not None:
             grid = normalize_chunks(self.chunks, source.grid.shape, source.dtype.itemsize)
             if grid != source.grid:

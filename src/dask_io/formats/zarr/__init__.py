@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dask_io.formats.zarr.group import is_group_at
+from dask_io.formats.zarr.ome_source import in_image, open_level
 from dask_io.formats.zarr.place import Place
-from dask_io.formats.zarr.source import open_zarr, reopen_written, reopen_zarr
+from dask_io.formats.zarr.source import reopen_written, reopen_zarr
 from dask_io.formats.zarr.target import make_zarr, remake_zarr
 from dask_io.formats.zarr.tree import convert, read_tree, reopen_tree, write_tree
 from dask_io.hierarchy.checksums import digest_files
@@ -37,8 +38,8 @@ class ZarrFormat:
     tree_versions: frozenset[int] = frozenset({2, 3})
 
     def open(self, path: Location, inside: str, *, strict: bool) -> Source:
-        """Open an array; only its metadata is read yet."""
-        return open_zarr(path, inside, strict=strict)
+        """Open an array, or the only level of an image; only metadata is read yet."""
+        return open_level(path, inside, strict=strict)
 
     def make(
         self,
@@ -109,7 +110,7 @@ class ZarrFormat:
         absent: AbstractSet[tuple[int, ...]],
     ) -> Source:
         """Open a source again."""
-        return reopen_zarr(described, at, absent)
+        return in_image(reopen_zarr(described, at, absent))
 
     def read_back(self, described: Mapping[str, Any], at: Location) -> Readback:
         """Open what was a target."""

@@ -17,6 +17,7 @@ from dask_io.formats.zarr.metadata import nothing_of, understand
 from dask_io.stores.block_files import order_of
 from dask_io.stores.cf_attributes import FILL_VALUE, NAMES, encoded, gap_of
 from dask_io.stores.dtypes import check_dtype
+from dask_io.stores.own_attribute import add_own
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -41,7 +42,7 @@ def describe_new(wanted: NewArray) -> dict[str, bytes]:
     version = options.format_version or source.get("zarr_format") or _NEWEST
     if version not in _VERSIONS:
         raise UsageError(f"version {version} of Zarr is not known; give 2 or 3")
-    wanted = _with_gaps(wanted, version)
+    wanted = _with_gaps(replace(wanted, metadata=add_own(wanted.metadata)), version)
     problem = check_dtype(wanted.dtype)
     if problem:
         raise UsageError(f"a target cannot hold {problem}")

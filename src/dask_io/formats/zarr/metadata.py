@@ -16,6 +16,7 @@ from dask_io.formats.zarr.keys import Keys
 from dask_io.geometry import Grid, Layout
 from dask_io.stores.cf_attributes import NAMES
 from dask_io.stores.dtypes import check_dtype
+from dask_io.stores.own_attribute import take_own
 from dask_io.stores.padded import any_padded
 from dask_io.stores.store import Access
 
@@ -139,7 +140,7 @@ class Metadata:
 
     def described(self) -> dict[str, Any]:
         """Return what a store says about the array besides grid, dtype and layout."""
-        return {
+        described = {
             "zarr_format": self.version,
             "chunks": self.chunks,
             "shards": self.shards,
@@ -150,6 +151,7 @@ class Metadata:
             "attributes": dict(self.attributes),
             "extra_fields": dict(self.extra_fields),
         }
+        return take_own(described, len(self.shape))
 
 
 def understand(documents: Mapping[str, bytes]) -> Metadata:

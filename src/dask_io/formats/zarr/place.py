@@ -170,7 +170,20 @@ class Place:
 
     def describe(self, documents: Mapping[str, bytes]) -> None:
         """Make the directory an array, in groups that are some; the main document comes last."""
-        version = 3 if V3 in documents else 2
+        self._make_groups(version=3 if V3 in documents else 2)
+        for name in sorted(documents, key=METADATA.index, reverse=True):
+            write_whole(self.root / name, documents[name])
+        self._tell_groups()
+
+    def describe_group(self, documents: Mapping[str, bytes]) -> None:
+        """Make the directory a group with these documents, which are written in their order."""
+        self._make_groups(version=3 if V3 in documents else 2)
+        for name, content in documents.items():
+            write_whole(self.root / name, content)
+        self._tell_groups()
+
+    def _make_groups(self, version: int) -> None:
+        """Make the groups around it that are not there yet."""
         for folder in self.groups:
             if not read_documents(folder):
                 with _alone(folder):
@@ -178,9 +191,6 @@ class Place:
                     if not read_documents(folder):
                         for name, content in make_group_documents(version).items():
                             write_whole(folder / name, content)
-        for name in sorted(documents, key=METADATA.index, reverse=True):
-            write_whole(self.root / name, documents[name])
-        self._tell_groups()
 
     def mark_consumed(self) -> None:
         """Have the array, if it still is one, known as one that is not whole any more."""

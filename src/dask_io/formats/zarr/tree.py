@@ -25,6 +25,7 @@ from dask_io.formats.zarr.group import (
     read_group,
 )
 from dask_io.formats.zarr.ome import check_images, level_axes
+from dask_io.formats.zarr.ome_source import LevelSource
 from dask_io.formats.zarr.place import Place
 from dask_io.formats.zarr.target import make_zarr
 from dask_io.formats.zarr.tree_target import GroupTarget
@@ -33,6 +34,7 @@ from dask_io.hierarchy.conversions import check_names, check_records
 from dask_io.hierarchy.tree import ROOT, Tree, TreeArray
 from dask_io.storage.own_names import JOURNAL
 from dask_io.stores.cf_attributes import FILL_VALUE, NAMES, gap_of
+from dask_io.stores.spec import SPACE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -67,7 +69,10 @@ def read_tree(root: Location) -> Tree:
         except UsageError as error:
             arrays[name] = _verbatim_array(documents, dimensions, str(error))
         else:
-            arrays[name] = TreeArray.of(source, dimensions)
+            # The metadata of an image belongs to its group, not to its arrays.
+            array = source.as_array() if isinstance(source, LevelSource) else source
+            space = source.metadata.get(SPACE)
+            arrays[name] = TreeArray.of(array, dimensions, space=space)
     return Tree(
         root=root,
         format="zarr",

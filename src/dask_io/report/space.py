@@ -1,0 +1,69 @@
+"""A space as rows of text, and as values for JSON."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from dask_io.stores.orientation import directions, is_oblique
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from dask_io.stores.space import Affine, Space, SpaceAxis
+
+
+def space_to_json(space: Space | None) -> dict[str, Any] | None:
+    """Return a space with its steps and directions; null if nothing is known."""
+    if space is None or not space.is_known:
+        return None
+    affine = space.affine
+    steps = [None] * len(space.axes) if affine is None else affine.steps
+    axes = [
+        {"name": axis.name, "type": axis.type, "unit": axis.unit, "step": step}
+        for axis, step in zip(space.axes, steps, strict=True)
+    ]
+    if affine is None:
+        return {"axes": axes, "origin": None, "orientation": None, "affine": None}
+    found = directions(affine)
+    return {
+        "axes": axes,
+        "origin": list(affine.origin),
+        "orientation": None if found is None else list(found),
+        "affine": {
+            "matrix": [list(row) for row in affine.matrix],
+            "origin": list(affine.origin),
+            "coordinates": list(affine.coordinates),
+        },
+    }
+
+
+def space_rows(space: Space) -> Iterator[tuple[str, str]]:
+    """Yield a line for the steps or the units of the axes, their types, origin and directions."""
+    names = [axis.name or f"axis {n}" for n, axis in enumerate(space.axes)]
+    if space.affine is not None:
+        steps = map(_with_unit, space.affine.steps, space.axes)
+        yield "spacing", ", ".join(map("{}: {}".format, names, steps))
+    elif any(axis.unit for axis in space.axes):
+        units = (axis.unit or "-" for axis in space.axes)
+        yield "units", ", ".join(map("{}: {}".format, names, units))
+    if any(axis.type for axis in space.axes):
+        yield "types", ", ".join(str(axis.type or "-") for axis in space.axes)
+    if space.affine is not None:
+        yield from _place_rows(space.affine, names)
+
+
+def _with_unit(step: float, axis: SpaceAxis) -> str:
+    return f"{step:g} {axis.unit}" if axis.unit else f"{step:g}"
+
+
+def _place_rows(affine: Affine, names: list[str]) -> Iterator[tuple[str, str]]:
+    labels = affine.coordinates or ("",) * len(affine.origin)
+    places = (f"{label} {at:g}".strip() for label, at in zip(labels, affine.origin, strict=True))
+    yield "origin", ", ".join(places)
+    found = directions(affine)
+    is_flipped = any(n < 0 for row in affine.matrix for n in row)
+    if found is not None:
+        along = ", ".join(f"{name} to {way}" for name, way in zip(names, found, strict=True))
+        yield "orientation", along + (", oblique" if is_oblique(affine) else "")
+    if is_oblique(affine) or (is_flipped and found is None):
+        yield "affine", "; ".join(" ".join(f"{n:g}" for n in row) for row in affine.matrix)

@@ -1,0 +1,161 @@
+"""Names, spacing and units of axes that the user gives for a source."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import isfinite
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from dask_io.errors import UsageError
+from dask_io.stores.space import Affine, AxisType, Space, SpaceAxis
+from dask_io.stores.spec import SPACE
+from dask_io.stores.unit_words import unit_word
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+Words: TypeAlias = str | Sequence[str | None]
+Numbers: TypeAlias = str | float | Sequence[float]
+
+_TYPES = {
+    "t": AxisType.TIME,
+    "time": AxisType.TIME,
+    "c": AxisType.CHANNEL,
+    "channel": AxisType.CHANNEL,
+    "channels": AxisType.CHANNEL,
+}
+
+
+def type_of(name: str) -> AxisType:
+    """Return the type that the name of an axis suggests.
+
+    Examples
+    --------
+    >>> [str(type_of(name)) for name in ("t", "channel", "x", "depth")]
+    ['time', 'channel', 'space', 'space']
+    """
+    return _TYPES.get(name.lower(), AxisType.SPACE)
+
+
+@dataclass(frozen=True, slots=True)
+class GivenSpace:
+    """What the user says about the axes of a source; None where nothing is said.
+
+    Attributes
+    ----------
+    axes
+        A name for each axis.
+    spacing
+        The distance between neighbours along each axis, or one for all axes of space.
+    units
+        A unit for each axis, or one for all axes of space.
+    """
+
+    axes: tuple[str, ...] | None = None
+    spacing: tuple[float, ...] | None = None
+    units: tuple[str | None, ...] | None = None
+
+    @classmethod
+    def of(
+        cls, axes: Words | None, spacing: Numbers | None, unit: Words | None
+    ) -> GivenSpace | None:
+        """Read the options of a user, None if there are none.
+
+        Raises
+        ------
+        UsageError
+            If they make no sense.
+        """
+        if axes is None and spacing is None and unit is None:
+            return None
+        names = None if axes is None else _parse_names(axes)
+        units = None if unit is None else tuple(unit_word(w) if w else None for w in _split(unit))
+        return cls(names, None if spacing is None else _parse_spacing(spacing), units)
+
+    def override(self, metadata: Mapping[str, Any], n_axes: int) -> Space:
+        """Return the space of a source with these names, spacing and units instead of its own.
+
+        Spacing changes the length of the steps. Their directions and the origin stay.
+
+        Raises
+        ------
+        UsageError
+            If the array has another number of axes.
+        """
+        space = metadata.get(SPACE) or _named(metadata.get("dimension_names"), n_axes)
+        for word, given in (("axes", self.axes), ("spacing", self.spacing), ("unit", self.units)):
+            if given is not None and len(given) != n_axes and (word == "axes" or len(given) > 1):
+                raise UsageError(
+                    f"{word} {','.join(str(each or '') for each in given)} is for {len(given)} "
+                    f"axes, but the source has {n_axes}; give one for each axis"
+                )
+        axes = tuple(space.axes)
+        if self.axes is not None:
+            axes = tuple(
+                axis if axis.name == name else SpaceAxis(name, axis.unit, type_of(name))
+                for axis, name in zip(axes, self.axes, strict=True)
+            )
+        if self.units is not None:
+            each = _for_each(self.units, axes, [axis.unit for axis in axes])
+            axes = tuple(replace(axis, unit=word) for axis, word in zip(axes, each, strict=True))
+        affine = space.affine
+        if self.spacing is not None:
+            each_step = _for_each(self.spacing, axes, [1.0] * n_axes)
+            affine = _with_steps(affine, each_step)
+        return Space(axes, affine)
+
+
+def _named(names: Sequence[str | None] | None, n_axes: int) -> Space:
+    return Space(tuple(map(SpaceAxis, names))) if names else Space.unknown(n_axes)
+
+
+def _for_each(given: tuple[Any, ...], axes: tuple[SpaceAxis, ...], others: list[Any]) -> list[Any]:
+    """Return one value for each axis; a single value is for the axes of space."""
+    if len(given) == len(axes):
+        return list(given)
+    types = [axis.type or type_of(axis.name or "") for axis in axes]
+    return [
+        given[0] if kind is AxisType.SPACE else other
+        for kind, other in zip(types, others, strict=True)
+    ]
+
+
+def _with_steps(affine: Affine | None, steps: list[float]) -> Affine:
+    if affine is None or len(affine.origin) != len(steps) or not all(affine.steps):
+        return Affine.scaled(steps, [0.0] * len(steps))
+    matrix = tuple(
+        tuple(
+            # A step along one coordinate is exact.
+            (step if n > 0 else -step) if abs(n) == old else n * (step / old)
+            for n, step, old in zip(row, steps, affine.steps, strict=True)
+        )
+        for row in affine.matrix
+    )
+    return replace(affine, matrix=matrix)
+
+
+def _split(given: Words) -> list[str | None]:
+    if isinstance(given, str):
+        return [part.strip() for part in given.split(",")]
+    return [None if each is None else str(each) for each in given]
+
+
+def _parse_names(given: Words) -> tuple[str, ...]:
+    names = [name or "" for name in _split(given)]
+    if not all(names) or len(set(names)) < len(names):
+        raise UsageError(f"axes {','.join(names)!r} are not names that differ; write them as z,y,x")
+    return tuple(names)
+
+
+def _parse_spacing(given: Numbers) -> tuple[float, ...]:
+    parts = given.split(",") if isinstance(given, str) else given
+    try:
+        numbers = tuple(map(float, parts if isinstance(parts, Sequence) else [parts]))
+    except (TypeError, ValueError):
+        numbers = ()
+    if not numbers or not all(isfinite(n) and n > 0 for n in numbers):
+        raise UsageError(
+            f"spacing {given!r} is not a list of numbers above 0; write it as 0.5,0.1,0.1"
+        )
+    return numbers

@@ -1,0 +1,78 @@
+"""The attribute in which containers keep what they have no place for.
+
+Zarr, HDF5 and NetCDF have attributes, but no field for an affine map or for the header of another
+format. Dask IO stores these under one attribute of its own, `KEY`, and removes it again when the
+array is read, so that users see only their own attributes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from dask_io.stores.space import Space
+from dask_io.stores.spec import SPACE
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+KEY = "dask_io"
+"""Name of the attribute."""
+HEADERS = ("nifti", "minc")
+"""Keys of the metadata in which sources keep the whole header of their format, as JSON values."""
+
+
+def headers_in(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the headers of other formats among the metadata of a source."""
+    return {key: metadata[key] for key in HEADERS if metadata.get(key)}
+
+
+def own_value(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the value of the attribute for the metadata of a source; empty if none is needed."""
+    space = metadata.get(SPACE)
+    if not isinstance(space, Space) or not space.is_known:
+        return headers_in(metadata)
+    return {SPACE: space.to_json(), **headers_in(metadata)}
+
+
+def add_own(metadata: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return metadata whose attributes include the space and the headers of other formats.
+
+    An attribute of the user that has the same name stays as it is.
+
+    Examples
+    --------
+    >>> from dask_io.stores.space import Space, SpaceAxis
+    >>> add_own({"space": Space((SpaceAxis("x"),)), "attributes": {}})["attributes"]
+    {'dask_io': {'space': {'axes': [{'name': 'x', 'unit': None, 'type': None}]}}}
+    """
+    attributes, value = metadata.get("attributes", {}), own_value(metadata)
+    if not value or KEY in attributes:
+        return metadata
+    return {**metadata, "attributes": {**attributes, KEY: value}}
+
+
+def take_own(described: Mapping[str, Any], n_axes: int) -> dict[str, Any]:
+    """Undo `add_own`: return metadata in which the space and the headers have their own keys.
+
+    An attribute that was not written by `add_own` stays as it is.
+    """
+    attributes = dict(described["attributes"])
+    found = read_own(attributes.pop(KEY, None), n_axes)
+    if found is None:
+        return dict(described)
+    return {**described, "attributes": attributes, **found}
+
+
+def read_own(value: object, n_axes: int) -> dict[str, Any] | None:
+    """Return the space and the headers in the value of the attribute; None if it is not ours."""
+    if not isinstance(value, dict) or not value or value.keys() - {SPACE, *HEADERS}:
+        return None
+    found: dict[str, Any] = headers_in(value)
+    if SPACE in value:
+        try:
+            found[SPACE] = Space.from_json(value[SPACE])
+        except ValueError:
+            return None
+        if len(found[SPACE].axes) != n_axes:
+            return None
+    return found if own_value(found) == value else None

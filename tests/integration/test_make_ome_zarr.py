@@ -1,0 +1,375 @@
+"""OME-Zarr images are made from arrays of any format, and positions keep their meaning."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import h5py  # type: ignore[import-untyped]
+import netCDF4
+import numpy as np
+import pytest
+import zarr
+from ome_zarr_models import open_ome_zarr
+
+import dask_io
+from dask_io.errors import DataError, InterruptedRunError, TargetExistsError, UsageError
+from dask_io.formats.zarr.documents import quiet
+from dask_io.stores.space import Affine, AxisType, Space, SpaceAxis, crop
+from tests.commands import fail, invoke, run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+ARRAY = np.arange(12 * 10 * 8, dtype="<i2").reshape(12, 10, 8)
+AXES = tuple(SpaceAxis(name, "mm", AxisType.SPACE) for name in "xyz")
+ROTATED = Affine(
+    ((0.0, -2.0, 0.0), (1.0, 0.0, 0.5), (0.0, 0.0, 3.0)),
+    (5.0, -6.0, 7.0),
+    ("right", "anterior", "superior"),
+)
+NIFTI = {"header": "bmlmdGk=", "extensions": [[6, "Y29tbWVudA=="]]}
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    """One file."""
+    np.save(tmp_path / "a.npy", ARRAY)
+    return tmp_path / "a.npy"
+
+
+def make_array(place: Path, space: Space, **headers: Any) -> Path:
+    """Make a Zarr array that lies somewhere in the world."""
+    own = {"space": space.to_json(), **headers}
+    with quiet():
+        attributes: dict[str, Any] = {"mine": 1, "dask_io": own}
+        made = zarr.create_array(
+            place, shape=ARRAY.shape, chunks=(5, 5, 5), dtype="i2", attributes=attributes
+        )
+        made[...] = ARRAY
+    return place
+
+
+def about(image: Path) -> dict[str, Any]:
+    """Return the attributes of an image's group."""
+    with quiet():
+        return dict(zarr.open_group(image, mode="r").attrs)
+
+
+def read(image: Path) -> Any:
+    """Read all of an image with zarr-python, after ome-zarr-models has found it valid."""
+    with quiet():
+        assert type(open_ome_zarr(image)).__name__ == "Image"
+        return zarr.open_group(image, mode="r")["0"][...]  # type: ignore[index]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"format_version": 2},
+        {"format_version": 2, "codec": "blosc:lz4:5:shuffle"},
+        {"format_version": 3, "codec": "zstd:3", "shards": (6, 10, 8)},
+        {},
+    ],
+)
+def test_an_image_is_made_in_one_pass(
+    options: dict[str, Any], source: Path, tmp_path: Path
+) -> None:
+    """In both versions, and valid; each block is read and written once."""
+    image = tmp_path / "b.zarr"
+
+    done = dask_io.resplit(
+        source,
+        image,
+        chunks=(3, 5, 4),
+        format="ome-zarr",
+        spacing=(0.5, 0.1, 0.1),
+        unit="um",
+        verify=True,
+        **options,
+    )
+
+    assert done.verified
+    assert done.not_kept == ()
+    assert np.array_equal(read(image), ARRAY)
+    told = about(image)
+    assert told.keys() == ({"multiscales"} if options.get("format_version") == 2 else {"ome"})
+    found = told.get("ome", told)["multiscales"][0]
+    assert found["axes"][0] == {"name": "z", "type": "space", "unit": "micrometer"}
+    assert found["datasets"][0]["coordinateTransformations"] == [
+        {"type": "scale", "scale": [0.5, 0.1, 0.1]}
+    ]
+    opened = dask_io.open(image)
+    assert np.array_equal(opened[...], ARRAY)
+    assert opened.source.metadata["space"].affine == Affine.scaled((0.5, 0.1, 0.1), (0.0,) * 3)
+    assert dask_io.verify(image)
+    assert dask_io.verify(source, image)
+
+
+def test_images_from_every_format(source: Path, tmp_path: Path) -> None:
+    """Block files, raw files, HDF5, NetCDF and Zarr; the names of their axes are used."""
+    ARRAY.tofile(tmp_path / "a.raw")
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["x"] = ARRAY
+    with netCDF4.Dataset(tmp_path / "a.nc", "w") as dataset:
+        for name, length in zip(("time", "lat", "lon"), ARRAY.shape, strict=True):
+            dataset.createDimension(name, length)
+        dataset.createVariable("v", "i2", ("time", "lat", "lon"))[:] = ARRAY
+    dask_io.resplit(source, tmp_path / "blocks", chunks=(5, 5, 5))
+    dask_io.resplit(source, tmp_path / "a.zarr", chunks=(5, 5, 5))
+    raw = dask_io.open(tmp_path / "a.raw", shape=ARRAY.shape, dtype=ARRAY.dtype)
+    sources: list[Any] = [source, raw, tmp_path / "blocks", tmp_path / "a.zarr", tmp_path / "a.h5"]
+    for n, each in enumerate(sources):
+        dask_io.resplit(each, tmp_path / f"{n}.zarr", chunks=(4, 4, 4), format="ome-zarr")
+        assert np.array_equal(read(tmp_path / f"{n}.zarr"), ARRAY)
+    dask_io.resplit(
+        f"{tmp_path}/a.nc::/v", tmp_path / "nc.zarr", chunks={"time": 1}, format="ome-zarr"
+    )
+
+    assert np.array_equal(read(tmp_path / "nc.zarr"), ARRAY)
+    axes = about(tmp_path / "nc.zarr")["ome"]["multiscales"][0]["axes"]
+    assert axes[0] == {"name": "time", "type": "time"}
+
+
+def test_orientation_and_headers_come_back(tmp_path: Path) -> None:
+    """From Zarr to an image to Zarr: exact numbers, and only our own attribute is added."""
+    space = Space(AXES, ROTATED)
+    array = make_array(tmp_path / "a.zarr", space, nifti=NIFTI)
+
+    done = dask_io.resplit(array, tmp_path / "b.zarr", chunks=(6, 6, 6), format="ome-zarr")
+    back = dask_io.resplit(
+        f"{tmp_path}/b.zarr::/0", tmp_path / "c.zarr", chunks=(5, 5, 5), format="zarr"
+    )
+
+    assert done.not_kept == ("orientation_for_other_readers",)
+    assert back.not_kept == ()
+    found = about(tmp_path / "b.zarr")["ome"]["multiscales"][0]
+    scale, translation = found["datasets"][0]["coordinateTransformations"]
+    assert scale["scale"] == [1.0, 2.0, pytest.approx(3.0413812651491097)]
+    assert translation["translation"][:2] == [-6.0, -5.0]
+    for place in ("a.zarr", "b.zarr", "c.zarr"):
+        metadata = dask_io.open(tmp_path / place).source.metadata
+        assert metadata["space"] == space
+        assert metadata["nifti"] == NIFTI
+        assert metadata["attributes"] == {"mine": 1}
+    with quiet():
+        plain = zarr.open_array(tmp_path / "c.zarr", mode="r")
+        assert plain.attrs.keys() == {"mine", "dask_io"}
+
+
+def test_regions_keep_their_place(tmp_path: Path) -> None:
+    """An extracted image lies where it lay in the whole, with spacing of the user, too."""
+    space = Space(AXES, ROTATED)
+    array = make_array(tmp_path / "a.zarr", space)
+    regions = ["2:9,:,3:", ":,4:6,:"]
+
+    dask_io.extract(array, tmp_path / "rois", regions=regions, format="ome-zarr")
+    dask_io.extract(
+        array,
+        tmp_path / "one.zarr",
+        regions=["5:,:,2:"],
+        format="ome-zarr",
+        spacing=2,
+        axes="z,y,x",
+    )
+
+    cut = dask_io.open(tmp_path / "rois/region_000.ome.zarr")
+    assert cut.source.metadata["space"] == crop(space, (2, 0, 3))
+    assert np.array_equal(cut[...], ARRAY[2:9, :, 3:])
+    assert dask_io.verify(tmp_path / "rois")
+    given = dask_io.open(tmp_path / "one.zarr").source.metadata["space"]
+    assert given.affine.steps == pytest.approx((2.0, 2.0, 2.0))
+    assert given.affine.origin != ROTATED.origin
+    assert [axis.name for axis in given.axes] == ["z", "y", "x"]
+
+
+def stop_midway(progress: dask_io.Progress) -> None:
+    """Interrupt a run after half of the data."""
+    if 2 * progress.n_bytes_written >= progress.n_bytes:
+        raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_an_interrupted_run_is_resumed(version: int, source: Path, tmp_path: Path) -> None:
+    """Until then the directory is not an image; the user's spacing is not forgotten."""
+    image = tmp_path / "b.zarr"
+    options: dict[str, Any] = {"format": "ome-zarr", "format_version": version, "spacing": 2}
+
+    with pytest.raises(InterruptedRunError, match="dask-io resume"):
+        dask_io.resplit(
+            source, image, chunks=3, workers=1, memory="64KiB", on_progress=stop_midway, **options
+        )
+    assert not (image / "zarr.json").exists()
+    assert not (image / ".zgroup").exists()
+    with pytest.raises(DataError, match="unfinished"):
+        dask_io.open(image)
+    done = dask_io.resume(image)
+
+    assert done.not_kept == ()
+    assert np.array_equal(read(image), ARRAY)
+    assert dask_io.open(image).source.metadata["space"].affine.steps == (2.0, 2.0, 2.0)
+
+
+def test_an_image_is_replaced_by_another_version(source: Path, tmp_path: Path) -> None:
+    """Nothing of the old one is left, not even after a run that was killed while it replaced."""
+    image = tmp_path / "b.zarr"
+    options: dict[str, Any] = {"format": "ome-zarr", "chunks": 3}
+    dask_io.resplit(source, image, format_version=2, **options)
+    with pytest.raises(TargetExistsError):
+        dask_io.resplit(source, image, **options)
+
+    with pytest.raises(InterruptedRunError):
+        dask_io.resplit(
+            source,
+            image,
+            overwrite=True,
+            format_version=3,
+            workers=1,
+            memory="64KiB",
+            on_progress=stop_midway,
+            **options,
+        )
+    assert not (image / ".zgroup").exists()
+    dask_io.resume(image)
+
+    assert np.array_equal(read(image), ARRAY)
+    assert sorted(path.name for path in image.iterdir()) == ["0", "zarr.json"]
+    assert not list(image.rglob(".z*"))
+
+
+def test_other_data_is_not_overwritten(source: Path, tmp_path: Path) -> None:
+    """Not an image with more levels or labels, a plain array, or foreign files."""
+    image = tmp_path / "b.zarr"
+    dask_io.resplit(source, image, chunks=3, format="ome-zarr")
+    (image / "notes.txt").write_text("mine")
+    with pytest.raises(UsageError, match=r"holds what is not part of an image.*notes.txt"):
+        dask_io.resplit(source, image, chunks=3, format="ome-zarr", overwrite=True)
+    dask_io.resplit(source, tmp_path / "c.zarr", chunks=3)
+    with pytest.raises(UsageError, match="is an array, so it can hold no other"):
+        dask_io.resplit(source, tmp_path / "c.zarr", chunks=3, format="ome-zarr", overwrite=True)
+
+    assert np.array_equal(read(image), ARRAY)
+
+
+def test_damage_is_found_and_repaired(source: Path, tmp_path: Path) -> None:
+    """Lost chunks, and the lost metadata of the group."""
+    image = tmp_path / "b.zarr"
+    dask_io.resplit(source, image, chunks=(6, 5, 4), format="ome-zarr")
+    before = (image / "zarr.json").read_bytes()
+    (image / "0/c/1/0/1").write_bytes(b"damage")
+    (image / "zarr.json").unlink()
+
+    found = dask_io.repair(image)
+
+    assert found.n_damaged == 1
+    assert (image / "zarr.json").read_bytes() == before
+    assert np.array_equal(read(image), ARRAY)
+    assert dask_io.verify(image)
+
+
+def test_an_image_in_a_group(source: Path, tmp_path: Path) -> None:
+    """Next to other images, in the version of the group around them."""
+    root = tmp_path / "all.zarr"
+    with quiet():
+        zarr.create_group(root, zarr_format=2)
+
+    dask_io.resplit(source, f"{root}::/day/1", chunks=6, format="ome-zarr")
+    dask_io.resplit(source, f"{root}::/day/2", chunks=6, format="ome-zarr", axes="z,y,x")
+    with pytest.raises(UsageError, match="is a group of Zarr 2"):
+        dask_io.resplit(source, f"{root}::/3", chunks=6, format="ome-zarr", format_version=3)
+
+    assert np.array_equal(read(root / "day/1"), ARRAY)
+    assert np.array_equal(dask_io.open(f"{root}::/day/2")[...], ARRAY)
+
+
+def test_images_become_other_formats(source: Path, tmp_path: Path) -> None:
+    """An image with one level can be used like an array; the whole group stays a group."""
+    image = tmp_path / "b.zarr"
+    dask_io.resplit(source, image, chunks=5, format="ome-zarr", spacing=3, unit="mm")
+
+    dask_io.merge(image, tmp_path / "back.npy")
+    dask_io.resplit(image, tmp_path / "c.zarr", chunks=4)
+    dask_io.resplit(image, tmp_path / "d.zarr", chunks=4, format="ome-zarr")
+
+    assert np.array_equal(np.load(tmp_path / "back.npy"), ARRAY)
+    for name in ("c.zarr", "d.zarr"):
+        assert np.array_equal(read(tmp_path / name), ARRAY)
+        assert about(tmp_path / name) == about(image)
+        with quiet():
+            assert not dict(zarr.open_group(tmp_path / name, mode="r")["0"].attrs)
+
+
+def test_what_is_inferred_is_shown(source: Path, tmp_path: Path) -> None:
+    """Names of axes that nobody gave; names that were given are not shown."""
+    chunks = ["--chunks", "6,5,4", "--format", "ome-zarr"]
+
+    inferred = invoke("resplit", source, tmp_path / "b.zarr", *chunks)
+    named = invoke("resplit", source, tmp_path / "c.zarr", *chunks, "--axes", "z,y,x")
+    dry = invoke("resplit", source, tmp_path / "d.zarr", *chunks, "--dry-run")
+
+    assert "axes are taken as z, y, x; give other names with --axes" in inferred.stderr
+    assert "axes are taken as z, y, x" in dry.stderr
+    assert named.stderr == ""
+    line = fail("resplit", source, tmp_path / "d.zarr", *chunks, "--axes", "x,y,t", code=2)
+    assert "time comes first, then channel, then space, but the axes are x (space)" in line
+    assert not (tmp_path / "d.zarr").exists()
+
+
+def test_info_shows_the_space(tmp_path: Path) -> None:
+    """Steps, units, types, origin and orientation, as text and as JSON."""
+    array = make_array(tmp_path / "a.zarr", Space(AXES, ROTATED))
+    dask_io.resplit(array, tmp_path / "b.zarr", chunks=6, format="ome-zarr")
+
+    text, told = run("info", array), json.loads(run("info", array, "--json"))
+    group, plain = run("info", tmp_path / "b.zarr"), json.loads(run("info", "--json", array))
+
+    assert "spacing      x: 1 mm, y: 2 mm, z: 3.04138 mm" in text
+    assert "types        space, space, space" in text
+    assert "origin       right 5, anterior -6, superior 7" in text
+    assert "orientation  x to anterior, y to left, z to superior, oblique" in text
+    assert "affine       0 -2 0; 1 0 0.5; 0 0 3" in text
+    assert told["space"]["axes"][1] == {"name": "y", "type": "space", "unit": "mm", "step": 2.0}
+    assert told["space"]["orientation"] == ["anterior", "left", "superior"]
+    assert told["space"]["origin"] == [5.0, -6.0, 7.0]
+    assert "space of 0:\n  spacing: x: 1 mm" in group
+    assert plain["space"] == told["space"]
+
+
+def test_an_array_without_space_says_so(source: Path) -> None:
+    """Nothing is made up."""
+    assert json.loads(run("info", source, "--json"))["space"] is None
+
+
+def test_given_spaces_for_other_targets(source: Path, tmp_path: Path) -> None:
+    """Directories of blocks keep them in their manifest; one file has no place for them."""
+    given: dict[str, Any] = {"axes": "z,y,x", "spacing": 0.5, "unit": "mm"}
+
+    kept = dask_io.resplit(source, tmp_path / "blocks", chunks=5, **given)
+    lost = dask_io.merge(source, tmp_path / "b.npy", **given)
+    dask_io.resplit(tmp_path / "blocks", tmp_path / "c.zarr", chunks={"z": 1}, format="ome-zarr")
+
+    assert kept.not_kept == ()
+    assert lost.not_kept == ("space",)
+    found = dask_io.open(tmp_path / "c.zarr").source.metadata["space"]
+    assert found.affine == Affine.scaled((0.5,) * 3, (0.0,) * 3)
+
+
+def test_several_arrays_have_no_common_axes(tmp_path: Path) -> None:
+    """Options for one array are refused for a group."""
+    with quiet():
+        group = zarr.create_group(tmp_path / "a.zarr")
+        for name in "ab":
+            group.create_array(name, shape=(4, 4), dtype="i2")
+
+    line = fail(
+        "resplit",
+        tmp_path / "a.zarr",
+        tmp_path / "b.zarr",
+        "--chunks",
+        "2",
+        "--spacing",
+        "3",
+        code=2,
+    )
+
+    assert "spacing is for one array, but the source holds several" in line

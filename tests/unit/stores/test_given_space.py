@@ -1,0 +1,91 @@
+"""What users say about axes replaces what the source says."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dask_io.errors import UsageError
+from dask_io.stores.given_space import GivenSpace
+from dask_io.stores.space import Affine, AxisType, Space, SpaceAxis
+from dask_io.stores.unit_words import unit_word
+
+
+def given(**options: Any) -> GivenSpace:
+    """Read options of which at least one is given."""
+    made = GivenSpace.of(*(options.get(name) for name in ("axes", "spacing", "unit")))
+    assert made is not None
+    return made
+
+
+def test_nothing_is_given() -> None:
+    """Without options there is nothing to override."""
+    assert GivenSpace.of(None, None, None) is None
+
+
+def test_names_spacing_and_unit() -> None:
+    """Of an array that says nothing; text and lists mean the same."""
+    text = given(axes="t, z,y,x", spacing="2,0.5,0.1,0.1", unit="second,mm,mm,mm")
+    lists = given(axes=list("tzyx"), spacing=(2, 0.5, 0.1, 0.1), unit=["second", *["mm"] * 3])
+
+    space = text.override({}, 4)
+
+    assert space == lists.override({}, 4)
+    assert space.axes[0] == SpaceAxis("t", "second", AxisType.TIME)
+    assert space.axes[3] == SpaceAxis("x", "millimeter", AxisType.SPACE)
+    assert space.affine == Affine.scaled((2.0, 0.5, 0.1, 0.1), (0.0,) * 4)
+
+
+def test_one_value_is_for_the_axes_of_space() -> None:
+    """Time and channels keep what they have."""
+    space = given(axes="c,y,x", spacing=0.5, unit="micrometer").override({}, 3)
+
+    assert [axis.unit for axis in space.axes] == [None, "micrometer", "micrometer"]
+    assert space.affine is not None
+    assert space.affine.steps == (1.0, 0.5, 0.5)
+
+
+def test_directions_and_origin_stay() -> None:
+    """New spacing changes the lengths of steps only."""
+    turned = Affine(((0.0, -2.0), (0.3, 0.0)), (5.0, 6.0), ("right", "anterior"))
+    source = {"space": Space((SpaceAxis("a", "mm"), SpaceAxis("b", "mm")), turned)}
+
+    space = given(spacing="7,0.1").override(source, 2)
+
+    assert space.affine == Affine(((0.0, -0.1), (7.0, 0.0)), (5.0, 6.0), ("right", "anterior"))
+    assert space.axes == source["space"].axes
+
+
+def test_names_of_dimensions_are_a_start() -> None:
+    """A source that only has names keeps them."""
+    space = given(unit="mm").override({"dimension_names": ("y", "x")}, 2)
+
+    assert space == Space((SpaceAxis("y", "millimeter"), SpaceAxis("x", "millimeter")))
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"axes": "z,y"}, "axes z,y is for 2 axes, but the source has 3"),
+        ({"axes": "z,,x"}, "are not names that differ"),
+        ({"axes": "z,z,x"}, "are not names that differ"),
+        ({"spacing": "1,2"}, "spacing 1.0,2.0 is for 2 axes"),
+        ({"spacing": "1,0,2"}, "not a list of numbers above 0"),
+        ({"spacing": "a"}, "not a list of numbers above 0"),
+        ({"spacing": float("inf")}, "not a list of numbers above 0"),
+        ({"unit": "mm,mm"}, "unit millimeter,millimeter is for 2 axes"),
+    ],
+)
+def test_nonsense_is_refused(options: dict[str, Any], problem: str) -> None:
+    """One line says what is wrong."""
+    with pytest.raises(UsageError, match=problem):
+        given(**options).override({}, 3)
+
+
+def test_units_have_one_word() -> None:
+    """Symbols, British spelling and plurals become the words of OME-Zarr."""
+    words = {"um": "micrometer", "micrometres": "micrometer", "ms": "millisecond", "ppm": "ppm"}
+
+    assert {unit: unit_word(unit) for unit in words} == words
+    assert unit_word("meters") == unit_word("m") == "meter"

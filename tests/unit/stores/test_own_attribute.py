@@ -1,0 +1,45 @@
+"""Containers keep spaces and headers of other formats in one attribute."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from dask_io.stores.own_attribute import add_own, take_own
+from dask_io.stores.space import Affine, Space, SpaceAxis
+
+SPACE = Space((SpaceAxis("y", "mm"), SpaceAxis("x")), Affine(((0.5, 0.1), (0.0, 2.0)), (1.0, 2.0)))
+NIFTI = {"header": "AAAA", "extensions": [[6, "AAAA"]]}
+
+
+def test_it_is_added_and_removed_again() -> None:
+    """The user's attributes stay as they are, and nothing is lost through JSON."""
+    said = {"attributes": {"a": 1}, "space": SPACE, "nifti": NIFTI}
+
+    added = add_own(said)
+    stored = {"attributes": json.loads(json.dumps(added["attributes"]))}
+
+    assert added["attributes"].keys() == {"a", "dask_io"}
+    assert take_own(stored, 2) == said
+
+
+def test_nothing_is_added_for_nothing() -> None:
+    """An unknown space, or an attribute of the user with this name, leaves attributes alone."""
+    unknown = {"attributes": {}, "space": Space.unknown(2), "nifti": None}
+    taken = {"attributes": {"dask_io": "mine"}, "space": SPACE}
+
+    assert add_own(unknown) == unknown
+    assert add_own(taken) == taken
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["mine", {}, {"space": 7}, {"space": SPACE.to_json(), "mine": 1}, {"space": {"axes": []}}],
+)
+def test_what_others_wrote_stays(value: Any) -> None:
+    """An attribute that is not ours is the user's."""
+    stored = {"attributes": {"dask_io": value}}
+
+    assert take_own(stored, 2) == stored
