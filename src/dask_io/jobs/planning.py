@@ -8,6 +8,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
 from dask_io.engine.measure import are_apart, find_device
 from dask_io.engine.preflight import free_space
 from dask_io.engine.problem import converted, make_problem, side_in_pieces, side_of
@@ -34,6 +36,7 @@ from dask_io.planning import (
     read_through,
 )
 from dask_io.storage.location import is_url, locate
+from dask_io.stores.block_files import order_of
 from dask_io.stores.container import Container
 from dask_io.stores.dtypes import cast_metadata
 from dask_io.stores.encoded import bytes_to_copy, encode_in_pieces
@@ -42,8 +45,6 @@ from dask_io.stores.user_description import parse_order
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from os import PathLike
-
-    import numpy as np
 
     from dask_io.formats.registry import AnyFormat
     from dask_io.geometry.chunks import Chunks
@@ -113,10 +114,16 @@ def _lay_out(store: Source, wanted: RequestedTarget, settings: Settings) -> _Lai
         metadata=metadata,
         storage_options=settings.storage_options,
     )
-    if made.dtype != dtype != store.dtype:
+    if dtype != store.dtype and not np.can_cast(dtype, made.dtype, "equiv"):
         raise UsageError(
             f"{made.format} stores {dtype} as {made.dtype}, but elements are {store.dtype} and "
             f"would be converted twice; give --dtype {made.dtype}"
+        )
+    longest = grid.longest
+    if wanted.order is not None and order_of(made.layout, longest) != order_of(layout, longest):
+        raise UsageError(
+            f"{made.format} stores elements in {made.layout.name} order, not {wanted.order}; "
+            "leave --order out"
         )
     laid = _lay(store, made)
     if wanted.target is None:

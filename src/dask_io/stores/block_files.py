@@ -109,8 +109,9 @@ class Blocks:
     def problem_with(self, header: Header | None, shape: tuple[int, ...], size: int) -> str:
         """Say what is wrong with a block's header and size; empty if nothing is."""
         problem = self._mismatch(header, shape) if header else ""
-        right = (header.offset if header else 0) + prod(shape) * self.dtype.itemsize
-        if problem or size == right:
+        data = self.format.size_of_data(prod(shape) * self.dtype.itemsize)
+        right = (header.offset if header else 0) + data
+        if problem or right <= size <= right + (header.most_after if header else 0):
             return problem
         word = "truncated" if size < right else "too long"
         return f"is {word}: it has {size} bytes, expected {right}"
@@ -233,9 +234,7 @@ class BlockFiles(BlockStore):
     ) -> None:
         super().__init__(blocks)
         problems = problems or Problems(self.place)
-        expected = Expected(
-            blocks.grid, blocks.names, blocks.dtype.itemsize, blocks.format.longest_header, absent
-        )
+        expected = Expected(blocks.grid, blocks.names, blocks.dtype.itemsize, blocks.format, absent)
         matches = matches or match_names(files, blocks.names)
         # An array without elements has no blocks, but it may have a file that says so.
         empty = blocks.grid.n_blocks == 0 and not only_blocks

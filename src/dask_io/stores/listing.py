@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from dask_io.geometry import Axis, Grid
     from dask_io.storage.location import Location
+    from dask_io.stores.block_format import Format
     from dask_io.stores.block_names import Names
 
 # More than this are hardly read; and a hostile description may speak of any number of blocks.
@@ -92,7 +93,7 @@ class Expected:
     grid: Grid
     names: Names
     itemsize: int
-    longest_header: int
+    format: Format
     absent: AbstractSet[tuple[int, ...]] = frozenset()
     """Blocks that need not be there."""
 
@@ -124,6 +125,7 @@ def check_blocks(
     axes, by_offset = expected.grid.axes, expected.names.by_offset
     locate = [locator(axis, by_offset=by_offset) for axis in axes]
     lengths = [_length_of(axis) for axis in axes]
+    size_of_data = expected.format.size_of_data
     present: set[tuple[int, ...]] = set()
     checked = Checked()
     for name, first in matches.doubles:
@@ -136,8 +138,8 @@ def check_blocks(
         present.add(index)
         if name != expected.names.name_of(numbers, numbers):
             checked.odd_names[index] = name
-        data = expected.itemsize * prod(map(call, lengths, index))
-        problem = _wrong_size(files[name], data, expected.longest_header)
+        data = size_of_data(expected.itemsize * prod(map(call, lengths, index)))
+        problem = _wrong_size(files[name], data, expected.format.longest_header)
         if problem:
             problems.add(name, problem)
         else:

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dask_io.stores.cf_attributes import FILL_VALUE, NAMES, REFERENCE, SAYS_TRUTH, TRUTH, gap_of
-from dask_io.stores.spec import SPACE
+from dask_io.stores.spec import FOREIGN_HEADERS, SPACE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from dask_io.stores.space import Space
     from dask_io.stores.store import Source, Target
 
 # What stores have the names of, and what is told if not all of them are kept.
@@ -23,6 +24,7 @@ _ONE_BY_ONE = {
     "names_of_values": "names_of_values",
     "extra_fields": "extra_fields",
     "user_block": "user_block",
+    "extended_header": "extended_header",
 }
 _OLD_ZARR = 2
 
@@ -49,8 +51,9 @@ def not_kept(source: Source, target: Target) -> tuple[str, ...]:
         for name, word in _ONE_BY_ONE.items()
         if not set(said.get(name, ())).issubset(held.get(name, ()))
     ]
-    if SPACE in said and said[SPACE] != held.get(SPACE):
+    if SPACE in said and not _is_same_place(said[SPACE], held.get(SPACE)):
         lost.append(SPACE)
+    lost += [f"{key}_header" for key in sorted(FOREIGN_HEADERS & said.keys() - held.keys())]
     if said.get("has_named_type") and not held.get("has_named_type"):
         lost.append("names_of_types")
     if source.dtype.kind == "b" and _says_truth(target):
@@ -112,6 +115,13 @@ def is_same(one: object, other: object) -> bool:
         return one is other
     # What is no number is not even equal to itself.
     return one == other or (one != one and other != other)  # noqa: PLR0124
+
+
+def _is_same_place(one: Space, other: Space | None) -> bool:
+    """Tell whether units and positions are the same; names of axes are compared elsewhere."""
+    if other is None or one.affine != other.affine:
+        return False
+    return [axis.unit for axis in one.axes] == [axis.unit for axis in other.axes]
 
 
 def _lost_axes(said: Mapping[str, Any], held: Mapping[str, Any]) -> Iterator[str]:
