@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
@@ -17,7 +18,7 @@ from dask_io.formats.registry import (
     format_names,
     row_of,
 )
-from dask_io.geometry import Region
+from dask_io.geometry import Layout, Region
 from dask_io.storage.location import is_taken, locate
 from dask_io.storage.medium import Durability
 from dask_io.storage.os_errors import storage_errors
@@ -27,14 +28,15 @@ from dask_io.stores.block_names import BlockNames, OneName
 from dask_io.stores.container import NewArray, TargetOptions
 from dask_io.stores.dtypes import check_dtype
 from dask_io.stores.slices import format_of_files, thick_slices
-from dask_io.stores.spec import SPACE, ArraySpec
+from dask_io.stores.space import what_is_held
+from dask_io.stores.spec import FOREIGN_HEADERS, SPACE, ArraySpec
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     import numpy as np
 
-    from dask_io.geometry import Grid, Layout
+    from dask_io.geometry import Grid
     from dask_io.storage.location import Location
     from dask_io.stores.container import Container
     from dask_io.stores.store import Target
@@ -120,16 +122,30 @@ def make_target(
     problem = check_dtype(dtype)
     if problem:
         raise UsageError(f"a target cannot hold {problem}")
-    # The manifest of a directory keeps the space even if the files cannot.
+    layout = Layout.named(chosen.order, n_axes) if chosen.order else layout
+    dtype = dtype.newbyteorder(chosen.byte_order) if chosen.byte_order else dtype
+    # The manifest of a directory keeps the space and the header even if the files cannot.
     has_place = chosen.has_space or isinstance(names, BlockNames)
-    kept = {key: metadata[key] for key in sorted(chosen.keeps & metadata.keys())}
+    keeps = chosen.keeps | (FOREIGN_HEADERS if isinstance(names, BlockNames) else frozenset())
+    kept = {key: metadata[key] for key in sorted(keeps & metadata.keys())}
     spec = ArraySpec(grid, dtype, layout, metadata.get(SPACE) if has_place else None, kept)
     blocks = Blocks(folder, names, chosen, spec)
     try:
-        blocks.header_of(Region.whole(grid.longest))
+        header = blocks.header_of(Region.whole(grid.longest))
     except ValueError as error:
         raise UsageError(f"format {chosen.name} {error}") from error
+    blocks = _with_held_space(blocks, header)
     return BlockFilesTarget(blocks, overwrite=overwrite, durability=durability, reserve=reserve)
+
+
+def _with_held_space(blocks: Blocks, header: bytes) -> Blocks:
+    """Return the blocks without what a single file cannot say of its space: that is lost."""
+    spec = blocks.spec
+    if spec.space is None or not blocks.is_one_file:
+        return blocks
+    held = blocks.format.parse_header(lambda n_bytes: header[:n_bytes]).space
+    space = what_is_held(spec.space, held, spec.grid.shape)
+    return replace(blocks, spec=replace(spec, space=space))
 
 
 def _target_container(

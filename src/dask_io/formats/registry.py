@@ -158,6 +158,25 @@ _HDF5 = b"\x89HDF\r\n\x1a\n"
 # Built-in formats are not entry points, because searching all installed packages is slow.
 _ROWS = (
     Row("npy", (".npy",), blocks="dask_io.formats.npy:FORMAT"),
+    Row(
+        "mrc",
+        (".mrc", ".mrcs", ".map", ".rec"),
+        blocks="dask_io.formats.mrc:FORMAT",
+        marks=(Bytes(b"MAP ", 208),),
+    ),
+    Row("nrrd", (".nrrd",), blocks="dask_io.formats.nrrd:FORMAT", marks=(Bytes(b"NRRD000"),)),
+    Row(
+        "metaimage",
+        (".mha",),
+        blocks="dask_io.formats.metaimage:FORMAT",
+        marks=(Bytes(b"ObjectType = Image"),),
+    ),
+    Row(
+        "fits",
+        (".fits", ".fit", ".fts"),
+        blocks="dask_io.formats.fits:FORMAT",
+        marks=(Bytes(b"SIMPLE  ="),),
+    ),
     Row("raw", (".raw", ".bin", ".dat"), blocks="dask_io.formats.raw:FORMAT"),
     Row(
         "npy-stack",

@@ -8,6 +8,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
 from dask_io.engine.measure import are_apart, find_device
 from dask_io.engine.preflight import free_space
 from dask_io.engine.problem import converted, make_problem, side_in_pieces, side_of
@@ -34,6 +36,7 @@ from dask_io.planning import (
     read_through,
 )
 from dask_io.storage.location import is_url, locate
+from dask_io.stores.block_files import order_of
 from dask_io.stores.container import Container
 from dask_io.stores.dtypes import cast_metadata
 from dask_io.stores.encoded import bytes_to_copy, encode_in_pieces
@@ -44,8 +47,6 @@ from dask_io.stores.views import SourceView
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from os import PathLike
-
-    import numpy as np
 
     from dask_io.formats.registry import AnyFormat
     from dask_io.geometry.chunks import Chunks
@@ -118,10 +119,18 @@ def _describe_requested(
         metadata=metadata,
         storage_options=settings.storage_options,
     )
-    if target.dtype != dtype != store.dtype:
+    if dtype != store.dtype and not np.can_cast(dtype, target.dtype, "equiv"):
         raise UsageError(
             f"{target.format} stores {dtype} as {target.dtype}, but elements are {store.dtype} and "
             f"would be converted twice; give --dtype {target.dtype}"
+        )
+    longest = grid.longest
+    if requested.order is not None and order_of(target.layout, longest) != order_of(
+        layout, longest
+    ):
+        raise UsageError(
+            f"{target.format} stores elements in {target.layout.name} order, not "
+            f"{requested.order}; leave --order out"
         )
     planned = _describe(store, target)
     if requested.target is None:

@@ -355,13 +355,20 @@ class JournalledTarget(ABC):
         *,
         header: bytes = b"",
         n_bytes: int | None = None,
+        n_zeros: int = 0,
         reserve: bool = True,
     ) -> Writer:
         """Open a block's file for writing, if this run still holds the target."""
         self._check_held()
         # An object is put when the visit ends, which may be long after it began.
         return self._publisher.writer(
-            name, tally, header=header, n_bytes=n_bytes, reserve=reserve, check=self._check_held
+            name,
+            tally,
+            header=header,
+            n_bytes=n_bytes,
+            n_zeros=n_zeros,
+            reserve=reserve,
+            check=self._check_held,
         )
 
     def _check_held(self) -> None:

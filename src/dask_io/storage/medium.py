@@ -121,10 +121,13 @@ class Publisher(Protocol):
         *,
         header: bytes = b"",
         n_bytes: int | None = None,
+        n_zeros: int = 0,
         reserve: bool = True,
         check: Callable[[], None] | None = None,
     ) -> Writer:
         """Open an unpublished file for writing; without a size, it grows with the data.
+
+        The last `n_zeros` of its `n_bytes` are zeros that nobody writes.
 
         If the medium writes at the end of the visit, `check` is called first; if it raises an
         exception, nothing is written.

@@ -113,8 +113,9 @@ class Blocks:
     def problem_with(self, header: Header | None, shape: tuple[int, ...], size: int) -> str:
         """Say what is wrong with a block's header and size; empty if nothing is."""
         problem = self._mismatch(header, shape) if header else ""
-        right = (header.offset if header else self.offset) + prod(shape) * self.dtype.itemsize
-        if problem or size == right:
+        data = self.format.size_of_data(prod(shape) * self.dtype.itemsize)
+        right = (header.offset if header else self.offset) + data
+        if problem or right <= size <= right + (header.most_after if header else 0):
             return problem
         word = "truncated" if size < right else "too long"
         return f"is {word}: it has {size} bytes, expected {right}"
@@ -241,7 +242,7 @@ class BlockFiles(BlockStore):
             blocks.grid,
             blocks.names,
             blocks.dtype.itemsize,
-            blocks.format.longest_header,
+            blocks.format,
             absent,
             0 if blocks.format.longest_header else blocks.offset,
         )

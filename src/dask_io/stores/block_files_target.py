@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
-from math import prod
 from typing import TYPE_CHECKING
 
 from dask_io.errors import DataError, StorageError, UsageError
@@ -78,16 +77,21 @@ class BlockFilesTarget(BlockStore, JournalledTarget):
     def codec_bytes(self) -> int:
         """What a visit holds besides what it is given."""
         longest = Region.whole(self.grid.longest)
-        n_bytes = len(self._header(longest)) + longest.size * self.dtype.itemsize
-        return self._medium.bytes_to_write(n_bytes)
+        return self._medium.bytes_to_write(self._file_size(longest))
 
     def writer(self, index: tuple[int, ...]) -> AddressableWriter:
         """Visit a block in the making."""
         blocks, region, name = self._blocks, self.grid.block(index), self._name_of(index)
         header, shape = self._header(region), region.shape
-        n_bytes = len(header) + prod(shape) * blocks.dtype.itemsize
+        n_bytes = region.size * blocks.dtype.itemsize
+        size = blocks.format.size_of_data(n_bytes)
         file = self._write_file(
-            name, self.tally, header=header, n_bytes=n_bytes, reserve=self._reserve
+            name,
+            self.tally,
+            header=header,
+            n_bytes=len(header) + size,
+            n_zeros=size - n_bytes,
+            reserve=self._reserve,
         )
         extent = Extent(name, len(header), shape)
         return AddressableWriter(file, extent, blocks.dtype, blocks.layout)
@@ -119,9 +123,11 @@ class BlockFilesTarget(BlockStore, JournalledTarget):
         return self._headers[shape]
 
     def _file_of(self, index: tuple[int, ...]) -> tuple[str, int]:
-        region = self.grid.block(index)
-        header = self._header(region)
-        return self._name_of(index), len(header) + region.size * self.dtype.itemsize
+        return self._name_of(index), self._file_size(self.grid.block(index))
+
+    def _file_size(self, region: Region) -> int:
+        data = self._blocks.format.size_of_data(region.size * self.dtype.itemsize)
+        return len(self._header(region)) + data
 
     def _find_old(self) -> list[Location]:
         if self._blocks.is_one_file:

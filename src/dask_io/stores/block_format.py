@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -38,6 +38,8 @@ class Header:
         say, or nothing is known.
     metadata
         What else the file says about the array: plain values, as JSON holds them.
+    most_after
+        Bytes of other content that may follow the data, in formats where its size is unknown.
     """
 
     shape: tuple[int, ...]
@@ -46,6 +48,7 @@ class Header:
     offset: int = 0
     space: Space | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    most_after: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +73,12 @@ class Format:
         Whether headers have a place for a block's space. They then differ from block to block.
     keeps
         Keys of the metadata that headers have a place for.
+    order
+        ``"C"`` or ``"F"`` if blocks are always stored in this order; empty if `make_header` knows.
+    byte_order
+        ``">"`` or ``"<"`` if elements are always stored in this byte order; empty for any.
+    trailer
+        Returns the number of zeros that follow a block's data, from the size of the data in bytes.
     """
 
     name: str
@@ -79,3 +88,10 @@ class Format:
     make_header: Callable[[Header], bytes]
     has_space: bool = False
     keeps: frozenset[str] = frozenset()
+    order: Literal["", "C", "F"] = ""
+    byte_order: Literal["", "<", ">"] = ""
+    trailer: Callable[[int], int] | None = None
+
+    def size_of_data(self, n_bytes: int) -> int:
+        """Return the bytes in a file from the first element of a block on, with the trailer."""
+        return n_bytes + (self.trailer(n_bytes) if self.trailer is not None else 0)

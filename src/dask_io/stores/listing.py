@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from dask_io.geometry import Axis, Grid
     from dask_io.storage.location import Location
+    from dask_io.stores.block_format import Format
     from dask_io.stores.block_names import Names
 
 # More than this are hardly read; and a hostile description may speak of any number of blocks.
@@ -92,7 +93,7 @@ class Expected:
     grid: Grid
     names: Names
     itemsize: int
-    longest_header: int
+    format: Format
     absent: AbstractSet[tuple[int, ...]] = frozenset()
     """Blocks that need not be there."""
     offset: int = 0
@@ -126,6 +127,7 @@ def check_blocks(
     axes, by_offset = expected.grid.axes, expected.names.by_offset
     locate = [locator(axis, by_offset=by_offset) for axis in axes]
     lengths = [_length_of(axis) for axis in axes]
+    size_of_data = expected.format.size_of_data
     present: set[tuple[int, ...]] = set()
     checked = Checked()
     for name, first in matches.doubles:
@@ -138,7 +140,7 @@ def check_blocks(
         present.add(index)
         if name != expected.names.name_of(numbers, numbers):
             checked.odd_names[index] = name
-        data = expected.itemsize * prod(map(call, lengths, index))
+        data = size_of_data(expected.itemsize * prod(map(call, lengths, index)))
         problem = _wrong_size(files[name], data, expected)
         if problem:
             problems.add(name, problem)
@@ -182,7 +184,7 @@ def _wrong_size(size: int, data: int, expected: Expected) -> str:
         return f"is {word}: it has {size} bytes, expected {found}"
     if size < data:
         return f"is truncated: it has {size} bytes, but its data alone {data}"
-    if size > data + expected.offset + expected.longest_header:
+    if size > data + expected.offset + expected.format.longest_header:
         return f"is too long: it has {size} bytes, but its data only {data}"
     return ""
 

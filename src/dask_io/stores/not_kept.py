@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dask_io.stores.cf_attributes import FILL_VALUE, NAMES, REFERENCE, SAYS_TRUTH, TRUTH, gap_of
-from dask_io.stores.own_attribute import HEADERS
 from dask_io.stores.space import says_all_of
-from dask_io.stores.spec import SPACE
+from dask_io.stores.spec import FOREIGN_HEADERS, SPACE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -25,6 +24,7 @@ _ONE_BY_ONE = {
     "names_of_values": "names_of_values",
     "extra_fields": "extra_fields",
     "user_block": "user_block",
+    "extended_header": "extended_header",
 }
 _OLD_ZARR = 2
 
@@ -56,7 +56,7 @@ def not_kept(source: Source, target: Target, *, gives_space: bool = False) -> tu
         if not set(said.get(name, ())).issubset(held.get(name, ()))
     ]
     lost += [SPACE] if gives_space and SPACE not in held else _lost_space(said, held)
-    lost += [f"{key}_header" for key in HEADERS if said.get(key) != held.get(key)]
+    lost += [f"{key}_header" for key in sorted(FOREIGN_HEADERS & said.keys() - held.keys())]
     if said.get("has_named_type") and not held.get("has_named_type"):
         lost.append("names_of_types")
     if source.dtype.kind == "b" and _says_truth(target):

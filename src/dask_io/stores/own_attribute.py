@@ -10,20 +10,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from dask_io.stores.space import Space
-from dask_io.stores.spec import SPACE
+from dask_io.stores.spec import FOREIGN_HEADERS, SPACE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 KEY = "dask_io"
 """Name of the attribute."""
-HEADERS = ("nifti", "minc")
-"""Keys of the metadata in which sources keep the whole header of their format, as JSON values."""
 
 
 def headers_in(metadata: Mapping[str, Any]) -> dict[str, Any]:
     """Return the headers of other formats among the metadata of a source."""
-    return {key: metadata[key] for key in HEADERS if metadata.get(key)}
+    return {key: metadata[key] for key in sorted(FOREIGN_HEADERS) if metadata.get(key)}
 
 
 def own_value(metadata: Mapping[str, Any]) -> dict[str, Any]:
@@ -65,7 +63,7 @@ def take_own(described: Mapping[str, Any], n_axes: int) -> dict[str, Any]:
 
 def read_own(value: object, n_axes: int) -> dict[str, Any] | None:
     """Return the space and the headers in the value of the attribute; None if it is not ours."""
-    if not isinstance(value, dict) or not value or value.keys() - {SPACE, *HEADERS}:
+    if not isinstance(value, dict) or not value or value.keys() - {SPACE, *FOREIGN_HEADERS}:
         return None
     found: dict[str, Any] = headers_in(value)
     if SPACE in value:

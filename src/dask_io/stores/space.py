@@ -21,6 +21,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+_OPPOSITE = {"left": "right", "anterior": "posterior", "superior": "inferior"}
+_OPPOSITE |= {other: name for name, other in _OPPOSITE.items()}
 # Single precision keeps an origin a thousand steps away to 0.0001 of a step.
 _TOLERANCE = 1e-3
 
@@ -240,6 +242,54 @@ def select(space: Space, axes: Sequence[int]) -> Space:
         matrix = tuple(tuple(row[axis] for axis in axes) for row in affine.matrix)
         affine = replace(affine, matrix=matrix)
     return Space(tuple(space.axes[axis] for axis in axes), affine)
+
+
+def reorient(space: Space, coordinates: Sequence[str]) -> Space | None:
+    """Return the space with the coordinates in another order or direction; None if they differ.
+
+    Examples
+    --------
+    >>> space = Space((SpaceAxis("x"),), Affine(((2.0,), (0.0,)), (5.0, 1.0), ("left", "superior")))
+    >>> reorient(space, ("superior", "right")).affine
+    Affine(matrix=((0.0,), (-2.0,)), origin=(1.0, -5.0), coordinates=('superior', 'right'))
+    """
+    affine = space.affine
+    if affine is None or affine.coordinates == tuple(coordinates):
+        return space
+    numbers = {name: row for row, name in enumerate(affine.coordinates)}
+    rows = [(numbers.get(name), numbers.get(_OPPOSITE.get(name, ""))) for name in coordinates]
+    matrix, origin = [], []
+    for same, opposite in rows:
+        row, sign = (opposite, -1) if same is None else (same, 1)
+        if row is None or len(rows) != len(numbers):
+            return None
+        # Adding 0 turns -0.0 into 0.0.
+        matrix.append(tuple(sign * n + 0.0 for n in affine.matrix[row]))
+        origin.append(sign * affine.origin[row] + 0.0)
+    return replace(space, affine=Affine(tuple(matrix), tuple(origin), tuple(coordinates)))
+
+
+def what_is_held(space: Space, held: Space | None, shape: Sequence[int]) -> Space | None:
+    """Return the part of a space that a file holds, from the space that is read from the file.
+
+    Nothing is lost if positions are rounded, coordinates have another direction or no names, or
+    types of axes are missing.
+    """
+    if held is None or len(held.axes) != len(space.axes):
+        return None
+    axes = tuple(replace(a, type=b.type) for a, b in zip(held.axes, space.axes, strict=True))
+    if space.affine is None or held.affine is None:
+        return Space(axes)
+    wanted, turned = space.affine, held
+    if wanted.coordinates and held.affine.coordinates:
+        turned = reorient(held, wanted.coordinates) or held
+    else:
+        # Without names, coordinates are the same if they are in the same order.
+        wanted = replace(wanted, coordinates=())
+        turned = replace(held, affine=replace(held.affine, coordinates=()))
+    if is_close(replace(turned, axes=axes), Space(axes, wanted), shape):
+        return Space(axes, space.affine)
+    return replace(held, axes=axes)
 
 
 def is_close(a: Space, b: Space, shape: Sequence[int], tolerance: float = _TOLERANCE) -> bool:

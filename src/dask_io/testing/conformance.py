@@ -79,7 +79,7 @@ class StoreConformance:
     n_examples: ClassVar[int] = 8
     """Number of random arrays in each test."""
     layouts: ClassVar[str] = "any"
-    """Orders that a block may have: ``"any"``, ``"CF"`` or ``"C"``."""
+    """Orders that a block may have: ``"any"``, ``"CF"``, ``"C"`` or ``"F"``."""
     one_block: ClassVar[bool] = False
     """Whether the store holds its array as a single block."""
     regular: ClassVar[bool] = False
@@ -403,6 +403,7 @@ class StoreConformance:
         dtype = np.dtype(generator.choice(self.dtypes))
         orders = {
             "C": [Layout.c(len(shape))],
+            "F": [Layout.f(len(shape))],
             "CF": [Layout.c(len(shape)), Layout.f(len(shape))],
             "any": [Layout(tuple(generator.sample(range(len(shape)), len(shape))))],
         }

@@ -100,6 +100,7 @@ class Publisher:
         *,
         header: bytes = b"",
         n_bytes: int | None = None,
+        n_zeros: int = 0,  # noqa: ARG002 - a new file has only zeros
         reserve: bool = True,
         check: Callable[[], None] | None = None,  # noqa: ARG002 - data is written immediately
     ) -> FileWriter:

@@ -225,6 +225,7 @@ class ObjectWriter(Visit):
         *,
         header: bytes,
         n_bytes: int | None,
+        n_zeros: int = 0,
         on_put: Callable[[], None],
     ) -> None:
         super().__init__(tally, tally.write)
@@ -232,7 +233,7 @@ class ObjectWriter(Visit):
         self._checksum = xxh3_64()
         self._pieces: list[memoryview] = []
         self._whole: memoryview | None = None
-        self._n_written = len(header)
+        self._n_written = len(header) + n_zeros
 
     @property
     def checksum(self) -> int:
@@ -321,6 +322,7 @@ class ObjectPublisher:
         *,
         header: bytes = b"",
         n_bytes: int | None = None,
+        n_zeros: int = 0,
         reserve: bool = True,  # noqa: ARG002 - stores have no limit
         check: Callable[[], None] | None = None,
     ) -> ObjectWriter:
@@ -341,7 +343,9 @@ class ObjectPublisher:
             with self._lock:
                 self._pending.add(name)
 
-        return ObjectWriter(path, tally, header=header, n_bytes=n_bytes, on_put=note)
+        return ObjectWriter(
+            path, tally, header=header, n_bytes=n_bytes, n_zeros=n_zeros, on_put=note
+        )
 
     def go_on(self, name: str, header: bytes) -> None:
         """Refuse: an object is never begun and left."""
