@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from dask_io.geometry import Grid, Layout
     from dask_io.storage.location import Location
+    from dask_io.stores.block_format import Format
     from dask_io.stores.container import Container
     from dask_io.stores.store import Target
 
@@ -122,7 +123,7 @@ def make_target(
         raise UsageError(f"a target cannot hold {problem}")
     # A directory has a manifest, which keeps what files have no place for.
     has_place = chosen.has_space or isinstance(names, BlockNames)
-    kept = {key: metadata[key] for key in sorted(chosen.keeps & metadata.keys())}
+    kept = _kept(chosen, metadata)
     spec = ArraySpec(grid, dtype, layout, metadata.get(SPACE) if has_place else None, kept)
     blocks = Blocks(folder, names, chosen, spec)
     try:
@@ -130,6 +131,13 @@ def make_target(
     except ValueError as error:
         raise UsageError(f"format {chosen.name} {error}") from error
     return BlockFilesTarget(blocks, overwrite=overwrite, durability=durability, reserve=reserve)
+
+
+def _kept(chosen: Format, metadata: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return what the headers of a format keep of a source's metadata."""
+    if chosen.keep is not None:
+        return chosen.keep(metadata)
+    return {key: metadata[key] for key in sorted(chosen.keeps & metadata.keys())}
 
 
 def _target_container(

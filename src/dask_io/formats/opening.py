@@ -32,6 +32,7 @@ from dask_io.stores.block_files import BlockFiles, Blocks
 from dask_io.stores.block_names import BlockNames, OneName
 from dask_io.stores.discovery import open_by_headers
 from dask_io.stores.listing import scan
+from dask_io.stores.mosaic import Mosaic, open_mosaic
 from dask_io.stores.name_inference import guess_names
 from dask_io.stores.slices import format_of_files, thick_slices
 from dask_io.stores.spec import ArraySpec
@@ -157,7 +158,7 @@ def _open_manifest(folder: Location, format: str | None, said: Description) -> B
     return source
 
 
-def _open_directory(folder: Location, format: str | None, said: Description) -> BlockFiles:  # noqa: A002
+def _open_directory(folder: Location, format: str | None, said: Description) -> BlockFiles | Mosaic:  # noqa: A002
     files = {name: n for name, n in scan(folder).items() if not name.startswith(".")}
     by_format: dict[str, list[str]] = {}
     by_pattern: dict[str, Row | None] = {}
@@ -205,6 +206,8 @@ def _first_shape(folder: Location, block_names: list[str], chosen: Format) -> tu
     """Return the shape of the first block that has a good header."""
     reason = ""
     for name in sorted(block_names, key=lambda name: [*map(int, _DIGITS.findall(name))]):
+        if chosen.open_file is not None:
+            return chosen.open_file(folder / name).grid.shape
         try:
             with peeking(folder / name) as peek:
                 return chosen.parse_header(peek).shape
@@ -233,12 +236,16 @@ def _open_blocks(
     chosen: Format,
     names: BlockNames | OneName,
     said: Description,
-) -> BlockFiles:
+) -> BlockFiles | Mosaic:
+    slice_axes = names.slice_axes if isinstance(names, BlockNames) else ()
+    if chosen.open_file is not None and isinstance(names, BlockNames) and not slice_axes:
+        mosaic = open_mosaic(folder, files, chosen, names)
+        said.agree_with(mosaic)
+        return mosaic
     if chosen.longest_header:
         source = open_by_headers(folder, files, chosen, names)
         said.agree_with(source)
         return source
-    slice_axes = names.slice_axes if isinstance(names, BlockNames) else ()
     grid, dtype, layout = said.needed_by(folder, chosen, slice_axes)
     if names.n_axes != len(grid.axes):
         raise UsageError(
@@ -251,7 +258,7 @@ def _open_blocks(
     return BlockFiles(blocks, files)
 
 
-def _open_file(path: Location, chosen: Format, said: Description) -> BlockFiles:
+def _open_file(path: Location, chosen: Format, said: Description) -> BlockFiles | Mosaic:
     files = {path.name: size_of(path)}
     if files[path.name] == NOT_A_FILE:
         raise StorageError(str(path), "is neither a file nor a directory", "check the path")

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     import numpy as np
 
     from dask_io.geometry import Layout
+    from dask_io.storage.location import Location
     from dask_io.stores.space import Space
+    from dask_io.stores.store import Source
 
 Peek: TypeAlias = Callable[[int], bytes]
 """Returns the first n bytes of a file, or all if there are fewer."""
@@ -38,6 +40,8 @@ class Header:
         say, or nothing is known.
     metadata
         What else the file says about the array: plain values, as JSON holds them.
+    start
+        Where the block begins in its array; empty in a header that was read from a file.
     """
 
     shape: tuple[int, ...]
@@ -46,6 +50,7 @@ class Header:
     offset: int = 0
     space: Space | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    start: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +75,12 @@ class Format:
         Whether headers have a place for a block's space. They then differ from block to block.
     keeps
         Keys of the metadata that headers have a place for.
+    keep
+        Returns the part of a source's metadata that headers have a place for, if that depends on
+        the values; `keeps` is not used then.
+    open_file
+        Opens a file that need not be a header and elements, for formats that have such files. Block
+        files without a manifest are then opened one by one, and form one source together.
     """
 
     name: str
@@ -79,3 +90,5 @@ class Format:
     make_header: Callable[[Header], bytes]
     has_space: bool = False
     keeps: frozenset[str] = frozenset()
+    keep: Callable[[Mapping[str, Any]], Mapping[str, Any]] | None = None
+    open_file: Callable[[Location], Source] | None = None

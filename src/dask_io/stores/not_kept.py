@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dask_io.stores.cf_attributes import FILL_VALUE, NAMES, REFERENCE, SAYS_TRUTH, TRUTH, gap_of
+from dask_io.stores.scaling import SCALING, STORED_INTEGERS, scaling_in
+from dask_io.stores.space import is_close
 from dask_io.stores.spec import SPACE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from dask_io.stores.space import Space
     from dask_io.stores.store import Source, Target
 
 # What stores have the names of, and what is told if not all of them are kept.
@@ -23,6 +26,7 @@ _ONE_BY_ONE = {
     "names_of_values": "names_of_values",
     "extra_fields": "extra_fields",
     "user_block": "user_block",
+    STORED_INTEGERS: "stored_integers",
 }
 _OLD_ZARR = 2
 
@@ -49,13 +53,23 @@ def not_kept(source: Source, target: Target) -> tuple[str, ...]:
         for name, word in _ONE_BY_ONE.items()
         if not set(said.get(name, ())).issubset(held.get(name, ()))
     ]
-    if SPACE in said and said[SPACE] != held.get(SPACE):
+    if SPACE in said and not _is_space_kept(said[SPACE], held.get(SPACE), source.grid.shape):
         lost.append(SPACE)
+    scaling = scaling_in(said)
+    if scaling is not None and not scaling.is_identity and SCALING not in held:
+        lost.append(SCALING)
     if said.get("has_named_type") and not held.get("has_named_type"):
         lost.append("names_of_types")
     if source.dtype.kind == "b" and _says_truth(target):
         lost.append("booleans")
     return tuple(dict.fromkeys(lost))
+
+
+def _is_space_kept(said: Space, held: Space | None, shape: tuple[int, ...]) -> bool:
+    """Tell whether a target knows the same about the axes, or more."""
+    if held is None or said.affine is None:
+        return held is not None and said.axes == held.axes
+    return is_close(said, held, shape)
 
 
 def _lost_attributes(
