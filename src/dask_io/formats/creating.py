@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
     from dask_io.geometry import Grid
     from dask_io.storage.location import Location
+    from dask_io.stores.block_format import Format
     from dask_io.stores.container import Container
     from dask_io.stores.store import Target
 
@@ -126,8 +127,7 @@ def make_target(
     dtype = dtype.newbyteorder(chosen.byte_order) if chosen.byte_order else dtype
     # The manifest of a directory keeps the space and the header even if the files cannot.
     has_place = chosen.has_space or isinstance(names, BlockNames)
-    keeps = chosen.keeps | (FOREIGN_HEADERS if isinstance(names, BlockNames) else frozenset())
-    kept = {key: metadata[key] for key in sorted(keeps & metadata.keys())}
+    kept = _kept(chosen, metadata, has_manifest=isinstance(names, BlockNames))
     spec = ArraySpec(grid, dtype, layout, metadata.get(SPACE) if has_place else None, kept)
     blocks = Blocks(folder, names, chosen, spec)
     try:
@@ -146,6 +146,13 @@ def _with_held_space(blocks: Blocks, header: bytes) -> Blocks:
     held = blocks.format.parse_header(lambda n_bytes: header[:n_bytes]).space
     space = what_is_held(spec.space, held, spec.grid.shape)
     return replace(blocks, spec=replace(spec, space=space))
+
+
+def _kept(chosen: Format, metadata: Mapping[str, Any], *, has_manifest: bool) -> Mapping[str, Any]:
+    """Return the part of a source's metadata that headers, or the manifest, have a place for."""
+    keeps = chosen.keeps | (FOREIGN_HEADERS if has_manifest else frozenset())
+    kept = {key: metadata[key] for key in sorted(keeps & metadata.keys())}
+    return kept if chosen.keep is None else {**kept, **chosen.keep(metadata)}
 
 
 def _target_container(

@@ -32,6 +32,7 @@ from dask_io.stores.block_files import BlockFiles, Blocks
 from dask_io.stores.block_names import BlockNames, OneName
 from dask_io.stores.discovery import open_by_headers
 from dask_io.stores.listing import scan
+from dask_io.stores.mosaic import Mosaic, open_mosaic
 from dask_io.stores.name_inference import guess_names
 from dask_io.stores.slices import format_of_files, thick_slices
 from dask_io.stores.spec import ArraySpec
@@ -166,7 +167,11 @@ def _open_manifest(folder: Location, format: str | None, given: Description) -> 
     return source
 
 
-def _open_directory(folder: Location, format: str | None, given: Description) -> BlockFiles:  # noqa: A002
+def _open_directory(
+    folder: Location,
+    format: str | None,  # noqa: A002
+    given: Description,
+) -> BlockFiles | Mosaic:
     files = {name: n for name, n in scan(folder).items() if not name.startswith(".")}
     by_format: dict[str, list[str]] = {}
     by_pattern: dict[str, Row | None] = {}
@@ -214,6 +219,8 @@ def _first_shape(folder: Location, block_names: list[str], chosen: Format) -> tu
     """Return the shape of the first block that has a valid header."""
     reason = ""
     for name in sorted(block_names, key=lambda name: [*map(int, _DIGITS.findall(name))]):
+        if chosen.open_file is not None:
+            return chosen.open_file(folder / name).grid.shape
         try:
             with peeking(folder / name) as peek:
                 return chosen.parse_header(peek).shape
@@ -242,12 +249,16 @@ def _open_blocks(
     chosen: Format,
     names: BlockNames | OneName,
     given: Description,
-) -> BlockFiles:
+) -> BlockFiles | Mosaic:
+    slice_axes = names.slice_axes if isinstance(names, BlockNames) else ()
+    if chosen.open_file is not None and isinstance(names, BlockNames) and not slice_axes:
+        mosaic = open_mosaic(folder, files, chosen, names)
+        given.agree_with(mosaic)
+        return mosaic
     if chosen.longest_header:
         source = open_by_headers(folder, files, chosen, names)
         given.agree_with(source)
         return source
-    slice_axes = names.slice_axes if isinstance(names, BlockNames) else ()
     grid, dtype, layout = given.needed_by(folder, chosen, slice_axes)
     if names.n_axes != len(grid.axes):
         raise UsageError(
@@ -260,7 +271,7 @@ def _open_blocks(
     return BlockFiles(Blocks(folder, names, chosen, spec, given.offset or 0), files)
 
 
-def _open_file(path: Location, chosen: Format, given: Description) -> BlockFiles:
+def _open_file(path: Location, chosen: Format, given: Description) -> BlockFiles | Mosaic:
     files = {path.name: size_of(path)}
     if files[path.name] == NOT_A_FILE:
         raise StorageError(str(path), "is neither a file nor a directory", "check the path")

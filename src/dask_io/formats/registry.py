@@ -228,6 +228,14 @@ _ROWS = (
         holds_trees=True,
         library="h5py",
     ),
+    Row(
+        "minc",
+        (".mnc",),
+        blocks="dask_io.formats.minc.blocks:FORMAT",
+        container="dask_io.formats.minc:FORMAT",
+        is_one_file=True,
+        library="h5py",
+    ),
 )
 _OURS = {row.name: row for row in _ROWS}
 

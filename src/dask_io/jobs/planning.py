@@ -147,7 +147,7 @@ def _described(store: Source, settings: Settings) -> Mapping[str, Any]:
     if isinstance(store, SourceView):
         whole = _described(store.whole, settings)
         added = {key: whole[key] for key in ("dimension_names", SPACE) if key in whole}
-        return crop_described({**store.metadata, **added}, store.region.start)
+        return crop_described({**store.metadata, **added}, store.region)
     space = given.override(store.metadata, len(store.grid.axes))
     names = tuple(axis.name for axis in space.axes)
     named = {"dimension_names": names} if any(names) else {}

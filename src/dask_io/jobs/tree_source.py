@@ -11,9 +11,8 @@ import numpy as np
 from dask_io.engine.verify import Verification
 from dask_io.errors import BudgetTooSmallError, DataError, UsageError
 from dask_io.formats.places import refuse_unfinished
-from dask_io.formats.registry import find_container, tree_rows
+from dask_io.formats.registry import find_container_row, tree_rows
 from dask_io.geometry.named import chunks_by_name, is_coordinate
-from dask_io.hierarchy.container import TreeContainer
 from dask_io.jobs.verify import compare_files
 from dask_io.storage.location import is_taken, is_url, locate
 from dask_io.storage.os_errors import storage_errors
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
 
     from dask_io.geometry.chunks import AxisChunks, Chunks
     from dask_io.geometry.shards import Shards
+    from dask_io.hierarchy.container import TreeContainer
     from dask_io.hierarchy.tree import Tree
     from dask_io.jobs.verify import Comparison
     from dask_io.storage.location import Location
@@ -54,8 +54,8 @@ def find_tree(
     container = find_group(root)
     is_group = container is not None
     if container is None and not is_url(place) and Path(place).is_file():
-        root, found = Path(place), find_container(Path(place), None)
-        container = found if isinstance(found, TreeContainer) else None
+        root, row = Path(place), find_container_row(Path(place), None)
+        container = row.load_tree_container() if row is not None and row.holds_trees else None
     if container is None:
         return None
     refuse_unfinished(root)

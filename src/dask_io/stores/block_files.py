@@ -107,7 +107,14 @@ class Blocks:
         spec, space = self.spec, self.spec.space
         if space is not None:
             space = crop(space, region.start) if self.format.has_space else None
-        block = Header(region.shape, spec.dtype, spec.layout, space=space, metadata=spec.metadata)
+        block = Header(
+            region.shape,
+            spec.dtype,
+            spec.layout,
+            space=space,
+            metadata=spec.metadata,
+            start=region.start,
+        )
         return self.format.make_header(block)
 
     def problem_with(self, header: Header | None, shape: tuple[int, ...], size: int) -> str:

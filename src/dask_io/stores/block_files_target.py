@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from dask_io.stores.block_files import Blocks
     from dask_io.stores.block_names import Names
 
+# Headers that are remembered: each is needed several times while its block is written.
+_MOST_HEADERS = 256
+
 
 class BlockFilesTarget(BlockStore, JournalledTarget):
     """A target whose blocks become files that describe themselves, or a manifest does.
@@ -61,7 +64,7 @@ class BlockFilesTarget(BlockStore, JournalledTarget):
             durability=durability,
         )
         self._reserve = reserve
-        self._headers: dict[tuple[int, ...], bytes] = {}
+        self._headers: dict[Region, bytes] = {}
 
     @property
     def access(self) -> Access:
@@ -115,12 +118,14 @@ class BlockFilesTarget(BlockStore, JournalledTarget):
 
     def _header(self, region: Region) -> bytes:
         # Headers of blocks of one shape are alike, unless they say where the block lies.
-        if self._blocks.format.has_space:
-            return self._blocks.header_of(region)
-        shape = region.shape
-        if shape not in self._headers:
-            self._headers[shape] = self._blocks.header_of(region)
-        return self._headers[shape]
+        block = region if self._blocks.format.has_space else Region.whole(region.shape)
+        header = self._headers.get(block)
+        if header is None:
+            header = self._blocks.header_of(region)
+            if len(self._headers) >= _MOST_HEADERS:
+                self._headers.clear()
+            self._headers[block] = header
+        return header
 
     def _file_of(self, index: tuple[int, ...]) -> tuple[str, int]:
         return self._name_of(index), self._file_size(self.grid.block(index))

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     import numpy as np
 
     from dask_io.geometry import Layout
+    from dask_io.storage.location import Location
     from dask_io.stores.space import Space
+    from dask_io.stores.store import Source
 
 Peek: TypeAlias = Callable[[int], bytes]
 """Returns the first n bytes of a file, or all if there are fewer."""
@@ -40,6 +42,8 @@ class Header:
         What else the file says about the array: plain values, as JSON holds them.
     most_after
         Bytes of other content that may follow the data, in formats where its size is unknown.
+    start
+        Where the block begins in its array; empty in a header that was read from a file.
     """
 
     shape: tuple[int, ...]
@@ -49,6 +53,7 @@ class Header:
     space: Space | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict)
     most_after: int = 0
+    start: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +84,12 @@ class Format:
         ``">"`` or ``"<"`` if elements are always stored in this byte order; empty for any.
     trailer
         Returns the number of zeros that follow a block's data, from the size of the data in bytes.
+    keep
+        Returns the part of a source's metadata that headers have a place for, if that depends on
+        the values; `keeps` is not used then.
+    open_file
+        Opens a file that need not be a header and elements, for formats that have such files. Block
+        files without a manifest are then opened one by one, and form one source together.
     """
 
     name: str
@@ -91,6 +102,8 @@ class Format:
     order: Literal["", "C", "F"] = ""
     byte_order: Literal["", "<", ">"] = ""
     trailer: Callable[[int], int] | None = None
+    keep: Callable[[Mapping[str, Any]], Mapping[str, Any]] | None = None
+    open_file: Callable[[Location], Source] | None = None
 
     def size_of_data(self, n_bytes: int) -> int:
         """Return the bytes in a file from the first element of a block on, with the trailer."""

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dask_io.stores.cf_attributes import FILL_VALUE, NAMES, REFERENCE, SAYS_TRUTH, TRUTH, gap_of
-from dask_io.stores.space import says_all_of
+from dask_io.stores.scaling import SCALING, STORED_INTEGERS, scaling_in
+from dask_io.stores.space import Space, is_close, says_all_of
 from dask_io.stores.spec import FOREIGN_HEADERS, SPACE
 
 if TYPE_CHECKING:
@@ -25,6 +27,7 @@ _ONE_BY_ONE = {
     "extra_fields": "extra_fields",
     "user_block": "user_block",
     "extended_header": "extended_header",
+    STORED_INTEGERS: "stored_integers",
 }
 _OLD_ZARR = 2
 
@@ -55,8 +58,12 @@ def not_kept(source: Source, target: Target, *, gives_space: bool = False) -> tu
         for name, word in _ONE_BY_ONE.items()
         if not set(said.get(name, ())).issubset(held.get(name, ()))
     ]
-    lost += [SPACE] if gives_space and SPACE not in held else _lost_space(said, held)
+    is_given = gives_space and SPACE not in held
+    lost += [SPACE] if is_given else _lost_space(said, held, source.grid.shape)
     lost += [f"{key}_header" for key in sorted(FOREIGN_HEADERS & said.keys() - held.keys())]
+    scaling = scaling_in(said)
+    if scaling is not None and not scaling.is_identity and SCALING not in held:
+        lost.append(SCALING)
     if said.get("has_named_type") and not held.get("has_named_type"):
         lost.append("names_of_types")
     if source.dtype.kind == "b" and _says_truth(target):
@@ -120,12 +127,22 @@ def is_same(one: object, other: object) -> bool:
     return one == other or (one != one and other != other)  # noqa: PLR0124
 
 
-def _lost_space(said: Mapping[str, Any], held: Mapping[str, Any]) -> Iterator[str]:
+def _lost_space(
+    said: Mapping[str, Any], held: Mapping[str, Any], shape: tuple[int, ...]
+) -> Iterator[str]:
     space, kept = said.get(SPACE), held.get(SPACE)
-    if space is not None and space.is_known and not (kept and says_all_of(kept, space)):
+    if space is not None and space.is_known and not (kept and _is_said(space, kept, shape)):
         yield SPACE
     # Dask IO reads it back, but no other reader does.
     yield from held.get("hidden", ())
+
+
+def _is_said(space: Space, kept: Space, shape: tuple[int, ...]) -> bool:
+    """Tell whether a target keeps the units, types and positions of a space, up to rounding."""
+    # The names of the axes are compared with those of all formats, as dimension names.
+    axes = tuple(replace(axis, name=None) for axis in space.axes)
+    is_placed = space.affine is None or is_close(replace(space, axes=kept.axes), kept, shape)
+    return is_placed and says_all_of(Space(kept.axes), Space(axes))
 
 
 def _lost_axes(said: Mapping[str, Any], held: Mapping[str, Any]) -> Iterator[str]:

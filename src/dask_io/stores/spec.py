@@ -6,14 +6,15 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from dask_io.stores.scaling import SCALING, scaling_in
 from dask_io.stores.space import Space, crop
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     import numpy as np
 
-    from dask_io.geometry import Grid, Layout
+    from dask_io.geometry import Grid, Layout, Region
 
 SPACE = "space"
 """Key of the space among all that a store says about its array."""
@@ -55,7 +56,11 @@ class ArraySpec:
         return MappingProxyType({**self.metadata, **named, SPACE: self.space})
 
 
-def crop_described(described: Mapping[str, Any], start: Sequence[int]) -> Mapping[str, Any]:
-    """Return what is said about an array as it is true of a region that begins at `start`."""
-    space = described.get(SPACE)
-    return {**described, SPACE: crop(space, start)} if isinstance(space, Space) else described
+def crop_described(described: Mapping[str, Any], region: Region) -> Mapping[str, Any]:
+    """Return what is said about an array as it is true of a region of it."""
+    cropped = dict(described)
+    if isinstance(space := described.get(SPACE), Space):
+        cropped[SPACE] = crop(space, region.start)
+    if (scaling := scaling_in(described)) is not None:
+        cropped[SCALING] = scaling.crop(region).to_json()
+    return cropped

@@ -119,7 +119,7 @@ class SourceView(_View[Source]):
     @property
     def metadata(self) -> Mapping[str, Any]:
         """What the whole source says about the array, and which region of it this is."""
-        described = crop_described(self.whole.metadata, self.region.start)
+        described = crop_described(self.whole.metadata, self.region)
         return MappingProxyType({**described, "region": self.region})
 
     @property

@@ -22,6 +22,8 @@ from dask_io.stores.block_files import order_of
 from dask_io.stores.block_format import Format, Header
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from dask_io.stores.block_format import Peek
 
 # HDF5 is told that files are so long: whether they are is found out by their sizes.
@@ -38,7 +40,7 @@ def parse_header(peek: Peek) -> Header:
 def _read_head(head: bytes) -> Header:
     block = Path("block")
     try:
-        with understanding(block), h5py.File(_Head(head, _ENDLESS), "r") as file:
+        with understanding(block), open_head(head) as file:
             dataset = find_dataset(file, block, "")
             array, offset = understand(dataset), dataset.id.get_offset()
     except DaskIOError as error:
@@ -56,28 +58,64 @@ def make_header(block: Header) -> bytes:
     shape, dtype, layout = block.shape, block.dtype, block.layout
     if order_of(layout, shape) != sorted(order_of(layout, shape)):
         raise ValueError(f"stores elements in C order, not {layout.name}; give --order C")
-    head = _Head(bytes(_LONGEST))
+
+    def make(file: Any) -> Any:
+        space, name = h5py.h5s.create_simple(shape), DEFAULT_NAME.encode()
+        return h5py.h5d.create(file.id, name, type_of(dtype), space, in_one_go())
+
+    return make_head(make, prod(shape) * dtype.itemsize, _LONGEST)
+
+
+def open_head(head: bytes) -> Any:
+    """Open a file of which only the first bytes are known; the others seem to be zeros."""
+    return h5py.File(_Head(head, _ENDLESS), "r")
+
+
+def make_head(make: Callable[[Any], Any], n_bytes: int, longest: int) -> bytes:
+    """Return what comes before the elements of a dataset, which lie at the end of a new file.
+
+    Parameters
+    ----------
+    make
+        Makes the dataset in a file, with everything else that the file holds, and returns its
+        identifier.
+    n_bytes
+        The size of the dataset.
+    longest
+        The most bytes that may come before it.
+
+    Raises
+    ------
+    ValueError
+        If HDF5 cannot hold it; the message completes "the format ...".
+    """
+    head = _Head(longest=longest)
     try:
         with h5py.File(head, "w") as file:
-            space, name = h5py.h5s.create_simple(shape), DEFAULT_NAME.encode()
-            made = h5py.h5d.create(file.id, name, type_of(dtype), space, in_one_go())
+            made = make(file)
             file.flush()
-            if prod(shape):
+            if n_bytes:
                 touch(h5py.Dataset(made))
                 file.flush()
             offset = made.get_offset()
     except (TypeError, RuntimeError, OSError) as error:
-        raise ValueError(f"cannot hold elements of {dtype}: {error}") from error
+        raise ValueError(f"cannot hold the array: {error}") from error
     begin = head.size if offset is None else int(offset)
-    assert head.size == begin + prod(shape) * dtype.itemsize, "something lies behind the elements"
-    return head.content[:begin]
+    if begin > longest:
+        raise ValueError(f"allows headers of {longest} bytes; the metadata needs {begin}")
+    assert head.size == begin + n_bytes, "something lies behind the elements"
+    return head.content[:begin].ljust(begin, b"\0")
 
 
 class _Head(io.RawIOBase):
-    """A file of which only the first bytes are there; what is written behind them is forgotten."""
+    """A file of which only the first bytes are there; what is written behind them is forgotten.
 
-    def __init__(self, head: bytes, size: int = 0) -> None:
+    There are those of `head`, and as many more as are written, up to `longest`.
+    """
+
+    def __init__(self, head: bytes = b"", size: int = 0, *, longest: int = 0) -> None:
         self._bytes, self.size, self._position = bytearray(head), size, 0
+        self._longest = longest
 
     @property
     def content(self) -> bytes:
@@ -106,7 +144,10 @@ class _Head(io.RawIOBase):
 
     def write(self, buffer: Any) -> int:
         view = memoryview(buffer).cast("B")
-        kept = view[: max(0, len(self._bytes) - self._position)]
+        kept = view[: max(0, self._longest - self._position)]
+        missing = self._position + len(kept) - len(self._bytes)
+        if kept and missing > 0:
+            self._bytes += bytes(missing)
         self._bytes[self._position : self._position + len(kept)] = kept
         self._position += len(view)
         self.size = max(self.size, self._position)

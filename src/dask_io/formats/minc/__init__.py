@@ -1,0 +1,114 @@
+"""MINC: a volume in a file, of version 2, which is HDF5 inside, or for reading 1, which is NetCDF.
+
+The array is that of the stored values, and its metadata tells which real values they stand for.
+libminc is not needed: the HDF5 format makes and reads the files.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from dask_io.errors import DataError, UsageError
+from dask_io.formats.hdf5 import Hdf5Format
+from dask_io.formats.hdf5.file import in_memory
+from dask_io.formats.hdf5.source import read_description
+from dask_io.formats.hdf5.target import Hdf5Target
+from dask_io.formats.minc.blocks import FORMAT as BLOCKS
+from dask_io.formats.minc.hdf5_file import PATH_OF_IMAGE, make_described, volume_in
+from dask_io.formats.minc.source import REAL, MincSource, open_image
+from dask_io.formats.minc.volume import volume_for
+from dask_io.stores.container import INSIDE, on_disk
+from dask_io.stores.mosaic import is_mosaic, reopen_mosaic
+from dask_io.stores.scaling import RealValues
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from collections.abc import Set as AbstractSet
+
+    from dask_io.formats.hdf5.source import Hdf5Source
+    from dask_io.storage.location import Location
+    from dask_io.storage.medium import Durability
+    from dask_io.stores.container import NewArray
+    from dask_io.stores.store import Source, Target
+
+
+class MincTarget(Hdf5Target):
+    """An image that is written, in a file of its own; any number of blocks at once."""
+
+    format = "minc"
+
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        """What the file will say about the image, and how it is compressed."""
+        with in_memory(self._template) as file:
+            described = volume_in(file).described
+        return MappingProxyType({**super().metadata, **described})
+
+
+@dataclass(frozen=True)
+class MincFormat(Hdf5Format):
+    """Files that hold one volume each. Targets are always of version 2."""
+
+    name: str = "minc"
+    suffixes: tuple[str, ...] = (".mnc",)
+    native_formats: frozenset[str] = frozenset({"minc"})
+    source_kind: type[Hdf5Source] = MincSource
+    target_kind: type[Hdf5Target] = MincTarget
+    making: Callable[[Any, NewArray, str], None] | None = make_described
+
+    def open(self, path: Location, inside: str, *, strict: bool) -> Source:
+        """Open an image; only metadata is read yet."""
+        return open_image(path, inside, strict=strict)
+
+    def make(
+        self,
+        path: Location,
+        inside: str,
+        wanted: NewArray,
+        *,
+        overwrite: bool,
+        durability: Durability,
+        reserve: bool,
+    ) -> Target:
+        """Describe a target."""
+        if inside not in {"", "image", PATH_OF_IMAGE}:
+            raise UsageError(
+                f"{path}{INSIDE}/{inside} cannot be written: a MINC file holds one image; "
+                f"leave {INSIDE}/{inside} out"
+            )
+        if wanted.options.format_version is not None:
+            raise UsageError("MINC files are written in version 2 only; leave --format-version out")
+        try:
+            volume_for(wanted.metadata, wanted.grid.shape, wanted.dtype)
+        except ValueError as error:
+            raise UsageError(f"format {self.name} {error}") from error
+        return super().make(
+            path,
+            PATH_OF_IMAGE,
+            wanted,
+            overwrite=overwrite,
+            durability=durability,
+            reserve=reserve,
+        )
+
+    def reopen(
+        self,
+        described: Mapping[str, Any],
+        at: Location | None,
+        absent: AbstractSet[tuple[int, ...]],  # noqa: ARG002 - no chunk can be removed alone
+    ) -> Source:
+        """Open a source again."""
+        if is_mosaic(described):
+            return reopen_mosaic(described, at, BLOCKS)
+        path, _ = read_description(described, None if at is None else on_disk(at, self.name))
+        is_real = described.get("values") == REAL
+        source = open_image(path, REAL if is_real else "", strict=described.get("strict") is True)
+        stored = source.stored if isinstance(source, RealValues) else source
+        if described.get("stored_as") not in {None, stored.describe()["stored_as"]}:
+            raise DataError(str(path), ["is not the image that it was"])
+        return source
+
+
+FORMAT = MincFormat()

@@ -1,0 +1,164 @@
+"""Reading an image: of MINC 2, which is HDF5 inside, or of MINC 1, which is NetCDF 3."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from dask_io.errors import DataError, UsageError
+from dask_io.formats.hdf5.source import Hdf5Source, open_hdf5
+from dask_io.formats.minc.hdf5_file import PATH_OF_IMAGE, read_volume, scaled
+from dask_io.formats.minc.volume import DIMENSIONS, IMAGE, INFO, Volume
+from dask_io.formats.netcdf.source import ClassicSource, open_header, plain_values, read_classic
+from dask_io.storage.files import peeking
+from dask_io.storage.os_errors import storage_errors
+from dask_io.stores.container import INSIDE, on_disk
+from dask_io.stores.scaling import RealValues
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from dask_io.formats.netcdf.classic import Header, Variable
+    from dask_io.storage.location import Location
+    from dask_io.stores.store import Source
+
+REAL = "real"
+"""What real values are called in a path: ``scan.mnc::/real``."""
+
+_CLASSIC = b"CDF"
+_MOST_SLICES = 2**20
+_OF_IMAGE = frozenset(("image", "image-min", "image-max", "rootvariable"))
+# What other formats can keep of how HDF5 stores an image.
+_OF_STORAGE = ("chunks", "codecs", "filters", "maxshape", "fill_value")
+
+
+class MincSource(Hdf5Source):
+    """An image of MINC 2 that is read; any number of chunks may be read at once."""
+
+    format = "minc"
+    volume: Volume
+
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        """What the file says about the image, and how it is compressed."""
+        said = self.array.described()
+        stored = {key: said[key] for key in _OF_STORAGE if key in said}
+        return MappingProxyType({**stored, **self.volume.described})
+
+
+class Minc1Source(ClassicSource):
+    """An image of MINC 1 that is read; any number of slices may be read at once."""
+
+    format: ClassVar[str] = "minc"
+    volume: Volume
+
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        """What the file says about the image."""
+        return MappingProxyType({"codecs": [], **self.volume.described})
+
+
+def is_classic(path: Location) -> bool:
+    """Tell whether a file is of version 1."""
+    with storage_errors(path), peeking(path) as peek:
+        return peek(len(_CLASSIC)) == _CLASSIC
+
+
+def open_image(
+    path: Location, inside: str = "", *, strict: bool = False
+) -> MincSource | Minc1Source | RealValues:
+    """Open the image of a file: its stored values, or its real values.
+
+    Raises
+    ------
+    DataError
+        If it is not a MINC file, or broken.
+    UsageError
+        If something else in it is asked for.
+    """
+    if inside not in {"", REAL, "image", PATH_OF_IMAGE}:
+        raise UsageError(
+            f"{path}{INSIDE}/{inside} is not there; a MINC file holds one image, leave "
+            f"{INSIDE}/{inside} out, or name its real values as {INSIDE}/{REAL}"
+        )
+    file = on_disk(path, "minc")
+    source = _open_classic(file) if is_classic(file) else _open_hdf5(file, strict=strict)
+    try:
+        _ = source.volume.space
+    except ValueError as error:
+        raise DataError(str(file), [str(error)]) from error
+    scaling = source.volume.scaling
+    if inside != REAL or scaling is None:
+        return source
+    return RealValues(source, scaling)
+
+
+def open_file(path: Location) -> Source:
+    """Open the image of a file that is a block."""
+    return open_image(path)
+
+
+def _open_hdf5(path: Path, *, strict: bool) -> MincSource:
+    volume = read_volume(path)
+    source = open_hdf5(path, PATH_OF_IMAGE, strict=strict, kind=MincSource)
+    assert isinstance(source, MincSource)
+    source.volume = volume
+    return source
+
+
+def _open_classic(path: Path) -> Minc1Source:
+    header, file_size = open_header(path)
+    variable = header.variables.get("image")
+    if variable is None or not variable.shape:
+        raise DataError(str(path), ["is not a MINC 1 file: it has no variable called image"])
+    if variable.end > file_size:
+        short = f"is truncated: it has {file_size} bytes, image ends at {variable.end}"
+        raise DataError(str(path), [short])
+    variable = replace(variable, dtype=_dtype_of(variable))
+    source = Minc1Source(path, header, variable)
+    try:
+        source.volume = _read_volume(path, header, variable, file_size)
+    except ValueError as error:
+        raise DataError(str(path), [str(error)]) from error
+    return source
+
+
+def _dtype_of(image: Variable) -> np.dtype[Any]:
+    """Return the type of stored values; NetCDF 3 has no unsigned types, MINC says which are."""
+    dtype = np.dtype("i1") if image.dtype.kind == "S" else image.dtype
+    said = plain_values(image.attributes).get("signtype")
+    is_unsigned = said == "unsigned" or (said != "signed__" and dtype.itemsize == 1)
+    if dtype.kind == "i" and is_unsigned:
+        return np.dtype(dtype.str.replace("i", "u"))
+    return dtype
+
+
+def _read_volume(path: Path, header: Header, image: Variable, file_size: int) -> Volume:
+    """Return what a file of version 1 says, under the paths that version 2 has for it."""
+    attributes = {"": _plain(header.attributes), IMAGE: _plain(image.attributes)}
+    for name, one in header.variables.items():
+        if name not in _OF_IMAGE:
+            # Widths of a dimension, such as time-width, belong to it.
+            is_dimension = name.removesuffix("-width") in header.dimensions
+            above = DIMENSIONS if is_dimension else INFO
+            attributes[f"{above}{name}"] = _plain(one.attributes)
+    volume = Volume(image.shape, image.dtype, image.dimensions, attributes)
+    values = []
+    for default, name in enumerate(("image-min", "image-max")):
+        found = header.variables.get(name)
+        values.append(np.asarray(float(default)))
+        if found is not None:
+            if found.dimensions != image.dimensions[: len(found.shape)]:
+                raise ValueError(f"has an {name} along {','.join(found.dimensions)}")
+            if np.prod(found.shape) > _MOST_SLICES or found.end > file_size:
+                raise ValueError(f"is truncated: {name} ends at {found.end}")
+            values[-1] = read_classic(path, found).astype(np.float64)
+    return scaled(volume, *values)
+
+
+def _plain(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    return dict(plain_values(attributes))

@@ -1,0 +1,416 @@
+"""Block files that are sources of their own, put together as one array.
+
+Files of some formats are more than a header and elements: they may be compressed, in chunks, or
+scale stored values each in its own way. Each file is opened by its format. The blocks of the array
+are the chunks of all files.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+from math import prod
+from operator import call
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from xxhash import xxh3_64_intdigest
+
+from dask_io.errors import DataError, UsageError
+from dask_io.geometry import Axis, Grid
+from dask_io.storage.location import locate
+from dask_io.storage.medium import NOT_A_FILE
+from dask_io.storage.tally import Tally
+from dask_io.stores.block_names import BlockNames
+from dask_io.stores.listing import Problems, is_inside, locator, match_names, scan
+from dask_io.stores.scaling import BOUNDS, SCALING, RealValues, Scaling, scaling_in
+from dask_io.stores.space import Space, crop, is_close
+from dask_io.stores.spec import SPACE
+from dask_io.stores.store import Access, absent_in
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from contextlib import AbstractContextManager
+
+    from dask_io.geometry import Layout, Region
+    from dask_io.storage.location import Location
+    from dask_io.stores.block_format import Format
+    from dask_io.stores.store import BlockReader, Source
+
+_FILES = "files"
+# Slices whose scaling is kept.
+_MOST_SLICES = 2**22
+# What is said about a single file.
+_OF_ONE_FILE = frozenset(("chunks", "maxshape", SPACE, SCALING, BOUNDS))
+
+
+def open_mosaic(
+    folder: Location,
+    files: Mapping[str, int],
+    format: Format,  # noqa: A002 - the word that users know
+    names: BlockNames,
+) -> Mosaic:
+    """Open all files that a pattern names, and put them together.
+
+    If files scale stored values differently, so that no scaling of whole slices says the same, the
+    array is that of the real values.
+
+    Raises
+    ------
+    DataError
+        If they are not the blocks of one array; it names all that do not fit.
+    """
+    place, matches = str(folder), match_names(files, names)
+    problems = Problems(place)
+    for name, first in matches.doubles:
+        problems.add(name, f"is extra: {first} is the same block")
+    by_numbers = {
+        numbers: name
+        for numbers, name in sorted(matches.by_numbers.items())
+        if min(numbers) >= 0 and files[name] != NOT_A_FILE
+    }
+    if not by_numbers:
+        raise DataError(place, [f"no file is called like {names.pattern}"])
+    opened = _open_files(folder, format, by_numbers, problems)
+    problems.raise_if_any()
+    grids = _lay_out(opened, by_numbers, names, problems)
+    locators = [locator(axis, by_offset=names.by_offset) for axis in grids.files.axes]
+    sources = {
+        index: source
+        for numbers, source in opened.items()
+        if is_inside(index := tuple(map(call, locators, numbers)))
+    }
+    assert len(sources) == grids.files.n_blocks == len(opened), "every file has its place"
+    space = _common_space(sources, grids.files, problems)
+    problems.raise_if_any()
+    return _scale_alike(folder, names, grids, sources, space)
+
+
+def _open_files(
+    folder: Location,
+    format: Format,  # noqa: A002 - the word that users know
+    by_numbers: Mapping[tuple[int, ...], str],
+    problems: Problems,
+) -> dict[tuple[int, ...], Source]:
+    assert format.open_file is not None, f"files of {format.name} cannot be opened alone"
+    opened: dict[tuple[int, ...], Source] = {}
+    for numbers, name in by_numbers.items():
+        try:
+            source = format.open_file(folder / name)
+        except (DataError, UsageError) as error:
+            problems.add(name, str(error).removeprefix(f"{folder / name}: "))
+            continue
+        first = next(iter(opened.values()), source)
+        if len(source.grid.shape) != len(numbers):
+            found = f"{len(source.grid.shape)} axes, but its name numbers {len(numbers)}"
+            problems.add(name, f"has {found}")
+        for word in ("dtype", "layout"):
+            if getattr(source, word) != getattr(first, word):
+                found, expected = getattr(source, word), getattr(first, word)
+                problems.add(name, f"has {word} {found}, expected {expected}")
+        opened[numbers] = source
+    return opened
+
+
+@dataclass(frozen=True)
+class _Grids:
+    """How the array is cut into files, and into the blocks of these."""
+
+    files: Grid
+    blocks: Grid
+
+
+def _lay_out(
+    opened: Mapping[tuple[int, ...], Source],
+    by_numbers: Mapping[tuple[int, ...], str],
+    names: BlockNames,
+    problems: Problems,
+) -> _Grids:
+    """Lay files one after another along each axis; note those that do not fit."""
+    along = [sorted(set(numbers)) for numbers in zip(*opened, strict=True)]
+    expected = along if names.by_offset else [[*range(each[-1] + 1)] for each in along]
+    if prod(map(len, expected)) > len(opened):
+        missing = (each for each in product(*expected) if each not in opened)
+        for index, _ in zip(missing, range(1000), strict=False):
+            problems.add(names.name_of(index, index), "is missing")
+        problems.raise_if_any()
+    corner = next(iter(opened))
+    of_files: list[Axis] = []
+    of_blocks: list[Axis] = []
+    for axis, numbers in enumerate(along):
+        position, lengths = 0, list[int]()
+        runs: list[tuple[int, int]] = []
+        for number in numbers:
+            one = opened[(*corner[:axis], number, *corner[axis + 1 :])]
+            if names.by_offset and number != position:
+                name = by_numbers[(*corner[:axis], number, *corner[axis + 1 :])]
+                problems.add(name, f"begins at {number} along axis {axis}, expected {position}")
+            lengths.append(one.grid.shape[axis])
+            runs += one.grid.axes[axis].runs
+            position += lengths[-1]
+        if not all(lengths):
+            problems.add(f"files along axis {axis}", "have no elements")
+            problems.raise_if_any()
+        of_files.append(Axis.of(lengths))
+        of_blocks.append(Axis(tuple(runs)))
+    for numbers, source in opened.items():
+        for axis, number in enumerate(numbers):
+            one = opened[(*corner[:axis], number, *corner[axis + 1 :])]
+            if source.grid.axes[axis] != one.grid.axes[axis]:
+                found = f"{source.grid} blocks of {source.grid.shape}"
+                problems.add(by_numbers[numbers], f"has {found}, unlike {one.place} at axis {axis}")
+    problems.raise_if_any()
+    return _Grids(Grid(tuple(of_files)), Grid(tuple(of_blocks)))
+
+
+def _common_space(
+    sources: Mapping[tuple[int, ...], Source], grid: Grid, problems: Problems
+) -> Space | None:
+    """Return the space of the array; note files that lie elsewhere in the world."""
+    spaces = {index: source.metadata.get(SPACE) for index, source in sources.items()}
+    first_index, first = next(iter(spaces.items()))
+    if not isinstance(first, Space):
+        return None
+    whole = crop(first, [-low for low in grid.block(first_index).start])
+    if len(spaces) > 1 and all(space == first for space in spaces.values()):
+        # Nobody told the files where they lie.
+        return whole
+    for index, space in spaces.items():
+        block = grid.block(index)
+        if not isinstance(space, Space) or not is_close(
+            crop(whole, block.start), space, block.shape
+        ):
+            problems.add(sources[index].place, "lies at another place in the world than its name")
+    return whole
+
+
+def _scale_alike(
+    folder: Location,
+    names: BlockNames,
+    grids: _Grids,
+    sources: dict[tuple[int, ...], Source],
+    space: Space | None,
+) -> Mosaic:
+    """Combine the scalings of all files or, where these contradict each other, apply them."""
+    said = _without_own(next(iter(sources.values())))
+    scalings = {index: scaling_in(source.metadata) for index, source in sources.items()}
+    bounds = [source.metadata.get(BOUNDS) for source in sources.values()]
+    if any(scalings.values()):
+        parts = [(grids.files.block(i), scaling) for i, scaling in scalings.items() if scaling]
+        together = combine(parts, grids.files.shape) if len(parts) == len(sources) else None
+        if together is not None:
+            said[SCALING] = together.to_json()
+        else:
+            sources = {
+                index: source if (found := scalings[index]) is None else RealValues(source, found)
+                for index, source in sources.items()
+            }
+            said = _without_own(next(iter(sources.values())))
+            bounds = [source.metadata.get(BOUNDS) for source in sources.values()]
+    if all(bounds):
+        said[BOUNDS] = [min(b[0] for b in bounds if b), max(b[1] for b in bounds if b)]
+    if space is not None:
+        said[SPACE] = space
+    return Mosaic(
+        folder, names, files=grids.files, grid=grids.blocks, sources=sources, metadata=said
+    )
+
+
+def _without_own(source: Source) -> dict[str, Any]:
+    return {key: value for key, value in source.metadata.items() if key not in _OF_ONE_FILE}
+
+
+def combine(parts: list[tuple[Region, Scaling]], shape: tuple[int, ...]) -> Scaling | None:
+    """Return the scaling of an array of which these are parts, None if slices differ within.
+
+    Examples
+    --------
+    >>> from dask_io.geometry import Region
+    >>> one, two = (Scaling((0.0, 9.0), np.array(0.0), np.array(high)) for high in (1.0, 2.0))
+    >>> left, right = Region((0, 0, 0), (1, 1, 1)), Region((0, 0, 1), (1, 1, 2))
+    >>> combine([(left, one), (right, two)], (1, 1, 2)) is None
+    True
+    >>> behind = Region((1, 0, 0), (2, 1, 1))
+    >>> combine([(left, one), (behind, two)], (2, 1, 1)).high.tolist()
+    [1.0, 2.0]
+    """
+    ranges = [scaling.valid for _, scaling in parts]
+    if all(scaling.is_identity for _, scaling in parts):
+        valid = (min(low for low, _ in ranges), max(high for _, high in ranges))
+        return Scaling(valid, np.asarray(valid[0]), np.asarray(valid[1]))
+    if len(set(ranges)) > 1:
+        return None
+    fewest = max(scaling.n_axes for _, scaling in parts)
+    for n_axes in range(fewest, max(fewest, len(shape) - 2) + 1):
+        if prod(shape[:n_axes]) > _MOST_SLICES:
+            return None
+        ends = [_fill(parts, shape[:n_axes], end) for end in ("low", "high")]
+        if ends[0] is not None and ends[1] is not None:
+            return Scaling(ranges[0], ends[0], ends[1])
+    return None
+
+
+def _fill(
+    parts: list[tuple[Region, Scaling]], shape: tuple[int, ...], end: str
+) -> np.ndarray[Any, np.dtype[np.float64]] | None:
+    """Return the values of all slices, None if two parts differ."""
+    found = np.full(shape, np.nan)
+    for region, scaling in parts:
+        here, values = found[region.slices[: len(shape)]], getattr(scaling, end)
+        values = values.reshape(*values.shape, *(1,) * (len(shape) - values.ndim))
+        if not (np.isnan(here) | (here == values)).all():
+            return None
+        here[...] = values
+    return found
+
+
+def is_mosaic(described: Mapping[str, Any]) -> bool:
+    """Tell whether a source that describes itself so was put together from files."""
+    return _FILES in described
+
+
+def reopen_mosaic(
+    described: Mapping[str, Any],
+    at: Location | None,
+    format: Format,  # noqa: A002 - the word that users know
+) -> Mosaic:
+    """Open files again that were described.
+
+    Raises
+    ------
+    ValueError
+        If that is no description; the message completes "its description ...".
+    DataError
+        If the files are not what they were.
+    """
+    pattern, folder, shape = (described.get(key) for key in (_FILES, "folder", "shape"))
+    if not (isinstance(pattern, str) and isinstance(folder, str) and isinstance(shape, list)):
+        raise ValueError("is not that of block files")  # noqa: TRY004 - wrong data
+    place = (
+        at if at is not None and at.is_dir() else at.parent if at is not None else locate(folder)
+    )
+    mosaic = open_mosaic(place, scan(place), format, BlockNames(pattern, len(shape)))
+    if list(mosaic.grid.shape) != shape or str(mosaic.dtype) != described.get("dtype"):
+        raise DataError(str(place), ["does not hold the array that it held"])
+    return mosaic
+
+
+class Mosaic:
+    """An array whose blocks are those of several files; any number may be read at once."""
+
+    is_indivisible = True
+
+    def __init__(
+        self,
+        folder: Location,
+        names: BlockNames,
+        *,
+        files: Grid,
+        grid: Grid,
+        sources: Mapping[tuple[int, ...], Any],
+        metadata: Mapping[str, Any],
+    ) -> None:
+        self.folder, self.block_names, self.files, self.grid = folder, names, files, grid
+        self.sources, self.metadata = sources, MappingProxyType(dict(metadata))
+        self.tally = Tally()
+        for source in sources.values():
+            plain: Any = source.stored if isinstance(source, RealValues) else source
+            plain.tally = self.tally
+
+    @property
+    def _first(self) -> Source:
+        first: Source = next(iter(self.sources.values()))
+        return first
+
+    @property
+    def place(self) -> str:
+        """The directory."""
+        return str(self.folder)
+
+    @property
+    def format(self) -> str:
+        """Name of the format."""
+        return self._first.format
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of the elements."""
+        return self._first.dtype
+
+    @property
+    def layout(self) -> Layout:
+        """How elements lie in each block."""
+        return self._first.layout
+
+    @cached_property
+    def access(self) -> Access:
+        """Blocks are decoded whole if those of some file are."""
+        found = {source.access for source in self.sources.values()}
+        return Access.ATOMIC if Access.ATOMIC in found else Access.ADDRESSABLE
+
+    @cached_property
+    def reused_bytes(self) -> int:
+        """The most that a visit to a block of any file uses."""
+        return max(int(source.reused_bytes) for source in self.sources.values())
+
+    @cached_property
+    def codec_bytes(self) -> int:
+        """The most that a visit to a block of any file holds."""
+        return max(int(source.codec_bytes) for source in self.sources.values())
+
+    @property
+    def n_bytes_on_disk(self) -> int:
+        """Bytes of all files."""
+        return sum(source.n_bytes_on_disk for source in self.sources.values())
+
+    @cached_property
+    def n_absent(self) -> int | None:
+        """Blocks that are not stored; None if some files do not tell."""
+        found = [absent_in(source) for source in self.sources.values()]
+        known = [n for n in found if n is not None]
+        return sum(known) if len(known) == len(found) else None
+
+    def describe(self) -> dict[str, Any]:
+        """Return what it takes to open the files again."""
+        return {
+            "format": self.format,
+            "shape": list(self.grid.shape),
+            "dtype": str(self.dtype),
+            _FILES: self.block_names.pattern,
+            "folder": str(self.folder.absolute()),
+        }
+
+    def _find(self, index: tuple[int, ...]) -> tuple[Source, tuple[int, ...]]:
+        """Return the file that holds a block, and the block's index in it."""
+        starts = self.grid.block(index).start
+        axes = self.files.axes
+        file = tuple(axis.index_at(low) for axis, low in zip(axes, starts, strict=True))
+        source, corner = self.sources[file], self.files.block(file).start
+        inner = zip(source.grid.axes, starts, corner, strict=True)
+        return source, tuple(axis.index_at(low - begin) for axis, low, begin in inner)
+
+    def reader(
+        self, index: tuple[int, ...], *, after: Region | None = None
+    ) -> AbstractContextManager[BlockReader]:
+        """Visit a block of one of the files."""
+        source, inner = self._find(index)
+        return source.reader(inner, after=after)
+
+    def check(self) -> None:
+        """Look at the blocks of every file."""
+        for source in self.sources.values():
+            source.check()
+
+    def fingerprint(self, index: tuple[int, ...]) -> int:
+        """Return a number that changes when the file of a block does."""
+        source, inner = self._find(index)
+        return xxh3_64_intdigest(f"{source.place}\0{source.fingerprint(inner)}".encode())
+
+    def discard(self, index: tuple[int, ...]) -> None:  # noqa: ARG002 - none can be
+        """Refuse: a file may hold other blocks too."""
+        raise UsageError(f"blocks of {self.format} files cannot be consumed one by one")
+
+    def discard_rest(self) -> None:
+        """Keep the files."""
