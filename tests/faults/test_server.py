@@ -168,7 +168,7 @@ def test_a_store_that_is_down_is_waited_for(
 @pytest.mark.parametrize(
     ("fault", "said"),
     [
-        ("absent", "there is no such bucket; check the URL"),
+        ("absent", "the bucket does not exist; check the URL"),
         ("odd", "the store answered 404 Not Found NoSuchThing; check the URL and the endpoint"),
     ],
 )

@@ -1,6 +1,6 @@
-"""Filters of elements: delta, packbits, astype, fixedscaleoffset, quantize and bitround.
+"""Filters that change elements: delta, packbits, astype, fixedscaleoffset, quantize and bitround.
 
-Only the first two are lossless. The others are decoded, but no target keeps them.
+Only the first two are lossless. The others can be read, but are never written.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ _SPEED = speed(2000, 2000)
 
 
 def _converting(before: str, after: str) -> Filter:
-    """Return a filter whose parameters state the types of its input and output."""
+    """Return a filter with parameters for the types of its input and output."""
 
     def encoded_type(config: Config, dtype: DType) -> DType:
         taken, given = _number_type(config, before), _number_type(config, after)
         if taken.itemsize != dtype.itemsize:
             name = config["id"]
-            raise ValueError(f"has codec {name} of type {taken} for elements of type {dtype}")
+            raise ValueError(f"has codec {name} for type {taken}, but elements of type {dtype}")
         return given
 
     def n_elements(config: Config, n_bytes: int) -> int:
@@ -45,7 +45,7 @@ def _number_type(config: Config, key: str) -> DType:
     except TypeError:
         dtype = np.dtype(object)
     if dtype.kind not in _NUMBERS:
-        raise ValueError(f"has codec {config['id']} with a type that is not one of numbers")
+        raise ValueError(f"has codec {config['id']} with a type that is not numeric")
     return dtype
 
 

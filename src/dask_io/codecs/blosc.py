@@ -10,7 +10,7 @@ from dask_io.codecs.streams import expect
 
 _HEADER = struct.Struct("<4xIII")
 _SHUFFLES = {"noshuffle": 0, "shuffle": 1, "bitshuffle": 2}
-# In the order in which HDF5 numbers the compressors.
+# In the order of the numbers that HDF5 uses for the compressors.
 _SPEEDS = {
     "blosclz": speed(2000, 1000),
     "lz4": speed(2000, 700),
@@ -20,14 +20,14 @@ _SPEEDS = {
     "zstd": speed(1200, {1: 500, 3: 250, 5: 90, 9: 2}),
 }
 _COMPRESSORS = list(_SPEEDS)
-# Level, shuffle and compressor of a filter of HDF5 that does not state them.
+# Defaults of the HDF5 filter for level, shuffle and compressor.
 _HDF5_DEFAULTS = (5, 1, 0)
 
 
 def _decode(codec: Any, data: Bytes, out: Bytes) -> None:
-    # The decoder trusts the header, so compare it with the sizes.
+    # The decoder trusts the sizes in the header, so check them first.
     if data.nbytes < _HEADER.size:
-        raise ValueError("ends within its header")
+        raise ValueError("is truncated: its header is incomplete")
     n_decoded, _, n_encoded = _HEADER.unpack_from(data.data)
     expect(n_encoded, data.nbytes)
     expect(out.nbytes, n_decoded)
@@ -38,7 +38,7 @@ def _shuffle(config: Config, itemsize: int) -> int:
     shuffle = int(config.get("shuffle", 1))
     if shuffle in _SHUFFLES.values():
         return shuffle
-    # Blosc itself decides on -1: bits of single bytes, bytes of larger elements.
+    # With -1, Blosc shuffles the bits of 1-byte elements, and the bytes of larger elements.
     return 2 if itemsize == 1 else 1
 
 
@@ -49,7 +49,7 @@ def _to_zarr3(given: dict[str, Any], itemsize: int) -> dict[str, Any]:
 
 
 def _from_zarr3(stated: dict[str, Any]) -> dict[str, Any]:
-    # The item size is that of the dtype, or of what the codec before it returns.
+    # The item size follows from the dtype, or from the output of the previous codec.
     words = {key: str(getattr(stated[key], "value", stated[key])) for key in ("cname", "shuffle")}
     rest = {key: value for key, value in stated.items() if key != "typesize"}
     return rest | {"cname": words["cname"], "shuffle": _SHUFFLES[words["shuffle"]]}

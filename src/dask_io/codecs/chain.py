@@ -3,8 +3,8 @@
 A chain lists codecs in the order in which they encode: filters, then at most one compressor, with
 checksums anywhere.
 
-Chunks come from files that anyone may have made. The size that a codec decodes to is known
-beforehand, and any other is refused: a small file never becomes a huge chunk.
+Files are not trusted. The decoded size of a chunk is known in advance, and any other size is
+refused, so that a small file cannot become a huge chunk.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def longest_encoded(n_bytes: int) -> int:
-    """Return the most bytes that a compressor encodes an input of a size to.
+    """Return the largest size to which a compressor encodes `n_bytes`.
 
     Examples
     --------
@@ -93,12 +93,12 @@ class _CompressorStage:
         with self._settings():
             if self.record.is_always_streamed:
                 return compress(self._start(data.nbytes), data, longest_encoded(data.nbytes))
-            # Blosc shuffles the bytes of elements of the size that the type states.
+            # Blosc gets the size of the elements that it shuffles from the dtype.
             typed = data if data.nbytes % self.itemsize else data.view(f"V{self.itemsize}")
             return as_bytes(self._codec.encode(typed))
 
     def _start(self, n_bytes: int) -> Stream:
-        assert self.record.start is not None, "this codec takes whole chunks"
+        assert self.record.start is not None, "this codec only encodes whole chunks"
         return self.record.start(self._codec, n_bytes)
 
     @property
@@ -108,7 +108,7 @@ class _CompressorStage:
             return self.record.start is not None and self.record.history(self.config) is not None
 
     def piecewise_bytes(self, n_bytes: int, piece: int) -> int:
-        """Return the most bytes held to encode a chunk piece by piece, with the output."""
+        """Return the most bytes held to encode a chunk piece by piece, including the output."""
         with self._settings():
             workspace = self.record.workspace(self.config, n_bytes)
             history = self.record.history(self.config) or 0
@@ -125,16 +125,16 @@ class _CompressorStage:
 
     @contextmanager
     def _settings(self) -> Iterator[None]:
-        """Blame the settings, which anyone may have written, for any error with them."""
+        """Report any error as invalid settings: they may come from an untrusted file."""
         try:
             yield
         except MemoryError:
             raise
-        except Exception as error:  # the codecs' libraries raise many kinds
+        except Exception as error:  # libraries of codecs raise many types
             why = str(error)
             raise UsageError(
-                f"codec {self.config['id']} has settings with which it cannot encode ({why}); "
-                "choose another with --codec"
+                f"codec {self.config['id']} cannot encode with its settings ({why}); "
+                "choose another codec with --codec"
             ) from error
 
     def decode(self, data: Bytes, out: Bytes) -> None:
@@ -162,7 +162,7 @@ class Chain:
     Raises
     ------
     ValueError
-        If one of them is not supported, or not in this order.
+        If a codec is not supported, or not at its position.
     """
 
     def __init__(self, configs: Sequence[Config], dtype: DType, n_bytes: int) -> None:
@@ -175,40 +175,40 @@ class Chain:
             stage, dtype = _make_stage(config, dtype)
             is_checksum = isinstance(stage, _FilterStage) and stage.record.is_checksum
             if self._has_compressor and not is_checksum:
-                raise ValueError(f"has codec {config['id']} behind a compressor")
+                raise ValueError(f"has codec {config['id']} after a compressor")
             self._has_compressor |= isinstance(stage, _CompressorStage)
             self._stages.append(stage)
             self._sizes.append(stage.encoded_size(self._sizes[-1]))
 
     def __reduce__(self) -> tuple[type[Chain], tuple[Sequence[Config], DType, int]]:
-        # The records of codecs hold functions, which cannot be pickled.
+        # Records of codecs contain functions, which cannot be pickled.
         return Chain, self._made_of
 
     @property
     def sizes(self) -> Sequence[int]:
-        """The most bytes of the input of each codec, and of the output of the last one."""
+        """The largest input of each codec, and the largest output of the last one, in bytes."""
         return self._sizes
 
     @property
     def longest(self) -> int:
-        """The most bytes that a chunk takes in its file."""
+        """The largest size of a stored chunk, in bytes."""
         return self._sizes[-1]
 
     @property
     def decoding_bytes(self) -> int:
-        """The most bytes held to decode, apart from the encoded and the decoded chunk."""
+        """The most bytes held to decode, without the encoded and the decoded chunk."""
         sizes = zip(self._stages, self._sizes, strict=False)
         return sum(stage.decoding_bytes(n) for stage, n in sizes) + sum(self._sizes[1:-1])
 
     @property
     def encoding_bytes(self) -> int:
-        """The most bytes held to encode, apart from the decoded chunk, with the encoded one."""
+        """The most bytes held to encode, with the encoded but without the decoded chunk."""
         sizes = zip(self._stages, self._sizes, strict=False)
         return sum(stage.encoding_bytes(n) for stage, n in sizes) + sum(self._sizes[1:])
 
     @property
     def takes_pieces(self) -> bool:
-        """Whether a chunk can be encoded piece by piece: by a compressor alone."""
+        """Whether a chunk can be encoded piece by piece: only by a single compressor."""
         return self._piecewise is not None
 
     @property
@@ -220,16 +220,16 @@ class Chain:
                 return None
 
     def piecewise_bytes(self, piece: int) -> int:
-        """Return the most bytes held to encode pieces of a size, apart from a piece."""
-        assert self._piecewise is not None, "these codecs take whole chunks"
+        """Return the most bytes held to encode pieces of this size, without the piece."""
+        assert self._piecewise is not None, "these codecs only encode whole chunks"
         return self._piecewise.piecewise_bytes(self.n_bytes, piece)
 
     def encode_pieces(self, pieces: Iterable[Bytes]) -> Iterator[bytes]:
         """Encode the elements of a chunk, given as bytes piece by piece.
 
-        Yield the output for each piece, which may be empty. The caller takes a core for it.
+        Yield the output for each piece, which may be empty. The caller must hold a core of `CORES`.
         """
-        assert self._piecewise is not None, "these codecs take whole chunks"
+        assert self._piecewise is not None, "these codecs only encode whole chunks"
         return self._piecewise.encode_pieces(self.n_bytes, pieces)
 
     def encode(self, data: Bytes) -> Bytes:
@@ -245,18 +245,18 @@ class Chain:
         Raises
         ------
         ValueError
-            If it does not; the message completes "the file ...".
+            If it does not fill `out`; the message completes "the file ...".
         """
         try:
             with CORES:
                 self._decode(data, out)
         except (ValueError, MemoryError) as error:
             raise ValueError(f"cannot be decoded: {error}") from error
-        except Exception as error:  # the codecs' libraries raise many kinds
+        except Exception as error:  # libraries of codecs raise many types
             raise ValueError(f"cannot be decoded: {type(error).__name__}: {error}") from error
 
     def _decode(self, data: Bytes, out: Bytes) -> None:
-        # The sizes in front of a compressor are exact.
+        # Up to the compressor, sizes are exact.
         is_exact = not self._has_compressor
         if is_exact:
             expect(self.longest, data.nbytes)
@@ -275,7 +275,7 @@ class Chain:
 
 
 def _make_stage(config: Config, dtype: DType) -> tuple[_FilterStage | _CompressorStage, DType]:
-    """Return a codec for elements of a type, and the type that it encodes them to."""
+    """Return a codec for elements of this type, and the type of its output."""
     name = config["id"]
     match CODECS[name].coding if name in CODECS else None:
         case Compressor() as record:

@@ -1,4 +1,4 @@
-"""The record of a codec: how it is spelled, how it runs, what memory and time it takes.
+"""The record of a codec: its names in formats, how it runs, its memory and its speed.
 
 Each codec has a module with its record, and `registry` lists the records. Everywhere else a codec
 is a mapping, as numcodecs and Zarr 2 write it: ``{"id": "zstd", "level": 3}``.
@@ -24,10 +24,11 @@ Speed: TypeAlias = "Callable[[Config], tuple[float, float]]"
 
 
 def speed(decoding: float, encoding: float | Mapping[int, float]) -> Speed:
-    """Return megabytes per second of decoding and encoding, the latter by the highest level.
+    """Return a function for the speeds of decoding and encoding, in megabytes per second.
 
-    Measured with one core on integers of 16 bits and on floats of 32 bits, both with noise; the
-    figures lie in between. Other values can be up to eight times faster or slower.
+    The speed of encoding may depend on the level: each key is the highest level with its speed.
+    The figures are between those measured for 16-bit integers and for 32-bit floats, both with
+    noise, on one core. Other data can be up to eight times faster or slower.
 
     Examples
     --------
@@ -45,7 +46,7 @@ def speed(decoding: float, encoding: float | Mapping[int, float]) -> Speed:
 
 
 def up_to(table: Mapping[int, T], level: int) -> T | None:
-    """Return the value of the first key that is not below a level, None above all of them."""
+    """Return the value of the first key that is at least `level`, None if there is none."""
     return next((value for highest, value in table.items() if level <= highest), None)
 
 
@@ -54,21 +55,21 @@ UNKNOWN_SPEED = speed(200, 100)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compressor:
-    """A codec whose output depends on the values: usually shorter, at worst a little longer.
+    """A codec whose output size depends on the data: usually smaller, at worst a little larger.
 
-    Functions that take a codec get the one of numcodecs.
+    The first argument of `decode` and `start` is the numcodecs codec.
     """
 
     decode: Callable[[Any, Bytes, Bytes], None]
-    """Decode bytes so that they fill an array exactly, or raise."""
+    """Decode bytes so that they fill an array exactly, or raise an exception."""
     workspace: Callable[[Config, int], int]
-    """The most bytes held to encode a chunk of a size, apart from input and output."""
+    """The most bytes held to encode a chunk of a given size, without input and output."""
     decoding_bytes: int | None = None
-    """The most bytes held to decode, apart from input and output; None: as many as to encode."""
+    """The most bytes held to decode, without input and output; None: the same as to encode."""
     start: Callable[[Any, int], Stream] | None = None
-    """Start to encode a chunk of a size that arrives piece by piece."""
+    """Start to encode a chunk of a given size, piece by piece."""
     is_always_streamed: bool = False
-    """Whether `start` also encodes whole chunks; if not, numcodecs does."""
+    """Whether whole chunks are encoded with `start`, too, instead of by numcodecs."""
     history: Callable[[Config], int | None] = lambda _: 0
     """Bytes of the input kept between pieces; None if only whole chunks can be encoded."""
     slowdown_in_pieces: float = 1.0
@@ -77,14 +78,14 @@ class Compressor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filter:
-    """A codec whose output has a size that depends only on the size of its input."""
+    """A codec whose output size depends only on the input size."""
 
     encoded_type: Callable[[Config, DType], DType]
-    """The type that elements of a type are encoded to; a ValueError if they cannot be."""
+    """The output type for an input type; a ValueError if the input type is not supported."""
     encoded_size: Callable[[Config, int], int] = lambda _, n_bytes: n_bytes
-    # Arithmetic goes through temporary arrays of at most complex128.
+    # Arithmetic needs temporary arrays of at most complex128.
     coding_bytes: Callable[[Config, int], int] = lambda _, n_bytes: n_bytes + 3 * 16 * n_bytes
-    """The most bytes held to encode or decode, apart from input and output."""
+    """The most bytes held to encode or decode, without input and output."""
     whole: Callable[[Config, int], int] = lambda _, n_bytes: n_bytes
     """Bytes of the input that are whole elements; the rest stays unchanged."""
     is_checksum: bool = False
@@ -92,14 +93,14 @@ class Filter:
     is_for_arrays: bool = True
     """Whether Zarr 3 lists it before the codec `bytes`."""
     cast: Callable[[Config, DType, DType], Config] = lambda config, *_: config
-    """Adapt it from elements of one type to those of another."""
+    """Adapt the parameters for elements of one type to those of another type."""
     fit: Callable[[Config, int, int], Config] = lambda config, *_: config
-    """Adapt it to an input of a size, with elements of a size."""
+    """Adapt the parameters to an input size and an element size."""
 
 
 @dataclass(frozen=True, slots=True)
 class Zarr3:
-    """How Zarr 3 writes a codec of its own; any other has the prefix ``numcodecs.``."""
+    """The configuration of a codec that Zarr 3 defines; others get the prefix ``numcodecs.``."""
 
     write: Callable[[dict[str, Any], int], dict[str, Any] | None]
     """The configuration for parameters and an item size; None if it needs the prefix."""
@@ -109,7 +110,7 @@ class Zarr3:
 
 @dataclass(frozen=True, slots=True)
 class Hdf5:
-    """How HDF5 writes a codec: as a number and some values."""
+    """A codec in HDF5: a filter number and its client data values."""
 
     number: int
     _: KW_ONLY
@@ -118,15 +119,15 @@ class Hdf5:
     write: Callable[[Config, int], tuple[int, ...] | None] = lambda *_: None
     """The values for a codec and an item size; None if HDF5 has no such filter."""
     kept: tuple[int, int | None] = (0, None)
-    """First and last of the values that do not depend on the dataset."""
+    """The range of the values that do not depend on the dataset."""
     is_optional: bool = True
-    """Whether HDF5 may store a chunk without it that it would not make smaller."""
+    """Whether HDF5 may skip the filter for a chunk that it would not make smaller."""
     has_size: Callable[[tuple[int, ...]], bool] = lambda _: False
-    """Whether a chunk begins with its decoded size, in 8 bytes."""
+    """Whether a chunk starts with its decoded size, in 8 bytes."""
 
     @classmethod
     def with_level(cls, number: int, default: int) -> Hdf5:
-        """Return a filter whose only value is a level, and its default in HDF5."""
+        """Return a filter whose only value is a level, with this default in HDF5."""
         return cls(
             number,
             read=lambda values, _: {"level": values[0] if values else default},
@@ -136,7 +137,7 @@ class Hdf5:
 
 @dataclass(frozen=True, slots=True)
 class Codec:
-    """All that is known of a codec."""
+    """Everything that is known about a codec."""
 
     name: str
     """Its name in numcodecs and in Zarr 2."""
@@ -145,9 +146,9 @@ class Codec:
     _: KW_ONLY
     speed: Speed = UNKNOWN_SPEED
     lossless_for: str = "biufcmMSUV"
-    """The kinds of elements that it gives back bit by bit."""
+    """The dtype kinds for which it is lossless."""
     parameters: Mapping[str, Collection[object]] | None = None
-    """What users may write for each parameter: values, or words for values. None if they cannot
+    """The choices of users for each parameter: values, or words for values. None if users cannot
     choose the codec."""
     zarr3: Zarr3 | None = None
     hdf5: Hdf5 | None = None

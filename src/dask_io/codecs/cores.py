@@ -1,4 +1,4 @@
-"""The processor's cores: each thread that encodes or decodes has one to itself.
+"""Limit the threads that encode or decode to one per core.
 
 The tables of a codec just fit into the cache of a core. Threads that share a core evict each
 other's tables, and each is then slower than if it had waited.
@@ -18,14 +18,14 @@ T = TypeVar("T")
 
 
 def usable_cores() -> int:
-    """Return how many cores this process may run on."""
+    """Return the number of cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 class Cores:
-    """A context for encoding and decoding, held by at most as many threads as there are cores."""
+    """A context manager for encoding and decoding, held by at most one thread per core."""
 
     def __init__(self) -> None:
         self._begin()
@@ -51,7 +51,7 @@ CORES = Cores()
 
 
 def on_core(parts: Iterable[T]) -> Iterator[T]:
-    """Yield parts, each made while holding a core; the caller uses them without it.
+    """Yield parts; a core is held while a part is made, but not while the caller uses it.
 
     Examples
     --------

@@ -10,9 +10,9 @@ from typing import Any
 from dask_io.codecs.codec import Bytes, Codec, Compressor, Hdf5, Zarr3, speed
 from dask_io.codecs.streams import decompress
 
-# How zlib names the headers.
+# The values of `wbits` for each header.
 _GZIP_HEADER, _ZLIB_HEADER = 31, 15
-# It begins with the first; with the output of a slice it comes to the second.
+# The memory of a compressor: without output, and with the output of a slice.
 _LEAST_MEMORY, _MOST_MEMORY = 2**19, 2**21
 
 

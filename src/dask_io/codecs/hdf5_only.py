@@ -5,7 +5,7 @@ from __future__ import annotations
 from dask_io.codecs.codec import Codec, Hdf5, speed
 
 _LZF = Hdf5(32000, write=lambda *_: (), kept=(0, 0))
-# With a compressor behind it, a chunk begins with its size.
+# If it includes a compressor, a chunk starts with its size.
 _BITSHUFFLE = Hdf5(32008, kept=(3, None), has_size=lambda values: any(values[4:5]))
 HDF5_ONLY = (
     Codec("lzf", None, speed=speed(400, 200), hdf5=_LZF),

@@ -1,4 +1,4 @@
-"""LZ4; HDF5 stores it with another header, which only HDF5 itself reads here."""
+"""LZ4. HDF5 uses another header, so only HDF5 itself decodes its LZ4 chunks."""
 
 from __future__ import annotations
 

@@ -8,10 +8,10 @@ from typing import Any
 from dask_io.codecs.codec import Bytes, Codec, Compressor, Config, speed
 from dask_io.codecs.streams import Stream, decompress
 
-# The largest dictionary of the presets, and the rest of the decoder.
+# Memory of the decoder, with the largest dictionary of all presets.
 _DECODING_BYTES = 80 * 2**20
-# MiB that xz states for compression by each preset, and at most for each MiB of a dictionary. The
-# first "extreme" presets search for matches in another way, which takes more.
+# Memory to compress, as documented by xz: MiB for each preset, and at most for each MiB of a
+# dictionary. The first "extreme" presets use another match finder, which needs more memory.
 _PRESETS = (3, 9, 17, 32, 48, 94, 94, 186, 370, 674)
 _EXTREME_PRESETS = (4, 13, 25, 48, *_PRESETS[4:])
 _PER_DICTIONARY, _BASE = 14, 4 * 2**20
@@ -22,7 +22,7 @@ def _decode(codec: Any, data: Bytes, out: Bytes) -> None:
     import lzma  # noqa: PLC0415 - some builds of Python lack it
 
     if codec.format == lzma.FORMAT_RAW:
-        raise ValueError("is LZMA without a header, which is not supported")
+        raise ValueError("is raw LZMA without a header, which is not supported")
     make = partial(lzma.LZMADecompressor, format=codec.format, memlimit=_DECODING_BYTES)
     decompress(make, data, out, ignored=lzma.LZMAError)
 
@@ -34,7 +34,7 @@ def _start(codec: Any, _: int) -> Stream:
 
 
 def _workspace(config: Config, _: int) -> int:
-    """Return the memory for a preset, or for filters that may state their dictionaries."""
+    """Return the memory for a preset, or for filters with optional dictionary sizes."""
     preset = config.get("preset")
     filters = config.get("filters") or [{"preset": _DEFAULT_PRESET if preset is None else preset}]
     return _BASE + sum(map(_filter_memory, filters))

@@ -14,12 +14,13 @@ _MOST_SHOWN = 9
 
 
 def parse_codec(text: str) -> list[dict[str, Any]]:
-    """Read a codec as users write it: a compressor and its parameters, and checksums.
+    """Parse a codec as users write it: a compressor with its parameters, and checksums.
 
     Raises
     ------
     ValueError
-        If users cannot choose it.
+        If a codec is unknown, cannot be chosen, or has invalid parameters. The message completes
+        "codec ...".
 
     Examples
     --------
@@ -31,7 +32,10 @@ def parse_codec(text: str) -> list[dict[str, Any]]:
     if text == "none":
         return []
     configs = [_parse_one(part) for part in text.split("+")]
-    Chain(configs, np.dtype(np.uint8), 1)
+    try:
+        Chain(configs, np.dtype(np.uint8), 1)
+    except ValueError as error:
+        raise ValueError(f"'{text}' {error}") from error
     return configs
 
 
@@ -41,15 +45,18 @@ def _parse_one(text: str) -> dict[str, Any]:
     if parameters is None:
         chosen = (codec.name for codec in CODECS.values() if codec.parameters is not None)
         known = ", ".join(["none", *chosen])
-        raise ValueError(f"'{name}' is not a codec that can be chosen; they are {known}")
+        raise ValueError(f"'{name}' is unknown; choose one of {known}")
     if len(given) > len(parameters):
-        raise ValueError(f"'{text}' has too many parameters; {name} takes {len(parameters)}")
+        raise ValueError(
+            f"'{text}' has too many parameters; {name} takes at most {len(parameters)}"
+        )
     config: dict[str, Any] = {"id": name}
     for (key, choices), value in zip(parameters.items(), given, strict=False):
         words = choices if isinstance(choices, Mapping) else {str(each): each for each in choices}
         if value not in words:
             shown = list(words)
-            span = ", ".join(shown) if len(shown) < _MOST_SHOWN else f"{shown[0]} to {shown[-1]}"
-            raise ValueError(f"{key} of {name} is '{value}'; it can be {span}")
+            few = len(shown) < _MOST_SHOWN
+            span = f"one of {', '.join(shown)}" if few else f"{shown[0]} to {shown[-1]}"
+            raise ValueError(f"'{text}' has {key} '{value}'; choose {span}")
         config[key] = words[value]
     return config

@@ -1,4 +1,7 @@
-"""The codecs that are known; no other ever runs, whatever is installed (one may unpickle, say)."""
+"""The supported codecs.
+
+No other codec of numcodecs ever runs, because some are unsafe: one loads pickles, for example.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ CODECS: dict[str, Codec] = {
         *(SHUFFLE, *ARRAY_FILTERS, *CHECKSUMS, *HDF5_ONLY),
     )
 }
-# Filters by number, with the codec's name: zlib's, not that of gzip, which is listed before it.
+# Filters by number, with the name of the codec. HDF5's gzip is zlib, which is listed after gzip.
 HDF5_FILTERS = {
     codec.hdf5.number: (codec.name, codec.hdf5) for codec in CODECS.values() if codec.hdf5
 }
@@ -31,7 +34,7 @@ LOSSLESS = frozenset(
 
 
 def is_lossless(config: Config, dtype: DType) -> bool:
-    """Tell whether elements that a codec encodes outside of HDF5 come back bit by bit.
+    """Tell whether a codec can run outside of HDF5, and is lossless for this dtype.
 
     Examples
     --------
@@ -49,13 +52,13 @@ def is_lossless(config: Config, dtype: DType) -> bool:
 
 
 def filter_of(config: Config) -> Filter | None:
-    """Return how a filter runs, None for a checksum or any other codec."""
+    """Return the record of a filter, None for a checksum or any other codec."""
     coding = CODECS[config["id"]].coding if config["id"] in CODECS else None
     return coding if isinstance(coding, Filter) and not coding.is_checksum else None
 
 
 def cast_codec(config: Config, stored: DType, dtype: DType) -> Config:
-    """Adapt a codec from elements of one type to those of another.
+    """Adapt a codec for elements of the `stored` dtype to elements of another dtype.
 
     Examples
     --------

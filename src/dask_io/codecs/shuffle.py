@@ -14,7 +14,7 @@ def _size(config: Config) -> Any:
 
 def _check(config: Config, dtype: DType) -> DType:
     if type(size := _size(config)) is not int or size < 1:
-        raise ValueError(f"has codec shuffle with elements of {size!r:.40} bytes")
+        raise ValueError(f"has codec shuffle with an invalid element size: {size!r:.40}")
     return dtype
 
 
@@ -29,7 +29,7 @@ def _cast(config: Config, stored: DType, dtype: DType) -> Config:
 
 
 def _fit(config: Config, n_bytes: int, itemsize: int) -> Config:
-    # The codec of numcodecs wants elements that fill its input.
+    # Numcodecs requires that the input consists of whole elements.
     fits = n_bytes % _size(config) == 0
     return config if fits else {**config, "elementsize": gcd(n_bytes, itemsize)}
 

@@ -1,4 +1,4 @@
-"""About how fast codecs are, to predict how long a run takes."""
+"""Estimated speeds of codecs, to predict the time of a run."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def seconds_to_decode(codecs: Iterable[Mapping[str, Any]]) -> float:
-    """Return about how long one core takes to decode a byte.
+    """Estimate the seconds that one core takes to decode a byte.
 
     Examples
     --------
@@ -23,7 +23,7 @@ def seconds_to_decode(codecs: Iterable[Mapping[str, Any]]) -> float:
 
 
 def seconds_to_encode(codecs: Iterable[Mapping[str, Any]]) -> float:
-    """Return about how long one core takes to encode a byte.
+    """Estimate the seconds that one core takes to encode a byte.
 
     Examples
     --------
@@ -34,7 +34,7 @@ def seconds_to_encode(codecs: Iterable[Mapping[str, Any]]) -> float:
 
 
 def slowdown_in_pieces(codecs: Iterable[Mapping[str, Any]]) -> float:
-    """Return how many times longer encoding takes if blocks are encoded piece by piece.
+    """Return how many times longer it takes to encode blocks piece by piece.
 
     Examples
     --------

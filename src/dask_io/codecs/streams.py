@@ -1,7 +1,7 @@
 """Compressed streams, encoded and decoded slice by slice, so that memory stays bounded.
 
-Asked for a whole chunk at once, Python's compressors hold their output twice, and up to as much
-again. Its decompressors would give more than a chunk if a file asks for it.
+For a whole chunk at once, Python's compressors would hold two to three times their output. Its
+decompressors would return more than a chunk, if a malicious file contains more.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def compress(stream: Stream, data: Bytes, longest: int) -> Bytes:
     for piece in _slices(stream, data):
         out[n_bytes : n_bytes + len(piece)] = np.frombuffer(piece, np.uint8)
         n_bytes += len(piece)
-    # In place: the room left over is freed at once.
+    # In place, so that the unused memory is freed at once.
     out.resize(n_bytes, refcheck=False)
     return out
 
@@ -62,21 +62,21 @@ def expect(n_bytes: int, n_found: int) -> None:
         If it is not the expected one.
     """
     if n_found != n_bytes:
-        raise ValueError(f"has {n_found} bytes where {n_bytes} are expected")
+        raise ValueError(f"has {n_found} bytes, but {n_bytes} are expected")
 
 
 def decompress(
     make: Callable[[], Any], data: Bytes, out: Bytes, ignored: type[Exception] | tuple[()] = ()
 ) -> None:
-    """Decode one stream after another, so that together they fill `out` exactly.
+    """Decode consecutive streams, which together must fill `out` exactly.
 
-    `make` makes a decompressor of Python's for each. An `ignored` error ends the decoding, unless
+    `make` returns a new decompressor for each stream. An `ignored` error ends the decoding, unless
     it occurs in the first stream.
 
     Raises
     ------
     ValueError
-        If they do not fill it.
+        If they do not fill it exactly.
     """
     n_filled = 0
     for piece in _pieces(make, data, ignored):
@@ -94,7 +94,7 @@ def _pieces(
     while rest.nbytes:
         worker, taken = make(), 0
         while not worker.eof:
-            # Only zlib's returns the input that it has not used yet.
+            # Only zlib returns the input that it has not used yet.
             fed = getattr(worker, "unconsumed_tail", b"")
             if needs_input := getattr(worker, "needs_input", not fed):
                 fed = bytes(rest[taken : taken + _SLICE])

@@ -10,26 +10,26 @@ from dask_io.codecs.codec import Bytes, Codec, Compressor, Config, Hdf5, Zarr3, 
 from dask_io.codecs.streams import Stream, expect
 
 _MAGIC = b"\x28\xb5\x2f\xfd"
-# Up to each level, about twice the memory measured; beyond them, the library's own estimate.
+# Memory up to each level, about twice as measured. Above, the estimate of the library is used.
 _WORKSPACES = {3: 2 * 2**20, 6: 6 * 2**20, 9: 16 * 2**20}
 _SMALLEST_WORKSPACE = 2**19
-# How far back it looks at most, up to each level: it keeps that much of its input. Higher levels
-# look back further than most chunks are long. The libraries clamp levels below the lowest.
+# The window up to each level: the part of the input that is kept. At higher levels, the window is
+# larger than most chunks. The libraries clamp levels below the lowest.
 _LOWEST, _WINDOWS = -(2**17), {8: 2**21, 9: 2**22}
 
 
 def _decode(codec: Any, data: Bytes, out: Bytes) -> None:
     n_decoded = _size_of(data[:18].tobytes())
-    # Without a size in the frame, the decoder itself makes sure that it fills `out`.
+    # Without a size in the frame, the decoder itself checks that it fills `out`.
     if n_decoded is not None:
         expect(out.nbytes, n_decoded)
     codec.decode(data, out)
 
 
 def _size_of(head: bytes) -> int | None:
-    """Return the decoded size that a frame states, None if it does not."""
+    """Return the decoded size in the header of a frame, None if it is missing."""
     if not head.startswith(_MAGIC) or len(head) < 6:  # noqa: PLR2004 - magic, flags, a size
-        raise ValueError("does not begin as Zstandard")
+        raise ValueError("does not start with a Zstandard header")
     flags = head[4]
     is_single = flags >> 5 & 1
     width = (is_single, 2, 4, 8)[flags >> 6]
@@ -47,7 +47,7 @@ def _level(config: Config) -> int:
 def _workspace(config: Config, n_bytes: int) -> int:
     level = _level(config)
     most = up_to(_WORKSPACES, level) or (6 * 2**20) << max(4, level - 15)
-    # Tables have two entries for each byte at most, rounded up to a power of two.
+    # Tables have at most two entries for each byte, rounded up to a power of two.
     return min(most, _SMALLEST_WORKSPACE + 32 * n_bytes)
 
 
@@ -56,7 +56,7 @@ def _history(config: Config) -> int | None:
 
 
 def _start(codec: Any, n_bytes: int) -> Stream:
-    # The formats that store chunks in files of their own depend on it.
+    # Installed together with the formats that store every chunk in its own file.
     if sys.version_info >= (3, 14):
         from compression import zstd  # noqa: PLC0415
     else:
@@ -66,14 +66,14 @@ def _start(codec: Any, n_bytes: int) -> Stream:
         zstd.CompressionParameter.checksum_flag: bool(codec.checksum),
     }
     stream = zstd.ZstdCompressor(options=settings)
-    # Readers want to know the decoded size of a chunk beforehand.
+    # Readers need the decoded size of a chunk in advance.
     stream.set_pledged_input_size(n_bytes)
     return stream
 
 
 ZSTD = Codec(
     "zstd",
-    # Numcodecs encodes whole chunks, a little faster.
+    # Whole chunks are encoded by numcodecs, which is a little faster.
     Compressor(
         decode=_decode,
         workspace=_workspace,

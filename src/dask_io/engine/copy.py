@@ -28,7 +28,7 @@ class Copying(NamedTuple):
     source: Source
     outlets: tuple[Outlet]
 
-    def carry_out(self, workers: int, on_written: Callable[[int, bool], None]) -> int:
+    def run(self, workers: int, on_written: Callable[[int, bool], None]) -> int:
         """Copy all blocks that are not durable yet, without holding array data."""
         (outlet,) = self.outlets
         requested, granted = self.plan.problem.copied, self.plan.staging_bytes

@@ -171,7 +171,7 @@ def _disk(device: str, system: Path) -> Device:
 def measure_device(folder: str | os.PathLike[str]) -> Device:
     """Measure a folder with a temporary file of at most 32 MiB, in about two seconds.
 
-    The concurrency is not measured, but that of the preset. Caches of the device or of the system
+    The concurrency is taken from the preset, not measured. Caches of the device or of the system
     make it appear faster.
 
     Parameters

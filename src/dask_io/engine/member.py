@@ -225,7 +225,7 @@ class Member:
                 yield cell
 
     def make_pieces(self, step_cells: StepCells, step: Region) -> Filling:
-        """Make the buffers for which memory has been taken; return each cell with its newest."""
+        """Make the buffers for which memory has been taken; return them by cell."""
         begin, end = step.bounds[self.outer]
         cells = {}
         for corner, cell in step_cells.cells.items():

@@ -189,7 +189,7 @@ def _map(n_bytes: int) -> mmap.mmap:
     return memory
 
 
-def keep_what_is_freed(n_bytes: int) -> None:
+def reuse_freed_memory(n_bytes: int) -> None:
     """Make the C library reuse freed allocations up to a size, instead of unmapping them.
 
     The C library unmaps large allocations until it has seen one of their size being freed. Codecs

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from dask_io.stores.store import Source, Store, Target
 
 # A visit to a block opens a file at most twice: through the page cache and with direct I/O.
-_FILES_A_WORKER = 2
+_FILES_PER_WORKER = 2
 # In addition to blocks, a target has metadata, and folders that may have to be created.
 _MORE_FILES = 8
 
@@ -198,7 +198,7 @@ def check_open_files(target: Target, workers: int) -> None:
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if limit == resource.RLIM_INFINITY:
         return
-    needed = _n_open_files() + _FILES_A_WORKER * workers
+    needed = _n_open_files() + _FILES_PER_WORKER * workers
     if needed > limit:
         reason = f"up to {needed:,} files are open at once, but the limit is {limit:,}"
         raise StorageError(target.place, reason, "raise it (ulimit -n), or use fewer --workers")

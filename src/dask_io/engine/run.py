@@ -19,7 +19,7 @@ from dask_io.engine.commit import check_sources
 from dask_io.engine.crew import Crew
 from dask_io.engine.machine import ResidentMeter
 from dask_io.engine.member import Filling, Member, Room
-from dask_io.engine.memory import Account, Buffers, keep_what_is_freed
+from dask_io.engine.memory import Account, Buffers, reuse_freed_memory
 from dask_io.engine.staging import share_staging
 from dask_io.geometry.union import disjoint_boxes
 from dask_io.planning import Bundle, Seeks
@@ -109,10 +109,10 @@ class Sweep(NamedTuple):
     source: Source
     outlets: tuple[Outlet, ...]
 
-    def carry_out(self, workers: int, on_written: Callable[[int, bool], None]) -> int:
+    def run(self, workers: int, on_written: Callable[[int, bool], None]) -> int:
         """Run the bundle, and return the most bytes of array data that were held."""
         run = _Run(self, workers, on_written)
-        run.carry_out()
+        run.walk_steps()
         return run.room.held.peak
 
 
@@ -159,7 +159,7 @@ def run_sweeps(
         for outlet in unfinished:
             outlet.begin()
         for sweep in sweeps:
-            held = max(held, sweep.carry_out(workers, progress.add))
+            held = max(held, sweep.run(workers, progress.add))
         check_sources(outlets)
         while unfinished:
             unfinished[-1].finish()
@@ -264,7 +264,7 @@ class _Run:
         self.bundle, self.source = bundle, source = sweep.bundle, sweep.source
         problems = [member.problem for member in bundle.members]
         share = share_staging(bundle.staging_bytes, problems, workers)
-        keep_what_is_freed(share.codec_bytes)
+        reuse_freed_memory(share.codec_bytes)
         # Codecs allocate their own memory.
         buffers = Buffers(bundle.peak_bytes - share.n_workers * share.codec_bytes)
         stagings = [buffers.lend(share.staging) for _ in range(share.n_workers)]
@@ -292,7 +292,8 @@ class _Run:
         self.read_last: dict[tuple[int, ...], Region] = {}
         self.shares_blocks = not self.is_atomic and (is_large or self.through > 0 or self.streams)
 
-    def carry_out(self) -> None:
+    def walk_steps(self) -> None:
+        """Take memory and queue reads for one step after another, until all are done."""
         with self.room.crew as crew:
             for step in self.bundle.steps():
                 members = self._make_room(step)

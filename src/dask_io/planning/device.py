@@ -50,15 +50,15 @@ class Device:
             raise ValueError(f"times must not be negative, rates and concurrency positive: {self}")
 
     @property
-    def seconds_a_seek(self) -> float:
+    def seconds_per_seek(self) -> float:
         """Seconds that one seek adds to a plan, including the engine's own work."""
-        return (self.seek_seconds + self.request_latency) / self.concurrency + SECONDS_A_RUN
+        return (self.seek_seconds + self.request_latency) / self.concurrency + SECONDS_PER_RUN
 
 
 # The engine's own work for a run, an opening and a copy, measured in memory. One thread at a time
 # does this work, on any device. Without it, a million visits to a fast device would seem free.
 # Creating a file takes up to four times as long as opening one, but all plans create the same ones.
-SECONDS_A_RUN, SECONDS_AN_OPENING, SECONDS_A_PLACEMENT = 1e-5, 5e-5, 1e-5
+SECONDS_PER_RUN, SECONDS_PER_OPENING, SECONDS_PER_PLACEMENT = 1e-5, 5e-5, 1e-5
 
 # Rough figures of common devices. About eight concurrent requests saturate them. A disk with one
 # arm serves requests one by one.
@@ -82,8 +82,8 @@ def predict_seconds(plan: AnyPlan | Sweeps | Series, device: Device) -> float:
     ::
 
         (seeks × (seek_seconds + request_latency) + openings × request_latency) / concurrency
-            + seeks × SECONDS_A_RUN + openings × SECONDS_AN_OPENING
-            + placements × SECONDS_A_PLACEMENT
+            + seeks × SECONDS_PER_RUN + openings × SECONDS_PER_OPENING
+            + placements × SECONDS_PER_PLACEMENT
             + max(bytes read / read_bandwidth + bytes written / write_bandwidth, coding)
 
     The first line is the latency of the device. The next two lines are the engine's own work. The
@@ -103,9 +103,9 @@ def predict_seconds(plan: AnyPlan | Sweeps | Series, device: Device) -> float:
     [('hdd', 103.4), ('ssd', 1.3), ('nvme', 0.9), ('nfs', 6.3), ('s3', 127.7)]
     """
     seeks, openings = plan.seeks.total, plan.openings
-    seeking = seeks * device.seconds_a_seek
-    opening = openings * (device.request_latency / device.concurrency + SECONDS_AN_OPENING)
-    placing = plan.n_placements * SECONDS_A_PLACEMENT
+    seeking = seeks * device.seconds_per_seek
+    opening = openings * (device.request_latency / device.concurrency + SECONDS_PER_OPENING)
+    placing = plan.n_placements * SECONDS_PER_PLACEMENT
     moving = plan.n_bytes_read / device.read_bandwidth
     moving += plan.n_bytes_written / device.write_bandwidth
     return seeking + opening + placing + max(moving, plan.coding_seconds)

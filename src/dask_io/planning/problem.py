@@ -72,7 +72,7 @@ class Side:
 
     def __post_init__(self) -> None:
         if not 0 <= self.through <= max(0, len(self.stored.axes) - 1):
-            message = f"cannot read blocks of {len(self.stored.axes)} axes through {self.through}"
+            message = f"cannot read through {self.through} of {len(self.stored.axes)} axes"
             raise ValueError(message)
         if len(self.layout.axes) != len(self.stored.axes):
             message = f"the layout has {len(self.layout.axes)} axes, not {len(self.stored.axes)}"

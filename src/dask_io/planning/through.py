@@ -36,7 +36,7 @@ def read_through(planned: Planned, device: Device) -> Planned:
     """
 
     def cost(each: Planned) -> float:
-        seeking = each.seeks.read * device.seconds_a_seek
+        seeking = each.seeks.read * device.seconds_per_seek
         return seeking + each.n_bytes_read / device.read_bandwidth
 
     problem = planned.problems[0] if isinstance(planned, Sweeps) else planned.problem

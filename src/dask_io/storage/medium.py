@@ -62,7 +62,7 @@ class Reader(Protocol):
         """Count moved bytes, and a seek unless they start where the last bytes ended."""
 
     def go_on_from(self, offset: int) -> None:
-        """Count as part of a visit that another thread has begun and that reached `offset`."""
+        """Continue to count the visit of another thread, which has reached `offset`."""
 
     def expect(self, start: int, stop: int) -> None:
         """Announce the range that will be read next, piece by piece."""
@@ -80,7 +80,7 @@ class Reader(Protocol):
         """Read bytes from an offset on, and return the part of the buffer that holds them."""
 
     def read_runs(self, runs: Iterable[tuple[int, int]], buffer: memoryview) -> None:
-        """Read runs, each an offset and a number of bytes, one behind the other."""
+        """Read runs, each an offset and a number of bytes, one after the other."""
 
 
 class Writer(Protocol):
@@ -102,7 +102,7 @@ class Writer(Protocol):
         """Checksum of all written data, in the order of the writes."""
 
     def go_on_from(self, offset: int) -> None:
-        """Count as part of a visit that reached `offset`."""
+        """Continue to count a visit that has reached `offset`."""
 
     def write(self, offset: int, buffer: memoryview) -> None:
         """Write all of the buffer at an offset."""

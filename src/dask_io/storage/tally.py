@@ -77,5 +77,5 @@ class Visit:
         self._counts.n_bytes += n_bytes
 
     def go_on_from(self, offset: int) -> None:
-        """Count as part of a visit that another thread has begun and that reached `offset`."""
+        """Continue to count the visit of another thread, which has reached `offset`."""
         self._counts.visits, self._position = 0, offset

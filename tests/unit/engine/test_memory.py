@@ -264,7 +264,7 @@ FRESH = """
 import resource, sys
 import numpy as np
 from numcodecs import Zstd
-from dask_io.engine.memory import keep_what_is_freed
+from dask_io.engine.memory import reuse_freed_memory
 
 codec, values = Zstd(1), np.random.default_rng(0).integers(0, 99, 2**22, np.uint8)
 
@@ -275,7 +275,7 @@ def count_faults():
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
 
 n_fresh = count_faults()
-keep_what_is_freed(2**23)
+reuse_freed_memory(2**23)
 count_faults()
 print(n_fresh, count_faults())
 """

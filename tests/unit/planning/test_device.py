@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from dask_io.planning import DEVICES, Device, Problem, plan_keep, plan_naive, predict_seconds
-from dask_io.planning.device import SECONDS_A_PLACEMENT, SECONDS_A_RUN, SECONDS_AN_OPENING
+from dask_io.planning.device import SECONDS_PER_OPENING, SECONDS_PER_PLACEMENT, SECONDS_PER_RUN
 
 PROBLEM = Problem.regular((100, 100), (10, 100), (100, 10), budget=1000)
 PLAIN = Device(
@@ -24,8 +24,8 @@ def test_seconds_are_waiting_and_moving_added_up() -> None:
     plan = plan_naive(PROBLEM)
     assert (plan.seeks.total, plan.openings) == (10 + 100, 110)
     waiting = (110 * (3 + 2) + 110 * 2) / 4
-    working = 110 * SECONDS_A_RUN + 110 * SECONDS_AN_OPENING
-    working += plan.n_placements * SECONDS_A_PLACEMENT
+    working = 110 * SECONDS_PER_RUN + 110 * SECONDS_PER_OPENING
+    working += plan.n_placements * SECONDS_PER_PLACEMENT
     assert predict_seconds(plan, PLAIN) == waiting + working + (10_000 / 100 + 10_000 / 50)
 
 

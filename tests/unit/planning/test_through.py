@@ -115,5 +115,5 @@ def test_a_target_is_not_written_through() -> None:
     problem = Problem.regular((10, 10), (5, 5), (5, 10), budget=1000)
     with pytest.raises(ValueError, match="cannot be written"):
         replace(problem, target=replace(problem.target, through=1))
-    with pytest.raises(ValueError, match="axes through 2"):
+    with pytest.raises(ValueError, match="cannot read through 2 of 2 axes"):
         problem.reading_through(2)

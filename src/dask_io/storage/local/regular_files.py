@@ -46,7 +46,7 @@ def make(path: Path | str, flags: int = 0) -> int:
 
 
 def open_own(path: Path | str, flags: int) -> int:
-    """Open a file that a run has made, or make it if the flags say so.
+    """Open a file that a run has made; create it if the flags include O_CREAT.
 
     Raises
     ------

@@ -159,13 +159,13 @@ class FileReader(_FileVisit):
         start, needed = offset - before, before + n_bytes
         n_read = self._read_fully(fd, start, into, needed)
         if n_read < needed:
-            problem = f"ends at byte {start + n_read}, {needed - n_read} bytes before the data does"
+            problem = f"ends at byte {start + n_read}, {needed - n_read} bytes too early"
             place = str(self._path)
             raise DataError(place, [problem], "the file is truncated or has changed")
         return into[before:needed]
 
     def read_runs(self, runs: Iterable[tuple[int, int]], buffer: memoryview) -> None:
-        """Read runs, each an offset and a number of bytes, one behind the other."""
+        """Read runs, each an offset and a number of bytes, one after the other."""
         for offset, n_bytes in runs:
             self.read(offset, n_bytes, buffer[:n_bytes])
             buffer = buffer[n_bytes:]

@@ -131,7 +131,7 @@ class Objects:
         """
         found = self._look_into(folder)
         if not found:
-            raise StorageError(str(folder), "there are no such objects", "check the URL")
+            raise StorageError(str(folder), "no objects found", "check the URL")
         return found
 
     def names(self, folder: ObjectPath) -> dict[str, bool]:

@@ -37,7 +37,7 @@ _NOT_SENT, _LASTING = "error sending request", ("BadScheme", "parsing Path", "er
 _REFUSALS = (InvalidPathError, NotSupportedError, PermissionDeniedError, UnauthenticatedError)
 # Status codes of a store that is busy, or temporarily down.
 _PASSING = ("408", "429", "5")
-# How long to wait out failures that are known to be temporary, and unknown failures.
+# How long to repeat requests after failures that are known to be temporary, or unknown.
 PATIENCE_SECONDS, _MOMENT_SECONDS = 120.0, 3.0
 _FIRST_WAIT, _LONGEST_WAIT = 0.1, 10.0
 _T = TypeVar("_T")
@@ -82,7 +82,7 @@ def to_storage_error(path: ObjectPath, error: BaseError | FileNotFoundError) -> 
             "the endpoint is not https",
             f"allow it with {path.connection.allows_http}=true, or allow_http in storage_options",
         ),
-        ("NoSuchBucket" in said, "there is no such bucket", "check the URL"),
+        ("NoSuchBucket" in said, "the bucket does not exist", "check the URL"),
         (said.startswith("404"), f"the store answered {said}", "check the URL and the endpoint"),
         ("EntityTooLarge" in said, f"the store answered {said}", "use smaller chunks"),
         (said, f"the store answered {said}", later),

@@ -123,7 +123,7 @@ class ObjectReader(Visit):
         return buffer[:n_bytes]
 
     def read_runs(self, runs: Iterable[tuple[int, int]], buffer: memoryview) -> None:
-        """Read runs, each an offset and a number of bytes, one behind the other."""
+        """Read runs, each an offset and a number of bytes, one after the other."""
         for batch in _batches(runs):
             n_bytes = sum(length for _, length in batch)
             if len(batch) == 1:
@@ -193,7 +193,7 @@ class ObjectReader(Visit):
         self._size, self._version = size, version
 
     def _refuse_end(self, end: int, n_missing: int) -> None:
-        problem = f"ends at byte {end}, {n_missing} bytes before the data does"
+        problem = f"ends at byte {end}, {n_missing} bytes too early"
         place = str(self._path)
         raise DataError(place, [problem], "the object is truncated or has changed")
 
@@ -348,11 +348,11 @@ class ObjectPublisher:
         )
 
     def go_on(self, name: str, header: bytes) -> None:
-        """Refuse: an object is never begun and left."""
+        """Refuse: there are no unfinished objects."""
         raise NotImplementedError(name, header)
 
     def take_back(self, name: str) -> None:
-        """Refuse: an object is never begun and left."""
+        """Refuse: there are no unfinished objects."""
         raise NotImplementedError(name)
 
     def commit(

@@ -215,7 +215,7 @@ def test_what_zarr_says_is_kept(tmp_path: Path) -> None:
     [
         ({"codec": "crc32c"}, "crc32c is not a filter of HDF5"),
         ({"codec": "nonsense"}, "nonsense is not a filter of HDF5; choose gzip:4"),
-        ({"codec": "gzip:11"}, "level of gzip is '11'"),
+        ({"codec": "gzip:11"}, "codec 'gzip:11' has level '11'"),
         ({"shards": (10, 10, 7)}, "has no shards"),
         ({"format_version": 2}, "has no format-version"),
         ({"order": "F"}, "C order, not F; give --order C"),

@@ -148,7 +148,7 @@ HOSTILE: list[tuple[object, str]] = [
     (changed(V2, "filters", [{"id": "pickle", "protocol": 5}]), "cannot be understood"),
     (
         changed(V2, "filters", [{"id": "astype", "encode_dtype": "|u1", "decode_dtype": "<U9999"}]),
-        "not one of numbers",
+        "is not numeric",
     ),
 ]
 

@@ -489,7 +489,7 @@ def test_a_shard_may_hold_a_whole_axis(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"options": TargetOptions(codec="pickle")}, "codec 'pickle' is not a codec"),
+        ({"options": TargetOptions(codec="pickle")}, "codec 'pickle' is unknown"),
         (
             {"options": TargetOptions(shards=(3, 3))},
             "shards of 3 x 3 are not made of whole chunks of 2 x 3",

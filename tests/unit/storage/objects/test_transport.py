@@ -103,9 +103,9 @@ def test_an_end_before_the_data_does_is_an_error(path: ObjectPath) -> None:
     """Be it within a range, before it, or in one of several."""
     size, buffer = len(CONTENT), memoryview(bytearray(100))
     for start in (size - 10, size, size + 10):
-        with pytest.raises(DataError, match=r"ends at byte .* bytes before the data does"):
+        with pytest.raises(DataError, match=r"ends at byte .* bytes too early"):
             ObjectReader(path, Tally()).read(start, 20, buffer)
-    with pytest.raises(DataError, match="10 bytes before the data does"):
+    with pytest.raises(DataError, match="10 bytes too early"):
         ObjectReader(path, Tally()).read_runs([(0, 10), (size - 10, 20)], buffer)
     assert ObjectReader(path, Tally()).peek(2 * size) == CONTENT
     obstore.put(path.store, path.key, b"")
