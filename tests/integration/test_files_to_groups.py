@@ -367,9 +367,9 @@ def spoil_group(group: Any) -> None:
     ("spoil", "said"),
     [
         (spoil_dimension, r"has a dimension with the invalid name \.\./y"),
-        (spoil_group, "has a group and a dimension y, which one file cannot hold together"),
+        (spoil_group, "has both a group and a dimension y, which one file cannot hold"),
         (spoil_type, "b in .* cannot be copied: it has elements of float16, for which NetCDF"),
-        (spoil_lengths, "dimension y of 4 and of 5 elements, which one file cannot hold together"),
+        (spoil_lengths, "dimension y of 4 and of 5 elements, which one file cannot hold"),
         (spoil_name, "y in .* it has the name of a dimension, but does not lie along it alone"),
     ],
 )
@@ -448,7 +448,7 @@ def test_names_that_lead_elsewhere(name: str, tmp_path: Path) -> None:
             # HDF5 itself takes any name for what it is.
             folder = h5py.Group(h5py.h5g.create(folder.id, part.encode()))
         folder[name.rpartition("/")[2]] = np.arange(6)
-    with pytest.raises(UsageError, match="a group of Zarr cannot hold anything with the name"):
+    with pytest.raises(UsageError, match="a group of Zarr does not allow the name"):
         dask_io.resplit(tmp_path / "a.h5", tmp_path / "in/b.zarr", chunks=3)
     assert [path.name for path in tmp_path.iterdir()] == ["a.h5"]
 
@@ -653,7 +653,7 @@ def save_short(path: Path, n_records: int) -> Path:
 def test_records_that_are_not_stored_are_not_forgotten(n_records: int, tmp_path: Path) -> None:
     """NetCDF shows them as gaps; a group whose arrays differ in length could not be opened."""
     short, target = save_short(tmp_path / "a.nc", n_records), tmp_path / "out.zarr"
-    with pytest.raises(UsageError, match=f"holds {n_records} of the 30 records along time .* u;"):
+    with pytest.raises(UsageError, match=f"stores {n_records} of the 30 records along time .* u;"):
         dask_io.resplit(short, target, chunks={"time": 10})
     assert not target.exists()
     dask_io.resplit(short, tmp_path / "b.nc", chunks={"time": 10})

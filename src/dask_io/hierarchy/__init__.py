@@ -1,1 +1,1 @@
-"""Everything that a group or a file holds."""
+"""Trees: everything in a group or a file."""

@@ -1,4 +1,4 @@
-"""The seam between trees and the containers that hold them."""
+"""The interface between trees and the containers that store them."""
 
 from __future__ import annotations
 
@@ -32,24 +32,24 @@ class TreeTarget(Protocol):
 
     @property
     def durability(self) -> Durability:
-        """What the tree outlasts once it is complete."""
+        """The failures that the tree survives once it is complete."""
 
     @property
     def not_kept(self) -> tuple[str, ...]:
-        """Names for everything that the container has no place for; final once it is complete."""
+        """Names for everything that the container cannot store; final once it is complete."""
 
     @property
     def is_resumable(self) -> bool:
         """Whether a journal exists from which this run can be resumed."""
 
     def describe(self) -> dict[str, Any]:
-        """Return what the journal records about the groups, as plain values."""
+        """Return the description of the groups for the journal, as plain values."""
 
     def digests(self) -> dict[str, str]:
         """Return the checksums that arrays copied verbatim will have, by name."""
 
     def check(self) -> None:
-        """Refuse what `create` would refuse, but touch nothing."""
+        """Raise the errors that `create` would raise, without changing anything."""
 
     def create(self, job: bytes) -> None:
         """Create the place; a journal with the job is the first thing in it."""
@@ -58,25 +58,25 @@ class TreeTarget(Protocol):
         """Write the arrays that are copied verbatim, unless `create` did."""
 
     def finish(self) -> None:
-        """Complete the tree: all arrays are there."""
+        """Complete the tree, after all arrays have been written."""
 
     def give_up(self) -> None:
-        """Keep what can be resumed, and remove everything else."""
+        """Keep everything that can be resumed, and remove the rest."""
 
 
 @runtime_checkable
 class UndividedTarget(TreeTarget, Protocol):
-    """A tree of which nothing counts before all of it is complete."""
+    """A tree that is written as a whole; an unfinished one cannot be resumed in part."""
 
     def restart(self, job: bytes) -> None:
         """Begin again at the place of an interrupted run."""
 
     def refuse_loss(self, path: Location) -> None:
-        """Refuse to replace a file that holds more than this one will."""
+        """Refuse to replace a file that contains more than the new one will."""
 
 
 class DividedTarget(TreeTarget, Protocol):
-    """A tree whose arrays have journals of their own, so that it is resumed array by array."""
+    """A tree whose arrays have their own journals, so that it is resumed array by array."""
 
     def resume(self) -> None:
         """Continue an interrupted run, or lock a complete tree for a repair."""
@@ -85,7 +85,7 @@ class DividedTarget(TreeTarget, Protocol):
         """Write arrays that are copied verbatim again, and remove other files from them."""
 
     def damaged_groups(self) -> list[str]:
-        """Return the groups whose metadata is missing or cannot be understood."""
+        """Return the groups whose metadata is missing or invalid."""
 
     def describe_again(self, paths: Iterable[str]) -> None:
         """Write the metadata of groups again."""
@@ -100,7 +100,7 @@ class TreeContainer(Container, Protocol):
 
     @property
     def native_formats(self) -> frozenset[str]:
-        """Formats whose trees it holds without conversion, so that arrays can be kept as stored."""
+        """Formats whose trees it stores without conversion, so that arrays can stay encoded."""
 
     @property
     def tree_versions(self) -> frozenset[int]:
@@ -110,16 +110,16 @@ class TreeContainer(Container, Protocol):
         """Tell whether a path is the directory of a group whose members can be listed."""
 
     def can_hold(self, tree: Tree) -> bool:
-        """Tell whether trees of this format can be held at all."""
+        """Tell whether the container can store trees of this format."""
 
     def read_tree(self, path: Location, *, each: bool = False) -> Tree:
         """Read the metadata of everything in a file or a group.
 
-        With `each` also if all else belongs to one array.
+        If everything else belongs to one array, the others are read only with `each`.
         """
 
     def convert(self, tree: Tree) -> Tree:
-        """Convert a tree of any format to one that this container can hold; nothing is touched.
+        """Convert a tree of any format to one that this container can hold; no values are read.
 
         Raises
         ------
@@ -137,7 +137,7 @@ class TreeContainer(Container, Protocol):
         overwrite: bool,
         durability: Durability,
     ) -> TreeTarget:
-        """Describe a target for a converted tree; nothing is touched until its `create`.
+        """Describe a target for a converted tree; nothing is written until its `create`.
 
         Arrays that are not `wanted` are copied verbatim.
 
@@ -165,12 +165,12 @@ class DividedContainer(TreeContainer, Protocol):
         tree: Tree | None = None,
         copies: Iterable[str] = (),
     ) -> DividedTarget:
-        """Describe a target again, by what its `describe` returned and the names of its arrays.
+        """Return a target again, from its description and the names of its arrays.
 
-        `copies` are to be copied verbatim from the source, whose `tree` is needed only for them.
+        `copies` are copied verbatim from the source, whose `tree` is needed only for them.
 
         Raises
         ------
         ValueError
-            If `described` is not such a description.
+            If the description is invalid.
         """

@@ -1,6 +1,6 @@
-"""Conversions of trees for containers that hold less, or something else, than their source.
+"""Convert trees for containers that cannot store everything that the source has.
 
-All of them are pure: they take a tree and return a tree, and read no values. A container combines
+All functions are pure: they take a tree, return a tree, and read no values. A container combines
 those that it needs.
 """
 
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
     from dask_io.hierarchy.tree import Tree, TreeArray
 
-# Names for dimensions without one; two that are equal need not be the same dimension.
+# Generated names of unnamed dimensions; equal names need not mean the same dimension.
 _MADE_UP = re.compile(r"dim_\d+")
 
 
 def copy_text_verbatim(tree: Tree) -> Tree:
-    """Copy strings of a fixed length verbatim, for containers with strings of any length only."""
+    """Copy strings of a fixed length verbatim, for containers without a type for them."""
     return _with_arrays(
         tree,
         {
@@ -55,7 +55,7 @@ def _with_arrays(tree: Tree, changed: Mapping[str, TreeArray]) -> Tree:
 
 
 def refuse_types(tree: Tree, has_type: Callable[[np.dtype[Any]], bool], reason: str) -> Tree:
-    """Refuse arrays with elements that a container has no type for; `{}` in `reason` is theirs."""
+    """Refuse arrays whose type a container does not have; `reason` contains `{}` for the type."""
     stored = {name: (tree.arrays[name], each.dtype) for name, each in tree.sources.items()}
     refused = {
         name: reason.format(dtype)
@@ -76,7 +76,7 @@ def refuse_misnamed(tree: Tree) -> Tree:
 
 
 def place_dimensions(tree: Tree, is_name: Callable[[str], bool]) -> Tree:
-    """Make shared dimensions of the names that every array has for its own.
+    """Turn the dimension names of single arrays into shared dimensions.
 
     A dimension belongs to the group of the first array along it, or of its coordinate. All arrays
     in that group and below share it. An array that needs another length gets a dimension in its
@@ -109,8 +109,8 @@ def place_dimensions(tree: Tree, is_name: Callable[[str], bool]) -> Tree:
         placed[name] = replace(each, along=tuple(along))
     for path in sorted(lengths.keys() & tree.groups.keys()):
         raise UsageError(
-            f"{tree.place} has a group and a dimension {path}, which "
-            "one file cannot hold together; name one array"
+            f"{tree.place} has both a group and a dimension {path}, which one file cannot hold; "
+            "give one array"
         )
     arrays = {name: placed[name] for name in tree.arrays}
     return replace(tree, arrays=arrays, lengths=lengths, shares_dimensions=True)
@@ -128,7 +128,7 @@ def _complete_names(dimensions: tuple[str | None, ...], n_axes: int) -> list[str
 def _place(
     lengths: dict[str, int], group: str, name: str, length: int, *, is_own: bool, place: str
 ) -> str:
-    """Return the path of a dimension in a group or around it; a new one is added."""
+    """Return the path of a dimension in a group or around it, adding it if necessary."""
     parts = group.split("/") if group else []
     for n_parts in range(len(parts), -1, -1):
         path = "/".join([*parts[:n_parts], name])
@@ -140,16 +140,15 @@ def _place(
         return _place(lengths, group, longer, length, is_own=is_own, place=place)
     if path in lengths:
         raise UsageError(
-            f"{place} has arrays along a dimension {path} of "
-            f"{lengths[path]:,} and of {length:,} elements, which one file cannot hold "
-            "together; name one array"
+            f"{place} has arrays along a dimension {path} of {lengths[path]:,} and of {length:,} "
+            "elements, which one file cannot hold; give one array"
         )
     lengths[path] = length
     return path
 
 
 def has_renamed_dimensions(tree: Tree) -> bool:
-    """Tell whether `place_dimensions` gave an axis another name than it had."""
+    """Tell whether `place_dimensions` has renamed a dimension."""
     return any(
         name and name != path.rpartition("/")[2]
         for each in tree.arrays.values()
@@ -167,7 +166,7 @@ def check_names(tree: Tree, is_name: Callable[[str], bool], holder: str, *, deep
     """
     for path in sorted({*tree.arrays, *tree.groups}.difference({ROOT})):
         if not all(map(is_name, path.split("/"))):
-            raise UsageError(f"{holder} cannot hold anything with the name {path}")
+            raise UsageError(f"{holder} does not allow the name {path}")
         if path.count("/") >= deepest:
             raise UsageError(
                 f"{tree.place} has groups nested more than {deepest} deep, which "
@@ -200,7 +199,7 @@ def check_records(tree: Tree) -> None:
     for key, length, name in named:
         if length < longest[key]:
             raise UsageError(
-                f"{tree.place} holds {length:,} of the {longest[key]:,} records along "
-                f"{key[1]} of its variable {name}; store the missing ones "
-                "too, as nccopy does, or resplit it to NetCDF"
+                f"{tree.place} stores {length:,} of the {longest[key]:,} records along {key[1]} of "
+                f"its variable {name}; store the missing ones too, as nccopy does, or resplit it "
+                "to NetCDF"
             )

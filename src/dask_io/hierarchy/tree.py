@@ -1,4 +1,4 @@
-"""Everything that a group or a file of arrays holds, as one value."""
+"""A tree: the metadata of everything in a group or a file, as one value."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ROOT = ""
 
 
 def checked_path(path: str) -> str:
-    """Return the path of a group, an array or a file within a tree.
+    """Return the path of a group, an array or a file within a tree, after checking it.
 
     Raises
     ------
@@ -52,7 +52,7 @@ class TreeArray:
     Attributes
     ----------
     shape
-        Its shape, as far as it is known.
+        Its shape, empty if it is unknown.
     dimensions
         The names of its dimensions, None for one without a name.
     attributes
@@ -62,15 +62,15 @@ class TreeArray:
     verbatim
         Why it can only be copied verbatim; the text completes "it ...".
     kept_grid
-        The chunks that it gets unless others are asked for; None for those of the source.
+        The chunks that it gets by default; None for those of the source.
     dtype
         The type that its elements are converted to; None if they keep theirs.
     is_lossy
         Whether its values would change if they were encoded again.
     along
-        The paths of the shared dimensions that it lies along, if the tree has any.
+        The paths of its shared dimensions, if the tree has any.
     space
-        What its positions mean, as far as the tree says; None if that is unknown.
+        The meaning of its positions, as far as the tree describes it; None if unknown.
     """
 
     shape: tuple[int, ...]
@@ -113,7 +113,7 @@ class TreeArray:
 
 @dataclass(frozen=True)
 class Tree:
-    """Everything that a group or a file holds, by path within it.
+    """Everything in a group or a file, by path.
 
     Attributes
     ----------
@@ -136,9 +136,9 @@ class Tree:
     lengths
         The lengths of shared dimensions by path, once `place_dimensions` has placed them.
     format_specific
-        Names for everything that other formats have no place for.
+        Names for everything that other formats cannot store.
     main
-        The only array, if all others belong to it. The others are not read then, unless asked for.
+        The array that all others belong to, if there is one. The others are then usually not read.
     has_others
         Whether there are other arrays than the main one.
     levels

@@ -1,1 +1,1 @@
-"""What the user asked for: planned, run, resumed, verified and repaired."""
+"""Plan, run, resume, verify and repair what the user requests."""

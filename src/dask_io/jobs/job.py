@@ -86,24 +86,11 @@ class Runnable(ABC):
 class Job(Runnable):
     """A plan with its source and, if one was given, its target. `run` executes it.
 
-    Attributes
-    ----------
-    plan
-        The pure plan, with its cost in seeks, bytes and memory.
-    device
-        The device for which time is predicted.
-    consume
-        Remove each source block as soon as all data that comes from it is durable.
-    max_rate
-        Largest number of bytes that may be moved per second.
-    outlet
-        The state of an interrupted run that this job resumes.
-    storage_options
-        Options to connect to the object store of the target.
-    member
-        Whether the array is one of several that are moved together.
-    gives_space
-        Whether the user, not the source, gives the names, units and spacing of the axes.
+    `device` is the device for which time is predicted, and `max_rate` the largest number of bytes
+    that may be moved per second. With `consume`, each source block is removed as soon as all data
+    that comes from it is durable. `outlet` is the state of an interrupted run that the job resumes.
+    `storage_options` connect to the object store of the target. A `member` is one of several arrays
+    that are moved together. `gives_space` tells that the user, not the source, describes the axes.
     """
 
     plan: AnyPlan

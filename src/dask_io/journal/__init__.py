@@ -1,1 +1,1 @@
-"""What is durable of a target: journal, ledger, and the lock of the run that writes it."""
+"""The journal of a target, the ledger of its durable blocks, and the lock of its run."""

@@ -94,9 +94,9 @@ class ObjectLog:
 
     def _put(self, kind: bytes, content: bytes) -> None:
         with self._appending:
-            said = b"%s %s\n%s" % (kind, self._lease.token.encode(), content)
+            body = b"%s %s\n%s" % (kind, self._lease.token.encode(), content)
             path = _numbered(self.folder, self._last + 1)
-            put_if(path, b"%s %s" % (_checksum(said), said), "create")
+            put_if(path, b"%s %s" % (_checksum(body), body), "create")
             self._last += 1
 
     def check_held(self) -> None:
@@ -256,10 +256,10 @@ def _read(path: ObjectPath) -> _Entry:
     found = look(path)
     if found is None:
         raise FileNotFoundError(str(path))
-    checksum, _, said = found[0].partition(b" ")
-    if checksum != _checksum(said):
+    checksum, _, body = found[0].partition(b" ")
+    if checksum != _checksum(body):
         raise DataError(str(path), ["is damaged: it does not match its checksum"])
-    head, _, content = said.partition(b"\n")
+    head, _, content = body.partition(b"\n")
     return _Entry(head.startswith(_BEGINS), content)
 
 
@@ -289,5 +289,5 @@ def _remove_below(folder: ObjectPath, first: int, *, but: int | None) -> None:
     remove_all([_numbered(folder, number) for number in numbers if number < first])
 
 
-def _checksum(said: bytes) -> bytes:
-    return xxh3_64_hexdigest(said).encode()
+def _checksum(body: bytes) -> bytes:
+    return xxh3_64_hexdigest(body).encode()

@@ -139,10 +139,10 @@ def _lay_out(
     corner = next(iter(opened))
     of_files: list[Axis] = []
     of_blocks: list[Axis] = []
-    for axis, numbers in enumerate(along):
+    for axis, along_axis in enumerate(along):
         position, lengths = 0, list[int]()
         runs: list[tuple[int, int]] = []
-        for number in numbers:
+        for number in along_axis:
             one = opened[(*corner[:axis], number, *corner[axis + 1 :])]
             if names.by_offset and number != position:
                 name = by_numbers[(*corner[:axis], number, *corner[axis + 1 :])]
