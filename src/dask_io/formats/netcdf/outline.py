@@ -20,6 +20,7 @@ from dask_io.formats.netcdf.conventions import (
     write_attributes,
 )
 from dask_io.formats.netcdf.surroundings import Variable, last_of
+from dask_io.stores.own_attribute import add_own
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -103,4 +104,4 @@ def outline_of(tree: Tree) -> Outline:
 def _attributes(array: TreeArray) -> dict[str, Any]:
     if array.source is None:
         return typed(array.attributes)
-    return said_in_netcdf(array.source.metadata, array.source.dtype)
+    return said_in_netcdf(add_own(array.source.metadata, as_text=True), array.source.dtype)
