@@ -201,6 +201,7 @@ def test_info_tells_what_a_source_holds(source: Path) -> None:
         "metadata": {},
         "pattern": "b_{0}_{1}_{2}.npy",
         "inferred": "block numbers along axes 0, 1, 2",
+        "space": None,
     }
 
 

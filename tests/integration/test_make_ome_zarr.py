@@ -373,3 +373,42 @@ def test_several_arrays_have_no_common_axes(tmp_path: Path) -> None:
     )
 
     assert "spacing is for one array, but the source holds several" in line
+
+
+def test_hdf5_and_netcdf_keep_the_space(tmp_path: Path) -> None:
+    """Through files of both, whole or cropped, and in files with several arrays."""
+    space = Space(AXES, ROTATED)
+    previous = make_array(tmp_path / "a.zarr", space, nifti=NIFTI)
+    for name in ("b.h5", "c.h5", "d.nc", "e.nc", "f.zarr"):
+        done = dask_io.resplit(previous, tmp_path / name, chunks=(6, 5, 4))
+        previous = tmp_path / name
+        metadata = dask_io.open(previous).source.metadata
+        assert done.not_kept == ()
+        assert (metadata["space"], metadata["nifti"]) == (space, NIFTI)
+        assert metadata["attributes"] == {"mine": 1}
+    for name, cut in (("c.h5", "g.h5"), ("e.nc", "g.nc")):
+        dask_io.resplit(tmp_path / name, tmp_path / cut, chunks=4, region="3:,:,2:")
+        assert dask_io.open(tmp_path / cut).source.metadata["space"] == crop(space, (3, 0, 2))
+
+
+def test_groups_keep_the_spaces_of_their_arrays(tmp_path: Path) -> None:
+    """From Zarr to HDF5 and NetCDF files, and back."""
+    space = Space(AXES, ROTATED)
+    with quiet():
+        zarr.create_group(tmp_path / "a.zarr")
+    for name in ("one", "two"):
+        make_array(tmp_path / "a.zarr" / name, space)
+    for source, target in (("a.zarr", "b.h5"), ("a.zarr", "c.nc"), ("b.h5", "d.zarr")):
+        dask_io.resplit(tmp_path / source, tmp_path / target, chunks=4)
+        found = dask_io.open(f"{tmp_path / target}::/two").source.metadata
+        assert found["space"] == space
+        assert found["attributes"] == {"mine": 1}
+
+
+def test_formats_without_a_place_say_so(tmp_path: Path) -> None:
+    """One file of .npy keeps neither the space nor the header of another format."""
+    array = make_array(tmp_path / "a.zarr", Space(AXES, ROTATED), nifti=NIFTI)
+
+    done = dask_io.merge(array, tmp_path / "a.npy")
+
+    assert done.not_kept == ("attributes", "space", "nifti_header")

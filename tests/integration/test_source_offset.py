@@ -89,6 +89,9 @@ def test_a_manifest_says_the_offset(tmp_path: Path) -> None:
     (folder / "dask-io.json").write_text(json.dumps(described))
 
     assert np.array_equal(dask_io.open(folder)[...], ARRAY)
+    (folder / "dask-io.json").write_text(json.dumps({**described, "format": "npy"}))
+    with pytest.raises(DataError, match="offset is 100, but npy files have headers"):
+        dask_io.open(folder)
 
 
 @pytest.mark.parametrize("offset", [99, 101])

@@ -160,6 +160,9 @@ def _open_manifest(folder: Location, format: str | None, given: Description) -> 
         raise
     except UsageError as error:
         raise DataError(str(folder / manifest.NAME), [str(error)]) from error
+    if found.offset and chosen.longest_header:
+        problem = f"offset is {found.offset}, but {chosen.name} files have headers of their own"
+        raise DataError(str(folder / manifest.NAME), [problem])
     chosen = format_of_files(found.names, chosen)
     blocks = Blocks(folder, found.names, chosen, found.spec, found.offset)
     source = BlockFiles(blocks, scan(folder), only_blocks=True)

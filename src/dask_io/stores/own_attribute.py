@@ -7,6 +7,7 @@ array is read, so that users see only their own attributes.
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 from dask_io.stores.space import Space
@@ -32,10 +33,11 @@ def own_value(metadata: Mapping[str, Any]) -> dict[str, Any]:
     return {SPACE: space.to_json(), **headers_in(metadata)}
 
 
-def add_own(metadata: Mapping[str, Any]) -> Mapping[str, Any]:
+def add_own(metadata: Mapping[str, Any], *, as_text: bool = False) -> Mapping[str, Any]:
     """Return metadata whose attributes include the space and the headers of other formats.
 
-    An attribute of the user that has the same name stays as it is.
+    They are written `as_text` where attributes cannot be JSON values. An attribute of the user
+    that has the same name stays as it is.
 
     Examples
     --------
@@ -46,7 +48,8 @@ def add_own(metadata: Mapping[str, Any]) -> Mapping[str, Any]:
     attributes, value = metadata.get("attributes", {}), own_value(metadata)
     if not value or KEY in attributes:
         return metadata
-    return {**metadata, "attributes": {**attributes, KEY: value}}
+    stored = json.dumps(value) if as_text else value
+    return {**metadata, "attributes": {**attributes, KEY: stored}}
 
 
 def take_own(described: Mapping[str, Any], n_axes: int) -> dict[str, Any]:
@@ -63,6 +66,11 @@ def take_own(described: Mapping[str, Any], n_axes: int) -> dict[str, Any]:
 
 def read_own(value: object, n_axes: int) -> dict[str, Any] | None:
     """Return the space and the headers in the value of the attribute; None if it is not ours."""
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError):
+            return None
     if not isinstance(value, dict) or not value or value.keys() - {SPACE, *FOREIGN_HEADERS}:
         return None
     found: dict[str, Any] = headers_in(value)

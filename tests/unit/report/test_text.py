@@ -107,6 +107,7 @@ def test_a_store_in_json_tells_all_uneven_blocks() -> None:
         "metadata": {},
         "pattern": None,
         "inferred": None,
+        "space": None,
     }
 
 

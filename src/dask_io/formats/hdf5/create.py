@@ -45,6 +45,7 @@ from dask_io.formats.hdf5.types import path_of_type
 from dask_io.geometry import Grid
 from dask_io.stores.block_files import order_of
 from dask_io.stores.dtypes import check_dtype
+from dask_io.stores.own_attribute import KEY, add_own, read_own
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -75,6 +76,7 @@ def make_template(
     """
     refuse(wanted)
     original: Original | None = wanted.metadata.get("hdf5")
+    wanted = replace(wanted, metadata=add_own(wanted.metadata, as_text=True))
     if original is None:
         return _make_template(wanted, inside, make)
     wanted = replace(wanted, metadata=dict(wanted.metadata))
@@ -87,9 +89,17 @@ def _make_template(
     with in_memory(in_order=make is not None) as file:
         try:
             (make or _make_described)(file, wanted, inside or DEFAULT_NAME)
+            _write_own(file[inside or DEFAULT_NAME], wanted)
         except (OSError, RuntimeError, TypeError, ValueError) as error:
             raise UsageError(f"HDF5 cannot hold the array: {brief(error)}") from error
         return image_of(file)
+
+
+def _write_own(dataset: Any, wanted: NewArray) -> None:
+    """Write where the array lies; attributes that were copied may be about a larger array."""
+    value = wanted.metadata.get("attributes", {}).get(KEY)
+    if value is not None and read_own(value, dataset.ndim) is not None:
+        write_attributes(dataset, {KEY: value})
 
 
 def refuse(wanted: NewArray) -> None:

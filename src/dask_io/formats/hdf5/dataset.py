@@ -24,6 +24,7 @@ from dask_io.formats.hdf5.scales import is_bare, names_of, scales_along
 from dask_io.formats.hdf5.types import address_of, dtype_of, names_of_values
 from dask_io.geometry import Grid, Layout
 from dask_io.stores.dtypes import check_dtype, dtype_to_json
+from dask_io.stores.own_attribute import take_own
 from dask_io.stores.padded import any_padded
 from dask_io.stores.store import Access
 
@@ -117,7 +118,7 @@ class Dataset:
 
     def described(self) -> dict[str, Any]:
         """Return what a store says about it besides grid, dtype and layout."""
-        return {
+        described = {
             "chunks": self.chunks,
             "maxshape": self.maxshape if self.is_resizable else None,
             "codecs": describe_filters(self.filters, self.dtype),
@@ -125,7 +126,7 @@ class Dataset:
             "dimension_names": self.dimension_names,
             "attributes": dict(self.attributes),
             "coordinates": self.scales,
-            "types_of_attributes": self.types_of_attributes,
+            "types_of_attributes": dict(self.types_of_attributes),
             "beyond_json": self.beyond_json,
             "attributes_of_file": self.attributes_of_file,
             "attributes_of_groups": self.attributes_of_groups,
@@ -133,6 +134,7 @@ class Dataset:
             "has_named_type": self.has_named_type,
             "user_block": self.user_block,
         }
+        return take_own(described, len(self.shape))
 
 
 def contents_of(file: Any) -> set[str]:

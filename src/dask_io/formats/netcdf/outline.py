@@ -20,6 +20,7 @@ from dask_io.formats.netcdf.conventions import (
     write_attributes,
 )
 from dask_io.formats.netcdf.related_variables import Variable, last_of
+from dask_io.stores.own_attribute import add_own
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -104,4 +105,5 @@ def outline_of(tree: Tree) -> Outline:
 def _attributes(array: TreeArray) -> dict[str, Any]:
     if array.source is None:
         return typed(array.attributes)
-    return to_netcdf_attributes(array.source.metadata, array.source.dtype)
+    metadata = add_own(array.source.metadata, as_text=True)
+    return to_netcdf_attributes(metadata, array.source.dtype)
