@@ -41,7 +41,6 @@ from dask_io.planning import (
 )
 from dask_io.storage.location import locate
 from dask_io.stores.array_like import BlockArray
-from dask_io.stores.store import block_names_of
 from dask_io.stores.user_description import parse_dtype, parse_order
 from dask_io.stores.views import SourceView
 
@@ -205,7 +204,7 @@ def open_one_file(source: Place, storage_options: Mapping[str, Any] | None = Non
 def info(source: Place, *, storage_options: Mapping[str, Any] | None = None) -> Info:
     """Tell what a store says about itself."""
     store = _source(source, storage_options)
-    names = block_names_of(store)
+    names = store.block_names
     return Info(
         place=store.place,
         format=store.format,

@@ -26,7 +26,7 @@ from dask_io.jobs.planning import RequestedTarget, plan_one
 from dask_io.jobs.settings import Settings
 from dask_io.storage.tally import Tally
 from dask_io.stores.array_like import BlockArray
-from dask_io.stores.store import Access
+from dask_io.stores.store import Access, SourceDefaults
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -123,7 +123,7 @@ def _source_of(array: da.Array) -> Source:
 
 
 @dataclass(frozen=True)
-class ComputedSource:
+class ComputedSource(SourceDefaults):
     """A Dask array as a source: a block is computed when it is visited.
 
     `codec_bytes` counts a block. What Dask holds to compute it is Dask's.

@@ -16,7 +16,7 @@ from dask_io.storage.medium import ALIGNMENT
 from dask_io.stores.addressable import checksum_of, view_as_array
 from dask_io.stores.array_like import BlockArray
 from dask_io.stores.dtypes import cast_metadata
-from dask_io.stores.store import Access
+from dask_io.stores.store import Access, SourceDefaults, TargetDefaults
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class WorkedSource:
+class WorkedSource(SourceDefaults):
     """What a function makes of the blocks of a source, cut as Dask cuts it.
 
     A block is read and worked on as a whole, in each visit. `codec_bytes` counts what is read,
@@ -165,7 +165,7 @@ class MadeReader:
 
 
 @dataclass(frozen=True)
-class WorkedTarget:
+class WorkedTarget(TargetDefaults):
     """A target to which goes what a function makes of each block, converted to its type.
 
     Blocks are those that Dask would apply the function to: each holds whole blocks of the
@@ -291,6 +291,9 @@ class _WorkedWriter:
     target: WorkedTarget
     block: Region
     checksum: int = NOTHING
+
+    def go_on_at(self, region: Region) -> None:
+        """Do nothing: a block is one visit."""
 
     def write_from(self, region: Region, array: NDArray[Any], staging: memoryview) -> None:
         """Work on the block and write it."""

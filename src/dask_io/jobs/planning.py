@@ -36,7 +36,7 @@ from dask_io.planning import (
 from dask_io.storage.location import is_url, locate
 from dask_io.stores.container import Container
 from dask_io.stores.dtypes import cast_metadata
-from dask_io.stores.encoded import bytes_to_copy, encode_in_pieces
+from dask_io.stores.encoded import bytes_to_copy
 from dask_io.stores.user_description import parse_order
 
 if TYPE_CHECKING:
@@ -219,7 +219,8 @@ def _plan_move(
     scratch = 0 if is_consumed else free_space(made) if made else None
     plan = plan_as(objective=settings.objective, device=device, scratch=scratch)
     # Piece by piece if memory is short.
-    encode_in_pieces(made, wanted=plan.problem.target == laid.in_pieces)
+    if made is not None and made.piecewise is not None:
+        made.in_pieces = plan.problem.target == laid.in_pieces
     if strategy == "auto":
         # Any other strategy was named, and its plan stays unchanged.
         plan = read_through(plan, device)

@@ -196,7 +196,7 @@ def write_tree(
 def _make_array(place: Location, name: str, wanted: NewArray, durability: Durability) -> Target:
     try:
         # An array that exists is replaced together with its group.
-        return make_zarr(Place(place), wanted, overwrite=False, durability=durability, reserve=True)
+        return make_zarr(place, "", wanted, overwrite=False, durability=durability, reserve=True)
     except UsageError as error:
         raise UsageError(f"array {name}: {error}") from error
 
