@@ -31,14 +31,15 @@ from benchmarks.engine.measuring import (
     run_contestant,
 )
 from dask_io.errors import DaskIOError
-from dask_io.formats.zarr.place import Place
-from dask_io.formats.zarr.source import ZarrSource, open_zarr
+from dask_io.formats.zarr.source import open_zarr
 from dask_io.units import format_bytes, parse_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
+
+    from dask_io.stores.spec import ArraySpec
 
 GOALS = {"codec": 1.15, "cp -r": 0.6}
 # Blocks along an axis of the source and of the target.
@@ -101,19 +102,22 @@ def _compare(ours: list[float], others: list[float]) -> str:
 class _Coding(NamedTuple):
     """The chunks to decode and to encode, in memory."""
 
-    source: ZarrSource
-    target: ZarrSource
+    source: ArraySpec
+    target: ArraySpec
     encoded: list[NDArray[np.uint8]]
     chunks: list[NDArray[np.uint8]]
 
     def decode(self, data: NDArray[np.uint8]) -> None:
         """Decode a chunk of the source into new memory."""
-        array = self.source.array
-        array.chain.decode(data, np.empty(array.chunk_bytes, np.uint8))
+        codec = self.source.codec
+        assert codec is not None, "chunks are compressed"
+        codec.decode(data, np.empty(self.source.chunk_bytes, np.uint8))
 
     def encode(self, chunk: NDArray[np.uint8]) -> None:
         """Encode a chunk of the target."""
-        self.target.array.chain.encode(chunk)
+        codec = self.target.codec
+        assert codec is not None, "chunks are compressed"
+        codec.encode(chunk)
 
 
 class _Bench:
@@ -185,15 +189,15 @@ class _Bench:
         job = dask_io.plan(dask_io.open(place), self._folder / "t.zarr", chunks=self._target_chunks)
         target = job.named_target
         encoded = [
-            np.fromfile(place / source.array.keys.name_of(index), np.uint8)
+            np.fromfile(place / source.chunks.array.keys.name_of(index), np.uint8)
             for index in source.grid.indices()
         ]
-        made = ZarrSource(Place(self._folder / "t.zarr"), target.documents, strict=False)  # type: ignore[attr-defined]
+        made: ArraySpec = target.spec  # type: ignore[attr-defined]
         chunks = [self._padded(index, made) for index in made.grid.indices()]
-        return _Coding(source, made, encoded, chunks)
+        return _Coding(source.spec, made, encoded, chunks)
 
-    def _padded(self, index: tuple[int, ...], made: ZarrSource) -> NDArray[np.uint8]:
-        values = np.zeros(made.array.chunks, made.dtype)
+    def _padded(self, index: tuple[int, ...], made: ArraySpec) -> NDArray[np.uint8]:
+        values = np.zeros(made.chunks, made.dtype)
         block = made.grid.block(index)
         values[tuple(map(slice, block.shape))] = self._array[block.slices]
         return values.reshape(-1).view(np.uint8)

@@ -42,7 +42,6 @@ from dask_io.planning import (
 from dask_io.storage.location import locate
 from dask_io.stores.array_like import BlockArray
 from dask_io.stores.spec import SPACE
-from dask_io.stores.store import block_names_of
 from dask_io.stores.user_description import parse_dtype, parse_order
 from dask_io.stores.views import SourceView
 
@@ -210,7 +209,7 @@ def open_one_file(source: Place, storage_options: Mapping[str, Any] | None = Non
 def info(source: Place, *, storage_options: Mapping[str, Any] | None = None) -> Info:
     """Describe a store."""
     store = _source(source, storage_options)
-    names = block_names_of(store)
+    names = store.block_names
     return Info(
         place=store.place,
         format=store.format,

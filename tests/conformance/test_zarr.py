@@ -96,7 +96,7 @@ class TestZarr3InPieces(TestZarr3):
     @pytest.fixture(autouse=True)
     def small_pieces(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Have even small chunks take several pieces."""
-        monkeypatch.setattr("dask_io.formats.zarr.target._PIECE", 24)
+        monkeypatch.setattr("dask_io.stores.chunked_target._PIECE", 24)
         monkeypatch.setattr(ZarrTarget, "in_pieces", True)
 
 

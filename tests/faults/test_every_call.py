@@ -238,7 +238,7 @@ def test_a_fault_at_every_call_of_chunks_in_pieces(
     record_property: Callable[[str, object], None],
 ) -> None:
     """Chunks that are encoded and written piece by piece."""
-    monkeypatch.setattr("dask_io.formats.zarr.target._PIECE", 4)
+    monkeypatch.setattr("dask_io.stores.chunked_target._PIECE", 4)
     # Whatever is planned, and nothing else can be done.
     monkeypatch.setattr(ZarrTarget, "in_pieces", property(lambda _: True, lambda *_: None))
     monkeypatch.setattr(ZarrTarget, "encode", None)

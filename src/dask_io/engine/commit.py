@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from dask_io.errors import DataError, StorageError
 from dask_io.journal.ledger import CHANGED_LINE, dropped_line_of, freed_line_of, join
-from dask_io.stores.store import Guessable, list_again
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -160,7 +159,7 @@ def check_sources(outlets: Sequence[Outlet]) -> None:
     # All listings are dropped before the first lookup, so that one new listing serves all.
     for outlet in outlets:
         if outlet.watched is not None:
-            list_again(outlet.watched.source)
+            outlet.watched.source.list_again()
     found = [error for outlet in outlets if (error := outlet.find_change()) is not None]
     if found:
         raise found[0]
@@ -213,7 +212,7 @@ class Consumption:
         DataError
             If removed blocks are missing in the target, too.
         """
-        if self.removes and isinstance(self._source, Guessable):
+        if self.removes:
             self._source.describe_in_place()
         if ledger is None:
             return

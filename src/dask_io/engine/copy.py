@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from dask_io.engine.crew import Crew
 from dask_io.engine.memory import Buffers
 from dask_io.engine.staging import copying_slabs
 from dask_io.journal.ledger import NOTHING, Written
 from dask_io.storage.medium import ALIGNMENT
-from dask_io.stores.encoded import EncodedSource, EncodedTarget
+from dask_io.stores.encoded import can_copy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from dask_io.engine.commit import Outlet
     from dask_io.planning import CopyPlan
-    from dask_io.stores.encoded import EncodedReader
+    from dask_io.stores.encoded import EncodedReader, EncodedSource, EncodedTarget
     from dask_io.stores.store import Source
 
 
@@ -47,9 +47,8 @@ class Copying(NamedTuple):
         self, index: tuple[int, ...], on_written: Callable[[int, bool], None], staging: memoryview
     ) -> None:
         (outlet,) = self.outlets
-        source, target = self.source, outlet.target
-        assert isinstance(source, EncodedSource), "the plan was wrong"
-        assert isinstance(target, EncodedTarget), "the plan was wrong"
+        assert can_copy(self.source, outlet.target), "the plan was wrong"
+        source, target = cast("EncodedSource", self.source), cast("EncodedTarget", outlet.target)
         checksum = NOTHING
         with source.encoded(index) as stored:
             if stored is not None:

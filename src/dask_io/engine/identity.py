@@ -8,7 +8,6 @@ import numpy as np
 
 from dask_io.errors import DataError, StorageError
 from dask_io.journal.ledger import join
-from dask_io.stores.store import Indivisible
 from dask_io.stores.views import SourceView
 
 if TYPE_CHECKING:
@@ -106,7 +105,7 @@ class Identity:
     def _can_name(self) -> bool:
         """Whether it is known which blocks changed, and the source is not one file."""
         whole = self.source.whole if isinstance(self.source, SourceView) else self.source
-        is_one_file = isinstance(whole, Indivisible) and whole.is_indivisible
+        is_one_file = whole.is_indivisible
         return self._kept is not None and not is_one_file and whole.grid.n_blocks > 1
 
     def _stored(self, flat: int) -> tuple[int, ...]:

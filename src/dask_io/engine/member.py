@@ -16,7 +16,6 @@ from dask_io.journal.ledger import Written
 from dask_io.planning import Hold
 from dask_io.storage.medium import ALIGNMENT
 from dask_io.stores.padded import plain
-from dask_io.stores.store import go_on
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -341,7 +340,7 @@ class Member:
         inside = cell.region.relative_to(cell.block.start)
         with self.target.writer(cell.index) as writer:
             if self.streams and any(inside.start):
-                go_on(writer, inside)
+                writer.go_on_at(inside)
             if others:
                 self._write_pieces(staging, cell, writer)
             elif first.run == first.array.size:

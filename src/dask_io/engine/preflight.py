@@ -16,7 +16,6 @@ from dask_io.storage.local.disk import below
 from dask_io.storage.location import is_url
 from dask_io.storage.medium import ALIGNMENT
 from dask_io.storage.os_errors import storage_errors
-from dask_io.stores.store import Indivisible, absent_in, footprint_of
 from dask_io.units import format_bytes
 
 if TYPE_CHECKING:
@@ -51,12 +50,12 @@ class Move(NamedTuple):
     @property
     def more_bytes(self) -> int:
         """Bytes for headers, and for the unused part of the last page of each file."""
-        return footprint_of(self.target).n_files * ALIGNMENT
+        return self.target.footprint.n_files * ALIGNMENT
 
     @property
     def has_gaps(self) -> bool:
         """Whether some blocks are absent, and the target omits them."""
-        return footprint_of(self.target).leaves_out and absent_in(self.source) != 0
+        return self.target.footprint.leaves_out and self.source.n_absent != 0
 
     @property
     def may_shrink(self) -> bool:
@@ -158,7 +157,7 @@ def check_space(
         return
     if (likely := sum(move.likely_bytes for move in shrinking)) > left:
         needed = format_bytes(least + scratch_bytes + likely)
-        is_whole = isinstance(targets[0], Indivisible) and targets[0].is_indivisible
+        is_whole = targets[0].is_indivisible
         advice = f"if it fills up, free some space and {'run it again' if is_whole else 'resume'}"
         message = f"{place}: {needed} may be needed, {has}; {advice}"
         warnings.warn(message, RoomWarning, stacklevel=2)
@@ -179,7 +178,7 @@ def check_inodes(moves: Sequence[Move], replaced: Replaced | None = None) -> Non
     # Filesystems without a fixed number of inodes report 0.
     if not disk.f_files:
         return
-    needed = sum(footprint_of(move.target).n_files for move in moves if not move.has_gaps)
+    needed = sum(move.target.footprint.n_files for move in moves if not move.has_gaps)
     free = disk.f_favail + (replaced or _replaced(targets)).n_files
     if needed + _MORE_FILES > free:
         reason = f"the target needs {needed:,} files, but the filesystem has room for only {free:,}"

@@ -11,14 +11,13 @@ from dask_io.engine.commit import MOST_BYTES, MOST_CELLS
 from dask_io.engine.staging import coding_bytes, slab_for, staging_for, staging_to_copy
 from dask_io.errors import UsageError
 from dask_io.planning import Coding, Lag, Problem, Side
-from dask_io.stores.encoded import taken_in_pieces
-from dask_io.stores.store import Access, Indivisible, absent_in
+from dask_io.stores.store import Access
 from dask_io.stores.views import SourceView
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from dask_io.stores.store import Store
+    from dask_io.stores.store import Store, Target
 
 
 # At ten thousand blocks a second, this would take months.
@@ -42,20 +41,19 @@ def side_of(store: Store) -> Side:
     if isinstance(store, SourceView):
         whole, region = store.whole, store.region
     atomic = store.access is Access.ATOMIC
-    indivisible = isinstance(whole, Indivisible) and whole.is_indivisible
     described = (whole.grid, store.layout, store.format, region, atomic, store.codec_bytes)
     return Side(
         *described,
-        indivisible,
+        whole.is_indivisible,
         reused_bytes=store.reused_bytes,
         coding=_coding_of(store),
-        absent=absent_in(store),
+        absent=store.n_absent,
     )
 
 
-def side_in_pieces(target: Store) -> Side | None:
+def side_in_pieces(target: Target) -> Side | None:
     """Return the side for a target that encodes blocks piece by piece, None if it cannot."""
-    taken = taken_in_pieces(target)
+    taken = target.piecewise
     if taken is None:
         return None
     side, slowdown = side_of(target), slowdown_in_pieces(target.metadata.get("codecs", ()))

@@ -14,18 +14,17 @@ from dask_io.engine.commit import Outlet
 from dask_io.engine.memory import Buffers
 from dask_io.engine.run import run_plan
 from dask_io.geometry import Region
-from dask_io.journal.ledger import Ledger
 from dask_io.storage.medium import Durability
 from dask_io.storage.tally import Tally
 from dask_io.stores.addressable import staged, view_as_array
+from dask_io.stores.store import TargetDefaults, Unjournalled
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from numpy.typing import NDArray
 
     from dask_io.geometry import Grid, Layout
-    from dask_io.journal.ledger import Written
     from dask_io.planning import Plan
     from dask_io.stores.store import Access, BlockReader, BlockWriter, Source
 
@@ -99,7 +98,7 @@ class _Differences:
                 self.first = region
 
 
-class _Compared:
+class _Compared(Unjournalled, TargetDefaults):
     """A target that compares data with its content instead of writing it."""
 
     def __init__(
@@ -151,27 +150,6 @@ class _Compared:
     def describe(self) -> dict[str, Any]:
         return self._other.describe()
 
-    def check(self) -> None:
-        """Do nothing: any array can be compared."""
-
-    def create(self, job: bytes = b"{}") -> None:
-        """Do nothing."""
-
-    def resume(self) -> Ledger:
-        return Ledger(self.grid)
-
-    def commit(self, cells: Collection[Written]) -> None:
-        """Do nothing."""
-
-    def note(self, lines: Iterable[str]) -> None:
-        """Do nothing: there is no journal."""
-
-    def finish(self) -> None:
-        """Do nothing."""
-
-    def abandon(self, *, keep: bool = False) -> bool:  # noqa: ARG002 - there is nothing to keep
-        return False
-
     @contextmanager
     def writer(self, index: tuple[int, ...]) -> Iterator[BlockWriter]:
         origin = self._other.grid.block(index).start
@@ -199,6 +177,9 @@ class _Comparison:
     @property
     def checksum(self) -> int:
         return 0
+
+    def go_on_at(self, region: Region) -> None:
+        """Do nothing: what is compared is not counted."""
 
     def write_from(self, region: Region, array: NDArray[Any], staging: memoryview) -> None:
         for slab in self.other.layout.slabs(region, staged(staging, self.other.dtype)):

@@ -26,7 +26,7 @@ from dask_io.jobs.planning import RequestedTarget, plan_one
 from dask_io.jobs.settings import Settings
 from dask_io.storage.tally import Tally
 from dask_io.stores.array_like import BlockArray
-from dask_io.stores.store import Access
+from dask_io.stores.store import Access, SourceDefaults
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -126,7 +126,7 @@ def _source_of(array: da.Array) -> Source:
 
 
 @dataclass(frozen=True)
-class ComputedSource:
+class ComputedSource(SourceDefaults):
     """A Dask array as a source, whose blocks are computed when they are read.
 
     `codec_bytes` counts one computed block, but not the memory that Dask uses to compute it.

@@ -16,7 +16,7 @@ from dask_io.storage.medium import ALIGNMENT
 from dask_io.stores.addressable import checksum_of, view_as_array
 from dask_io.stores.array_like import BlockArray
 from dask_io.stores.dtypes import cast_metadata
-from dask_io.stores.store import Access
+from dask_io.stores.store import Access, SourceDefaults, TargetDefaults
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class MappedSource:
+class MappedSource(SourceDefaults):
     """A source with a function applied to each block of `grid`, which are the chunks of Dask.
 
     Every visit to a block reads all of it and calls the function. `codec_bytes` counts the block
@@ -166,7 +166,7 @@ class ComputedBlockReader:
 
 
 @dataclass(frozen=True)
-class MappedTarget:
+class MappedTarget(TargetDefaults):
     """A target that applies a function to each block, converts the result and writes it.
 
     Its blocks are those to which Dask would apply the function. Each consists of whole blocks of
@@ -292,6 +292,9 @@ class _MappedWriter:
     target: MappedTarget
     block: Region
     checksum: int = NOTHING
+
+    def go_on_at(self, region: Region) -> None:
+        """Do nothing: a block is one visit."""
 
     def write_from(self, region: Region, array: NDArray[Any], staging: memoryview) -> None:
         """Apply the function to the block and write the result."""

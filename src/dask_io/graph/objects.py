@@ -16,7 +16,8 @@ from dask_io.graph.match import DeclinedError
 from dask_io.stores.array_like import BlockArray
 
 if TYPE_CHECKING:
-    from dask_io.formats.zarr.source import ZarrSource
+    from dask_io.formats.zarr.source import ZarrChunks
+    from dask_io.stores.chunked_source import ChunkedSource
     from dask_io.stores.store import Source, Target
 
 # How xarray wraps a Zarr array that it neither decodes nor indexes.
@@ -110,7 +111,7 @@ def _is(obj: Any, library: str, name: str) -> bool:
     return type(obj) is getattr(sys.modules.get(library), name, None)
 
 
-def _open_zarr(array: Any) -> ZarrSource:
+def _open_zarr(array: Any) -> ChunkedSource[ZarrChunks]:
     """Open a Zarr array again by its path, and check that it is the same array."""
     from dask_io.formats.zarr.source import open_zarr  # noqa: PLC0415 - Zarr is here if arrays are
 
@@ -118,8 +119,8 @@ def _open_zarr(array: Any) -> ZarrSource:
         source = open_zarr(_folder_of(array), array.path, strict=False)
     except DaskIOError as error:
         raise DeclinedError(str(error)) from error
-    found = source.array
-    if (found.shape, found.chunks, found.shards) != (array.shape, array.chunks, array.shards):
+    found = source.spec
+    if (found.grid.shape, found.chunks, found.shards) != (array.shape, array.chunks, array.shards):
         raise DeclinedError(f"{source.place} has changed since it was opened")
     return source
 
@@ -131,7 +132,7 @@ def _fill_zarr(array: Any) -> Target:
         raise DeclinedError("the target is a Zarr array that is open for reading only")
     source = _open_zarr(array)
     write_empty = array.async_array.config.write_empty_chunks
-    return ZarrInPlace(source.site, source.documents, write_empty=write_empty)
+    return ZarrInPlace(source.chunks.stored, write_empty=write_empty)
 
 
 def _open_hdf5(dataset: Any) -> Source:

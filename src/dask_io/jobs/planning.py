@@ -39,7 +39,7 @@ from dask_io.storage.location import is_url, locate
 from dask_io.stores.block_files import order_of
 from dask_io.stores.container import Container
 from dask_io.stores.dtypes import cast_metadata
-from dask_io.stores.encoded import bytes_to_copy, encode_in_pieces
+from dask_io.stores.encoded import bytes_to_copy
 from dask_io.stores.spec import SPACE, crop_described
 from dask_io.stores.user_description import parse_order
 from dask_io.stores.views import SourceView
@@ -248,7 +248,8 @@ def _plan_move(
     scratch = 0 if is_consumed else free_space(target) if target else None
     plan = plan_as(objective=settings.objective, device=device, scratch=scratch)
     # The plan encodes blocks piece by piece if memory is short.
-    encode_in_pieces(target, wanted=plan.problem.target == planned.in_pieces)
+    if target is not None and target.piecewise is not None:
+        target.in_pieces = plan.problem.target == planned.in_pieces
     if strategy == "auto":
         # The plan of a strategy that the user chose stays unchanged.
         plan = read_through(plan, device)

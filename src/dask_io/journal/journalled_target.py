@@ -94,6 +94,11 @@ class JournalledTarget(ABC):
         self._forget_run()
 
     @property
+    def place(self) -> str:
+        """The path, for messages."""
+        return str(self._target)
+
+    @property
     @abstractmethod
     def grid(self) -> Grid:
         """The blocks."""
@@ -138,7 +143,7 @@ class JournalledTarget(ABC):
     def _complete(self) -> None:
         """Write the metadata that turns the complete blocks into an array."""
 
-    def _is_left_out(self, name: str) -> bool:  # noqa: ARG002 - of most formats none is
+    def _is_left_out(self, index: tuple[int, ...]) -> bool:  # noqa: ARG002 - of most formats none is
         """Whether a complete block needs no file, because it has only the fill value."""
         return False
 
@@ -383,7 +388,8 @@ class JournalledTarget(ABC):
         # Blocks may be published before an error occurs.
         self._any_committed = True
         self._begun.update(names.values())
-        left_out = {name for name in whole if self._is_left_out(name)}
+        last = {cell.index for cell in cells if cell.is_last}
+        left_out = {names[index] for index in last if self._is_left_out(index)}
         kept = [name for name in whole if name not in left_out]
         self._publisher.commit(set(names.values()) - left_out, kept)
         self._journal.append(line_of(cell, self.grid) for cell in cells)

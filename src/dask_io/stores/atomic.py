@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from math import prod
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -23,9 +23,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dask_io.geometry import Layout
-    from dask_io.storage.location import Location
     from dask_io.storage.medium import Reader
-    from dask_io.stores.store import Extent, Store
+    from dask_io.stores.chunked_source import Located
 
 
 class Encoding(NamedTuple):
@@ -46,9 +45,7 @@ class AtomicReader:
     """One visit to a block that is decoded as a whole, once."""
 
     file: Reader
-    path: Location
-    extent: Extent
-    n_bytes: int
+    located: Located
     shape: tuple[int, ...]
     encoding: Encoding
     _decoded: NDArray[Any] | None = field(default=None, init=False)
@@ -65,16 +62,16 @@ class AtomicReader:
     def checksum(self, region: Region, staging: memoryview) -> int:
         """Return the checksum of the block as it lies in its file."""
         assert region.shape == self.shape, "a block was written whole"
-        return checksum_of_file(self.file, self.extent.offset, self.n_bytes, staging)
+        return checksum_of_file(self.file, self.located.offset, self.located.n_bytes, staging)
 
     def _decode(self, staging: memoryview) -> NDArray[Any]:
         chunks, dtype, layout, decode = self.encoding
         decoded, rest = cut(staging, prod(chunks) * dtype.itemsize)
-        encoded = self.file.read(self.extent.offset, self.n_bytes, rest)
+        encoded = self.file.read(self.located.offset, self.located.n_bytes, rest)
         try:
             decode(np.frombuffer(encoded, np.uint8), np.frombuffer(decoded, np.uint8))
         except ValueError as error:
-            raise DataError(str(self.path), [str(error)]) from error
+            raise DataError(str(self.located.path), [str(error)]) from error
         return view_as_array(decoded, chunks, dtype, layout)
 
 
@@ -83,10 +80,25 @@ def bytes_to_decode(n_decoded: int, n_encoded: int) -> int:
     return room_for(n_decoded, n_encoded + 2 * ALIGNMENT)
 
 
+class Typed(Protocol):
+    """A store, as far as its elements are concerned."""
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of the elements."""
+
+    @property
+    def layout(self) -> Layout:
+        """Order of the elements in a block."""
+
+
 class WholeWriter(ABC):
     """One visit to a block that is encoded as a whole."""
 
-    target: Store
+    target: Typed
+
+    def go_on_at(self, region: Region) -> None:  # noqa: B027 - as it is
+        """Do nothing: a block that is written whole is one visit."""
 
     @abstractmethod
     def write_from(self, region: Region, array: NDArray[Any], staging: memoryview) -> None:

@@ -23,7 +23,7 @@ from dask_io.stores.block_names import BlockNames, OneName, StackNames
 from dask_io.stores.listing import Checked, Expected, Problems, check_blocks, match_names
 from dask_io.stores.manifest import Manifest
 from dask_io.stores.space import crop
-from dask_io.stores.store import Access, Extent
+from dask_io.stores.store import Access, Extent, SourceDefaults
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -206,7 +206,7 @@ class BlockStore:
         return names.name_of(index, self.grid.block(index).start if names.by_offset else index)
 
 
-class BlockFiles(BlockStore):
+class BlockFiles(BlockStore, SourceDefaults):
     """A source whose blocks are files; any number may be read at once.
 
     Parameters

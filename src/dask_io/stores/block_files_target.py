@@ -19,7 +19,7 @@ from dask_io.stores.addressable import AddressableWriter
 from dask_io.stores.block_files import BlockFiles, BlockStore
 from dask_io.stores.block_names import BlockNames
 from dask_io.stores.listing import Problems, scan
-from dask_io.stores.store import Access, Extent
+from dask_io.stores.store import Access, Extent, TargetDefaults
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _MOST_HEADERS = 256
 
 
-class BlockFilesTarget(BlockStore, JournalledTarget):
+class BlockFilesTarget(BlockStore, TargetDefaults, JournalledTarget):
     """A target whose blocks become files that describe themselves, or a manifest does.
 
     Parameters

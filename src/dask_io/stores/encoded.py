@@ -1,13 +1,14 @@
-"""Blocks as they are stored: encoded, and copied so where two stores encode them alike."""
+"""The stored bytes of blocks, which are copied verbatim between stores with one encoding."""
 
 from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from dask_io.journal.ledger import NOTHING
 from dask_io.storage.files import checksum_of_file
+from dask_io.stores.store import Source, Target
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -22,14 +23,14 @@ if TYPE_CHECKING:
 
 
 class EncodedReader(Protocol):
-    """One visit to a block's bytes as they are stored."""
+    """One visit to the stored bytes of a block."""
 
     @property
     def n_bytes(self) -> int:
-        """How many there are."""
+        """Number of bytes."""
 
     def read(self, offset: int, n_bytes: int, buffer: memoryview) -> memoryview:
-        """Read some of them, and return the part of the buffer that holds them."""
+        """Read some of them, and return the part of the buffer that contains them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +52,9 @@ class StoredBytes:
 
 @dataclass(frozen=True)
 class AsStored:
-    """Blocks that were written whole, as they are stored: to compare them with what was written.
+    """The stored bytes of blocks that were written whole, to verify their checksums.
 
-    `find` visits one; it gives None if it is not stored.
+    `find` visits a block; it yields None if the block is not stored.
     """
 
     grid: Grid
@@ -69,89 +70,44 @@ class AsStored:
 
 
 class _NotStored:
-    """One visit to a block of which nothing is stored."""
+    """One visit to a block that is not stored."""
 
     def checksum(self, region: Region, staging: memoryview) -> int:  # noqa: ARG002 - as of all
         return NOTHING
 
 
-@runtime_checkable
-class EncodedSource(Protocol):
-    """A source whose blocks can be read as they are stored."""
-
-    @property
-    def encoding(self) -> object | None:
-        """All that says what stored bytes mean, None if they cannot be copied.
-
-        Of two stores with equal ones, a block of the target is stored in the source as
-        the target would store it.
-        """
+class EncodedSource(Source, Protocol):
+    """A source whose stored bytes can be copied."""
 
     @property
     def copying_bytes(self) -> int:
-        """What a visit to a block as it is stored holds at most, besides what it returns."""
+        """Bytes that a visit to a stored block holds, apart from those it returns."""
 
     def encoded(self, index: tuple[int, ...]) -> AbstractContextManager[EncodedReader | None]:
-        """Visit a block of the target's grid as it is stored; None if it is not."""
+        """Visit the stored bytes of a block of the target's grid; None if it is not stored."""
 
 
-@runtime_checkable
-class EncodedTarget(Protocol):
-    """A target that takes blocks as they are to be stored."""
-
-    @property
-    def encoding(self) -> object | None:
-        """As that of a source."""
+class EncodedTarget(Target, Protocol):
+    """A target that takes stored bytes of another store."""
 
     @property
     def copying_bytes(self) -> int:
-        """What it takes to write a block as it is stored, besides the pieces."""
+        """Bytes held to write a stored block, apart from the pieces."""
 
     def write_encoded(
         self, index: tuple[int, ...], n_bytes: int, pieces: Iterator[memoryview]
     ) -> int:
-        """Write a block's bytes, given in pieces, and return their checksum.
-
-        Without any, the block is one that is not stored.
-        """
+        """Write the stored bytes of a block, given in pieces, and return their checksum."""
 
 
-class Taken(NamedTuple):
-    """What a visit to a block takes, as a store says it of itself."""
-
-    reused_bytes: int
-    codec_bytes: int
+def can_copy(source: Source, target: Target) -> bool:
+    """Tell whether both stores encode blocks in the same way."""
+    return source.encoding is not None and source.encoding == target.encoding
 
 
-@runtime_checkable
-class PiecewiseTarget(Protocol):
-    """A target that can encode its blocks piece by piece: in less memory, but longer."""
-
-    in_pieces: bool
-    """Whether it does, from now on."""
-
-    @property
-    def piecewise(self) -> Taken | None:
-        """What a visit takes if it does, None if its codecs cannot."""
-
-
-def taken_in_pieces(target: object) -> Taken | None:
-    """Return what a visit takes that encodes a block piece by piece, None if there is none."""
-    return target.piecewise if isinstance(target, PiecewiseTarget) else None
-
-
-def encode_in_pieces(target: object, *, wanted: bool) -> None:
-    """Have a target encode its blocks piece by piece, or not, if it has the choice."""
-    if isinstance(target, PiecewiseTarget):
-        target.in_pieces = wanted
-
-
-def bytes_to_copy(source: object, target: object) -> int | None:
-    """Return what it takes, besides staging, to copy a target's block as a source stores it.
-
-    None if the two do not store blocks alike.
-    """
-    if isinstance(source, EncodedSource) and isinstance(target, EncodedTarget):
-        is_alike = source.encoding is not None and source.encoding == target.encoding
-        return source.copying_bytes + target.copying_bytes if is_alike else None
-    return None
+def bytes_to_copy(source: Source, target: Target) -> int | None:
+    """Return the bytes held to copy a stored block, apart from staging; None if it cannot be."""
+    if not can_copy(source, target):
+        return None
+    copied_from, copied_to = cast("EncodedSource", source), cast("EncodedTarget", target)
+    return copied_from.copying_bytes + copied_to.copying_bytes

@@ -28,7 +28,7 @@ from dask_io.stores.listing import Problems, is_inside, locator, match_names, sc
 from dask_io.stores.scaling import BOUNDS, SCALING, RealValues, Scaling, scaling_in
 from dask_io.stores.space import Space, crop, is_close
 from dask_io.stores.spec import SPACE
-from dask_io.stores.store import Access, absent_in
+from dask_io.stores.store import Access, SourceDefaults
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -297,7 +297,7 @@ def reopen_mosaic(
     return mosaic
 
 
-class Mosaic:
+class Mosaic(SourceDefaults):
     """An array whose blocks are those of several files; any number may be read at once."""
 
     is_indivisible = True
@@ -312,7 +312,7 @@ class Mosaic:
         sources: Mapping[tuple[int, ...], Any],
         metadata: Mapping[str, Any],
     ) -> None:
-        self.folder, self.block_names, self.files, self.grid = folder, names, files, grid
+        self.folder, self._names, self.files, self.grid = folder, names, files, grid
         self.sources, self.metadata = sources, MappingProxyType(dict(metadata))
         self.tally = Tally()
         for source in sources.values():
@@ -328,6 +328,11 @@ class Mosaic:
     def place(self) -> str:
         """The directory."""
         return str(self.folder)
+
+    @property
+    def block_names(self) -> BlockNames:
+        """The pattern of the files."""
+        return self._names
 
     @property
     def format(self) -> str:
@@ -368,7 +373,7 @@ class Mosaic:
     @cached_property
     def n_absent(self) -> int | None:
         """Blocks that are not stored; None if some files do not tell."""
-        found = [absent_in(source) for source in self.sources.values()]
+        found = [source.n_absent for source in self.sources.values()]
         known = [n for n in found if n is not None]
         return sum(known) if len(known) == len(found) else None
 
@@ -378,7 +383,7 @@ class Mosaic:
             "format": self.format,
             "shape": list(self.grid.shape),
             "dtype": str(self.dtype),
-            _FILES: self.block_names.pattern,
+            _FILES: self._names.pattern,
             "folder": str(self.folder.absolute()),
         }
 

@@ -17,7 +17,7 @@ import numpy as np
 from dask_io.geometry import Region
 from dask_io.storage.medium import ALIGNMENT
 from dask_io.stores.addressable import checksum_of, view_as_array
-from dask_io.stores.store import Access, absent_in
+from dask_io.stores.store import Access, SourceDefaults
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -148,7 +148,7 @@ def scaling_in(metadata: Mapping[str, Any]) -> Scaling | None:
 
 
 @dataclass(frozen=True)
-class RealValues:
+class RealValues(SourceDefaults):
     """The real values of a source that stores scaled integers.
 
     The integers are read into the end of the buffer and are replaced by their values from its
@@ -224,7 +224,7 @@ class RealValues:
     @property
     def n_absent(self) -> int | None:
         """Blocks that are not stored."""
-        return absent_in(self.stored)
+        return self.stored.n_absent
 
     def describe(self) -> dict[str, Any]:
         """Return what it takes to open the source again."""

@@ -1,18 +1,20 @@
-"""The seam to storage: what the engine asks of a store, whatever its format.
+"""The interface to storage: what the engine requires of every store, of any format.
 
-A store describes an array cut into blocks. A source lends readers of one block, a target lends
-writers; a visit to a block is one reader or writer from its opening to its closing. Parts of a
-block moved in storage order within one visit cost no more than the block's runs.
+A store describes an array cut into blocks. A source provides readers of single blocks, a target
+provides writers. A visit to a block is one reader or writer, from when it is opened to when it is
+closed. Parts of a block that are moved in storage order within one visit cost no more than the
+block's runs.
 
-Any number of visits may be under way at once, to different blocks or to one, from any
+Any number of visits may take place at once, to the same block or to different ones, from any
 threads. A single reader or writer belongs to one thread at a time.
 """
 
 from __future__ import annotations
 
 from enum import StrEnum
-from functools import cache
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast, runtime_checkable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
+
+from dask_io.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
@@ -30,10 +32,10 @@ if TYPE_CHECKING:
 
 
 class Access(StrEnum):
-    """What moving a part of a block costs."""
+    """The cost of moving a part of a block."""
 
     ADDRESSABLE = "addressable"
-    """Its runs: bytes of the block lie where its layout says."""
+    """Its runs: the block's bytes are stored as its layout states."""
     ATOMIC = "atomic"
     """The whole block: it is decoded or encoded as one."""
 
@@ -46,12 +48,26 @@ class Extent(NamedTuple):
     shape: tuple[int, ...]
 
 
+class Footprint(NamedTuple):
+    """The most files that a target takes, and whether it leaves out blocks of the fill value."""
+
+    n_files: int
+    leaves_out: bool = False
+
+
+class Memory(NamedTuple):
+    """The memory of one visit, as a store states it."""
+
+    reused_bytes: int
+    codec_bytes: int
+
+
 class Store(Protocol):
-    """An array cut into blocks, somewhere."""
+    """An array cut into blocks."""
 
     @property
     def place(self) -> str:
-        """The path or address, as messages name it."""
+        """The path or address, for messages."""
 
     @property
     def format(self) -> str:
@@ -67,80 +83,75 @@ class Store(Protocol):
 
     @property
     def layout(self) -> Layout:
-        """How elements lie in each block."""
+        """Order of the elements in each block."""
 
     @property
     def access(self) -> Access:
-        """What a part of a block costs."""
+        """The cost of moving a part of a block."""
 
     @property
     def reused_bytes(self) -> int:
-        """Bytes of staging that one visit uses besides those of the values asked for.
+        """Staging bytes that one visit uses, apart from the values it moves.
 
-        For encoded blocks, for blocks that are decoded, put together or padded: 0 if values are
-        moved as they are.
+        They are for blocks that are encoded, decoded, assembled or padded.
         """
 
     @property
     def codec_bytes(self) -> int:
-        """Bytes of other memory that one visit holds at most.
-
-        What libraries take for themselves, and what is between one codec and the next. What is
-        kept between visits is not counted.
-        """
+        """Other bytes that one visit holds at most, in libraries and between codecs."""
 
     @property
     def metadata(self) -> Mapping[str, Any]:
-        """What else the store says about the array."""
+        """All metadata of the array except grid, dtype and layout."""
 
     @property
     def tally(self) -> Tally:
-        """What has been moved so far."""
-
-    def describe(self) -> dict[str, Any]:
-        """Return what it takes to open or make the store again, as plain values."""
-
-
-@runtime_checkable
-class Indivisible(Protocol):
-    """A store of which nothing can be removed, or kept of a run that was cut short, but all."""
+        """Counts of seeks, visits and bytes."""
 
     @property
     def is_indivisible(self) -> bool:
-        """Whether it is so."""
-
-
-@runtime_checkable
-class Gapped(Protocol):
-    """A source of which blocks may not be stored: they are the fill value, and cost no visit."""
+        """Whether single blocks can neither be removed nor kept of an interrupted run."""
 
     @property
     def n_absent(self) -> int | None:
-        """Blocks that are not stored; None where it would take too long to find out."""
-
-
-def absent_in(store: Store) -> int | None:
-    """Return how many blocks of a store are not stored, None if some may not be."""
-    return store.n_absent if isinstance(store, Gapped) else 0
-
-
-@runtime_checkable
-class Named(Protocol):
-    """A store whose blocks are files with numbers in their names, or a part of one."""
+        """Blocks of a source that are not stored and cost no visit; None if that is unknown."""
 
     @property
     def block_names(self) -> BlockNames | None:
-        """The pattern of the names; None if the blocks are not such files."""
+        """The pattern of the names of block files; None if blocks are not such files."""
+
+    @property
+    def encoding(self) -> object | None:
+        """Everything that determines the stored bytes, None if they cannot be copied verbatim.
+
+        A source and a target with equal values store each block of the target in the same way.
+        Then they are an `EncodedSource` and an `EncodedTarget`.
+        """
+
+    def describe(self) -> dict[str, Any]:
+        """Return plain values from which the store can be opened or created again."""
 
 
-def block_names_of(store: Store) -> BlockNames | None:
-    """Return the pattern of a store's block files, if it has one."""
-    return store.block_names if isinstance(store, Named) else None
+class StoreDefaults:
+    """Members of most stores: every block is stored, can be removed, and is not copied."""
+
+    is_indivisible = False
+    encoding: object | None = None
+
+    @property
+    def block_names(self) -> BlockNames | None:
+        """Blocks are not files with a pattern of names."""
+        return None
+
+    @property
+    def n_absent(self) -> int | None:
+        """Every block is stored."""
+        return 0
 
 
 def inferred_in(store: Store) -> str:
-    """Say what was inferred from the names of a store's files; empty if nothing was."""
-    names = block_names_of(store)
+    """Return what was inferred from the names of a store's files; empty if nothing was."""
+    names = store.block_names
     return f"{names.pattern} ({names.meaning})" if names is not None and names.inferred else ""
 
 
@@ -149,40 +160,19 @@ def inferred_axes(target: Target) -> str:
     return str(getattr(target, "inferred_axes", ""))
 
 
-class Footprint(NamedTuple):
-    """What a target takes at most: so many files, fewer if blocks of the fill value are not."""
-
-    n_files: int
-    leaves_out: bool = False
-
-
-@runtime_checkable
-class Fitted(Protocol):
-    """A target that may take less than a file for each of its blocks."""
-
-    @property
-    def footprint(self) -> Footprint:
-        """What it takes."""
-
-
-def footprint_of(target: Store) -> Footprint:
-    """Return what a target takes."""
-    return target.footprint if isinstance(target, Fitted) else Footprint(target.grid.n_blocks)
-
-
 class Checkable(Protocol):
     """One visit to a block whose checksum is known."""
 
     def checksum(self, region: Region, staging: memoryview) -> int:
-        """Return what `BlockWriter.checksum` was when the region was written in one visit."""
+        """Return the `BlockWriter.checksum` of the region when it was written in one visit."""
 
 
 class Readback(Protocol):
-    """What has been written, in the blocks in which it was."""
+    """A written array, in the blocks in which it was written."""
 
     @property
     def grid(self) -> Grid:
-        """What was written at once."""
+        """The blocks that were written at once."""
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -190,7 +180,7 @@ class Readback(Protocol):
 
     @property
     def tally(self) -> Tally:
-        """What has been moved so far."""
+        """Counts of seeks, visits and bytes."""
 
     def reader(self, index: tuple[int, ...]) -> AbstractContextManager[Checkable]:
         """Visit a block."""
@@ -200,15 +190,15 @@ class BlockReader(Checkable, Protocol):
     """One visit to a block of a source."""
 
     def read_into(self, region: Region, buffer: memoryview) -> NDArray[Any]:
-        """Read a region, counted from the block's start, and return it as an array.
+        """Read a region, relative to the block's start, and return it as an array.
 
-        Along the layout's fastest axis its elements lie next to each other. It is a view of
-        `buffer`, which has room for `ALIGNMENT` bytes more than the region at each end, and for
-        the source's `reused_bytes`. Between the calls of a visit nobody else writes there.
+        Along the layout's fastest axis, its elements are contiguous. It may be a view of `buffer`,
+        which has room for `ALIGNMENT` bytes more than the region at each end, and for the source's
+        `reused_bytes`. Between the calls of a visit, nobody else writes to the buffer.
         """
 
     def expect(self, region: Region) -> None:
-        """Prepare for a region, counted from the block's start, that will be read part by part."""
+        """Prepare for a region, relative to the block's start, that will be read in parts."""
 
 
 class Source(Store, Protocol):
@@ -216,57 +206,51 @@ class Source(Store, Protocol):
 
     @property
     def n_bytes_on_disk(self) -> int:
-        """Bytes that the store occupies, headers included."""
+        """Bytes that the store occupies, with headers."""
 
     def reader(
         self, index: tuple[int, ...], *, after: Region | None = None
     ) -> AbstractContextManager[BlockReader]:
         """Visit a block.
 
-        Several threads may share a visit, each with a part of a region. `after` then is the part
-        before one's own, counted from the block's start: it is no new visit, and to read on
-        right behind that part is no seek.
+        Several threads may share a visit, each with a part of a region. Then `after` is the part
+        before, relative to the block's start. It does not count as a new visit, and reading on
+        directly behind that part is not a seek.
         """
 
     def check(self) -> None:
-        """Look at every block's header, and name all that do not fit.
+        """Check every block's header or size.
 
         Raises
         ------
         DataError
-            If blocks do not match the grid.
+            If blocks do not match the grid; it lists them.
         """
 
     def fingerprint(self, index: tuple[int, ...]) -> int:
-        """Return a number that changes when a block does, by its name, its size and its time."""
+        """Return a number that changes when a block's name, size or time does."""
+
+    def list_again(self) -> None:
+        """Drop any cached listing of the blocks."""
+
+    def describe_in_place(self) -> None:
+        """Store the shape, if it is inferred from the blocks, before blocks are removed."""
 
     def discard(self, index: tuple[int, ...]) -> None:
         """Remove a block for good."""
 
     def discard_rest(self) -> None:
-        """Remove what else belongs to the store, once all blocks have been discarded."""
+        """Remove the rest of the store after all blocks have been removed."""
 
 
-@runtime_checkable
-class Listed(Protocol):
-    """A source that may look up its blocks in a cached listing."""
+class SourceDefaults(StoreDefaults):
+    """Members of most sources: nothing is cached or inferred."""
 
     def list_again(self) -> None:
-        """Drop the listing; a new one is made at the next lookup of a block."""
-
-
-def list_again(source: Source) -> None:
-    """Make a source list its blocks again, if it uses a cached listing."""
-    if isinstance(source, Listed):
-        source.list_again()
-
-
-@runtime_checkable
-class Guessable(Protocol):
-    """A source whose shape may be inferred from the blocks that are there."""
+        """Do nothing: no listing is cached."""
 
     def describe_in_place(self) -> None:
-        """Write down what the source is, so that what is left of it is not taken for all of it."""
+        """Do nothing: the shape is stored."""
 
 
 class BlockWriter(Protocol):
@@ -274,10 +258,16 @@ class BlockWriter(Protocol):
 
     @property
     def checksum(self) -> int:
-        """Checksum of what this visit has written, in storage order."""
+        """Checksum of everything that this visit has written, in storage order."""
+
+    def go_on_at(self, region: Region) -> None:
+        """Count as part of the visit that wrote everything before a region.
+
+        It is relative to the block's start. Beginning with it is not a seek.
+        """
 
     def write_from(self, region: Region, array: NDArray[Any], staging: memoryview) -> None:
-        """Write a region, counted from the block's start; `array` lies in the target's layout.
+        """Write a region, relative to the block's start; `array` has the target's layout.
 
         The staging buffer has room for the target's `reused_bytes`.
         """
@@ -285,92 +275,125 @@ class BlockWriter(Protocol):
     def write_filled(
         self, region: Region, staging: memoryview, fill: Callable[[Region, NDArray[Any]], None]
     ) -> None:
-        """Write a region that is put together in a staging buffer.
+        """Write a region that is assembled in a staging buffer.
 
-        `fill` is called with one part of the region after another, in storage order, and an
-        array to fill with it. The buffer has room for an element and `ALIGNMENT` at each end, and
-        for the target's `reused_bytes`.
+        `fill` is called with one part of the region after another, in storage order, and an array
+        to fill. The buffer has room for an element and `ALIGNMENT` at each end, and for the
+        target's `reused_bytes`.
         """
-
-
-@runtime_checkable
-class Continuing(Protocol):
-    """A writer of parts of blocks, of which several may count as one visit."""
-
-    def go_on_at(self, region: Region) -> None:
-        """Be told of a region, counted from the block's start, before which all has been written.
-
-        It is no new visit, and to begin with that region is no seek.
-        """
-
-
-def go_on(writer: BlockWriter, region: Region) -> None:
-    """Have a writer count as part of the visit that wrote what lies before a region."""
-    if _is_continuing(type(writer)):
-        cast("Continuing", writer).go_on_at(region)
-
-
-@cache
-def _is_continuing(kind: type) -> bool:
-    return issubclass(kind, Continuing)
 
 
 class Target(Store, Protocol):
     """A store that is written, by one run at a time.
 
-    A block is written under a temporary name, in one visit or several, and appears under
-    its own name when it is whole. What has been committed outlasts the run, so that another
-    can go on with the rest.
+    A block is written under a temporary name, in one visit or several, and gets its own name when
+    it is complete. Committed blocks survive the run, so that another run can continue.
     """
+
+    in_pieces: bool
+    """Whether blocks are encoded in pieces: in less memory, but more slowly."""
+
+    @property
+    def piecewise(self) -> Memory | None:
+        """The memory of a visit with `in_pieces`, None if the codecs need whole blocks."""
+
+    @property
+    def footprint(self) -> Footprint:
+        """The files that the target takes."""
 
     @property
     def durability(self) -> Durability:
-        """What blocks outlast once they are committed."""
+        """What committed blocks survive."""
 
     def check(self) -> None:
-        """Refuse what `create` would refuse, but touch nothing."""
+        """Raise the errors that `create` would raise, without changing anything."""
 
     def create(self, job: bytes = b"{}") -> None:
-        """Make the place ready for blocks; a journal with the job is the first thing there.
+        """Create the target; a journal with the job is written first.
 
         Raises
         ------
         TargetExistsError
-            If something is there that is not to be overwritten.
+            If the target exists and may not be overwritten.
         """
 
     def resume(self) -> Ledger:
-        """Go on where another run ended; return what is durable and need not be written."""
+        """Continue where an interrupted run ended; return the durable blocks."""
 
     def writer(self, index: tuple[int, ...]) -> AbstractContextManager[BlockWriter]:
         """Visit a block."""
 
     def commit(self, cells: Collection[Written]) -> None:
-        """Make cells that have been written durable, and note that in the journal.
+        """Make written cells durable, and record them in the journal.
 
-        Blocks that are whole now appear under their names. Threads may commit at once.
+        Complete blocks get their names. Threads may commit at once.
         """
 
     def note(self, lines: Iterable[str]) -> None:
         """Add other lines to the journal; they are as durable as cells."""
 
     def finish(self) -> None:
-        """Make the target complete: everything has been committed.
-
-        The next `create` finds a target that exists.
-        """
+        """Complete the target after everything has been committed."""
 
     def abandon(self, *, keep: bool = False) -> bool:
-        """Remove what has not been committed, and let another run go on with the rest.
+        """Remove uncommitted blocks, and release the target so that another run can continue.
 
-        Returns whether there is a rest, or `keep` says that another run will begin with nothing.
+        Returns whether there is anything to continue, or `keep` asks to keep an empty target.
         Nothing happens unless `create` or `resume` succeeded.
         """
 
 
+class TargetDefaults(StoreDefaults):
+    """Members of most targets: each block is a file, and is encoded as a whole."""
+
+    in_pieces = False
+    piecewise: Memory | None = None
+    grid: Any
+
+    @property
+    def footprint(self) -> Footprint:
+        """A file for each block."""
+        return Footprint(self.grid.n_blocks)
+
+
+class Unjournalled:
+    """A target without a journal: nothing is refused or recorded, and no run can be resumed."""
+
+    place: Any
+
+    def check(self) -> None:
+        """Do nothing: the target is expected to exist."""
+
+    def create(self, job: bytes = b"{}") -> None:
+        """Do nothing: the target exists."""
+
+    def resume(self) -> Ledger:
+        """Refuse: there is no record of written blocks.
+
+        Raises
+        ------
+        UsageError
+            Always.
+        """
+        raise UsageError(f"{self.place} is filled without a journal, so no run can be resumed")
+
+    def commit(self, cells: Collection[Written]) -> None:
+        """Do nothing: there is no journal."""
+
+    def note(self, lines: Iterable[str]) -> None:
+        """Do nothing: there is no journal."""
+
+    def finish(self) -> None:
+        """Do nothing: blocks are in place."""
+
+    def abandon(self, *, keep: bool = False) -> bool:  # noqa: ARG002 - there is no journal
+        """Leave the written blocks; the run can only be started again."""
+        return False
+
+
 @runtime_checkable
 class Repairable(Target, Protocol):
-    """A target whose damaged blocks can be replaced by the same blocks written elsewhere."""
+    """A target whose damaged blocks can be replaced by the same blocks of another target."""
 
     @property
     def is_replaced_whole(self) -> bool:

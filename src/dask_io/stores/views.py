@@ -12,11 +12,10 @@ from dask_io.errors import UsageError
 from dask_io.stores.spec import crop_described
 from dask_io.stores.store import (
     Source,
+    SourceDefaults,
     Store,
     Target,
-    absent_in,
-    block_names_of,
-    list_again,
+    TargetDefaults,
 )
 
 if TYPE_CHECKING:
@@ -96,7 +95,7 @@ class _View(Generic[AnyStore]):
     @property
     def block_names(self) -> BlockNames | None:
         """The pattern of the whole store's block files, if it has one."""
-        return block_names_of(self.whole)
+        return self.whole.block_names
 
     def describe(self) -> dict[str, Any]:
         """Return what it takes to have the whole store again."""
@@ -110,7 +109,7 @@ class _View(Generic[AnyStore]):
 
 
 @dataclass(frozen=True)
-class SourceView(_View[Source]):
+class SourceView(_View[Source], SourceDefaults):
     """What lies within a region of another source.
 
     Blocks that reach out of the region are read in part. Nothing else is touched.
@@ -130,7 +129,7 @@ class SourceView(_View[Source]):
     @property
     def n_absent(self) -> int | None:
         """Blocks that are not stored; which of the whole source's these are is not looked for."""
-        return absent_in(self.whole) and None
+        return self.whole.n_absent and None
 
     def check(self) -> None:
         """Look at every block's header, outside the region too."""
@@ -142,7 +141,7 @@ class SourceView(_View[Source]):
 
     def list_again(self) -> None:
         """Make the whole source list its blocks again."""
-        list_again(self.whole)
+        self.whole.list_again()
 
     def discard(self, index: tuple[int, ...]) -> None:  # noqa: ARG002 - none can be
         """Refuse: what lies outside the region would be lost."""
@@ -183,7 +182,7 @@ class _ShiftedReader:
 
 
 @dataclass(frozen=True)
-class TargetView(_View[Target]):
+class TargetView(_View[Target], TargetDefaults):
     """What lies within a region of another target.
 
     The region holds whole blocks: none would have to be read, changed and written again. The

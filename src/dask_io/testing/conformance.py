@@ -34,7 +34,7 @@ from dask_io.storage.location import locate
 from dask_io.storage.medium import ALIGNMENT
 from dask_io.stores.addressable import view_as_array
 from dask_io.stores.staging import new_staging
-from dask_io.stores.store import Access, go_on
+from dask_io.stores.store import Access
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -234,7 +234,7 @@ class StoreConformance:
                     moved = _moved(plane, block.start)
                     with target.writer(index) as writer:
                         if at:
-                            go_on(writer, plane)
+                            writer.go_on_at(plane)
                         writer.write_from(plane, case.part(moved), new_staging(target, 0))
                         checksum = writer.checksum
                     is_last = at + 1 == block.shape[slowest]

@@ -22,7 +22,7 @@ def target(tmp_path: Path) -> ZarrInPlace:
     made = zarr.create_array(tmp_path / "a.zarr", shape=(9, 6), chunks=(4, 3), dtype="i2")
     made[:] = 7
     source = open_zarr(tmp_path / "a.zarr", "", strict=False)
-    return ZarrInPlace(source.site, source.documents)
+    return ZarrInPlace(source.chunks.stored)
 
 
 def fill(part: TargetView | ZarrInPlace, value: int) -> None:
@@ -83,7 +83,7 @@ def test_a_run_that_is_given_up_leaves_whole_chunks(target: ZarrInPlace) -> None
 
 def test_two_runs_do_not_share_files_in_the_making(target: ZarrInPlace) -> None:
     """A run that a cluster has lost sight of may write the same chunk at the same time."""
-    other = ZarrInPlace(target.site, target.documents)
+    other = ZarrInPlace(target.stored)
     target.create()
     other.create()
     whole = Region.whole((4, 3))

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from dask_io.formats.hdf5.source import Hdf5Source, open_hdf5, reopen_hdf5, reopen_written
-from dask_io.formats.hdf5.target import Hdf5Target, make_hdf5, remake_hdf5
+from dask_io.formats.hdf5.source import HDF5, Dialect, open_hdf5, reopen_hdf5
+from dask_io.formats.hdf5.target import make_hdf5, remake_hdf5
 from dask_io.formats.hdf5.tree import read_tree
 from dask_io.formats.hdf5.tree_content import Hdf5Model
 from dask_io.formats.hdf5.tree_target import write_tree
@@ -44,15 +44,14 @@ class Hdf5Format:
     suffixes: tuple[str, ...] = (".h5", ".hdf5", ".hdf")
     native_formats: frozenset[str] = frozenset({"hdf5", "netcdf"})
     tree_versions: frozenset[int] = frozenset()
-    source_kind: type[Hdf5Source] = Hdf5Source
-    target_kind: type[Hdf5Target] = Hdf5Target
+    dialect: Dialect = HDF5
     making: Callable[[Any, NewArray, str], None] | None = None
     """Makes a dataset with all that another format stores next to it."""
 
     def open(self, path: Location, inside: str, *, strict: bool) -> Source:
         """Open a dataset; only metadata is read yet."""
         file = on_disk(path, self.name)
-        return open_hdf5(file, inside, strict=strict, kind=self.source_kind)
+        return open_hdf5(file, inside, strict=strict, dialect=self.dialect)
 
     def make(
         self,
@@ -72,7 +71,7 @@ class Hdf5Format:
             overwrite=overwrite,
             durability=durability,
             reserve=reserve,
-            kind=self.target_kind,
+            dialect=self.dialect,
             make=self.making,
         )
 
@@ -84,18 +83,18 @@ class Hdf5Format:
     ) -> Source:
         """Open a source again."""
         file = None if at is None else on_disk(at, self.name)
-        return reopen_hdf5(described, file, kind=self.source_kind)
+        return reopen_hdf5(described, file, dialect=self.dialect)
 
     def read_back(self, described: Mapping[str, Any], at: Location) -> Readback:
         """Open what was a target."""
-        return reopen_written(described, on_disk(at, self.name))
+        return reopen_hdf5(described, on_disk(at, self.name)).as_written()
 
     def remake(
         self, described: Mapping[str, Any], at: Location, *, durability: Durability, reserve: bool
     ) -> Target:
         """Describe a target again."""
-        file, kind = on_disk(at, self.name), self.target_kind
-        return remake_hdf5(described, file, durability=durability, reserve=reserve, kind=kind)
+        file, dialect = on_disk(at, self.name), self.dialect
+        return remake_hdf5(described, file, durability=durability, reserve=reserve, dialect=dialect)
 
     def read_tree(self, path: Location, *, each: bool = False) -> Tree:
         """Read the metadata of everything in a file."""

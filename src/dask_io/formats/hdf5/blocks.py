@@ -43,14 +43,15 @@ def _read_head(head: bytes) -> Header:
         with understanding(block), open_head(head) as file:
             dataset = find_dataset(file, block, "")
             array, offset = understand(dataset), dataset.id.get_offset()
+            spec = array.spec
     except DaskIOError as error:
         reason = str(error).removeprefix("block: ")
         raise ValueError(f"is no HDF5 file of one block: {reason}") from error
-    if offset is None and not array.grid.n_blocks:
+    if offset is None and not spec.grid.n_blocks:
         offset = len(head)
     if array.chunks is not None or offset is None or offset > len(head):
         raise ValueError("is no HDF5 file of one block: its elements are not in one piece")
-    return Header(array.shape, array.dtype, array.layout, offset)
+    return Header(array.shape, spec.dtype, spec.layout, offset)
 
 
 def make_header(block: Header) -> bytes:

@@ -1,10 +1,8 @@
-"""What a dataset says, in the words of stores."""
+"""A dataset, as an `ArraySpec` and what only HDF5 has."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import cached_property
-from math import prod
 from typing import TYPE_CHECKING, Any, cast
 
 import h5py  # type: ignore[import-untyped]
@@ -25,32 +23,26 @@ from dask_io.formats.hdf5.types import address_of, dtype_of, names_of_values
 from dask_io.geometry import Grid, Layout
 from dask_io.stores.dtypes import check_dtype, dtype_to_json
 from dask_io.stores.own_attribute import take_own
-from dask_io.stores.padded import any_padded
-from dask_io.stores.store import Access
+from dask_io.stores.spec import ArraySpec
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from numpy.typing import NDArray
-
-    from dask_io.formats.hdf5.filters import Codec, Filter
+    from dask_io.formats.hdf5.filters import Filter
 
 
 @dataclass(frozen=True)
 class Dataset:
-    """A dataset: what it holds, how it is cut, and how its chunks are stored.
+    """A dataset: what every format describes, and what only HDF5 has.
 
-    Without `chunks` its elements lie one after another. `scales` lie along its axes. Of attributes
-    that JSON cannot hold as they are, `beyond_json`, and of those of its file and the groups that
-    it is in, only the names are known. Values may have names, and so may the type itself.
+    Without `chunks`, its elements are contiguous. `scales` are datasets along its axes. Only the
+    names are known of attributes that JSON cannot represent (`beyond_json`), and of those of the
+    file and the groups around it. Values may have names, and so may the type itself.
     """
 
-    shape: tuple[int, ...]
-    maxshape: tuple[int | None, ...]
+    spec: ArraySpec
     chunks: tuple[int, ...] | None
-    dtype: np.dtype[Any]
-    fill_bytes: bytes
-    """Value of what is not stored; no array, of which pickles may change the byte order."""
+    maxshape: tuple[int | None, ...]
     has_fill: bool
     filters: tuple[Filter, ...]
     attributes: Mapping[str, Any]
@@ -65,64 +57,35 @@ class Dataset:
     user_block: tuple[str, ...] = ()
 
     @property
-    def fill(self) -> NDArray[Any]:
-        """The value of what is not stored."""
-        return np.frombuffer(self.fill_bytes, self.dtype).reshape(())
-
-    @cached_property
-    def grid(self) -> Grid:
-        """The chunks, or all of it as one block."""
-        return Grid.regular(self.shape, self.chunks or [max(1, n) for n in self.shape])
-
-    @property
-    def layout(self) -> Layout:
-        """HDF5 knows only one order."""
-        return Layout.c(len(self.shape))
-
-    @property
-    def stored(self) -> tuple[int, ...]:
-        """The shape that every block is stored in."""
-        return self.chunks or self.shape
-
-    @property
-    def block_bytes(self) -> int:
-        """Bytes of a block's elements, as large as it is stored."""
-        return prod(self.stored) * self.dtype.itemsize
+    def shape(self) -> tuple[int, ...]:
+        """Length along each axis."""
+        return self.spec.grid.shape
 
     @property
     def is_resizable(self) -> bool:
-        """Whether it may become larger."""
+        """Whether it may be enlarged."""
         return self.maxshape != self.shape
 
-    @cached_property
-    def codec(self) -> Codec:
-        """How chunks are encoded."""
-        fill = self.fill_bytes if self.has_fill else None
-        return make_codec(self.filters, self.dtype, self.stored, fill)
-
     @property
-    def access(self) -> Access:
-        """Whether a part of a block can be read alone."""
-        return Access.ATOMIC if self.filters else Access.ADDRESSABLE
-
-    @property
-    def has_padding(self) -> bool:
-        """Whether some chunk has padding between its elements."""
-        return any_padded(self.grid, self.stored, self.layout)
+    def is_by_offset(self) -> bool:
+        """Whether its blocks can be written without HDF5, because their places are fixed."""
+        return not self.filters and not self.is_resizable
 
     @property
     def stored_as(self) -> str:
-        """What differs in a dataset that holds its values in another way."""
-        told = (self.shape, self.chunks, dtype_to_json(self.dtype), self.filters)
-        return xxh3_64_hexdigest(repr((*told, self.fill_bytes)).encode())
+        """A checksum that differs for a dataset with other values or another encoding."""
+        spec = self.spec
+        described = (self.shape, self.chunks, dtype_to_json(spec.dtype), self.filters)
+        return xxh3_64_hexdigest(repr((*described, spec.fill_bytes)).encode())
 
     def described(self) -> dict[str, Any]:
-        """Return what a store says about it besides grid, dtype and layout."""
+        """Return the metadata of the dataset except grid, dtype and layout."""
+        spec = self.spec
         described = {
             "chunks": self.chunks,
             "maxshape": self.maxshape if self.is_resizable else None,
-            "codecs": describe_filters(self.filters, self.dtype),
-            "fill_value": self.fill[()] if self.has_fill else None,
+            "codecs": describe_filters(self.filters, spec.dtype),
+            "fill_value": spec.fill[()] if self.has_fill else None,
             "dimension_names": self.dimension_names,
             "attributes": dict(self.attributes),
             "coordinates": self.scales,
@@ -173,12 +136,12 @@ def contents_of(file: Any) -> set[str]:
 
 
 def understand(dataset: Any, numbered: Mapping[int, str] | None = None) -> Dataset:
-    """Make sense of a dataset; paths of dimensions by their numbers may be known.
+    """Read the metadata of a dataset; `numbered` has paths of dimensions by their numbers.
 
     Raises
     ------
     ValueError
-        If it is none that is supported; the message completes "the file ...".
+        If it is not supported; the message completes "the file ...".
     """
     refuse_others(dataset)
     if dataset.shape is None or not dataset.shape:
@@ -186,14 +149,22 @@ def understand(dataset: Any, numbered: Mapping[int, str] | None = None) -> Datas
     dtype = _dtype_of(dataset)
     plist = dataset.id.get_create_plist()
     fill, has_fill = _fill_of(plist, dtype)
-    return Dataset(
-        shape=dataset.shape,
-        maxshape=dataset.maxshape,
-        chunks=dataset.chunks,
-        dtype=dtype,
+    shape, chunks, filters = dataset.shape, dataset.chunks, filters_of(plist)
+    known = fill if has_fill else None
+    spec = ArraySpec(
+        Grid.regular(shape, chunks or [max(1, n) for n in shape]),
+        dtype,
+        Layout.c(len(shape)),
+        codec=make_codec(filters, dtype, chunks or shape, known) if filters else None,
+        stored_shape=chunks or shape,
         fill_bytes=fill,
+    )
+    return Dataset(
+        spec,
+        chunks=chunks,
+        maxshape=dataset.maxshape,
         has_fill=has_fill,
-        filters=filters_of(plist),
+        filters=filters,
         attributes=plain_attributes(dataset),
         dimension_names=names_of(dataset, numbered),
         scales=scales_along(dataset),

@@ -204,7 +204,7 @@ class _Outside:
     def encode(self, data: Bytes) -> tuple[int, Bytes]:
         return 0, self._all.encode(data)
 
-    def decode(self, data: Bytes, out: Bytes, mask: int) -> None:
+    def decode(self, data: Bytes, out: Bytes, mask: int = 0) -> None:
         (self._without(mask) if mask else self._all).decode(data, out)
 
 
@@ -246,7 +246,7 @@ class _WithinHdf5:
             mask, encoded = dataset.read_direct_chunk(corner)
             return mask, np.frombuffer(encoded, np.uint8)
 
-    def decode(self, data: Bytes, out: Bytes, mask: int) -> None:
+    def decode(self, data: Bytes, out: Bytes, mask: int = 0) -> None:
         self._check_size(data, mask)
         limits = Limits.for_file(self._n_bytes)
         try:

@@ -9,7 +9,6 @@ from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dask_io.errors import UsageError
 from dask_io.formats.hdf5.file import writing
 from dask_io.geometry import Layout
 from dask_io.journal.ledger import NOTHING
@@ -17,21 +16,20 @@ from dask_io.storage.medium import Durability
 from dask_io.storage.tally import Tally, Traffic
 from dask_io.stores.atomic import WholeWriter
 from dask_io.stores.staging import room_for
-from dask_io.stores.store import Access
+from dask_io.stores.store import Access, TargetDefaults, Unjournalled
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
     import numpy as np
     from numpy.typing import NDArray
 
     from dask_io.geometry import Grid, Region
-    from dask_io.journal.ledger import Ledger, Written
     from dask_io.stores.store import BlockWriter
 
 
 @dataclass(frozen=True)
-class Hdf5InPlace:
+class Hdf5InPlace(Unjournalled, TargetDefaults):
     """A dataset that is open for writing and is filled, block by block, through HDF5 itself.
 
     Only the process that has opened it can write it. HDF5 writes one block at a time, and blocks
@@ -77,7 +75,7 @@ class Hdf5InPlace:
 
     @property
     def metadata(self) -> Mapping[str, Any]:
-        """What it says besides is there already."""
+        """The dataset has its metadata already."""
         return {}
 
     @cached_property
@@ -95,22 +93,6 @@ class Hdf5InPlace:
         shape = list(self.grid.shape)
         return {"format": self.format, "shape": shape, "inside": self.dataset.name}
 
-    def check(self) -> None:
-        """Refuse nothing: the dataset is meant to be there."""
-
-    def create(self, job: bytes = b"{}") -> None:
-        """Do nothing: the dataset is there."""
-
-    def resume(self) -> Ledger:
-        """Refuse: nothing says what has been written.
-
-        Raises
-        ------
-        UsageError
-            Always.
-        """
-        raise UsageError(f"{self.place} is filled without a journal, so no run can be resumed")
-
     @contextmanager
     def writer(self, index: tuple[int, ...]) -> Iterator[BlockWriter]:
         """Visit a block."""
@@ -121,19 +103,6 @@ class Hdf5InPlace:
         with writing(Path(self.place)):
             self.dataset[block.slices] = values
         self.tally.add(self.tally.write, Traffic(seeks=1, visits=1, n_bytes=values.nbytes))
-
-    def commit(self, cells: Collection[Written]) -> None:
-        """Do nothing: HDF5 writes when it sees fit."""
-
-    def note(self, lines: Iterable[str]) -> None:
-        """Note nothing: there is no journal."""
-
-    def finish(self) -> None:
-        """Leave the dataset as it is now."""
-
-    def abandon(self, *, keep: bool = False) -> bool:  # noqa: ARG002 - there is no journal
-        """Leave the dataset as it is now; the run can only be done again."""
-        return False
 
 
 @dataclass(slots=True)

@@ -1,18 +1,16 @@
-"""A file in the making, and the datasets in it: what is written where, and by whom.
+"""An unfinished file, and the datasets that are written to it.
 
-HDF5 makes the file, with all that belongs to its datasets. Where every block will lie is then
-known of those that have no filters and stay as large as they are: such blocks are written there
-without HDF5, in parts if need be. The chunks of all others are encoded without HDF5 and handed to
-it.
+HDF5 creates the file with all its datasets. If a dataset has no filters and a fixed shape, the
+places of its blocks are then known, and they are written without HDF5, in parts if necessary.
+Other chunks are encoded without HDF5 and passed to it.
 """
 
 from __future__ import annotations
 
 import os
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
-from functools import cached_property
+from contextlib import suppress
 from threading import Lock
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from xxhash import xxh3_64_intdigest
@@ -21,8 +19,7 @@ from dask_io.formats.hdf5.create import touch
 from dask_io.formats.hdf5.dataset import understand
 from dask_io.formats.hdf5.file import open_own, unheard, writing
 from dask_io.formats.hdf5.places import find_places
-from dask_io.formats.hdf5.store import Hdf5Store
-from dask_io.journal.ledger import NOTHING
+from dask_io.formats.hdf5.source import describe_dataset
 from dask_io.storage.local import regular_files as regular
 from dask_io.storage.local import system
 from dask_io.storage.local.publishing import allocate
@@ -30,23 +27,16 @@ from dask_io.storage.local.transport import FileWriter
 from dask_io.storage.medium import ALIGNMENT
 from dask_io.storage.os_errors import storage_errors
 from dask_io.storage.tally import Traffic
-from dask_io.stores.addressable import AddressableWriter
-from dask_io.stores.atomic import ChunkWriter, Padding
-from dask_io.stores.filled import holds_only
-from dask_io.stores.padded import PaddedWriter, is_padded, scratch_bytes
-from dask_io.stores.staging import room_for
-from dask_io.stores.store import Access, Extent, Footprint
+from dask_io.stores.chunked_target import ChunkedTarget
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
-    import numpy as np
     from numpy.typing import NDArray
 
     from dask_io.formats.hdf5.dataset import Dataset
     from dask_io.formats.hdf5.places import Places
-    from dask_io.stores.store import BlockWriter
 
 # Blocks from this size on begin at a multiple of `ALIGNMENT`, to be written past the page cache.
 _LARGE = 128 * 2**10
@@ -149,7 +139,7 @@ def _lay_out(path: Path, insides: Sequence[str]) -> dict[str, Places]:
     ) as file:
         arrays = {inside: understand(file[inside]) for inside in insides}
         for inside, array in arrays.items():
-            if array.grid.n_blocks:
+            if array.spec.grid.n_blocks:
                 touch(file[inside])
         file.flush()
         size = file.id.get_filesize()
@@ -168,101 +158,59 @@ def _reserve(path: Path) -> None:
             system.calls.close(fd)
 
 
-def is_by_offset(array: Dataset) -> bool:
-    """Tell whether the blocks of a dataset are written without HDF5."""
-    return not array.filters and not array.is_resizable
-
-
-class WrittenDataset(Hdf5Store):
+class Hdf5Writing(ChunkedTarget):
     """A dataset that is written; any number of blocks at once.
 
-    A chunk that is handed to HDF5 and holds only the fill value is left out, unless `write_empty`.
+    HDF5 takes one encoded chunk at a time. Blocks with fixed places are written without it.
     """
 
     making: FileInMaking
+    has_files = False
 
-    def __init__(self, path: Path, inside: str, array: Dataset, *, write_empty: bool) -> None:
-        super().__init__(path, inside, array)
-        self._write_empty = write_empty
-
-    @property
-    def access(self) -> Access:
-        """Chunks with filters are written whole, and those of a dataset that may grow."""
-        return Access.ADDRESSABLE if is_by_offset(self.array) else Access.ATOMIC
-
-    @property
-    def footprint(self) -> Footprint:
-        """What it takes: one file, in which blocks that are written by offset have their places."""
-        return Footprint(1, leaves_out=self.access is Access.ATOMIC and not self._write_empty)
-
-    @property
-    def reused_bytes(self) -> int:
-        """What a visit uses of staging: for what is put together, and padded."""
-        array = self.array
-        if self.access is Access.ADDRESSABLE:
-            scratch = scratch_bytes(array.block_bytes, array.dtype.itemsize)
-            return scratch if array.has_padding else 0
-        return room_for(self.padding.n_bytes)
-
-    @cached_property
-    def padding(self) -> Padding:
-        """How chunks are stored."""
-        array = self.array
-        return Padding(array.stored, array.dtype, array.layout, array.fill_bytes)
+    def __init__(
+        self,
+        path: Path,
+        inside: str,
+        array: Dataset,
+        *,
+        format: str,  # noqa: A002 - the word that users know
+        write_empty: bool,
+    ) -> None:
+        super().__init__(array.spec, write_empty=write_empty)
+        self.path, self.inside, self.array, self.format = path, inside, array, format
 
     @property
-    def codec_bytes(self) -> int:
-        """What a visit holds at most besides what it is given."""
-        array = self.array
-        if self.access is Access.ADDRESSABLE:
-            return 0
-        return array.codec.encoding_bytes
+    def place(self) -> str:
+        """The file."""
+        return str(self.path)
 
-    @contextmanager
-    def writer(self, index: tuple[int, ...]) -> Iterator[BlockWriter]:
-        """Visit a block in the making."""
-        array, shape = self.array, self.grid.block(index).shape
-        if self.access is Access.ATOMIC:
-            yield _ChunkWriter(self, index, shape, self.padding)
-            return
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        """Metadata of the dataset."""
+        return MappingProxyType(self.array.described())
+
+    def describe(self) -> dict[str, Any]:
+        """Return plain values from which the dataset can be found again."""
+        return describe_dataset(self.format, self.path, self.inside, self.array)
+
+    @property
+    def puts_whole(self) -> bool:
+        """HDF5 finds the places of chunks with filters, and of datasets that may be enlarged."""
+        return not self.array.is_by_offset
+
+    def open_at(self, index: tuple[int, ...]) -> tuple[FileWriter, int]:
+        """Open the file at the place of a block."""
         stored = self.making.places_of(self.inside).find(self.grid.flat(index))
-        assert stored is not None, "HDF5 has given every block its place"
-        extent = Extent(self.inside, stored.offset, array.stored)
-        with FileWriter(self.making.path, self.tally) as file:
-            if is_padded(shape, array.stored, array.layout):
-                yield PaddedWriter(shape, extent, array.dtype, array.layout, file, array.fill)
-            else:
-                yield AddressableWriter(file, extent, array.dtype, array.layout)
+        assert stored is not None, "HDF5 has given every block a place"
+        return FileWriter(self.making.path, self.tally), stored.offset
 
-    def encode(self, raw: NDArray[np.uint8]) -> tuple[int, NDArray[np.uint8]] | None:
-        """Encode the bytes of a chunk; None if it is to be left out."""
-        array = self.array
-        if not self._write_empty and holds_only(raw, array.fill):
-            return None
-        return array.codec.encode(raw)
-
-    def store(self, index: tuple[int, ...], encoded: NDArray[np.uint8], mask: int) -> None:
-        """Hand a chunk to HDF5."""
+    def put(self, index: tuple[int, ...], parts: Iterable[Any]) -> int:
+        """Pass an encoded chunk to HDF5."""
+        (part,) = parts
+        mask, encoded = (0, part) if self.spec.codec is None else part
         if self.tally.pace is not None:
             self.tally.pace.wait_for(encoded.nbytes)
+        checksum = xxh3_64_intdigest(encoded.data)
         self.making.put(self.inside, self.grid.block(index).start, encoded, mask)
         self.tally.add(self.tally.write, Traffic(1, 1, encoded.nbytes))
-
-
-@dataclass(slots=True)
-class _ChunkWriter(ChunkWriter):
-    """One visit to a chunk that is encoded as a whole."""
-
-    target: WrittenDataset
-    index: tuple[int, ...]
-    shape: tuple[int, ...]
-    padding: Padding
-    checksum: int = NOTHING
-
-    def write_raw(self, raw: NDArray[np.uint8], staging: memoryview) -> None:  # noqa: ARG002 - HDF5 has its own
-        """Encode it, and hand it to HDF5."""
-        found = self.target.encode(raw)
-        if found is not None:
-            mask, encoded = found
-            self.checksum = xxh3_64_intdigest(encoded.data)
-            self.target.store(self.index, encoded, mask)
+        return checksum

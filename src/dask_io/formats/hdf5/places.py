@@ -64,7 +64,7 @@ def find_places(dataset: Any, array: Dataset, file_size: int) -> Places:
     ValueError
         If they cannot be there; the message completes "the file ...".
     """
-    if not array.grid.n_blocks:
+    if not array.spec.grid.n_blocks:
         return _places([])
     if array.chunks is None:
         return _find_contiguous(dataset, array, file_size)
@@ -96,9 +96,9 @@ def _numbers(
     """
     indices = _unswizzled(dataset, array.maxshape, chunks, offsets // chunks)
     is_off = np.any(offsets % chunks) or np.any(indices < 0)
-    if is_off or np.any(indices >= np.array(array.grid.counts)):
+    if is_off or np.any(indices >= np.array(array.spec.grid.counts)):
         raise ValueError("has a chunk where its shape has none")
-    numbers: list[int] = [array.grid.flat(tuple(index)) for index in indices.tolist()]
+    numbers: list[int] = [array.spec.grid.flat(tuple(index)) for index in indices.tolist()]
     if len(set(numbers)) < len(numbers):
         raise ValueError("has two chunks in one place")
     return numbers
@@ -153,13 +153,13 @@ def _places(found: list[tuple[int, int, int, int]]) -> Places:
 def _find_contiguous(dataset: Any, array: Dataset, file_size: int) -> Places:
     none = _places([])
     if dataset.id.get_create_plist().get_layout() == h5py.h5d.COMPACT:
-        values = np.zeros(array.shape, f"V{array.dtype.itemsize}")
+        values = np.zeros(array.shape, f"V{array.spec.dtype.itemsize}")
         dataset.id.read(h5py.h5s.ALL, h5py.h5s.ALL, values, dataset.id.get_type())
         return Places(none.numbers, none.stored, values.tobytes())
     offset = dataset.id.get_offset()
     if offset is None:
         return none
-    places = _places([(0, offset, array.block_bytes, 0)])
+    places = _places([(0, offset, array.spec.chunk_bytes, 0)])
     _check(places, array, file_size)
     return places
 
@@ -168,7 +168,7 @@ def _check(places: Places, array: Dataset, file_size: int) -> None:
     offsets, sizes = places.stored[:, 0], places.stored[:, 1]
     if np.any(offsets < 0) or np.any(sizes < 0) or np.any(offsets > file_size - sizes):
         raise ValueError(f"is truncated: it has {file_size} bytes, blocks lie beyond")
-    if not array.filters and np.any(sizes != array.block_bytes):
-        raise ValueError(f"has a chunk that is not of {array.block_bytes} bytes")
-    if array.filters and np.any(sizes > array.codec.longest):
-        raise ValueError(f"has a chunk that is longer than {array.codec.longest} bytes")
+    if not array.filters and np.any(sizes != array.spec.chunk_bytes):
+        raise ValueError(f"has a chunk that is not of {array.spec.chunk_bytes} bytes")
+    if array.filters and np.any(sizes > array.spec.longest):
+        raise ValueError(f"has a chunk that is longer than {array.spec.longest} bytes")

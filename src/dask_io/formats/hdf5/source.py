@@ -1,47 +1,33 @@
-"""Reading a dataset: HDF5 says where its bytes are, they are read and decoded without it."""
+"""Reading a dataset: HDF5 reports where its bytes are, they are read and decoded without it."""
 
 from __future__ import annotations
 
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
-from xxhash import xxh3_64_intdigest
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from dask_io.errors import DataError, UsageError
 from dask_io.formats.hdf5.dataset import understand
 from dask_io.formats.hdf5.file import find_dataset, in_subprocess, reading
 from dask_io.formats.hdf5.places import find_places
-from dask_io.formats.hdf5.store import Hdf5Store
 from dask_io.storage.local.transport import FileReader
 from dask_io.storage.os_errors import storage_errors
-from dask_io.storage.tally import Traffic
-from dask_io.stores.addressable import checksum_of, view_as_array
-from dask_io.stores.atomic import Encoding
-from dask_io.stores.chunked import Located, bytes_reused, read_chunk
-from dask_io.stores.encoded import AsStored, StoredBytes
-from dask_io.stores.filled import FilledReader
-from dask_io.stores.padded import plain
-from dask_io.stores.store import Access, Extent
+from dask_io.stores.chunked_source import ChunkedSource, Chunks, FetchedBytes, Located
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from numpy.typing import NDArray
+    from collections.abc import Callable, Mapping
 
     from dask_io.formats.hdf5.dataset import Dataset
+    from dask_io.formats.hdf5.filters import Codec
     from dask_io.formats.hdf5.places import Places
-    from dask_io.geometry import Region
-    from dask_io.stores.store import BlockReader
+    from dask_io.storage.tally import Tally
 
 
 @dataclass(frozen=True)
 class Original:
-    """A dataset to copy from what no other format knows of."""
+    """The dataset of a source, from which a target copies what only HDF5 can represent."""
 
     path: Path
     inside: str
@@ -50,74 +36,100 @@ class Original:
         return f"{self.path}::{self.inside}"
 
 
+def _unchanged(path: Path, inside: str, described: dict[str, Any]) -> Mapping[str, Any]:  # noqa: ARG001 - for dialects
+    return described
+
+
+def _nothing(file: Any) -> Mapping[str, Any]:  # noqa: ARG001 - for dialects
+    return {}
+
+
+class Dialect(NamedTuple):
+    """A format that is HDF5 inside.
+
+    Attributes
+    ----------
+    format
+        Name of the format.
+    complete
+        Completes the metadata of a dataset, given its file, its path in the file, and the metadata.
+    describe_new
+        Returns metadata of a new file, which is open in memory, that HDF5 does not describe.
+    """
+
+    format: str
+    complete: Callable[[Path, str, dict[str, Any]], Mapping[str, Any]] = _unchanged
+    describe_new: Callable[[Any], Mapping[str, Any]] = _nothing
+
+
+HDF5 = Dialect("hdf5")
+
+
 def open_hdf5(
-    path: Path, inside: str, *, strict: bool, kind: type[Hdf5Source] | None = None
-) -> Hdf5Source:
-    """Open a dataset as a kind of source; HDF5 closes its file again.
+    path: Path, inside: str, *, strict: bool, dialect: Dialect = HDF5
+) -> ChunkedSource[Hdf5Chunks]:
+    """Open a dataset; HDF5 closes its file again.
 
     Raises
     ------
     StorageError
         If the file is absent or cannot be read.
     DataError
-        If it is broken, or holds what is not supported.
+        If it is damaged, or its data is not supported.
     UsageError
-        If it does not hold the dataset, or several and none is named.
+        If the dataset does not exist, or there are several and none is given.
     """
     inside, array, places = in_subprocess(path, look_into, path, inside)
-    return (kind or Hdf5Source)(path, inside, array, places, strict=strict)
+    chunks = Hdf5Chunks(path, inside, array, places, dialect)
+    return ChunkedSource(chunks, strict=strict)
 
 
 def look_into(path: Path, inside: str) -> tuple[str, Dataset, Places]:
-    """Return the path of a dataset in its file, what it says, and where its bytes are."""
+    """Return the path of a dataset in its file, its metadata, and where its bytes are."""
     with reading(path) as file:
         dataset = find_dataset(file, path, inside)
         array = understand(dataset)
         with storage_errors(path):
             found = path.stat()
         places = find_places(dataset, array, found.st_size).as_of(found)
-        # What has been worked out from it, such as its codec, does not travel.
-        return dataset.name.strip("/"), replace(array), places
+        return dataset.name.strip("/"), array, places
 
 
 def reopen_hdf5(
-    described: Mapping[str, Any], at: Path | None, *, kind: type[Hdf5Source] | None = None
-) -> Hdf5Source:
-    """Open a dataset again that was described.
+    described: Mapping[str, Any], at: Path | None, *, dialect: Dialect = HDF5
+) -> ChunkedSource[Hdf5Chunks]:
+    """Open a described dataset again.
 
     Raises
     ------
     ValueError
-        If that is no description.
+        If the description is invalid.
     DataError
-        If the dataset is not there any more, or another one is.
+        If the dataset no longer exists, or is another one.
     """
     path, inside = read_description(described, at)
     try:
-        source = open_hdf5(path, inside, strict=described.get("strict") is True, kind=kind)
+        source = open_hdf5(path, inside, strict=described.get("strict") is True, dialect=dialect)
     except UsageError as error:
         raise DataError(str(path), [str(error)]) from error
-    if described.get("stored_as") not in {None, source.array.stored_as}:
+    if described.get("stored_as") not in {None, source.chunks.array.stored_as}:
         raise DataError(str(path), ["is not the dataset that it was"])
     return source
 
 
-def reopen_written(described: Mapping[str, Any], at: Path) -> Hdf5Source | AsStored:
-    """Open a dataset that was a target, to compare what is in its file with what was written."""
-    source = reopen_hdf5(described, at, kind=Hdf5Source)
-    is_in_place = not source.array.filters and not source.array.is_resizable
-    if is_in_place:
-        return source
-    return AsStored(source.grid, source.dtype, source.tally, source.find_stored)
+def describe_dataset(format: str, path: Path, inside: str, array: Dataset) -> dict[str, Any]:  # noqa: A002 - the word that users know
+    """Return plain values from which the dataset can be found again."""
+    shape = list(array.shape)
+    return {"format": format, "shape": shape, "path": str(path.absolute()), "inside": inside}
 
 
 def read_description(described: Mapping[str, Any], at: Path | None) -> tuple[Path, str]:
-    """Return file and path of a dataset that was described, where it is now.
+    """Return file and path of a described dataset, at its current location.
 
     Raises
     ------
     ValueError
-        If that is no description; the message completes "its description ...".
+        If the description is invalid; the message completes "its description ...".
     """
     path, inside = described.get("path"), described.get("inside")
     if not (isinstance(path, str) and isinstance(inside, str)):
@@ -125,103 +137,72 @@ def read_description(described: Mapping[str, Any], at: Path | None) -> tuple[Pat
     return at or Path(path), inside
 
 
-class Hdf5Source(Hdf5Store):
-    """A dataset that is read; any number of chunks may be read at once.
-
-    A chunk that is not stored is filled with the fill value, which costs no visit; if the source
-    is `strict` it is an error.
-    """
-
-    is_indivisible = True
+class Hdf5Chunks(Chunks):
+    """The blocks of a dataset, which are all in one file."""
 
     def __init__(
-        self, path: Path, inside: str, array: Dataset, places: Places, *, strict: bool
+        self, path: Path, inside: str, array: Dataset, places: Places, dialect: Dialect = HDF5
     ) -> None:
-        super().__init__(path, inside, array)
-        self.places = places
-        self._strict = strict
+        self.path, self.inside, self.array, self.places = path, inside, array, places
+        self.dialect, self.format, self.spec = dialect, dialect.format, array.spec
+        self.is_written_whole = not array.is_by_offset
 
     @property
     def metadata(self) -> Mapping[str, Any]:
-        """What the dataset says, and where it is, for what only HDF5 can hold."""
-        original = {"hdf5": Original(self.path, self.inside)}
-        return MappingProxyType({**self.array.described(), **original})
-
-    def describe(self) -> dict[str, Any]:
-        """Return what it takes to open the dataset again."""
-        more = {"stored_as": self.array.stored_as, "strict": self._strict}
-        return {**super().describe(), **more}
-
-    @property
-    def reused_bytes(self) -> int:
-        """What a visit uses of staging besides the region asked for."""
-        array, how = self.array, self._encoding(0)
-        return bytes_reused(how, array.access, array.codec.longest, has_padding=array.has_padding)
-
-    @property
-    def codec_bytes(self) -> int:
-        """What a visit holds besides at most."""
-        array = self.array
-        if array.access is Access.ADDRESSABLE:
-            return 0
-        return array.codec.decoding_bytes
+        """Metadata of the dataset, and where to find what only HDF5 can represent."""
+        path, inside = self.path, self.inside
+        described = {**self.array.described(), "hdf5": Original(path, inside)}
+        return MappingProxyType(dict(self.dialect.complete(path, inside, described)))
 
     @property
     def n_bytes_on_disk(self) -> int:
-        """Bytes of the blocks that are stored."""
+        """Bytes of the stored blocks."""
         return self.places.n_bytes
 
     @property
-    def n_absent(self) -> int:
-        """Blocks that are not stored."""
-        return (
-            0 if self.places.compact is not None else self.grid.n_blocks - len(self.places.numbers)
-        )
+    def n_stored(self) -> int:
+        """Number of stored blocks."""
+        return self.spec.grid.n_blocks if self._is_compact else len(self.places.numbers)
 
-    @contextmanager
-    def reader(
-        self, index: tuple[int, ...], *, after: Region | None = None
-    ) -> Iterator[BlockReader]:
-        """Visit a chunk.
+    @property
+    def _is_compact(self) -> bool:
+        return self.places.compact is not None
+
+    def describe(self) -> dict[str, Any]:
+        """Return file, path and a checksum of the metadata."""
+        described = describe_dataset(self.format, self.path, self.inside, self.array)
+        return {**described, "stored_as": self.array.stored_as}
+
+    def locate(self, index: tuple[int, ...]) -> Located | None:
+        """Return where a block is.
 
         Raises
         ------
         DataError
-            If it is missing and may not be, or has been written since it was looked for.
+            If the file has changed, so that blocks may have been moved.
         """
         self._refuse_changed()
-        array, shape = self.array, self.grid.block(index).shape
         if self.places.compact is not None:
-            yield _CompactReader(self, self.places.compact)
-            return
-        stored = self.places.find(self.grid.flat(index))
+            return Located(self.path, len(self.places.compact))
+        stored = self.places.find(self.spec.grid.flat(index))
         if stored is None:
-            self._refuse_missing(index)
-            yield FilledReader(array.fill, array.layout)
-            return
-        extent = Extent(self.inside, stored.offset, array.stored)
-        located, how = Located(self.path, extent, stored.n_bytes), self._encoding(stored.mask)
-        with FileReader(self.path, self.tally) as file:
-            yield read_chunk(file, located, shape, encoding=how, access=array.access, after=after)
+            return None
+        offset, n_bytes, mask = stored
+        if not mask or self.spec.codec is None:
+            return Located(self.path, n_bytes, offset)
+        # This chunk was stored without some of the filters.
+        codec = cast("Codec", self.spec.codec)
+        return Located(self.path, n_bytes, offset, "", partial(codec.decode, mask=mask))
 
-    @contextmanager
-    def find_stored(self, index: tuple[int, ...]) -> Iterator[StoredBytes | None]:
-        """Visit a chunk as it is stored; None if it is not."""
-        stored = self.places.find(self.grid.flat(index))
-        if stored is None:
-            yield None
-            return
-        with FileReader(self.path, self.tally) as file:
-            yield StoredBytes(file, stored.n_bytes, stored.offset)
-
-    def _encoding(self, mask: int) -> Encoding:
-        """Return how a chunk is stored that goes without some filters."""
-        array = self.array
-        decode = partial(array.codec.decode, mask=mask)
-        return Encoding(array.stored, array.dtype, array.layout, decode)
+    def open(self, located: Located, tally: Tally) -> FileReader | FetchedBytes:  # noqa: ARG002 - one for all
+        """Open the file, or the values that came with the metadata."""
+        if self.places.compact is None:
+            return FileReader(self.path, tally)
+        values = memoryview(self.places.compact)
+        fetch = lambda start, stop: values[start:stop]  # noqa: E731 - shorter
+        return FetchedBytes(self.place, len(values), fetch, tally)
 
     def _refuse_changed(self) -> None:
-        """Refuse a file in which chunks may lie elsewhere by now."""
         known = self.places.size_and_time
         with storage_errors(self.path):
             found = self.path.stat()
@@ -229,59 +210,8 @@ class Hdf5Source(Hdf5Store):
             changed = "has been changed since it was opened"
             raise DataError(str(self.path), [changed], "open it again")
 
-    def _refuse_missing(self, index: tuple[int, ...]) -> None:
-        if self._strict:
-            missing = f"chunk {','.join(map(str, index))} is missing"
-            raise DataError(self.place, [missing], "leave out --strict to fill it in")
-
-    def check(self) -> None:
-        """Look for chunks that are missing, if they may not be; all others have been found.
-
-        Raises
-        ------
-        DataError
-            If there are some.
-        """
-        n_missing = self.grid.n_blocks - len(self.places.numbers)
-        if self._strict and n_missing and self.places.compact is None:
-            missing = f"{n_missing} of {self.grid.n_blocks} chunks are missing"
-            raise DataError(self.place, [missing])
-
-    def fingerprint(self, index: tuple[int, ...]) -> int:
-        """Return a number that changes when the file does."""
+    def identify(self, index: tuple[int, ...]) -> str:  # noqa: ARG002 - all are in one file
+        """Return size and time of the file."""
         with storage_errors(self.path):
             found = self.path.stat()
-        told = f"{index}\0{self.inside}\0{found.st_size}\0{found.st_mtime_ns}"
-        return xxh3_64_intdigest(told.encode())
-
-    def discard(self, index: tuple[int, ...]) -> None:  # noqa: ARG002 - none can be
-        """Refuse: the file holds the other chunks too."""
-        raise UsageError("chunks of an HDF5 file cannot be consumed one by one")
-
-    def discard_rest(self) -> None:
-        """Keep the file."""
-
-
-@dataclass(frozen=True, slots=True)
-class _CompactReader:
-    """One visit to a dataset whose values came with the metadata."""
-
-    source: Hdf5Source
-    values: bytes
-
-    def read_into(self, region: Region, buffer: memoryview) -> NDArray[Any]:
-        dtype, layout = self.source.dtype, self.source.layout
-        n_bytes = region.size * dtype.itemsize
-        values = view_as_array(buffer[:n_bytes], region.shape, dtype, layout)
-        whole = np.frombuffer(self.values, plain(dtype)).reshape(self.source.grid.shape)
-        values.view(plain(dtype))[...] = whole[region.slices]
-        runs = layout.count_runs(region, self.source.grid.shape)
-        self.source.tally.add(self.source.tally.read, Traffic(runs, 1, n_bytes))
-        return values
-
-    def expect(self, region: Region) -> None:
-        """Nothing is read from the file."""
-
-    def checksum(self, region: Region, staging: memoryview) -> int:
-        dtype, layout = self.source.dtype, self.source.layout
-        return checksum_of(self.read_into, region, staging, dtype, layout)
+        return f"{self.inside}\0{found.st_size}\0{found.st_mtime_ns}"

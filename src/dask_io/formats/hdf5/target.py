@@ -12,9 +12,9 @@ from dask_io.errors import DaskIOError
 from dask_io.formats.hdf5.create import DEFAULT_NAME, make_template
 from dask_io.formats.hdf5.dataset import contents_of, understand
 from dask_io.formats.hdf5.file import in_memory, in_subprocess, object_names
-from dask_io.formats.hdf5.making import FileInMaking, WrittenDataset, is_by_offset
+from dask_io.formats.hdf5.making import FileInMaking, Hdf5Writing
 from dask_io.formats.hdf5.overwrite import refuse_more
-from dask_io.formats.hdf5.source import look_into, read_description, reopen_written
+from dask_io.formats.hdf5.source import HDF5, look_into, read_description, reopen_hdf5
 from dask_io.journal.journal import is_unfinished
 from dask_io.journal.one_file_target import OneFileTarget
 from dask_io.storage.tally import Tally
@@ -23,9 +23,10 @@ from dask_io.stores.container import on_disk
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from dask_io.formats.hdf5.source import Hdf5Source
+    from dask_io.formats.hdf5.source import Dialect, Hdf5Chunks
     from dask_io.storage.location import Location
     from dask_io.storage.medium import Durability
+    from dask_io.stores.chunked_source import ChunkedSource
     from dask_io.stores.container import NewArray
     from dask_io.stores.encoded import AsStored
 
@@ -38,25 +39,26 @@ def make_hdf5(
     overwrite: bool,
     durability: Durability,
     reserve: bool,
-    kind: type[Hdf5Target],
-    make: Callable[[Any, NewArray, str], None] | None,
+    dialect: Dialect = HDF5,
+    make: Callable[[Any, NewArray, str], None] | None = None,
 ) -> Hdf5Target:
-    """Describe a dataset in a file of its own, as a kind of target; nothing is touched.
+    """Describe a dataset in a file of its own; nothing is touched.
 
-    `make` makes it in a file with all that belongs to it in another format that is HDF5 inside.
+    `make` creates it with everything that another format, which is HDF5 inside, stores with it.
 
     Raises
     ------
     UsageError
         If HDF5 cannot hold it, or does not support an option.
     """
-    # What comes from a format that is HDF5 inside names itself, as far as it is HDF5.
+    # A dataset of a source that is HDF5 inside keeps its name.
     original = wanted.metadata.get("hdf5") or wanted.metadata.get("netcdf")
     named = inside or (original.inside if original else DEFAULT_NAME)
-    return kind(
+    return Hdf5Target(
         path,
         named,
         make_template(wanted, named, make=make),
+        dialect=dialect,
         write_empty=wanted.options.write_empty,
         overwrite=overwrite,
         durability=durability,
@@ -70,24 +72,25 @@ def remake_hdf5(
     *,
     durability: Durability,
     reserve: bool,
-    kind: type[Hdf5Target],
+    dialect: Dialect = HDF5,
 ) -> Hdf5Target:
-    """Describe a target again that was described before.
+    """Describe a target of an earlier run again.
 
     Raises
     ------
     ValueError
-        If that is no description.
+        If the description is invalid.
     """
     path, inside = read_description(described, at)
     template = described.get("template")
     if not isinstance(template, str):
         raise ValueError("is not that of an HDF5 dataset")  # noqa: TRY004 - wrong data
     try:
-        return kind(
+        return Hdf5Target(
             path,
             inside,
             b64decode(template, validate=True),
+            dialect=dialect,
             write_empty=described.get("write_empty") is True,
             overwrite=False,
             durability=durability,
@@ -97,11 +100,11 @@ def remake_hdf5(
         raise ValueError(f"is not that of an HDF5 dataset: {error}") from error
 
 
-class Hdf5Target(WrittenDataset, OneFileTarget):
+class Hdf5Target(Hdf5Writing, OneFileTarget):
     """A dataset that is written, in a file of its own; any number of blocks at once.
 
-    Without filters, and if it stays as large as it is, a run that was cut short is gone on with.
-    Otherwise the file counts only as a whole.
+    An interrupted run can be resumed if the dataset has no filters and a fixed shape. Otherwise
+    the file counts only once it is complete.
     """
 
     def __init__(
@@ -110,6 +113,7 @@ class Hdf5Target(WrittenDataset, OneFileTarget):
         inside: str,
         template: bytes,
         *,
+        dialect: Dialect,
         write_empty: bool,
         overwrite: bool,
         durability: Durability,
@@ -117,8 +121,12 @@ class Hdf5Target(WrittenDataset, OneFileTarget):
     ) -> None:
         with in_memory(template) as file:
             array = understand(file[inside])
-            self._beside = tuple(object_names(file))
-        WrittenDataset.__init__(self, path, inside, array, write_empty=write_empty)
+            self._added = {
+                "coordinates": tuple(object_names(file)),
+                **dialect.describe_new(file),
+            }
+        self._dialect, name = dialect, dialect.format
+        Hdf5Writing.__init__(self, path, inside, array, format=name, write_empty=write_empty)
         self._template, self._reserve = template, reserve
         OneFileTarget.__init__(
             self, path, is_one_file=True, overwrite=overwrite, durability=durability
@@ -134,10 +142,11 @@ class Hdf5Target(WrittenDataset, OneFileTarget):
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # What belongs to a run does not travel to other processes.
+        # The state of a run does not travel to other processes.
         remake = partial(
-            type(self),
-            write_empty=self._write_empty,
+            Hdf5Target,
+            dialect=self._dialect,
+            write_empty=self.write_empty,
             overwrite=self._overwrite,
             durability=self.durability,
             reserve=self._reserve,
@@ -154,15 +163,15 @@ class Hdf5Target(WrittenDataset, OneFileTarget):
 
     @property
     def is_indivisible(self) -> bool:
-        """HDF5 has no file in the making that could be gone on with."""
-        return not is_by_offset(self.array)
+        """HDF5 cannot continue an unfinished file."""
+        return not self.array.is_by_offset
 
     @property
     def metadata(self) -> Mapping[str, Any]:
-        """What the dataset will say, and which others come along with it."""
-        return MappingProxyType({**super().metadata, "coordinates": self._beside})
+        """Metadata of the dataset, names of datasets copied with it, and that of the dialect."""
+        return MappingProxyType({**super().metadata, **self._added})
 
-    def look_back(self) -> Hdf5Source | AsStored:
+    def look_back(self) -> ChunkedSource[Hdf5Chunks] | AsStored:
         """Open the written dataset.
 
         Raises
@@ -170,19 +179,23 @@ class Hdf5Target(WrittenDataset, OneFileTarget):
         DataError
             If HDF5 no longer finds the dataset.
         """
-        return reopen_written(self.describe(), self.path)
+        return reopen_hdf5(self.describe(), self.path).as_written()
 
     def refuse_loss(self, path: Location) -> None:
-        """Refuse to replace a file with more than the dataset; a broken file may be replaced."""
+        """Refuse to replace a file with more than the dataset; a damaged file may be replaced."""
+        if path.is_file():
+            self._refuse_more(on_disk(path, self.format), may_be_broken=True)
+
+    def _refuse_more(self, path: Path, *, may_be_broken: bool) -> None:
         with in_memory(self._template) as file:
             known = contents_of(file)
-        if path.is_file():
-            refuse_more(on_disk(path, self.format), known, [self.inside], may_be_broken=True)
+        # The dataset is replaced with its attributes.
+        refuse_more(path, known, [self.inside], may_be_broken=may_be_broken)
 
     def describe(self) -> dict[str, Any]:
-        """Return what it takes to make the dataset again."""
+        """Return plain values from which the target can be created again."""
         template = b64encode(self._template).decode()
-        return {**super().describe(), "template": template, "write_empty": self._write_empty}
+        return {**super().describe(), "template": template, "write_empty": self.write_empty}
 
     def _close_file(self) -> None:
         self.making.complete()
@@ -199,20 +212,12 @@ class Hdf5Target(WrittenDataset, OneFileTarget):
         return True
 
     def abandon(self, *, keep: bool = False) -> bool:
-        """Have HDF5 let go of the file, and remove it unless it can be gone on with."""
+        """Close the file, and remove it unless it can be continued."""
         self.making.abandon()
         return super().abandon(keep=keep)
 
     def _find_old(self) -> list[Location]:
         found = super()._find_old()
         if self._overwrite and self.path.is_file():
-            self._refuse_neighbours()
+            self._refuse_more(self.path, may_be_broken=is_unfinished(self._journal_place))
         return found
-
-    def _refuse_neighbours(self) -> None:
-        """Refuse to replace a file that holds more than the dataset and what comes with it."""
-        with in_memory(self._template) as file:
-            known = contents_of(file)
-        # What the dataset says about itself is replaced with it.
-        may_be_broken = is_unfinished(self._journal_place)
-        refuse_more(self.path, known, [self.inside], may_be_broken=may_be_broken)

@@ -17,12 +17,13 @@ from dask_io.formats.hdf5.file import apart_for_long, reading
 from dask_io.formats.hdf5.filters import LOSSLESS
 from dask_io.formats.hdf5.places import find_places
 from dask_io.formats.hdf5.scales import is_bare, names_of, numbered_dimensions
-from dask_io.formats.hdf5.source import Hdf5Source
+from dask_io.formats.hdf5.source import HDF5, Dialect, Hdf5Chunks
 from dask_io.formats.hdf5.tree_content import Hdf5Model
 from dask_io.formats.hdf5.types import dtype_of, names_of_values
 from dask_io.formats.hdf5.walk import Alias, named_type, types_in, walk
 from dask_io.hierarchy.tree import ROOT, Tree, TreeArray
 from dask_io.stores.cf_attributes import REFERENCE
+from dask_io.stores.chunked_source import ChunkedSource
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -85,7 +86,6 @@ def _look_into(
                     arrays[name] = TreeArray(shape, names, said, verbatim=str(error))
                     continue
                 places = find_places(found, array, as_found.st_size).as_of(as_found)
-                # Derived values, such as its codec, do not travel.
                 array = replace(array, dimension_names=names if any(names) else None)
                 arrays[name] = _Stored(array, places, names)
         format_specific = tuple(_format_specific(file, content))
@@ -176,12 +176,12 @@ def scales_of(dataset: Any) -> set[str]:
 def read_tree(
     path: Path,
     *,
-    kind: type[Hdf5Source] = Hdf5Source,
+    dialect: Dialect = HDF5,
     content: Hdf5Model | None = None,
     belonging_to: Callable[[Any], set[str]] = scales_of,
     each: bool = False,
 ) -> Tree:
-    """Read the metadata of everything in a file; its arrays become sources of a kind.
+    """Read the metadata of everything in a file; its arrays become sources.
 
     If all else belongs to one dataset, the others are read only with `each`.
 
@@ -195,10 +195,10 @@ def read_tree(
     found = apart_for_long(path, _look_into, path, belonging_to, each)
     return Tree(
         root=path,
-        format=kind.format,
+        format=dialect.format,
         content=content or Hdf5Model(path),
         groups=found.groups,
-        arrays={name: _as_array(path, name, each, kind) for name, each in found.arrays.items()},
+        arrays={name: _as_array(path, name, each, dialect) for name, each in found.arrays.items()},
         refused=found.refused,
         format_specific=found.format_specific,
         main=found.main,
@@ -206,12 +206,10 @@ def read_tree(
     )
 
 
-def _as_array(
-    path: Path, name: str, found: _Stored | TreeArray, kind: type[Hdf5Source]
-) -> TreeArray:
+def _as_array(path: Path, name: str, found: _Stored | TreeArray, dialect: Dialect) -> TreeArray:
     if isinstance(found, TreeArray):
         return found
     array, places, dimensions = found
     is_lossy = any(one.code not in LOSSLESS for one in array.filters)
-    source = kind(path, name, array, places, strict=False)
+    source = ChunkedSource(Hdf5Chunks(path, name, array, places, dialect))
     return TreeArray.of(source, dimensions, is_lossy=is_lossy)

@@ -12,7 +12,7 @@ from dask_io.formats.hdf5.create import check_codec, make_dataset, refuse
 from dask_io.formats.hdf5.dataset import understand
 from dask_io.formats.hdf5.file import apart_for_long, brief, in_memory
 from dask_io.formats.hdf5.filters import type_of
-from dask_io.formats.hdf5.making import FileInMaking, WrittenDataset, is_by_offset
+from dask_io.formats.hdf5.making import FileInMaking, Hdf5Writing
 from dask_io.formats.hdf5.overwrite import refuse_more
 from dask_io.geometry import Grid
 from dask_io.hierarchy.tree import Content
@@ -104,7 +104,7 @@ def _describe(wanted: Mapping[str, NewArray]) -> dict[str, Dataset]:
                 refuse(each)
                 kind = type_of(each.dtype)
                 made = make_dataset(file, each, name, in_order=False, kind=kind)
-                arrays[name] = replace(understand(made))
+                arrays[name] = understand(made)
             except UsageError as error:
                 raise UsageError(f"array {name}: {error}") from error
             except (OSError, RuntimeError, TypeError, ValueError) as error:
@@ -153,7 +153,7 @@ class TreeFile(OneFileTarget):
             overwrite=self._overwrite,
             durability=self.durability,
         )
-        arrays = {name: replace(each.array) for name, each in self.arrays.items()}
+        arrays = {name: each.array for name, each in self.arrays.items()}
         return remake, (self._path, self._model, self._wanted, arrays)
 
     @property
@@ -189,7 +189,7 @@ class TreeFile(OneFileTarget):
 
     def _forget_run(self) -> None:
         super()._forget_run()
-        by_offset = [name for name, each in self.arrays.items() if is_by_offset(each.array)]
+        by_offset = [name for name, each in self.arrays.items() if each.array.is_by_offset]
         path = Path(self._publisher.partial(self._name))
         self._making = FileInMaking(path, self._begin, by_offset, reserve=True)
         for each in self.arrays.values():
@@ -253,7 +253,7 @@ class TreeFile(OneFileTarget):
         return super().abandon(keep=keep)
 
 
-class Member(WrittenDataset):
+class Member(Hdf5Writing):
     """One array of a file; only the file is begun and finished."""
 
     is_indivisible = True
@@ -268,8 +268,9 @@ class Member(WrittenDataset):
         format: str,  # noqa: A002 - the word that users know
         write_empty: bool,
     ) -> None:
-        super().__init__(Path(file.place), inside, array, write_empty=write_empty)
-        self._file, self._number, self.format = file, number, format
+        path = Path(file.place)
+        super().__init__(path, inside, array, format=format, write_empty=write_empty)
+        self._file, self._number = file, number
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _member_of, (self._file, self.inside)

@@ -9,10 +9,9 @@ import os
 import secrets
 import shutil
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from functools import cached_property
-from math import prod
+from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import icechunk
@@ -32,37 +31,30 @@ from dask_io.formats.icechunk.repository import (
     quiet,
     repository_errors,
 )
+from dask_io.formats.icechunk.source import whole_chunks
 from dask_io.formats.registry import find_row
 from dask_io.formats.zarr.create import describe_new
 from dask_io.formats.zarr.documents import V3, is_group, make_group_documents
 from dask_io.formats.zarr.place import Place
-from dask_io.formats.zarr.shards import pack
-from dask_io.formats.zarr.store import ZarrStore, read_description
+from dask_io.formats.zarr.store import DocumentedArray, read_description
 from dask_io.journal.journal import is_unfinished
 from dask_io.journal.journalled_target import JournalledTarget
-from dask_io.journal.ledger import NOTHING, line_of
+from dask_io.journal.ledger import line_of
 from dask_io.storage.local import system
 from dask_io.storage.local.publishing import sync, sync_data
 from dask_io.storage.medium import Durability
 from dask_io.storage.os_errors import storage_errors
 from dask_io.storage.own_names import JOURNAL
 from dask_io.storage.tally import Traffic
-from dask_io.stores.atomic import ChunkWriter, Padding, WholeWriter
+from dask_io.stores.chunked_target import ChunkedTarget
 from dask_io.stores.container import beside
-from dask_io.stores.filled import holds_only
-from dask_io.stores.staging import lasting, room_for
-from dask_io.stores.store import Access, Footprint
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
 
-    from numpy.typing import NDArray
-
-    from dask_io.geometry import Grid, Region
     from dask_io.journal.ledger import Ledger, Written
     from dask_io.storage.location import Location
     from dask_io.stores.container import NewArray
-    from dask_io.stores.store import BlockWriter
 
 _ROW = find_row("icechunk")
 _ZARR_VERSION = 3
@@ -83,12 +75,18 @@ _OWN_NAMES = frozenset(
     }
 )
 _TOKEN = "dask_io"  # noqa: S105 - the name of an entry, no secret
-# What is written is held as one piece, by Python, and by icechunk.
+# The joined pieces, and copies in Python and in icechunk.
 _N_COPIES = 3
 
 
 def make_icechunk(
-    path: Location, inside: str, wanted: NewArray, *, overwrite: bool, durability: Durability
+    path: Location,
+    inside: str,
+    wanted: NewArray,
+    *,
+    overwrite: bool,
+    durability: Durability,
+    reserve: bool = False,  # noqa: ARG001 - icechunk writes chunks at once
 ) -> IcechunkTarget:
     """Describe an array in a repository; nothing is touched.
 
@@ -105,8 +103,7 @@ def make_icechunk(
     documents = describe_new(replace(wanted, options=options, metadata=kept))
     _refuse_unheld(json.loads(documents[V3]).get("attributes", {}))
     return IcechunkTarget(
-        Place(path, inside),
-        documents,
+        DocumentedArray(Place(path, inside), documents),
         write_empty=options.write_empty,
         overwrite=overwrite,
         durability=durability,
@@ -126,19 +123,21 @@ def _refuse_unheld(attributes: Mapping[str, Any]) -> None:
 
 
 def remake_icechunk(
-    described: Mapping[str, Any], at: Location, *, durability: Durability
+    described: Mapping[str, Any],
+    at: Location,
+    *,
+    durability: Durability,
+    reserve: bool = False,  # noqa: ARG001 - as above
 ) -> IcechunkTarget:
-    """Describe a target again that was described before.
+    """Describe a target of an earlier run again.
 
     Raises
     ------
     ValueError
-        If that is no description.
+        If the description is invalid.
     """
-    site, documents = read_description(described, at)
     return IcechunkTarget(
-        site,
-        documents,
+        read_description(described, at),
         write_empty=described.get("write_empty") is True,
         # Nothing of an unfinished run can be seen, so what is there is what it was to replace.
         overwrite=True,
@@ -146,27 +145,29 @@ def remake_icechunk(
     )
 
 
-class IcechunkTarget(ZarrStore, JournalledTarget):
+class IcechunkTarget(ChunkedTarget, JournalledTarget):
     """An array that is written in one commit; any number of chunks may be written at once.
 
-    Chunks go to the repository as they come, but nobody sees them before the commit. Its journal
-    lies beside the repository and holds their checksums. A run that was cut short has left
-    nothing that another could go on with, unless it had come to its commit.
+    Chunks are stored in the repository, but are invisible before the commit. The journal is next
+    to the repository and contains their checksums. A run that was interrupted before its commit
+    starts again.
     """
+
+    format = _ROW.name
+    is_indivisible = True
 
     def __init__(
         self,
-        site: Place,
-        documents: Mapping[str, bytes],
+        stored: DocumentedArray,
         *,
         write_empty: bool,
         overwrite: bool,
         durability: Durability,
     ) -> None:
-        ZarrStore.__init__(self, site, documents)
-        self.address, self._path = Address.parse(site.inside), on_disk(site.path)
-        self._write_empty = write_empty
-        path = beside(self._path, site.inside)
+        self.stored, self.site, self.array = stored, stored.site, stored.array
+        self.address, self._path = Address.parse(self.site.inside), on_disk(self.site.path)
+        ChunkedTarget.__init__(self, whole_chunks(self.array.spec), write_empty=write_empty)
+        path = beside(self._path, self.site.inside)
         JournalledTarget.__init__(
             self, path, is_one_file=True, overwrite=overwrite, durability=durability
         )
@@ -182,56 +183,18 @@ class IcechunkTarget(ZarrStore, JournalledTarget):
         return place_of(self.site)
 
     @property
-    def format(self) -> str:
-        """Name of the format."""
-        return _ROW.name
+    def metadata(self) -> Mapping[str, Any]:
+        """Metadata of the array."""
+        return MappingProxyType(self.array.described())
 
     @property
-    def grid(self) -> Grid:
-        """What is written at once: the shards, or else the chunks."""
-        return self.array.write_grid
-
-    @property
-    def access(self) -> Access:
-        """Chunks and shards are written whole."""
-        return Access.ATOMIC
-
-    @property
-    def is_indivisible(self) -> bool:
-        """Nothing is there before the commit, and then all of it."""
-        return True
-
-    @property
-    def footprint(self) -> Footprint:
-        """What it takes: a file for each chunk, or shard."""
-        return Footprint(self.grid.n_blocks, leaves_out=not self._write_empty)
-
-    @property
-    def reused_bytes(self) -> int:
-        """What a visit uses of staging: for what is put together, and padded."""
-        array = self.array
-        of_shard = prod(array.shards) * array.dtype.itemsize if array.shards else 0
-        return room_for(of_shard, self.padding.n_bytes)
-
-    @cached_property
-    def padding(self) -> Padding:
-        """How chunks are stored, those in a shard too."""
-        array = self.array
-        return Padding(array.chunks, array.dtype, array.layout, array.fill_bytes)
-
-    @property
-    def codec_bytes(self) -> int:
-        """What a visit holds at most besides what it is given."""
-        array = self.array
-        encoded, encoding = array.chain.longest, array.chain.encoding_bytes
-        if array.index:
-            encoded *= prod(array.index.counts)
-            encoding += array.index.chain.n_bytes + array.index.chain.encoding_bytes
-        return encoding + _N_COPIES * encoded
+    def copying_bytes(self) -> int:
+        """Copies of a chunk or a shard that are held while it is stored."""
+        return _N_COPIES * self.spec.longest_file
 
     def describe(self) -> dict[str, Any]:
-        """Return what it takes to make the array again."""
-        return {**super().describe(), "write_empty": self._write_empty}
+        """Return plain values from which the target can be created again."""
+        return {**self.stored.describe(self.format), "write_empty": self.write_empty}
 
     def create(self, job: bytes = b"{}") -> None:
         """Begin a session, in a repository that is made if there is none.
@@ -295,7 +258,7 @@ class IcechunkTarget(ZarrStore, JournalledTarget):
         if tree.documents(array):
             tree.remove(array)
         self._make_groups(tree)
-        tree.write(self.address.key(V3), self.documents[V3])
+        tree.write(self.address.key(V3), self.stored.documents[V3])
         self._tree = tree
 
     def _make_groups(self, tree: Tree) -> None:
@@ -327,24 +290,17 @@ class IcechunkTarget(ZarrStore, JournalledTarget):
             and (with_chunks or not held.get("chunks"))
         )
 
-    @contextmanager
-    def writer(self, index: tuple[int, ...]) -> Iterator[BlockWriter]:
-        """Visit a chunk or a shard."""
-        key = self.address.key(self.array.keys.name_of(index))
-        kind = _ShardWriter if self.array.index else _ChunkWriter
-        yield kind(self, key, self.grid.block(index).shape, self.padding)
+    def keep(self, index: tuple[int, ...]) -> None:
+        """Do nothing: no files are published one by one."""
 
-    def encode(self, raw: NDArray[np.uint8]) -> NDArray[np.uint8] | None:
-        """Encode the bytes of a chunk; None if it is to be left out."""
-        is_kept = self._write_empty or not holds_only(raw, self.array.fill)
-        return self.array.chain.encode(raw) if is_kept else None
-
-    def store(self, key: str, encoded: NDArray[np.uint8]) -> int:
-        """Give a chunk or a shard to icechunk, and return its checksum."""
+    def put(self, index: tuple[int, ...], parts: Iterable[Any]) -> int:
+        """Pass a chunk or a shard to icechunk."""
         assert self._tree is not None, "no session has begun"
+        first, *others = parts
+        encoded = np.concatenate([first, *others]) if others else first
         if self.tally.pace is not None:
             self.tally.pace.wait_for(encoded.nbytes)
-        self._tree.write(key, encoded)
+        self._tree.write(self.address.key(self.array.keys.name_of(index)), encoded)
         self.tally.add(self.tally.write, Traffic(seeks=1, visits=1, n_bytes=encoded.nbytes))
         return xxh3_64_intdigest(encoded.data)
 
@@ -492,43 +448,6 @@ def _sync_newer(path: Path, since: int, *, chunks: bool) -> None:
                 if found.stat().st_mtime_ns >= since:
                     sync_data(found)
             sync(Path(folder))
-
-
-@dataclass(slots=True)
-class _ChunkWriter(ChunkWriter):
-    """One visit to a chunk."""
-
-    target: IcechunkTarget
-    key: str
-    shape: tuple[int, ...]
-    padding: Padding
-    checksum: int = NOTHING
-
-    def write_raw(self, raw: NDArray[np.uint8], staging: memoryview) -> None:  # noqa: ARG002 - icechunk has its own
-        """Encode it, and give it to icechunk."""
-        encoded = self.target.encode(raw)
-        if encoded is not None:
-            self.checksum = self.target.store(self.key, encoded)
-
-
-@dataclass(slots=True)
-class _ShardWriter(WholeWriter):
-    """One visit to a shard, whose chunks are encoded one by one."""
-
-    target: IcechunkTarget
-    key: str
-    shape: tuple[int, ...]
-    padding: Padding
-    checksum: int = NOTHING
-
-    def write_from(self, region: Region, array: NDArray[Any], staging: memoryview) -> None:
-        """Encode all of it, and give it to icechunk."""
-        assert region.shape == self.shape, "a part of a shard would be read, changed and rewritten"
-        target, padding = self.target, self.padding
-        packed = pack(array, target.array, lambda chunk: target.encode(padding.pad(chunk, staging)))
-        pieces = [lasting(piece, staging) for piece in packed]
-        if pieces:
-            self.checksum = target.store(self.key, np.concatenate(pieces))
 
 
 def _count(path: Path) -> int:

@@ -7,17 +7,13 @@ libminc is not needed: the HDF5 format makes and reads the files.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from dask_io.errors import DataError, UsageError
-from dask_io.formats.hdf5 import Hdf5Format
-from dask_io.formats.hdf5.file import in_memory
-from dask_io.formats.hdf5.source import read_description
-from dask_io.formats.hdf5.target import Hdf5Target
+from dask_io.formats.hdf5.dialects import Dialect, Hdf5Format, read_description
 from dask_io.formats.minc.blocks import FORMAT as BLOCKS
 from dask_io.formats.minc.hdf5_file import PATH_OF_IMAGE, make_described, volume_in
-from dask_io.formats.minc.source import REAL, MincSource, open_image
+from dask_io.formats.minc.source import REAL, open_image
 from dask_io.formats.minc.volume import volume_for
 from dask_io.stores.container import INSIDE, on_disk
 from dask_io.stores.mosaic import is_mosaic, reopen_mosaic
@@ -27,24 +23,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from collections.abc import Set as AbstractSet
 
-    from dask_io.formats.hdf5.source import Hdf5Source
     from dask_io.storage.location import Location
     from dask_io.storage.medium import Durability
     from dask_io.stores.container import NewArray
     from dask_io.stores.store import Source, Target
 
 
-class MincTarget(Hdf5Target):
-    """An image that is written, in a file of its own; any number of blocks at once."""
-
-    format = "minc"
-
-    @property
-    def metadata(self) -> Mapping[str, Any]:
-        """What the file will say about the image, and how it is compressed."""
-        with in_memory(self._template) as file:
-            described = volume_in(file).described
-        return MappingProxyType({**super().metadata, **described})
+def _describe_new(file: Any) -> Mapping[str, Any]:
+    """Return the metadata of the volume in a new file."""
+    return volume_in(file).described
 
 
 @dataclass(frozen=True)
@@ -54,8 +41,7 @@ class MincFormat(Hdf5Format):
     name: str = "minc"
     suffixes: tuple[str, ...] = (".mnc",)
     native_formats: frozenset[str] = frozenset({"minc"})
-    source_kind: type[Hdf5Source] = MincSource
-    target_kind: type[Hdf5Target] = MincTarget
+    dialect: Dialect = Dialect("minc", describe_new=_describe_new)  # noqa: RUF009 - immutable
     making: Callable[[Any, NewArray, str], None] | None = make_described
 
     def open(self, path: Location, inside: str, *, strict: bool) -> Source:
@@ -107,7 +93,7 @@ class MincFormat(Hdf5Format):
         source = open_image(path, REAL if is_real else "", strict=described.get("strict") is True)
         stored = source.stored if isinstance(source, RealValues) else source
         if described.get("stored_as") not in {None, stored.describe()["stored_as"]}:
-            raise DataError(str(path), ["is not the image that it was"])
+            raise DataError(str(path), ["has changed: it is another image"])
         return source
 
 

@@ -9,14 +9,17 @@ from typing import TYPE_CHECKING, Any
 import h5py  # type: ignore[import-untyped]
 
 from dask_io.errors import DaskIOError
-from dask_io.formats.hdf5.blocks import make_head, open_head
-from dask_io.formats.hdf5.create import in_one_go
-from dask_io.formats.hdf5.dataset import understand
-from dask_io.formats.hdf5.file import understanding
-from dask_io.formats.hdf5.filters import type_of
+from dask_io.formats.hdf5.dialects import (
+    in_one_go,
+    make_head,
+    open_head,
+    type_of,
+    understand,
+    understanding,
+)
 from dask_io.formats.isolation import WORKER, Limits
 from dask_io.formats.minc.hdf5_file import PATH_OF_IMAGE, ROOT, find, volume_in, write_volume
-from dask_io.formats.minc.source import open_file
+from dask_io.formats.minc.source import open_image
 from dask_io.formats.minc.volume import kept_metadata, volume_for
 from dask_io.stores.block_files import order_of
 from dask_io.stores.block_format import Format, Header
@@ -60,7 +63,12 @@ def _read_head(head: bytes) -> Header | int:
         raise ValueError(f"is not a MINC file of one block: {reason}") from error
     begin = len(head) if offset is None else int(offset)
     return Header(
-        array.shape, array.dtype, array.layout, begin, volume.space, metadata=volume.metadata
+        array.shape,
+        array.spec.dtype,
+        array.spec.layout,
+        begin,
+        volume.space,
+        metadata=volume.metadata,
     )
 
 
@@ -90,5 +98,5 @@ FORMAT = Format(
     make_header,
     has_space=True,
     keep=kept_metadata,
-    open_file=open_file,
+    open_file=open_image,
 )

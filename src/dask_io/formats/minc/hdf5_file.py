@@ -11,10 +11,14 @@ from typing import TYPE_CHECKING, Any
 import h5py  # type: ignore[import-untyped]
 import numpy as np
 
-from dask_io.formats.hdf5.create import in_one_go, make_dataset
-from dask_io.formats.hdf5.dataset import refuse_others
-from dask_io.formats.hdf5.file import in_subprocess, reading
-from dask_io.formats.hdf5.filters import type_of
+from dask_io.formats.hdf5.dialects import (
+    in_one_go,
+    in_subprocess,
+    make_dataset,
+    reading,
+    refuse_others,
+    type_of,
+)
 from dask_io.formats.minc.volume import (
     DIMENSIONS,
     IMAGE,

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dask_io.errors import DataError, UsageError
-from dask_io.formats.hdf5.source import Hdf5Source, open_hdf5
+from dask_io.formats.hdf5.dialects import Dialect, open_hdf5
 from dask_io.formats.minc.hdf5_file import PATH_OF_IMAGE, read_volume, scaled
 from dask_io.formats.minc.volume import DIMENSIONS, IMAGE, INFO, Volume
-from dask_io.formats.netcdf.source import ClassicSource, open_header, plain_values, read_classic
+from dask_io.formats.netcdf.source import ClassicChunks, open_header, plain_values, read_classic
 from dask_io.storage.files import peeking
 from dask_io.storage.os_errors import storage_errors
+from dask_io.stores.chunked_source import ChunkedSource
 from dask_io.stores.container import INSIDE, on_disk
 from dask_io.stores.scaling import RealValues
 
@@ -36,29 +38,29 @@ _OF_IMAGE = frozenset(("image", "image-min", "image-max", "rootvariable"))
 _OF_STORAGE = ("chunks", "codecs", "filters", "maxshape", "fill_value")
 
 
-class MincSource(Hdf5Source):
-    """An image of MINC 2 that is read; any number of chunks may be read at once."""
+def _complete(
+    volume: Volume,
+    path: Path,  # noqa: ARG001 - as for any dialect
+    inside: str,  # noqa: ARG001 - as above
+    described: dict[str, Any],
+) -> Mapping[str, Any]:
+    """Return the metadata of a volume, and how HDF5 stores its image."""
+    stored = {key: described[key] for key in _OF_STORAGE if key in described}
+    return {**stored, **volume.described}
+
+
+class Minc1Chunks(ClassicChunks):
+    """The slices of an image of MINC 1, which are all in one file."""
 
     format = "minc"
-    volume: Volume
+
+    def __init__(self, path: Path, header: Header, variable: Variable, volume: Volume) -> None:
+        super().__init__(path, header, variable)
+        self.volume = volume
 
     @property
     def metadata(self) -> Mapping[str, Any]:
-        """What the file says about the image, and how it is compressed."""
-        said = self.array.described()
-        stored = {key: said[key] for key in _OF_STORAGE if key in said}
-        return MappingProxyType({**stored, **self.volume.described})
-
-
-class Minc1Source(ClassicSource):
-    """An image of MINC 1 that is read; any number of slices may be read at once."""
-
-    format: ClassVar[str] = "minc"
-    volume: Volume
-
-    @property
-    def metadata(self) -> Mapping[str, Any]:
-        """What the file says about the image."""
+        """Metadata of the volume."""
         return MappingProxyType({"codecs": [], **self.volume.described})
 
 
@@ -68,9 +70,7 @@ def is_classic(path: Location) -> bool:
         return peek(len(_CLASSIC)) == _CLASSIC
 
 
-def open_image(
-    path: Location, inside: str = "", *, strict: bool = False
-) -> MincSource | Minc1Source | RealValues:
+def open_image(path: Location, inside: str = "", *, strict: bool = False) -> Source:
     """Open the image of a file: its stored values, or its real values.
 
     Raises
@@ -86,31 +86,24 @@ def open_image(
             f"{INSIDE}/{inside} out, or name its real values as {INSIDE}/{REAL}"
         )
     file = on_disk(path, "minc")
-    source = _open_classic(file) if is_classic(file) else _open_hdf5(file, strict=strict)
+    source, volume = _open_classic(file) if is_classic(file) else _open_hdf5(file, strict=strict)
     try:
-        _ = source.volume.space
+        _ = volume.space
     except ValueError as error:
         raise DataError(str(file), [str(error)]) from error
-    scaling = source.volume.scaling
+    scaling = volume.scaling
     if inside != REAL or scaling is None:
         return source
     return RealValues(source, scaling)
 
 
-def open_file(path: Location) -> Source:
-    """Open the image of a file that is a block."""
-    return open_image(path)
-
-
-def _open_hdf5(path: Path, *, strict: bool) -> MincSource:
+def _open_hdf5(path: Path, *, strict: bool) -> tuple[Source, Volume]:
     volume = read_volume(path)
-    source = open_hdf5(path, PATH_OF_IMAGE, strict=strict, kind=MincSource)
-    assert isinstance(source, MincSource)
-    source.volume = volume
-    return source
+    dialect = Dialect("minc", partial(_complete, volume))
+    return open_hdf5(path, PATH_OF_IMAGE, strict=strict, dialect=dialect), volume
 
 
-def _open_classic(path: Path) -> Minc1Source:
+def _open_classic(path: Path) -> tuple[Source, Volume]:
     header, file_size = open_header(path)
     variable = header.variables.get("image")
     if variable is None or not variable.shape:
@@ -119,12 +112,11 @@ def _open_classic(path: Path) -> Minc1Source:
         short = f"is truncated: it has {file_size} bytes, image ends at {variable.end}"
         raise DataError(str(path), [short])
     variable = replace(variable, dtype=_dtype_of(variable))
-    source = Minc1Source(path, header, variable)
     try:
-        source.volume = _read_volume(path, header, variable, file_size)
+        volume = _read_volume(path, header, variable, file_size)
     except ValueError as error:
         raise DataError(str(path), [str(error)]) from error
-    return source
+    return ChunkedSource(Minc1Chunks(path, header, variable, volume)), volume
 
 
 def _dtype_of(image: Variable) -> np.dtype[Any]:

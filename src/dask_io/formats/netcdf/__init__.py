@@ -9,11 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from dask_io.formats.hdf5 import Hdf5Format
-from dask_io.formats.hdf5.source import read_description
+from dask_io.formats.hdf5.dialects import Hdf5Format, read_description
 from dask_io.formats.netcdf.conventions import make_described
-from dask_io.formats.netcdf.source import Netcdf4Source, open_classic, reopen_classic
-from dask_io.formats.netcdf.target import NetcdfTarget
+from dask_io.formats.netcdf.source import NETCDF4, open_classic, reopen_classic
 from dask_io.formats.netcdf.tree import read_classic_tree, read_netcdf4_tree, to_netcdf
 from dask_io.storage.files import peeking
 from dask_io.storage.os_errors import storage_errors
@@ -23,8 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from collections.abc import Set as AbstractSet
 
-    from dask_io.formats.hdf5.source import Hdf5Source
-    from dask_io.formats.hdf5.target import Hdf5Target
+    from dask_io.formats.hdf5.dialects import Dialect
     from dask_io.hierarchy.tree import Tree
     from dask_io.storage.location import Location
     from dask_io.stores.container import NewArray
@@ -40,8 +37,7 @@ class NetcdfFormat(Hdf5Format):
     name: str = "netcdf"
     suffixes: tuple[str, ...] = (".nc", ".nc4")
     native_formats: frozenset[str] = frozenset({"netcdf"})
-    source_kind: type[Hdf5Source] = Netcdf4Source
-    target_kind: type[Hdf5Target] = NetcdfTarget
+    dialect: Dialect = NETCDF4
     making: Callable[[Any, NewArray, str], None] | None = make_described
 
     def open(self, path: Location, inside: str, *, strict: bool) -> Source:

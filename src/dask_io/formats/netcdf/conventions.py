@@ -11,17 +11,21 @@ import h5py  # type: ignore[import-untyped]
 import numpy as np
 
 from dask_io.errors import UsageError
-from dask_io.formats.hdf5.attributes import (
+from dask_io.formats.hdf5.dialects import (
+    BARE,
+    HIDDEN,
     INTERNAL,
     as_attribute,
     attributes_of,
+    find_dataset,
+    is_bare,
+    make_dataset,
+    make_groups,
     plain_attributes,
+    reading,
+    refuse_others,
 )
-from dask_io.formats.hdf5.attributes import write_attributes as write_all
-from dask_io.formats.hdf5.create import make_dataset
-from dask_io.formats.hdf5.dataset import refuse_others
-from dask_io.formats.hdf5.file import find_dataset, make_groups, reading
-from dask_io.formats.hdf5.scales import BARE, HIDDEN, is_bare
+from dask_io.formats.hdf5.dialects import write_attributes as write_all
 from dask_io.formats.netcdf.enumerations import Enumerations
 from dask_io.formats.netcdf.related_variables import MOST_BYTES, RelatedVariables, Variable, last_of
 from dask_io.stores.cf_attributes import (
@@ -40,7 +44,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from dask_io.formats.hdf5.attributes import Attribute
+    from dask_io.formats.hdf5.dialects import Attribute
     from dask_io.geometry import Region
     from dask_io.stores.container import NewArray
 

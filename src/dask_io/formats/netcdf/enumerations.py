@@ -8,10 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import h5py  # type: ignore[import-untyped]
 
-from dask_io.formats.hdf5.file import find_dataset, make_groups, reading
-from dask_io.formats.hdf5.filters import type_of
-from dask_io.formats.hdf5.scales import found_around
-from dask_io.formats.hdf5.types import path_of_type
+from dask_io.formats.hdf5.dialects import (
+    find_dataset,
+    found_around,
+    make_groups,
+    path_of_type,
+    reading,
+    type_of,
+)
 from dask_io.formats.netcdf.related_variables import last_of
 
 if TYPE_CHECKING:

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dask_io.formats.hdf5.create import make_dataset
-from dask_io.formats.hdf5.file import open_own, writing
+from dask_io.formats.hdf5.dialects import make_dataset, open_own, writing
 from dask_io.formats.netcdf.conventions import (
     as_stored,
     attach,

@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import h5py  # type: ignore[import-untyped]
 import numpy as np
-from xxhash import xxh3_64_hexdigest, xxh3_64_intdigest
+from xxhash import xxh3_64_hexdigest
 
 from dask_io.errors import DataError, UsageError, list_names
-from dask_io.formats.hdf5.attributes import attributes_of
-from dask_io.formats.hdf5.dataset import refuse_others
-from dask_io.formats.hdf5.file import find_dataset, in_subprocess, reading
-from dask_io.formats.hdf5.scales import HIDDEN, is_bare, noted_dimensions
-from dask_io.formats.hdf5.source import Hdf5Source, read_description
+from dask_io.formats.hdf5.dialects import (
+    HIDDEN,
+    Dialect,
+    attributes_of,
+    find_dataset,
+    in_subprocess,
+    is_bare,
+    noted_dimensions,
+    read_description,
+    reading,
+    refuse_others,
+)
 from dask_io.formats.netcdf.classic import read_header
 from dask_io.formats.netcdf.conventions import numeric_value
 from dask_io.formats.netcdf.enumerations import name_of_enumeration
@@ -34,20 +40,19 @@ from dask_io.storage.files import peeking
 from dask_io.storage.local.transport import FileReader
 from dask_io.storage.os_errors import storage_errors
 from dask_io.storage.tally import Tally
-from dask_io.stores.addressable import AddressableReader
 from dask_io.stores.cf_attributes import FILL_VALUE, is_plain_number
+from dask_io.stores.chunked_source import ChunkedSource, Chunks, Located
 from dask_io.stores.container import INSIDE
-from dask_io.stores.store import Access, Extent
+from dask_io.stores.spec import ArraySpec
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
     from pathlib import Path
 
     from numpy.typing import NDArray
 
     from dask_io.formats.netcdf.classic import Header, Variable
     from dask_io.geometry import Region
-    from dask_io.stores.store import BlockReader
 
 
 @dataclass(frozen=True)
@@ -194,19 +199,19 @@ def _typed_attributes(owner: Any) -> dict[str, Any]:
     return {name: value for name, value in found.items() if value is not None}
 
 
-class Netcdf4Source(Hdf5Source):
-    """A variable of NetCDF 4 that is read; many threads may read chunks at once."""
+def _complete(path: Path, inside: str, described: dict[str, Any]) -> Mapping[str, Any]:
+    """Add the variables that belong to one to its metadata."""
+    completed = complete_member(path, inside, described)
+    return {**completed, "coordinates": completed["netcdf"].coordinates}
 
-    format = "netcdf"
 
-    @property
-    def metadata(self) -> Mapping[str, Any]:
-        """Metadata of the variable, with its place in the file to find related variables."""
-        metadata = dict(super().metadata)
-        metadata["attributes"] = single(metadata["attributes"])
-        metadata["netcdf"] = original = Netcdf4Original(self.path, self.inside)
-        metadata["coordinates"] = original.coordinates
-        return MappingProxyType(metadata)
+def complete_member(path: Path, inside: str, described: dict[str, Any]) -> dict[str, Any]:
+    """Return the metadata of a variable in the form of NetCDF, and where it is stored."""
+    attributes = single(described["attributes"])
+    return {**described, "attributes": attributes, "netcdf": Netcdf4Original(path, inside)}
+
+
+NETCDF4 = Dialect("netcdf", _complete)
 
 
 def single(attributes: Mapping[str, Any]) -> dict[str, Any]:
@@ -355,7 +360,7 @@ def read_classic(path: Path, one: Variable) -> NDArray[Any]:
     return values
 
 
-def open_classic(path: Path, inside: str) -> ClassicSource:
+def open_classic(path: Path, inside: str) -> ChunkedSource[ClassicChunks]:
     """Open a variable of NetCDF 3.
 
     Raises
@@ -373,7 +378,7 @@ def open_classic(path: Path, inside: str) -> ClassicSource:
     if variable.end > file_size:
         short = f"is truncated: it has {file_size} bytes, {name} ends at {variable.end}"
         raise DataError(str(path), [short])
-    return ClassicSource(path, header, variable)
+    return ChunkedSource(ClassicChunks(path, header, variable))
 
 
 def open_header(path: Path) -> tuple[Header, int]:
@@ -411,31 +416,20 @@ def _choose(header: Header, path: Path, inside: str) -> str:
     raise UsageError(f"{missing}give a variable of {shown}, such as {listed}")
 
 
-class ClassicSource:
-    """A variable of NetCDF 3 that is read; many threads may read records at once."""
+class ClassicChunks(Chunks):
+    """The records of a variable of NetCDF 3, or the whole variable; all are in one file."""
 
-    format: ClassVar[str] = "netcdf"
-    is_indivisible: ClassVar[bool] = True
-    access: ClassVar[Access] = Access.ADDRESSABLE
-    reused_bytes: ClassVar[int] = 0
-    codec_bytes: ClassVar[int] = 0
+    format = "netcdf"
 
     def __init__(self, path: Path, header: Header, variable: Variable) -> None:
         self.path, self.header, self.variable = path, header, variable
-        self.tally = Tally()
         lengths = [max(1, length) for length in variable.record_shape]
-        self.grid = Grid.regular(variable.shape, lengths)
-        self.layout = Layout.c(len(variable.shape))
-
-    @property
-    def place(self) -> str:
-        """The file."""
-        return str(self.path)
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """Type of the elements."""
-        return self.variable.dtype
+        self.spec = ArraySpec(
+            Grid.regular(variable.shape, lengths),
+            variable.dtype,
+            Layout.c(len(variable.shape)),
+            stored_shape=tuple(variable.record_shape),
+        )
 
     @property
     def metadata(self) -> Mapping[str, Any]:
@@ -462,13 +456,18 @@ class ClassicSource:
     @property
     def n_bytes_on_disk(self) -> int:
         """Size of the variable in bytes."""
-        return self.grid.size * self.dtype.itemsize
+        return self.spec.grid.size * self.spec.dtype.itemsize
+
+    @property
+    def n_stored(self) -> int:
+        """Every record is stored."""
+        return self.spec.grid.n_blocks
 
     def describe(self) -> dict[str, Any]:
         """Return the description from which the variable can be opened again."""
         return {
             "format": self.format,
-            "shape": list(self.grid.shape),
+            "shape": list(self.variable.shape),
             "path": str(self.path.absolute()),
             "inside": self.variable.name,
             "stored_as": self.stored_as,
@@ -480,36 +479,20 @@ class ClassicSource:
         one = self.variable
         return xxh3_64_hexdigest(repr((one.shape, one.dtype.str, one.begin, one.step)).encode())
 
-    @contextmanager
-    def reader(
-        self, index: tuple[int, ...], *, after: Region | None = None
-    ) -> Iterator[BlockReader]:
-        """Read a record, or a variable without records."""
+    def locate(self, index: tuple[int, ...]) -> Located:
+        """Return where a record is."""
         one = self.variable
-        offset = one.begin + (one.step or 0) * index[0]
-        extent = Extent(one.name, offset, one.record_shape)
-        with FileReader(self.path, self.tally) as file:
-            if after is not None:
-                end = self.layout.end_of(after, extent.shape)
-                file.go_on_from(offset + end * self.dtype.itemsize)
-            yield AddressableReader(file, extent, self.dtype, self.layout)
+        return Located(self.path, self.spec.chunk_bytes, one.begin + (one.step or 0) * index[0])
 
-    def check(self) -> None:
-        """Do nothing: the only header has already been checked."""
+    def open(self, located: Located, tally: Tally) -> FileReader:  # noqa: ARG002 - one for all
+        """Open the file."""
+        return FileReader(self.path, tally)
 
-    def fingerprint(self, index: tuple[int, ...]) -> int:
-        """Return a number that changes when the file does."""
+    def identify(self, index: tuple[int, ...]) -> str:  # noqa: ARG002 - all are in one file
+        """Return size and time of the file."""
         with storage_errors(self.path):
             found = self.path.stat()
-        text = f"{index}\0{self.variable.name}\0{found.st_size}\0{found.st_mtime_ns}"
-        return xxh3_64_intdigest(text.encode())
-
-    def discard(self, index: tuple[int, ...]) -> None:  # noqa: ARG002 - refused for every index
-        """Refuse: single records cannot be removed from the file."""
-        raise UsageError("records of a NetCDF file cannot be consumed one by one")
-
-    def discard_rest(self) -> None:
-        """Keep the file."""
+        return f"{self.variable.name}\0{found.st_size}\0{found.st_mtime_ns}"
 
 
 def _fill_of(variable: Variable) -> Any:
@@ -523,7 +506,7 @@ def _text(value: object) -> str:
     return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
 
 
-def reopen_classic(described: Mapping[str, Any], at: Path | None) -> ClassicSource:
+def reopen_classic(described: Mapping[str, Any], at: Path | None) -> ChunkedSource[ClassicChunks]:
     """Open a described variable of NetCDF 3 again.
 
     Raises
@@ -536,6 +519,6 @@ def reopen_classic(described: Mapping[str, Any], at: Path | None) -> ClassicSour
         source = open_classic(path, inside)
     except UsageError as error:
         raise DataError(str(path), [str(error)]) from error
-    if described.get("stored_as") != source.stored_as:
+    if described.get("stored_as") != source.chunks.stored_as:
         raise DataError(str(path), ["has changed: the variable is stored differently"])
     return source

@@ -5,15 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from itertools import chain
 from math import prod
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from dask_io.errors import DataError
-from dask_io.formats.hdf5 import tree as hdf5
-from dask_io.formats.hdf5.file import open_own, writing
-from dask_io.formats.hdf5.scales import HIDDEN
-from dask_io.formats.hdf5.source import Hdf5Source
-from dask_io.formats.hdf5.tree_content import Hdf5Model
+from dask_io.formats.hdf5.dialects import HIDDEN, Dialect, Hdf5Model, open_own, writing
+from dask_io.formats.hdf5.dialects import read_tree as read_hdf5_tree
 from dask_io.formats.netcdf.conventions import (
     has_other_types,
     has_type,
@@ -24,8 +20,8 @@ from dask_io.formats.netcdf.conventions import (
 from dask_io.formats.netcdf.outline import Outline, OutlinedVariable, outline_of
 from dask_io.formats.netcdf.related_variables import MOST_BYTES
 from dask_io.formats.netcdf.source import (
-    ClassicSource,
-    Netcdf4Original,
+    ClassicChunks,
+    complete_member,
     open_header,
     plain_values,
     read_classic,
@@ -46,6 +42,7 @@ from dask_io.hierarchy.conversions import (
 from dask_io.hierarchy.tree import ROOT, Tree, TreeArray
 from dask_io.storage.os_errors import storage_errors
 from dask_io.stores.cf_attributes import FILL_VALUE, gap_of
+from dask_io.stores.chunked_source import ChunkedSource
 from dask_io.stores.not_kept import says_other_gap
 
 if TYPE_CHECKING:
@@ -59,20 +56,6 @@ if TYPE_CHECKING:
 
 # Records that are not re-split become chunks of about this many bytes.
 _CHUNK_BYTES = 4 * 2**20
-
-
-class _Variable(Hdf5Source):
-    """A variable of NetCDF 4 that is moved with all others."""
-
-    format = "netcdf"
-
-    @property
-    def metadata(self) -> Mapping[str, Any]:
-        """Metadata of the variable, with its place in the file to find related variables."""
-        metadata = super().metadata
-        original = Netcdf4Original(self.path, self.inside)
-        attributes = single(metadata["attributes"])
-        return MappingProxyType({**metadata, "netcdf": original, "attributes": attributes})
 
 
 @dataclass(frozen=True)
@@ -92,9 +75,9 @@ def read_netcdf4_tree(path: Path, *, each: bool) -> Tree:
 
     If everything belongs to one variable, the others are read only with `each`.
     """
-    found = hdf5.read_tree(
+    found = read_hdf5_tree(
         path,
-        kind=_Variable,
+        dialect=Dialect("netcdf", complete_member),
         content=Netcdf4Model(path),
         belonging_to=related_to_dataset,
         each=each,
@@ -127,7 +110,7 @@ def read_classic_tree(path: Path) -> Tree:
             short = f"is truncated: it has {size} bytes, {name} ends at {one.end}"
             raise DataError(str(path), [short])
         if one.shape:
-            source = ClassicSource(path, header, one)
+            source = ChunkedSource(ClassicChunks(path, header, one))
             arrays[name] = TreeArray.of(source, one.dimensions, kept_grid=_kept_grid(one))
         else:
             attributes = plain_values(one.attributes)

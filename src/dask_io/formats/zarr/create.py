@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from dask_io.codecs.codec import Config
-    from dask_io.formats.zarr.metadata import Metadata
+    from dask_io.formats.zarr.metadata import ZarrArray
     from dask_io.stores.container import NewArray
 
 _NEWEST = 3
@@ -237,13 +237,13 @@ def _as_v3(config: Config, itemsize: int) -> dict[str, Any]:
     return _named(name, **written)
 
 
-def _check_held(made: Metadata, wanted: NewArray, codecs: Sequence[Config]) -> None:
+def _check_held(made: ZarrArray, wanted: NewArray, codecs: Sequence[Config]) -> None:
     """Hold what zarr-python made of it against what was asked for."""
     longest = wanted.grid.longest
     found: list[tuple[str, object, object]] = [
-        ("dtype", made.dtype, wanted.dtype),
-        ("chunks", made.read_grid, wanted.grid),
-        ("order", order_of(made.layout, longest), order_of(wanted.layout, longest)),
+        ("dtype", made.spec.dtype, wanted.dtype),
+        ("chunks", made.spec.grid, wanted.grid),
+        ("order", order_of(made.spec.layout, longest), order_of(wanted.layout, longest)),
         ("codecs", [c["id"] for c in made.codecs], [c["id"] for c in codecs]),
     ]
     for word, is_held, asked in found:

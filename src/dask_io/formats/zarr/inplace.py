@@ -6,19 +6,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from dask_io.errors import UsageError
 from dask_io.formats.zarr.target import ZarrTarget
 from dask_io.storage.local.publishing import Publisher
 from dask_io.storage.medium import Durability
+from dask_io.stores.store import Unjournalled
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Collection
 
-    from dask_io.formats.zarr.place import Place
-    from dask_io.journal.ledger import Ledger, Written
+    from dask_io.formats.zarr.store import DocumentedArray
+    from dask_io.journal.ledger import Written
 
 
-class ZarrInPlace(ZarrTarget):
+class ZarrInPlace(Unjournalled, ZarrTarget):
     """An array that exists and is filled: its metadata stays, chunks are replaced one by one.
 
     There is no journal, so a run that is cut short cannot be resumed, only done again. Chunks
@@ -28,56 +28,36 @@ class ZarrInPlace(ZarrTarget):
 
     def __init__(
         self,
-        site: Place,
-        documents: Mapping[str, bytes],
+        stored: DocumentedArray,
         *,
         write_empty: bool = False,
         durability: Durability = Durability.RENAME,
     ) -> None:
         super().__init__(
-            site,
-            documents,
-            write_empty=write_empty,
-            overwrite=True,
-            durability=durability,
-            reserve=False,
+            stored, write_empty=write_empty, overwrite=True, durability=durability, reserve=False
         )
 
     def _forget_run(self) -> None:
         super()._forget_run()
-        if isinstance(self.root, Path):
-            self._publisher = OwnNames(self.root, self.durability)
-
-    def check(self) -> None:
-        """Refuse nothing: the array is meant to be there."""
+        if isinstance(self.site.root, Path):
+            self._publisher = OwnNames(self.site.root, self.durability)
 
     def create(self, job: bytes = b"{}") -> None:  # noqa: ARG002 - there is no journal
         """Begin anew; the array is there."""
         self._forget_run()
 
-    def resume(self) -> Ledger:
-        """Refuse: nothing says what has been written.
-
-        Raises
-        ------
-        UsageError
-            Always.
-        """
-        raise UsageError(f"{self.place} is filled without a journal, so no run can be resumed")
-
     def commit(self, cells: Collection[Written]) -> None:
         """Put chunks that are whole in the place of what was there."""
-        names = {self._file_of(cell.index)[0] for cell in cells}
-        # Threads may tell of the last cell before they tell of others.
-        whole = {self._file_of(cell.index)[0] for cell in cells if cell.is_last}
-        left_out = {name for name in whole if self._is_left_out(name)}
+        name_of = self.array.keys.name_of
+        names = {name_of(cell.index) for cell in cells}
+        # Threads may report the last cell before others.
+        last = {cell.index for cell in cells if cell.is_last}
+        whole = set(map(name_of, last))
+        left_out = {name_of(index) for index in last if self._is_left_out(index)}
         self._publisher.commit(names - left_out, whole - left_out)
         self._publisher.leave_out(left_out)
         # What was there would not be the fill value.
-        self._medium.remove([self.root / name for name in left_out])
-
-    def note(self, lines: Iterable[str]) -> None:
-        """Note nothing: there is no journal."""
+        self._medium.remove([self.site.root / name for name in left_out])
 
     def finish(self) -> None:
         """Leave the array as it is now."""

@@ -1,9 +1,8 @@
-"""What an array's documents say, in the words of stores."""
+"""The metadata documents of an array, as an `ArraySpec` and what only Zarr has."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import cached_property
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -17,8 +16,8 @@ from dask_io.geometry import Grid, Layout
 from dask_io.stores.cf_attributes import NAMES
 from dask_io.stores.dtypes import check_dtype
 from dask_io.stores.own_attribute import take_own
-from dask_io.stores.padded import any_padded
-from dask_io.stores.store import Access
+from dask_io.stores.shards import ShardIndex
+from dask_io.stores.spec import ArraySpec
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -31,136 +30,54 @@ _LONGEST_CHUNK = 2**62
 
 
 @dataclass(frozen=True)
-class Index:
-    """Where a shard says where its chunks are: at its start or end, encoded by these codecs."""
+class ZarrArray:
+    """A Zarr array: what every format describes, and what only Zarr has."""
 
-    counts: tuple[int, ...]
-    codecs: tuple[Config, ...]
-    at_end: bool
-
-    def shard_of(self, chunk: tuple[int, ...]) -> tuple[int, ...]:
-        """Return the shard that a chunk is in."""
-        return tuple(i // n for i, n in zip(chunk, self.counts, strict=True))
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """An offset and a size for each chunk."""
-        return np.dtype("<u8")
-
-    @cached_property
-    def chain(self) -> Chain:
-        """How it is encoded."""
-        return Chain(self.codecs, self.dtype, 16 * prod(self.counts))
-
-
-@dataclass(frozen=True)
-class Metadata:
-    """A Zarr array: what it holds, how it is cut, and how its chunks are stored.
-
-    `chunks` is what is decoded at once. `shards` is what is one file, if that holds several.
-    """
-
+    spec: ArraySpec
     version: int
-    shape: tuple[int, ...]
-    chunks: tuple[int, ...]
-    dtype: np.dtype[Any]
-    layout: Layout
     codecs: tuple[Config, ...]
-    fill_bytes: bytes
-    """Value of what is not stored; no array, of which pickles may change the byte order."""
     keys: Keys
-    index: Index | None
     attributes: Mapping[str, Any]
     dimension_names: tuple[str | None, ...] | None
     has_fill: bool = True
     extra_fields: Mapping[str, Any] = field(default_factory=dict)
-    """What others have put into its document that need not be understood."""
-
-    @property
-    def fill(self) -> NDArray[Any]:
-        """The value of what is not stored."""
-        return np.frombuffer(self.fill_bytes, self.dtype).reshape(())
-
-    @property
-    def shards(self) -> tuple[int, ...] | None:
-        """The shape of what is one file, if that holds several chunks."""
-        if self.index is None:
-            return None
-        return tuple(n * c for n, c in zip(self.index.counts, self.chunks, strict=True))
-
-    @cached_property
-    def read_grid(self) -> Grid:
-        """What is read at once."""
-        return Grid.regular(self.shape, self.chunks)
-
-    @cached_property
-    def write_grid(self) -> Grid:
-        """What is written at once."""
-        return Grid.regular(self.shape, self.shards or self.chunks)
-
-    @cached_property
-    def chain(self) -> Chain:
-        """How a chunk is encoded."""
-        return Chain(self.codecs, self.dtype, self.chunk_bytes)
-
-    @property
-    def chunk_bytes(self) -> int:
-        """Bytes of a chunk's elements."""
-        return prod(self.chunks) * self.dtype.itemsize
-
-    @property
-    def file_bytes(self) -> int:
-        """Bytes that a file has at most: that of a chunk, or of a shard with its index."""
-        if self.index is None:
-            return self.chain.longest
-        return prod(self.index.counts) * self.chain.longest + self.index.chain.longest
-
-    @property
-    def access(self) -> Access:
-        """Whether a part of a chunk can be read alone."""
-        return Access.ATOMIC if self.codecs else Access.ADDRESSABLE
-
-    @property
-    def has_padding(self) -> bool:
-        """Whether some chunk has padding between its elements."""
-        return any_padded(self.read_grid, self.chunks, self.layout)
+    """Fields of other tools in the metadata document, which need not be understood."""
 
     @property
     def stored_as(self) -> tuple[object, ...]:
-        """All that says which values files hold: what differs in it is another array."""
-        described = (self.version, self.shape, self.chunks, self.dtype, self.layout, self.codecs)
-        return (*described, self.fill_bytes, self.keys, self.index)
+        """Everything that determines the values: if it differs, it is another array."""
+        spec = self.spec
+        described = (self.version, spec.grid.shape, spec.chunks, spec.dtype, spec.layout)
+        return (*described, self.codecs, spec.fill_bytes, self.keys, spec.index)
 
     def has_chunk(self, name: str) -> bool:
-        """Tell whether a path within the array is that of a chunk, or of a shard."""
-        index, counts = self.keys.parse(name), self.write_grid.counts
-        if index is None or len(index) != len(counts):
-            return False
-        return all(i < n for i, n in zip(index, counts, strict=True))
+        """Tell whether a path in the array is the name of a chunk or a shard."""
+        index = self.keys.parse(name)
+        return index is not None and index in self.spec.write_grid
 
     def described(self) -> dict[str, Any]:
-        """Return what a store says about the array besides grid, dtype and layout."""
+        """Return the metadata of the array except grid, dtype and layout."""
         described = {
             "zarr_format": self.version,
-            "chunks": self.chunks,
-            "shards": self.shards,
+            "chunks": self.spec.chunks,
+            "shards": self.spec.shards,
             "codecs": [dict(config) for config in self.codecs],
-            "fill_value": self.fill[()] if self.has_fill else None,
+            "fill_value": self.spec.fill[()] if self.has_fill else None,
             "chunk_key_encoding": {"prefix": self.keys.prefix, "separator": self.keys.separator},
             "dimension_names": self.dimension_names,
             "attributes": dict(self.attributes),
             "extra_fields": dict(self.extra_fields),
         }
-        return take_own(described, len(self.shape))
+        return take_own(described, len(self.spec.grid.axes))
 
 
-def understand(documents: Mapping[str, bytes]) -> Metadata:
-    """Make sense of an array's documents.
+def understand(documents: Mapping[str, bytes]) -> ZarrArray:
+    """Parse the metadata documents of an array.
 
     Raises
     ------
     ValueError
-        If there is none, or none that is supported; the message completes "the file ...".
+        If they do not describe a supported array; the message completes "the file ...".
     """
     array = load(documents)
     problem = check_dtype(array.dtype)
@@ -168,36 +85,56 @@ def understand(documents: Mapping[str, bytes]) -> Metadata:
         raise ValueError(f"holds {problem}")
     if prod(array.chunks) * array.dtype.itemsize > _LONGEST_CHUNK:
         raise ValueError("has chunks that no machine can hold")
-    made = _from_v3(array) if V3 in documents else _from_v2(array)
-    # Codecs that are not supported show now, not at the first chunk.
-    _ = made.chain, made.index and made.index.chain
-    return made
+    return _from_v3(array) if V3 in documents else _from_v2(array)
 
 
-def _from_v2(array: Any) -> Metadata:
+def _make_spec(
+    array: Any,
+    dtype: np.dtype[Any],
+    layout: Layout,
+    codecs: tuple[Config, ...],
+    index: ShardIndex | None = None,
+) -> ArraySpec:
+    """Describe an array; codecs that are not supported are refused now."""
+    shape, chunks, fill = array.shape, array.chunks, _fill(array, dtype)
+    chain = Chain(codecs, dtype, prod(chunks) * dtype.itemsize)
+    is_addressed = index is None and not codecs
+    if index is not None:
+        _ = index.chain
+    return ArraySpec(
+        Grid.regular(shape, chunks),
+        dtype,
+        layout,
+        codec=chain if codecs else None,
+        stored_shape=chunks,
+        fill_bytes=fill,
+        index=index,
+        omits_fill=True,
+        encoding=None if is_addressed else (shape, chunks, index, dtype, layout, codecs, fill),
+    )
+
+
+def _from_v2(array: Any) -> ZarrArray:
     metadata = array.metadata
     codecs = [*(metadata.filters or ()), *([metadata.compressor] if metadata.compressor else [])]
     attributes = _attributes(array)
     names = _names_in(attributes, len(array.shape))
     if names is not None:
         del attributes[NAMES]
-    return Metadata(
+    configs = tuple(codec.get_config() for codec in codecs)
+    layout = Layout.named(metadata.order, len(array.shape))
+    return ZarrArray(
+        _make_spec(array, array.dtype, layout, configs),
         version=2,
-        shape=array.shape,
-        chunks=array.chunks,
-        dtype=array.dtype,
-        layout=Layout.named(metadata.order, len(array.shape)),
-        codecs=tuple(codec.get_config() for codec in codecs),
-        fill_bytes=_fill(array, array.dtype),
+        codecs=configs,
         keys=Keys("", metadata.dimension_separator),
-        index=None,
         attributes=attributes,
         dimension_names=names,
         has_fill=metadata.fill_value is not None,
     )
 
 
-def _from_v3(array: Any) -> Metadata:
+def _from_v3(array: Any) -> ZarrArray:
     metadata, index = array.metadata, None
     codecs = [codec.to_dict() for codec in metadata.codecs]
     if codecs[0]["name"] == "sharding_indexed":
@@ -211,23 +148,18 @@ def _from_v3(array: Any) -> Metadata:
     layout, endian, configs = _take_apart(codecs, len(array.shape))
     dtype = array.dtype.newbyteorder(endian) if endian else array.dtype
     encoding = metadata.chunk_key_encoding
-    return Metadata(
+    return ZarrArray(
+        _make_spec(array, dtype, layout, tuple(configs), index),
         version=3,
-        shape=array.shape,
-        chunks=array.chunks,
-        dtype=dtype,
-        layout=layout,
         codecs=tuple(configs),
-        fill_bytes=_fill(array, dtype),
         keys=Keys("c" if encoding.name == "default" else "", encoding.separator),
-        index=index,
         attributes=_attributes(array),
         dimension_names=metadata.dimension_names,
         extra_fields=metadata.extra_fields,
     )
 
 
-def _index(array: Any, sharding: Mapping[str, Any]) -> Index:
+def _index(array: Any, sharding: Mapping[str, Any]) -> ShardIndex:
     layout, endian, configs = _take_apart(list(sharding["index_codecs"]), len(array.shape) + 1)
     if endian == ">" or layout != Layout.c(len(array.shape) + 1):
         raise ValueError("has shards whose index is not in C order and little-endian")
@@ -235,7 +167,7 @@ def _index(array: Any, sharding: Mapping[str, Any]) -> Index:
         raise ValueError("has shards whose index is compressed, which is not supported")
     pairs = zip(array.shards, array.chunks, strict=True)
     at_end = str(getattr(sharding["index_location"], "value", sharding["index_location"])) == "end"
-    return Index(tuple(shard // chunk for shard, chunk in pairs), tuple(configs), at_end)
+    return ShardIndex(tuple(shard // chunk for shard, chunk in pairs), tuple(configs), at_end)
 
 
 def _take_apart(

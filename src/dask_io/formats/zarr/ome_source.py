@@ -12,24 +12,31 @@ from dask_io.formats.places import refuse_unfinished
 from dask_io.formats.zarr.documents import attributes_of, read_documents
 from dask_io.formats.zarr.group import join
 from dask_io.formats.zarr.ome_space import LEVEL, only_level, read_level
-from dask_io.formats.zarr.source import ZarrSource, open_zarr
+from dask_io.formats.zarr.source import ZarrChunks, open_zarr, reopen_zarr
 from dask_io.hierarchy.tree import checked_path
+from dask_io.stores.chunked_source import ChunkedSource
 from dask_io.stores.spec import SPACE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from collections.abc import Set as AbstractSet
 
     from dask_io.formats.zarr.ome_space import Level
     from dask_io.formats.zarr.place import Place
+    from dask_io.formats.zarr.store import DocumentedArray
     from dask_io.storage.location import Location
+    from dask_io.stores.store import Source
 
 
-class LevelSource(ZarrSource):
-    """An array of an image: the metadata of the image says what its positions mean."""
+class LevelChunks(ZarrChunks):
+    """The chunks of a level of an image, whose metadata describes the space of the level."""
 
-    def __init__(self, source: ZarrSource, level: Level, image: Location) -> None:
-        super().__init__(source.site, source.documents, strict=source.describe()["strict"])
+    def __init__(self, stored: DocumentedArray, level: Level, image: Location) -> None:
+        super().__init__(stored)
         self.level, self._image = level, image
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return LevelChunks, (self.stored, self.level, self._image)
 
     @property
     def metadata(self) -> Mapping[str, Any]:
@@ -47,12 +54,8 @@ class LevelSource(ZarrSource):
             }
         )
 
-    def as_array(self) -> ZarrSource:
-        """Return the array without its image."""
-        return ZarrSource(self.site, self.documents, strict=self.describe()["strict"])
 
-
-def open_level(path: Location, inside: str, *, strict: bool) -> ZarrSource:
+def open_level(path: Location, inside: str, *, strict: bool) -> ChunkedSource[ZarrChunks]:
     """Open an array, or the only level of an image; otherwise as `open_zarr`."""
     try:
         source = open_zarr(path, inside, strict=strict)
@@ -65,7 +68,7 @@ def open_level(path: Location, inside: str, *, strict: bool) -> ZarrSource:
         if level is None:
             raise
         source = open_zarr(path, join(inside, level), strict=strict)
-    return in_image(source)
+    return _in_image(source)
 
 
 def _find_only_level(group: Location) -> str | None:
@@ -75,16 +78,30 @@ def _find_only_level(group: Location) -> str | None:
     return None
 
 
-def in_image(source: ZarrSource) -> ZarrSource:
-    """Return a source that knows the image that its array is a level of, if it is one."""
-    n_axes = len(source.array.shape)
-    for image in _groups_around(source.site):
-        path = str(source.root)[len(str(image)) :].strip("/")
-        # What is wrong with other groups does not matter here.
+def reopen_level(
+    described: Mapping[str, Any], at: Location | None, absent: AbstractSet[tuple[int, ...]]
+) -> ChunkedSource[ZarrChunks]:
+    """Open a described array or level again; otherwise as `reopen_zarr`."""
+    return _in_image(reopen_zarr(described, at, absent))
+
+
+def _in_image(source: ChunkedSource[ZarrChunks]) -> ChunkedSource[ZarrChunks]:
+    """Add the metadata of the image to a source, if its array is a level of one."""
+    stored, root = source.chunks.stored, str(source.chunks.path)
+    for image in _groups_around(stored.site):
+        path = root[len(str(image)) :].strip("/")
+        # Problems of groups that are not images do not matter here.
         with suppress(ValueError, DataError, StorageError):
-            level = read_level(attributes_of(read_documents(image)), path, n_axes)
+            level = read_level(attributes_of(read_documents(image)), path, len(source.grid.axes))
             if level is not None:
-                return LevelSource(source, level, image)
+                return ChunkedSource(LevelChunks(stored, level, image), strict=source.strict)
+    return source
+
+
+def without_image(source: Source) -> Source:
+    """Return a source without the metadata of the image, if its array is a level of one."""
+    if isinstance(source, ChunkedSource) and isinstance(source.chunks, LevelChunks):
+        return ChunkedSource(ZarrChunks(source.chunks.stored), strict=source.strict)
     return source
 
 

@@ -33,7 +33,7 @@ from dask_io.formats.zarr.ome_space import (
     space_of,
 )
 from dask_io.formats.zarr.place import METADATA, Place, refuse_foreign, whole_name
-from dask_io.formats.zarr.store import read_description
+from dask_io.formats.zarr.store import DocumentedArray, read_description
 from dask_io.formats.zarr.target import ZarrTarget
 from dask_io.hierarchy.tree import ROOT
 from dask_io.journal.logs import logs_of
@@ -87,8 +87,7 @@ def make_image_target(
     # Now, too: nothing is written that would turn out to be invalid in the end.
     _validate(path / inside, documents, group)
     return ImageTarget(
-        Place(path, join(inside, LEVEL)),
-        documents,
+        DocumentedArray(Place(path, join(inside, LEVEL)), documents),
         group,
         inferred_axes="" if named else ", ".join(str(axis) for axis in level.axes),
         write_empty=wanted.options.write_empty,
@@ -146,15 +145,13 @@ def remake_image_target(
     ValueError
         If that is not a description of one.
     """
-    place, documents = read_description(described, at)
     group = described.get("group")
     if not isinstance(group, dict) or not all(isinstance(text, str) for text in group.values()):
         raise ValueError("does not describe the group of the image")
     if group.keys() - set(_GROUP):
         raise ValueError("describes other files than those of a group")
     return ImageTarget(
-        place,
-        documents,
+        read_description(described, at),
         {name: text.encode() for name, text in group.items()},
         write_empty=described.get("write_empty") is True,
         overwrite=False,
@@ -170,10 +167,11 @@ class ImageTarget(ZarrTarget):
     neither the source nor the user has named them.
     """
 
+    format = "ome-zarr"
+
     def __init__(
         self,
-        place: Place,
-        documents: Mapping[str, bytes],
+        stored: DocumentedArray,
         group: Mapping[str, bytes],
         *,
         inferred_axes: str = "",
@@ -184,8 +182,7 @@ class ImageTarget(ZarrTarget):
     ) -> None:
         self._group, self.inferred_axes = group, inferred_axes
         super().__init__(
-            place,
-            documents,
+            stored,
             write_empty=write_empty,
             overwrite=overwrite,
             durability=durability,
@@ -193,14 +190,9 @@ class ImageTarget(ZarrTarget):
         )
 
     @property
-    def format(self) -> str:
-        """Name of the format."""
-        return "ome-zarr"
-
-    @property
     def metadata(self) -> Mapping[str, Any]:
         """The metadata of the array, and what the image says about it."""
-        level = read_level(attributes_of(self._group), LEVEL, len(self.array.shape))
+        level = read_level(attributes_of(self._group), LEVEL, len(self.grid.axes))
         if level is None:
             return super().metadata
         hidden = ("orientation_for_other_readers",) if hides_orientation(level.space) else ()
@@ -217,7 +209,7 @@ class ImageTarget(ZarrTarget):
     @property
     def _image(self) -> Location | None:
         """The directory of the image; None if the array was put somewhere else, for a repair."""
-        return self.root.parent if self.site.inside else None
+        return self.site.root.parent if self.site.inside else None
 
     def is_described(self) -> bool:
         """Tell whether the metadata of the array and of the image is valid."""
@@ -227,7 +219,7 @@ class ImageTarget(ZarrTarget):
             attributes = attributes_of(read_documents(self._image))
         except (ValueError, DataError, StorageError):
             return False
-        level = read_level(attributes, LEVEL, len(self.array.shape))
+        level = read_level(attributes, LEVEL, len(self.grid.axes))
         return level is not None and super().is_described()
 
     def _find_old(self) -> list[Location]:
@@ -267,9 +259,9 @@ class ImageTarget(ZarrTarget):
         if image is None:
             super()._complete()
             return
-        _validate(image, self.documents, self._group)
-        for name in sorted(self.documents, key=METADATA.index, reverse=True):
-            write_whole(self.root / name, self.documents[name])
+        _validate(image, self.stored.documents, self._group)
+        for name in sorted(self.stored.documents, key=METADATA.index, reverse=True):
+            write_whole(self.site.root / name, self.stored.documents[name])
         outer = Place(self.site.path, self.site.inside.rpartition("/")[0])
         outer.describe_group({n: self._group[n] for n in _GROUP if n in self._group})
         self._medium.sync_names([image])

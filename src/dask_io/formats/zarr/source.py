@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from functools import cached_property
-from math import prod
 from pathlib import Path
 from threading import Lock
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
-
-from xxhash import xxh3_64_intdigest
 
 from dask_io.errors import MOST_NAMES, DataError, StorageError, UsageError, list_names
 from dask_io.formats.zarr.documents import (
@@ -23,44 +20,37 @@ from dask_io.formats.zarr.documents import (
 )
 from dask_io.formats.zarr.metadata import understand
 from dask_io.formats.zarr.place import Place
-from dask_io.formats.zarr.shards import Shards
-from dask_io.formats.zarr.store import ZarrStore, read_description
+from dask_io.formats.zarr.store import DocumentedArray, read_description
 from dask_io.storage.files import medium_of
 from dask_io.storage.location import is_url
 from dask_io.storage.medium import NOT_A_FILE
 from dask_io.storage.os_errors import storage_errors
-from dask_io.stores.atomic import AtomicReader, Encoding
-from dask_io.stores.chunked import Located, bytes_reused, read_chunk
-from dask_io.stores.encoded import AsStored, StoredBytes
-from dask_io.stores.filled import FilledReader, UnfilledReader
-from dask_io.stores.listing import Problems
-from dask_io.stores.store import Access, Extent
+from dask_io.stores.chunked_source import ChunkedSource, Chunks, Located
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
     from collections.abc import Set as AbstractSet
 
-    from dask_io.formats.zarr.metadata import Metadata
-    from dask_io.geometry import Grid, Region
+    from dask_io.formats.zarr.metadata import ZarrArray
     from dask_io.storage.location import Location
-    from dask_io.storage.medium import FileInfo
-    from dask_io.stores.encoded import EncodedReader
-    from dask_io.stores.store import BlockReader
+    from dask_io.storage.medium import Reader
+    from dask_io.storage.tally import Tally
+    from dask_io.stores.encoded import AsStored
 
-# Chunks that are looked for one by one when a run is planned: in some tenths of a second.
+# The most chunks that are counted one by one when a run is planned: it takes some tenths of a
+# second.
 _MOST_LISTED = 2**16
-# Folders that are known to lie in the array's directory: chunks are visited one after another.
+# The most folders that are remembered to be inside the array's directory.
 _MOST_KNOWN = 1024
 
 
-def open_zarr(path: Location, inside: str, *, strict: bool) -> ZarrSource:
-    """Open an array in a directory, or in a group there.
+def open_zarr(path: Location, inside: str, *, strict: bool) -> ChunkedSource[ZarrChunks]:
+    """Open an array in a directory, or in a group of one.
 
     Raises
     ------
     DataError
-        If its metadata is missing, unfinished, or none that can be trusted or is supported, or if
-        a run has begun to use up its chunks.
+        If its metadata is missing, damaged or not supported, or if a run is consuming it.
     UsageError
         If it is a group.
     """
@@ -78,50 +68,47 @@ def open_zarr(path: Location, inside: str, *, strict: bool) -> ZarrSource:
             nothing = "it holds no Zarr array: there is no zarr.json and no .zarray"
             raise DataError(str(root), [nothing])
         site.refuse_consumed()
-        return ZarrSource(site, documents, strict=strict)
+        return ChunkedSource(ZarrChunks(DocumentedArray(site, documents)), strict=strict)
     except ValueError as error:
         raise DataError(str(root / name), [str(error)]) from error
 
 
 def reopen_zarr(
     described: Mapping[str, Any], at: Location | None, absent: AbstractSet[tuple[int, ...]]
-) -> ZarrSource:
-    """Open an array again that was described, of which chunks may have been used up.
+) -> ChunkedSource[ZarrChunks]:
+    """Open a described array again; chunks may have been consumed.
 
     Raises
     ------
     ValueError
-        If that is no description.
+        If the description is invalid.
     DataError
-        If the array is not there any more, or another one is.
+        If the array no longer exists, or is another one.
     """
-    site, documents = read_description(described, at)
-    source = ZarrSource(site, documents, strict=described.get("strict") is True)
-    _refuse_way_out(site)
-    found = read_documents(site.root)
-    if not found and len(absent) == source.grid.n_blocks:
-        return source
-    try:
-        is_same = bool(found) and understand(found).stored_as == source.array.stored_as
-    except ValueError:
-        is_same = False
-    if not is_same:
+    stored = read_description(described, at)
+    chunks, root = ZarrChunks(stored), stored.site.root
+    _refuse_way_out(stored.site)
+    found = read_documents(root)
+    is_consumed = not found and len(absent) == chunks.spec.grid.n_blocks
+    if not is_consumed and not is_same_array(found, stored.array):
         problem = "is not the array that it was" if found else "is no Zarr array any more"
-        raise DataError(source.place, [problem])
-    return source
+        raise DataError(chunks.place, [problem])
+    return ChunkedSource(chunks, strict=described.get("strict") is True)
 
 
-def reopen_written(described: Mapping[str, Any], at: Location | None) -> ZarrSource | AsStored:
-    """Open an array that was a target, to compare what is in its files with what was written."""
-    return as_written(reopen_zarr(described, at, frozenset()))
+def reopen_written(
+    described: Mapping[str, Any], at: Location
+) -> ChunkedSource[ZarrChunks] | AsStored:
+    """Open a former target, to verify its checksums."""
+    return reopen_zarr(described, at, frozenset()).as_written()
 
 
-def as_written(source: ZarrSource) -> ZarrSource | AsStored:
-    """Return a former target as a source with the blocks in which it was written."""
-    is_whole = source.array.index is not None or source.site.medium.writes_whole
-    if not is_whole:
-        return source
-    return AsStored(source.array.write_grid, source.dtype, source.tally, source.find_stored)
+def is_same_array(documents: Mapping[str, bytes], array: ZarrArray) -> bool:
+    """Tell whether documents describe an array with the same chunks."""
+    try:
+        return bool(documents) and understand(documents).stored_as == array.stored_as
+    except ValueError:
+        return False
 
 
 def _refuse_way_out(site: Place) -> None:
@@ -153,73 +140,41 @@ def _members(group: Location, above: str) -> str:
     return list_names(f"{above}/{name}" for name in sorted(names))
 
 
-class ZarrSource(ZarrStore):
-    """A Zarr array that is read; any number of chunks may be read at once.
+class ZarrChunks(Chunks):
+    """The chunks or shards of a Zarr array, each in a file or object of its own."""
 
-    A chunk that is not stored is filled with the fill value, which costs no visit; if the source
-    is `strict` it is an error. A shard's index is read once for all its chunks, as long as the
-    indices in use take no more than 16 MiB.
-    """
+    format = "zarr"
+    is_indivisible = False
 
-    def __init__(self, site: Place, documents: Mapping[str, bytes], *, strict: bool) -> None:
-        super().__init__(site, documents)
-        self._strict = strict
-        self._folder = self.root.resolve()
-        self._medium = site.medium
-        self._find_file = self._medium.finder(self.root)
-        self._shards = Shards(self.array) if self.array.index else None
-        self._left = _Left(self.array)
+    def __init__(self, stored: DocumentedArray) -> None:
+        self.stored, self.site, self.array = stored, stored.site, stored.array
+        self.spec, self.path = self.array.spec, self.site.root
+        self._medium = self.site.medium
+        self.bytes_to_read = self._medium.bytes_to_read
+        self.is_written_whole = self._medium.writes_whole
+        self._folder = self.path.resolve()
+        self._find_file = self._medium.finder(self.path)
         self._within: set[Path] = set()
-        array = self.array
-        self._encoding = Encoding(array.chunks, array.dtype, array.layout, array.chain.decode)
+        self._is_marked = False
+        self._lock = Lock()
+
+    def __reduce__(self) -> tuple[type[ZarrChunks], tuple[DocumentedArray]]:
+        # Locks cannot be pickled.
+        return ZarrChunks, (self.stored,)
 
     @property
     def metadata(self) -> Mapping[str, Any]:
-        """What the array says, and the names of what groups around it do, if they are on disk."""
-        return MappingProxyType(
-            {**super().metadata, "attributes_of_groups": self._attributes_around}
-        )
+        """Metadata of the array, and names of attributes of the groups around it, on disk."""
+        groups = {"attributes_of_groups": self._attributes_around}
+        return MappingProxyType({**self.array.described(), **groups})
 
     @cached_property
     def _attributes_around(self) -> tuple[str, ...]:
         found = []
-        for folder in self.site.groups if isinstance(self.root, Path) else []:
+        for folder in self.site.groups if isinstance(self.path, Path) else []:
             with suppress(ValueError, DataError, StorageError):
                 found += [f"{folder.name}@{name}" for name in attributes_of(read_documents(folder))]
         return tuple(found)
-
-    def describe(self) -> dict[str, Any]:
-        """Return what it takes to open the array again."""
-        return {**super().describe(), "strict": self._strict}
-
-    @property
-    def grid(self) -> Grid:
-        """The chunks; those of a shard are chunks of their own."""
-        return self.array.read_grid
-
-    @property
-    def access(self) -> Access:
-        """A part of a chunk costs its runs, if no codec is in the way."""
-        return self.array.access
-
-    @property
-    def reused_bytes(self) -> int:
-        """What a visit uses of staging besides the region asked for."""
-        array, longest = self.array, self.array.chain.longest
-        return bytes_reused(self._encoding, array.access, longest, has_padding=array.has_padding)
-
-    @property
-    def codec_bytes(self) -> int:
-        """What a visit holds besides at most."""
-        array = self.array
-        if array.access is Access.ADDRESSABLE:
-            return self._medium.bytes_to_read
-        return self._medium.bytes_to_read + array.chain.decoding_bytes
-
-    @property
-    def copying_bytes(self) -> int:
-        """What a visit to a file as it is stored holds at most, besides what it returns."""
-        return self._medium.bytes_to_read
 
     @cached_property
     def n_bytes_on_disk(self) -> int:
@@ -227,137 +182,26 @@ class ZarrSource(ZarrStore):
         return sum(size for _, size in self.site.files())
 
     @cached_property
-    def n_absent(self) -> int | None:
-        """Chunks that are not stored; None of shards, of many, and where it takes requests."""
-        grid, keys = self.grid, self.array.keys
-        if self.array.index or is_url(self.place) or grid.n_blocks > _MOST_LISTED:
+    def n_stored(self) -> int | None:
+        """Number of stored chunks; None of many, and where listing takes requests."""
+        if is_url(self.place) or self.spec.write_grid.n_blocks > _MOST_LISTED:
             return None
-        stored = (keys.parse(name) for name, _ in self.site.files())
-        return grid.n_blocks - sum(index is not None and index in grid for index in stored)
+        return sum(1 for _ in self.unchecked())
 
-    @contextmanager
-    def reader(
-        self, index: tuple[int, ...], *, after: Region | None = None
-    ) -> Iterator[BlockReader]:
-        """Visit a chunk.
+    def describe(self) -> dict[str, Any]:
+        """Return place and documents."""
+        return self.stored.describe(self.format)
+
+    def locate(self, index: tuple[int, ...]) -> Located | None:
+        """Return the file of a chunk or a shard.
 
         Raises
         ------
         DataError
-            If it cannot be what it should be by its size, or is missing and may not be.
-        """
-        array, shape, stored = self.array, self.grid.block(index).shape, self._find(index)
-        if stored is None:
-            yield FilledReader(array.fill, array.layout)
-            return
-        how, access = self._encoding, array.access
-        with self._medium.reader(stored.path, self.tally) as file:
-            visit = read_chunk(file, stored, shape, encoding=how, access=access, after=after)
-            if isinstance(visit, AtomicReader):
-                yield visit
-            else:
-                yield UnfilledReader(visit, array.fill, array.layout)
-
-    @contextmanager
-    def encoded(self, index: tuple[int, ...]) -> Iterator[EncodedReader | None]:
-        """Visit a file, of a chunk or of a shard, as it is stored; None if it is not.
-
-        Raises
-        ------
-        DataError
-            If it is longer than it can be, or is missing and may not be.
+            If it is not a regular file in the array's directory.
         """
         name = self.array.keys.name_of(index)
-        path, n_bytes = self.root / name, self.size_of(name)
-        if n_bytes is None:
-            self._refuse_missing(index, path)
-            yield None
-            return
-        problem = "" if self.array.index else self._wrong_size(n_bytes)
-        if problem:
-            raise DataError(str(path), [problem])
-        if n_bytes > (longest := self.array.file_bytes):
-            # A shard may have gaps, but there must be room for all of it.
-            problem = f"is too long: it has {n_bytes} bytes, expected {longest} at most"
-            raise DataError(str(path), [problem], "choose another strategy than copy")
-        with self._medium.reader(path, self.tally) as file:
-            yield StoredBytes(file, n_bytes)
-
-    @contextmanager
-    def find_stored(self, index: tuple[int, ...]) -> Iterator[StoredBytes | None]:
-        """Visit a file, of a chunk or of a shard, whatever it is; None if there is none."""
-        name = self.array.keys.name_of(index)
-        n_bytes = self.size_of(name)
-        if n_bytes is None:
-            yield None
-            return
-        with self._medium.reader(self.root / name, self.tally) as file:
-            yield StoredBytes(file, n_bytes)
-
-    def fingerprint(self, index: tuple[int, ...]) -> int:
-        """Return a number that changes when a chunk does; those of a shard change together."""
-        name = self._name_of(index)
-        with storage_errors(self.root / name):
-            found = self._find_file(name)
-        if found is None:
-            return xxh3_64_intdigest(f"{index}\0is not stored".encode())
-        last = name.rpartition("/")[2]
-        return xxh3_64_intdigest(f"{index}\0{last}\0{found.size}\0{found.mark}".encode())
-
-    def list_again(self) -> None:
-        """Drop the cached listing that is used to find objects."""
-        self._find_file = self._medium.finder(self.root)
-
-    def discard(self, index: tuple[int, ...]) -> None:
-        """Remove a chunk's file, if it is there and holds no chunk that is still needed."""
-        if self._left.is_last(index):
-            # Whoever opens it from now on is not to take what is gone for the fill value.
-            self._left.begin(self.site.mark_consumed)
-            self._medium.remove([self.root / self._name_of(index)])
-
-    def discard_rest(self) -> None:
-        """Remove metadata and journal, and the directory if nothing else is in it."""
-        names = map(self.array.keys.name_of, self.array.write_grid.indices())
-        self.site.clear(self.root / name for name in names)
-
-    def _name_of(self, index: tuple[int, ...]) -> str:
-        return self.array.keys.name_of(
-            self.array.index.shard_of(index) if self.array.index else index
-        )
-
-    def _find(self, index: tuple[int, ...]) -> Located | None:
-        """Return where a chunk is and the bytes that it takes there; None if it is not stored."""
-        array, shards = self.array, self._shards
-        name = self._name_of(index)
-        path = self.root / name
-        found = self._look_at(name)
-        if found is None:
-            place = None
-        elif shards is None:
-            place = (0, found.size)
-        else:
-            place = shards.find(index, path, found.size, found.mark)
-        if place is None:
-            self._refuse_missing(index, path)
-            return None
-        offset, n_bytes = place
-        problem = self._wrong_size(n_bytes)
-        if problem:
-            raise DataError(str(path), [problem])
-        return Located(path, Extent(name, offset, array.chunks), n_bytes)
-
-    def _refuse_missing(self, index: tuple[int, ...], path: Location) -> None:
-        if self._strict:
-            missing = f"chunk {','.join(map(str, index))} is missing"
-            raise DataError(str(path), [missing], "leave out --strict to fill it in")
-
-    def size_of(self, name: str) -> int | None:
-        """Return the bytes of a file in the array's directory, None if there is none."""
-        found = self._look_at(name)
-        return None if found is None else found.size
-
-    def _look_at(self, name: str) -> FileInfo | None:
-        path = self.root / name
+        path = self.path / name
         with storage_errors(path):
             found = self._find_file(name)
         if found is None:
@@ -366,10 +210,10 @@ class ZarrSource(ZarrStore):
             raise DataError(str(path), [f"leads out of {self.place}"])
         if found.size == NOT_A_FILE:
             raise DataError(str(path), ["is not a file"])
-        return found
+        return Located(path, found.size, 0, found.mark)
 
     def _is_within(self, path: Location) -> bool:
-        """Tell whether a chunk lies in the array's directory; folders are looked at once."""
+        """Tell whether a chunk is in the array's directory; each folder is checked once."""
         if not isinstance(path, Path) or path.is_symlink():
             return leads_into(path, self._folder)
         if path.parent not in self._within:
@@ -380,77 +224,40 @@ class ZarrSource(ZarrStore):
             self._within.add(path.parent)
         return True
 
-    def _wrong_size(self, n_bytes: int) -> str:
-        """Say why a chunk cannot have so many bytes; empty if it can."""
-        right = self.array.chain.longest
-        if self.array.access is Access.ADDRESSABLE and n_bytes < right:
-            return f"is truncated: its chunk has {n_bytes} bytes, expected {right}"
-        if n_bytes > right:
-            return f"is too long: its chunk has {n_bytes} bytes, expected {right} at most"
-        return ""
+    def open(self, located: Located, tally: Tally) -> Reader:
+        """Open the file of a chunk or a shard."""
+        return self._medium.reader(located.path, tally)
 
-    def check(self) -> None:
-        """Look at the sizes of all chunks, and at the indices of all shards.
+    def identify(self, index: tuple[int, ...]) -> str:
+        """Return name, size and mark of a file."""
+        name = self.array.keys.name_of(index)
+        with storage_errors(self.path / name):
+            found = self._find_file(name)
+        if found is None:
+            return "is not stored"
+        return f"{name.rpartition('/')[2]}\0{found.size}\0{found.mark}"
 
-        Raises
-        ------
-        DataError
-            If some cannot be right; it names them all.
-        """
-        problems, n_found = Problems(self.place), 0
-        grid = self.array.write_grid
-        for name, size in self.site.files():
-            if self.array.has_chunk(name):
-                n_found += 1
-                for problem in self._problems_with(name, size):
-                    problems.add(name, problem)
-        if self._strict and n_found < grid.n_blocks:
-            missing = f"{grid.n_blocks - n_found} of {grid.n_blocks} files of chunks are missing"
-            problems.add(".", missing)
-        problems.raise_if_any()
+    def unchecked(self) -> Iterator[tuple[str, tuple[int, ...]]]:
+        """Yield all chunks or shards that are stored."""
+        for name, _ in self.site.files():
+            index = self.array.keys.parse(name)
+            if index is not None and index in self.spec.write_grid:
+                yield name, index
 
-    def _problems_with(self, name: str, size: int) -> Iterator[str]:
-        try:
-            self.size_of(name)
-            shards = self._shards
-            sizes = shards.sizes(self.root / name, size) if shards else iter([size])
-            yield from filter(None, map(self._wrong_size, sizes))
-        except DataError as error:
-            yield "; ".join(error.problems)
+    def list_again(self) -> None:
+        """Drop the cached listing of objects."""
+        self._find_file = self._medium.finder(self.path)
 
-
-class _Left:
-    """How many chunks of each file are still needed; safe to share between threads."""
-
-    def __init__(self, array: Metadata) -> None:
-        self._array = array
-        self._n_left: dict[tuple[int, ...], int] = {}
-        self._is_begun = False
-        self._lock = Lock()
-
-    def __reduce__(self) -> tuple[type[_Left], tuple[Metadata]]:
-        # Locks do not travel to other processes.
-        return _Left, (self._array,)
-
-    def begin(self, mark: Callable[[], None]) -> None:
-        """Have it marked before the first file is removed."""
+    def discard(self, index: tuple[int, ...]) -> None:
+        """Remove a chunk's file, if it exists."""
         with self._lock:
-            if not self._is_begun:
-                mark()
-                self._is_begun = True
+            if not self._is_marked:
+                # From now on, missing chunks must not be read as the fill value.
+                self.site.mark_consumed()
+                self._is_marked = True
+        self._medium.remove([self.path / self.array.keys.name_of(index)])
 
-    def is_last(self, index: tuple[int, ...]) -> bool:
-        """Count a chunk as not needed any more; tell whether its file is not, either."""
-        if self._array.index is None:
-            return True
-        shard = self._array.index.shard_of(index)
-        with self._lock:
-            n_left = self._n_left.pop(shard, None) or self._count(shard)
-            if n_left > 1:
-                self._n_left[shard] = n_left - 1
-            return n_left == 1
-
-    def _count(self, shard: tuple[int, ...]) -> int:
-        """Return how many chunks a shard holds: fewer at the far ends of the array."""
-        lengths = zip(self._array.write_grid.block(shard).shape, self._array.chunks, strict=True)
-        return prod(-(-length // chunk) for length, chunk in lengths)
+    def discard_rest(self) -> None:
+        """Remove metadata and journal, and the directory if it is empty."""
+        names = map(self.array.keys.name_of, self.spec.write_grid.indices())
+        self.site.clear(self.path / name for name in names)

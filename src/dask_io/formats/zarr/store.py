@@ -1,99 +1,61 @@
-"""What sources and targets have in common, and how they are described to be found again."""
+"""An array and its metadata documents, and how it is described in a journal."""
 
 from __future__ import annotations
 
-from types import MappingProxyType
+from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from dask_io.formats.zarr.metadata import understand
 from dask_io.formats.zarr.place import METADATA, Place
 from dask_io.storage.location import locate
-from dask_io.storage.tally import Tally
-from dask_io.stores.store import Access
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    import numpy as np
-
-    from dask_io.formats.zarr.metadata import Metadata
-    from dask_io.geometry import Layout
+    from dask_io.formats.zarr.metadata import ZarrArray
     from dask_io.storage.location import Location
 
 
-class ZarrStore:
-    """An array in its directory, as its documents describe it.
+@dataclass(frozen=True)
+class DocumentedArray:
+    """An array at a place, as its documents describe it.
 
     Raises
     ------
     ValueError
-        If they describe none that is supported; the message completes "the file ...".
+        If they do not describe a supported array; the message completes "the file ...".
     """
 
-    def __init__(self, site: Place, documents: Mapping[str, bytes]) -> None:
-        self.site, self.documents = site, documents
-        self.array: Metadata = understand(documents)
-        self.tally = Tally()
+    site: Place
+    documents: Mapping[str, bytes]
 
-    @property
-    def root(self) -> Location:
-        """The array's directory."""
-        return self.site.root
+    def __post_init__(self) -> None:
+        _ = self.array
 
-    @property
-    def place(self) -> str:
-        """The array's directory."""
-        return str(self.root)
+    @cached_property
+    def array(self) -> ZarrArray:
+        """The parsed documents."""
+        return understand(self.documents)
 
-    @property
-    def format(self) -> str:
-        """Name of the format."""
-        return "zarr"
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """Type of the elements, as stored."""
-        return self.array.dtype
-
-    @property
-    def layout(self) -> Layout:
-        """How elements lie in each chunk."""
-        return self.array.layout
-
-    @property
-    def metadata(self) -> Mapping[str, Any]:
-        """Version, chunks, shards, codecs, fill value, names of dimensions, attributes."""
-        return MappingProxyType(self.array.described())
-
-    @property
-    def encoding(self) -> object | None:
-        """What the bytes of a file mean; None if parts of it are addressed."""
-        array = self.array
-        if array.index is None and array.access is Access.ADDRESSABLE:
-            return None
-        cut = (array.shape, array.chunks, array.index)
-        return (*cut, array.dtype, array.layout, array.codecs, array.fill_bytes)
-
-    def describe(self) -> dict[str, Any]:
-        """Return what it takes to open or make the array again."""
+    def describe(self, format: str) -> dict[str, Any]:  # noqa: A002 - the word that users know
+        """Return plain values from which the array can be opened or created again."""
         return {
-            "format": self.format,
-            "shape": list(self.array.shape),
-            "folder": str(self.root.absolute()),
+            "format": format,
+            "shape": list(self.array.spec.grid.shape),
+            "folder": str(self.site.root.absolute()),
             "inside": self.site.inside,
             "documents": {name: text.decode() for name, text in self.documents.items()},
         }
 
 
-def read_description(
-    described: Mapping[str, Any], at: Location | None
-) -> tuple[Place, dict[str, bytes]]:
-    """Return place and documents of an array that was described, where it is now.
+def read_description(described: Mapping[str, Any], at: Location | None) -> DocumentedArray:
+    """Return place and documents of a described array, at its current location.
 
     Raises
     ------
     ValueError
-        If that is no description; the message completes "its description ...".
+        If the description is invalid; the message completes "its description ...".
     """
     folder, inside = described.get("folder"), described.get("inside")
     documents = described.get("documents")
@@ -103,4 +65,4 @@ def read_description(
         if name not in METADATA or not isinstance(text, str):
             raise ValueError("is not that of a Zarr array")
     encoded = {name: text.encode() for name, text in documents.items()}
-    return Place.again(at or locate(folder), inside), encoded
+    return DocumentedArray(Place.again(at or locate(folder), inside), encoded)

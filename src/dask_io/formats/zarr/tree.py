@@ -25,7 +25,7 @@ from dask_io.formats.zarr.group import (
     read_group,
 )
 from dask_io.formats.zarr.ome import check_images, level_axes
-from dask_io.formats.zarr.ome_source import LevelSource
+from dask_io.formats.zarr.ome_source import without_image
 from dask_io.formats.zarr.place import Place
 from dask_io.formats.zarr.target import make_zarr
 from dask_io.formats.zarr.tree_target import GroupTarget
@@ -70,9 +70,8 @@ def read_tree(root: Location) -> Tree:
             arrays[name] = _verbatim_array(documents, dimensions, str(error))
         else:
             # The metadata of an image belongs to its group, not to its arrays.
-            array = source.as_array() if isinstance(source, LevelSource) else source
             space = source.metadata.get(SPACE)
-            arrays[name] = TreeArray.of(array, dimensions, space=space)
+            arrays[name] = TreeArray.of(without_image(source), dimensions, space=space)
     return Tree(
         root=root,
         format="zarr",
@@ -201,7 +200,7 @@ def write_tree(
 def _make_array(place: Location, name: str, wanted: NewArray, durability: Durability) -> Target:
     try:
         # An array that exists is replaced together with its group.
-        return make_zarr(Place(place), wanted, overwrite=False, durability=durability, reserve=True)
+        return make_zarr(place, "", wanted, overwrite=False, durability=durability, reserve=True)
     except UsageError as error:
         raise UsageError(f"array {name}: {error}") from error
 

@@ -57,7 +57,7 @@ def test_the_last_cell_may_be_told_of_first(tmp_path: Path) -> None:
     made: Any = {"shape": (4,), "chunks": (4,), "dtype": "i2", "compressors": None}
     zarr.create_array(tmp_path / "t.zarr", **made)[...] = -1
     opened = open_zarr(tmp_path / "t.zarr", "", strict=False)
-    target, cells = ZarrInPlace(opened.site, opened.documents), []
+    target, cells = ZarrInPlace(opened.chunks.stored), []
     target.create()
     for low in (0, 2):
         part, values = Region((low,), (low + 2,)), np.arange(low, low + 2, dtype="<i2")

@@ -186,7 +186,7 @@ def test_absurd_sizes_that_are_numbers_are_exact(document: dict[str, Any], tmp_p
     source = open_source(path, strict=True)
     assert source.grid.size == 10**36
     assert source.n_bytes_on_disk < 1000
-    with pytest.raises(DataError, match=f"{(10**18 // 4) ** 2} of {(10**18 // 4) ** 2} files"):
+    with pytest.raises(DataError, match=f"{(10**18 // 4) ** 2} of {(10**18 // 4) ** 2} chunks"):
         source.check()
 
 

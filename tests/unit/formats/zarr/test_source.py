@@ -19,12 +19,15 @@ from dask_io.formats.zarr.documents import quiet
 from dask_io.geometry import Region
 from dask_io.stores import Access
 from dask_io.stores.array_like import BlockArray
+from dask_io.stores.shards import Shards
 from dask_io.stores.staging import new_staging
 from dask_io.testing.conformance import read_region
 from tests.peak import stays_within
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from dask_io.stores.chunked_source import Located
 
 DTYPES = [
     "u1",
@@ -188,7 +191,7 @@ def test_missing_chunks_are_filled_without_a_visit(
     strict = open_source(tmp_path / "x.zarr", strict=True)
     with pytest.raises(DataError, match="chunk 1,0 is missing; leave out --strict"):
         read_region(strict, (1, 0), Region((0, 0), (1, 1)))
-    with pytest.raises(DataError, match="files of chunks are missing"):
+    with pytest.raises(DataError, match="chunks are missing"):
         strict.check()
 
 
@@ -197,13 +200,11 @@ def test_a_shard_s_index_is_read_once(tmp_path: Path, monkeypatch: pytest.Monkey
     array = sample(tmp_path / "x.zarr", shards=(10, 10), fill_value=0)
     source = open_source(tmp_path / "x.zarr")
     read: list[str] = []
-    from dask_io.formats.zarr.shards import Shards  # noqa: PLC0415 - to stand in between
-
     original = Shards._read  # noqa: SLF001
 
-    def noted(self: Shards, path: Path, size: int) -> Any:
-        read.append(path.name)
-        return original(self, path, size)
+    def noted(self: Shards, shard: Located) -> Any:
+        read.append(shard.path.name)
+        return original(self, shard)
 
     monkeypatch.setattr(Shards, "_read", noted)
     assert np.array_equal(np.asarray(BlockArray(source)), array)

@@ -608,7 +608,7 @@ def test_targets_travel(tmp_path: Path) -> None:
     for options in (TargetOptions(), TargetOptions(codec="zstd:1")):
         target = target_at(tmp_path / f"{options.codec}.zarr", options=options)
         write(pickle.loads(pickle.dumps(target)), np.ones((4, 6), "<i4"))  # noqa: S301 - our own
-        assert np.asarray(BlockArray(open_source(target.root))).all()
+        assert np.asarray(BlockArray(open_source(target.site.root))).all()
 
 
 @pytest.mark.parametrize("protocol", [2, 5])
