@@ -56,7 +56,11 @@ def not_kept(source: Source, target: Target, *, gives_space: bool = False) -> tu
         if not set(said.get(name, ())).issubset(held.get(name, ()))
     ]
     lost += [SPACE] if gives_space and SPACE not in held else _lost_space(said, held)
-    lost += [f"{key}_header" for key in HEADERS if said.get(key) != held.get(key)]
+    lost += [
+        f"{key}_header"
+        for key in HEADERS
+        if said.get(key) and not is_same(said[key], held.get(key))
+    ]
     if said.get("has_named_type") and not held.get("has_named_type"):
         lost.append("names_of_types")
     if source.dtype.kind == "b" and _says_truth(target):
