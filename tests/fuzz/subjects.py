@@ -16,6 +16,7 @@ import zarr
 
 import dask_io
 from dask_io.errors import DaskIOError
+from dask_io.stores.space import Affine, Space, SpaceAxis
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -78,6 +79,20 @@ def _make_zarr(**options: Any) -> Callable[[Path], None]:
     return make
 
 
+def _make_image(version: int) -> Callable[[Path], None]:
+    def make(folder: Path) -> None:
+        # Other readers would not see this map, so that the image has an attribute of ours, too.
+        affine = Affine(((0.5, 0.1), (0.0, -2.0)), (10.0, -3.0), ("right", "anterior"))
+        space = Space((SpaceAxis("y", "mm"), SpaceAxis("x", "mm")), affine)
+        made = zarr.create_array(folder / "a.zarr", shape=ARRAY.shape, dtype=ARRAY.dtype)
+        made[...] = ARRAY
+        made.attrs["dask_io"] = {"space": space.to_json()}  # type: ignore[assignment]
+        options: Any = {"format": "ome-zarr", "format_version": version, "durability": "none"}
+        dask_io.resplit(folder / "a.zarr", folder / "x.zarr", chunks=3, **options)
+
+    return make
+
+
 SUBJECTS = {
     "npy": Subject(_make_npy, "x.npy", _read("x.npy")),
     "manifest": Subject(_make_blocks, "out/dask-io.json", _read("out")),
@@ -86,5 +101,7 @@ SUBJECTS = {
     "zarr-2": Subject(_make_zarr(zarr_format=2), "x.zarr/.zarray", _read("x.zarr")),
     "zarr-3": Subject(_make_zarr(), "x.zarr/zarr.json", _read("x.zarr")),
     "zarr-chunk": Subject(_make_zarr(), "x.zarr/c/0/0", _read("x.zarr")),
+    "ome-zarr-2": Subject(_make_image(2), "x.zarr/.zattrs", _read("x.zarr")),
+    "ome-zarr-3": Subject(_make_image(3), "x.zarr/zarr.json", _read("x.zarr")),
     "zarr-shard": Subject(_make_zarr(shards=(6, 5)), "x.zarr/c/0/0", _read("x.zarr")),
 }

@@ -15,6 +15,7 @@ from ome_zarr_models import open_ome_zarr
 import dask_io
 from dask_io.errors import DataError, InterruptedRunError, TargetExistsError, UsageError
 from dask_io.formats.zarr.documents import quiet
+from dask_io.journal.journal import Journal
 from dask_io.stores.space import Affine, AxisType, Space, SpaceAxis, crop
 from tests.commands import fail, invoke, run
 
@@ -210,6 +211,27 @@ def test_an_interrupted_run_is_resumed(version: int, source: Path, tmp_path: Pat
     assert dask_io.open(image).source.metadata["space"].affine.steps == (2.0, 2.0, 2.0)
 
 
+def test_an_image_counts_when_its_journal_is_sealed(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that is stopped at the very end leaves an image that is refused, and resumed."""
+    image = tmp_path / "b.zarr"
+
+    def stop(_: Journal) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Journal, "seal", stop)
+    with pytest.raises(InterruptedRunError):
+        dask_io.resplit(source, image, chunks=3, format="ome-zarr")
+    monkeypatch.undo()
+    with pytest.raises(DataError, match="unfinished"):
+        dask_io.open(image)
+    dask_io.resume(image)
+
+    assert np.array_equal(read(image), ARRAY)
+    assert np.array_equal(dask_io.open(image)[...], ARRAY)
+
+
 def test_an_image_is_replaced_by_another_version(source: Path, tmp_path: Path) -> None:
     """Nothing of the old one is left, not even after a run that was killed while it replaced."""
     image = tmp_path / "b.zarr"
@@ -290,7 +312,13 @@ def test_images_become_other_formats(source: Path, tmp_path: Path) -> None:
     dask_io.merge(image, tmp_path / "back.npy")
     dask_io.resplit(image, tmp_path / "c.zarr", chunks=4)
     dask_io.resplit(image, tmp_path / "d.zarr", chunks=4, format="ome-zarr")
+    part = dask_io.resplit(
+        image, tmp_path / "e.zarr", chunks=4, format="ome-zarr", region="6:", axes="t,y,x"
+    )
 
+    assert part.not_kept == ()
+    assert np.array_equal(read(tmp_path / "e.zarr"), ARRAY[6:])
+    assert dask_io.open(tmp_path / "e.zarr").source.metadata["space"].affine.origin == (18, 0, 0)
     assert np.array_equal(np.load(tmp_path / "back.npy"), ARRAY)
     for name in ("c.zarr", "d.zarr"):
         assert np.array_equal(read(tmp_path / name), ARRAY)

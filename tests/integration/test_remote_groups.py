@@ -333,3 +333,30 @@ def test_metadata_that_another_changed_is_gathered_anew(
     monkeypatch.setattr(module, "_gather_in", late)
     consolidate(place)
     assert members(str(place)) == {"a", "b"}
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_an_image_is_made_in_an_object_store(version: int, bucket: str, tmp_path: Path) -> None:
+    """From one array; interrupted, resumed, verified, replaced and read back with its spacing."""
+    array, url = np.arange(960, dtype="i2").reshape(12, 10, 8), f"{bucket}/b.zarr"
+    np.save(tmp_path / "a.npy", array)
+    options: Any = {"format": "ome-zarr", "format_version": version, "spacing": 2, "chunks": 4}
+
+    def stop_midway(progress: dask_io.Progress) -> None:
+        if 2 * progress.n_bytes_written >= progress.n_bytes:
+            raise KeyboardInterrupt
+
+    with pytest.raises(InterruptedRunError):
+        dask_io.resplit(tmp_path / "a.npy", url, workers=1, on_progress=stop_midway, **options)
+    with pytest.raises(DataError, match="unfinished"):
+        dask_io.open(url)
+    dask_io.resume(f"{url}/0")
+    dask_io.resplit(tmp_path / "a.npy", url, overwrite=True, verify=True, **options)
+
+    opened = dask_io.open(url)
+    assert np.array_equal(opened[...], array)
+    assert opened.source.metadata["space"].affine.steps == (2.0, 2.0, 2.0)
+    assert dask_io.verify(url)
+    assert dask_io.verify(tmp_path / "a.npy", f"{url}::/0")
+    local = download(url, tmp_path / "c.zarr")
+    assert np.array_equal(zarr.open_group(local, mode="r")["0"][...], array)  # type: ignore[index]

@@ -289,6 +289,15 @@ class Settings:
             raise UsageError(f"{len(self.order)} orders are given for {n_targets} targets")
         return list(self.order)
 
+    @property
+    def is_for_one_array(self) -> bool:
+        """Whether something is asked for that only makes sense for one array."""
+        return any(self._is_asked(name) for name in _FOR_ONE_ARRAY)
+
+    def _is_asked(self, name: str) -> bool:
+        value = getattr(self, name)
+        return value is not None and value is not False
+
     def refuse_for_several_arrays(self, example: str) -> None:
         """Refuse settings that cannot apply to all arrays of a source.
 
@@ -298,8 +307,7 @@ class Settings:
             If there is one; `example` shows how to give a single array.
         """
         for name in _FOR_ONE_ARRAY:
-            value = getattr(self, name)
-            if value is not None and value is not False:
+            if self._is_asked(name):
                 raise for_one_array(name.replace("_", "-"), example)
 
     def refuse_for_several_targets(self) -> None:

@@ -72,6 +72,8 @@ def plan_tree(
     if tree is None or (target is not None and INSIDE in fspath(target)):
         return None
     if kind is not None and tree.dialect == kind.name:
+        if tree.is_one_level and settings.is_for_one_array:
+            return None
         # A group that follows the convention already stays as it is.
         kind = find_row(find_row(kind.name).dialect_of).load()
         settings = replace(settings, format=kind.name)

@@ -67,6 +67,7 @@ def open_level(path: Location, inside: str, *, strict: bool) -> ChunkedSource[Za
         level = _find_only_level(path / inside)
         if level is None:
             raise
+        refuse_unfinished(path / inside / level)
         source = open_zarr(path, join(inside, level), strict=strict)
     return _in_image(source)
 
