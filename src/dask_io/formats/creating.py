@@ -168,8 +168,10 @@ def _target_container(
 
 
 def _block_format(name: str | None) -> str | None:
-    """Return a name if it is that of a format of block files."""
-    return name if name in format_names() and find_row(name).blocks else None
+    """Return a name if it is that of a format of block files that can be written."""
+    if name not in format_names() or not find_row(name).blocks:
+        return None
+    return None if find_row(name).load_blocks().is_read_only else name
 
 
 def names_one_file(

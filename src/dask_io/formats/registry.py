@@ -199,6 +199,7 @@ _ROWS = (
         holds_trees=True,
         library="h5py",
     ),
+    Row("mgh", (".mgh", ".mgz"), blocks="dask_io.formats.mgh:FORMAT"),
     Row(
         "mrc",
         (".mrc", ".mrcs", ".map", ".rec"),
