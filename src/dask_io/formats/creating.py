@@ -175,8 +175,10 @@ def _target_container(
 
 
 def _block_format(name: str | None) -> str | None:
-    """Return the name if it is that of a format with block files, else None."""
-    return name if name in format_names() and find_row(name).blocks else None
+    """Return the name if it is that of a format whose block files can be written, else None."""
+    if name not in format_names() or not find_row(name).blocks:
+        return None
+    return None if find_row(name).load_blocks().is_read_only else name
 
 
 def names_one_file(

@@ -158,25 +158,6 @@ _HDF5 = b"\x89HDF\r\n\x1a\n"
 # Built-in formats are not entry points, because searching all installed packages is slow.
 _ROWS = (
     Row("npy", (".npy",), blocks="dask_io.formats.npy:FORMAT"),
-    Row(
-        "mrc",
-        (".mrc", ".mrcs", ".map", ".rec"),
-        blocks="dask_io.formats.mrc:FORMAT",
-        marks=(Bytes(b"MAP ", 208),),
-    ),
-    Row("nrrd", (".nrrd",), blocks="dask_io.formats.nrrd:FORMAT", marks=(Bytes(b"NRRD000"),)),
-    Row(
-        "metaimage",
-        (".mha",),
-        blocks="dask_io.formats.metaimage:FORMAT",
-        marks=(Bytes(b"ObjectType = Image"),),
-    ),
-    Row(
-        "fits",
-        (".fits", ".fit", ".fts"),
-        blocks="dask_io.formats.fits:FORMAT",
-        marks=(Bytes(b"SIMPLE  ="),),
-    ),
     Row("raw", (".raw", ".bin", ".dat"), blocks="dask_io.formats.raw:FORMAT"),
     Row(
         "npy-stack",
@@ -235,6 +216,26 @@ _ROWS = (
         container="dask_io.formats.minc:FORMAT",
         is_one_file=True,
         library="h5py",
+    ),
+    Row("mgh", (".mgh", ".mgz"), blocks="dask_io.formats.mgh:FORMAT"),
+    Row(
+        "mrc",
+        (".mrc", ".mrcs", ".map", ".rec"),
+        blocks="dask_io.formats.mrc:FORMAT",
+        marks=(Bytes(b"MAP ", 208),),
+    ),
+    Row("nrrd", (".nrrd",), blocks="dask_io.formats.nrrd:FORMAT", marks=(Bytes(b"NRRD000"),)),
+    Row(
+        "metaimage",
+        (".mha",),
+        blocks="dask_io.formats.metaimage:FORMAT",
+        marks=(Bytes(b"ObjectType = Image"),),
+    ),
+    Row(
+        "fits",
+        (".fits", ".fit", ".fts"),
+        blocks="dask_io.formats.fits:FORMAT",
+        marks=(Bytes(b"SIMPLE  ="),),
     ),
 )
 _OURS = {row.name: row for row in _ROWS}

@@ -21,6 +21,7 @@ from dask_io.errors import (
 from dask_io.formats.creating import check_places, make_target
 from dask_io.formats.registry import find_row
 from dask_io.formats.several_targets import check_apart
+from dask_io.geometry import Layout
 from dask_io.geometry.chunks import by_number, normalize_chunks
 from dask_io.geometry.shards import normalize_shards
 from dask_io.jobs.job import Job, JointJob
@@ -101,6 +102,8 @@ def _describe_requested(
     if place is None:
         row = find_row(settings.format or store.format)
         if not _is_encoded(store, row.name, settings):
+            fixed = "" if row.container else row.load_blocks().order
+            layout = Layout.named(fixed, len(shape)) if fixed else layout
             return _PlannedTarget(None, Side(grid, layout, row.name), dtype)
         place = _unwritten_place(store, row.load(), settings)
     if dtype != store.dtype:

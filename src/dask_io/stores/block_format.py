@@ -82,6 +82,8 @@ class Format:
         ``"C"`` or ``"F"`` if blocks are always stored in this order; empty if `make_header` knows.
     byte_order
         ``">"`` or ``"<"`` if elements are always stored in this byte order; empty for any.
+    is_read_only
+        Whether new files are never made; `make_header` then raises ValueError.
     trailer
         Returns the number of zeros that follow a block's data, from the size of the data in bytes.
     keep
@@ -101,6 +103,7 @@ class Format:
     keeps: frozenset[str] = frozenset()
     order: Literal["", "C", "F"] = ""
     byte_order: Literal["", "<", ">"] = ""
+    is_read_only: bool = False
     trailer: Callable[[int], int] | None = None
     keep: Callable[[Mapping[str, Any]], Mapping[str, Any]] | None = None
     open_file: Callable[[Location], Source] | None = None

@@ -143,5 +143,6 @@ def dtype_name(dtype: np.dtype[Any], names: Mapping[str, Any]) -> Any:
     code = dtype.str[1:]
     if dtype.fields is not None or code not in names:
         known = ", ".join(str(np.dtype(each)) for each in names)
-        raise ValueError(f"has no elements of type {dtype}, only {known}; convert with --dtype")
+        found = dtype.newbyteorder("=")
+        raise ValueError(f"has no elements of type {found}, only {known}; convert with --dtype")
     return names[code]

@@ -58,21 +58,12 @@ def not_kept(source: Source, target: Target, *, gives_space: bool = False) -> tu
         for name, word in _ONE_BY_ONE.items()
         if not set(said.get(name, ())).issubset(held.get(name, ()))
     ]
-<<<<<<< HEAD
     is_given = gives_space and SPACE not in held
     lost += [SPACE] if is_given else _lost_space(said, held, source.grid.shape)
     lost += [f"{key}_header" for key in sorted(FOREIGN_HEADERS & said.keys() - held.keys())]
     scaling = scaling_in(said)
     if scaling is not None and not scaling.is_identity and SCALING not in held:
         lost.append(SCALING)
-=======
-    lost += [SPACE] if gives_space and SPACE not in held else _lost_space(said, held)
-    lost += [
-        f"{key}_header"
-        for key in HEADERS
-        if said.get(key) and not is_same(said[key], held.get(key))
-    ]
->>>>>>> ome
     if said.get("has_named_type") and not held.get("has_named_type"):
         lost.append("names_of_types")
     if source.dtype.kind == "b" and _says_truth(target):

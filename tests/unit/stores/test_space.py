@@ -20,7 +20,9 @@ from dask_io.stores.space import (
     downsample,
     is_close,
     permute,
+    reorient,
     select,
+    what_is_held,
 )
 
 NUMBERS = st.floats(-1e3, 1e3, allow_subnormal=False)
@@ -194,3 +196,34 @@ def test_spaces_of_other_axes_or_coordinates_are_not_close() -> None:
     assert not is_close(space, replace(space, affine=other), (3,))
     assert space.is_known
     assert not Space.unknown(3).is_known
+
+
+def test_coordinates_are_reordered_and_turned() -> None:
+    """The way back gives the same space; other coordinates are not found."""
+    affine = Affine(((1.0, 2.0), (0.0, 3.0)), (4.0, -5.0), ("left", "superior"))
+    space = Space((SpaceAxis(), SpaceAxis()), affine)
+    turned = reorient(space, ("inferior", "left"))
+    assert turned is not None
+    assert turned.affine is not None
+    assert turned.affine.origin == (5.0, 4.0)
+    assert reorient(turned, ("left", "superior")) == space
+    assert reorient(space, ("left", "anterior")) is None
+    assert reorient(space, ("left",)) is None
+    assert reorient(Space.unknown(2), ("left",)) == Space.unknown(2)
+
+
+def test_what_a_file_holds_of_a_space() -> None:
+    """Rounded, turned or without names of coordinates it is held; what else differs is lost."""
+    affine = Affine.scaled((0.1, 0.2), (4.0, 5.0), ("left", "superior"))
+    space = Space((SpaceAxis("x", "mm", AxisType.SPACE), SpaceAxis("z", "mm")), affine)
+    untyped = replace(space, axes=(SpaceAxis("x", "mm"), SpaceAxis("z", "mm")))
+    rounded = replace(affine, origin=(4.0000001, 5.0))
+    for held in (rounded, replace(rounded, coordinates=())):
+        assert what_is_held(space, replace(untyped, affine=held), (9, 9)) == space
+    assert what_is_held(space, reorient(untyped, ("right", "superior")), (9, 9)) == space
+    moved = replace(untyped, affine=replace(affine, origin=(5.0, 5.0)))
+    found = what_is_held(space, moved, (9, 9))
+    assert found is not None
+    assert found.affine == moved.affine
+    assert what_is_held(space, Space(untyped.axes), (9, 9)) == Space(space.axes)
+    assert what_is_held(space, None, (9, 9)) is None
