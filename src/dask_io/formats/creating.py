@@ -123,7 +123,10 @@ def make_target(
         raise UsageError(f"a target cannot hold {problem}")
     # A directory has a manifest, which keeps what files have no place for.
     has_place = chosen.has_space or isinstance(names, BlockNames)
-    kept = _kept(chosen, metadata)
+    try:
+        kept = _kept(chosen, metadata)
+    except ValueError as error:
+        raise UsageError(f"format {chosen.name} {error}") from error
     spec = ArraySpec(grid, dtype, layout, metadata.get(SPACE) if has_place else None, kept)
     blocks = Blocks(folder, names, chosen, spec)
     try:

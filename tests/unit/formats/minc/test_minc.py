@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import h5py  # type: ignore[import-untyped]
 import numpy as np
 import pytest
+import zarr
 
 import dask_io
 from dask_io.errors import DataError, UsageError
@@ -213,6 +214,53 @@ def test_other_formats_take_stored_values(target: str, scan: Path, tmp_path: Pat
 
 def _format(target: str) -> str | None:
     return None if "." in target else "raw"
+
+
+@pytest.mark.parametrize("name", ["x.zarr", "x.h5", "x.nc"])
+def test_minc_keeps_what_other_formats_say(name: str, tmp_path: Path) -> None:
+    """Attributes and names of axes come from containers to one file and to block files."""
+    start = zarr.create_array(
+        tmp_path / "start.zarr",
+        shape=(4, 5, 6),
+        chunks=(2, 5, 6),
+        dtype="i2",
+        attributes={"units": "K", "factor": 0.5, "flags": [1, 2, 3]},
+        dimension_names=("z", "y", "x"),
+    )
+    start[...] = np.arange(120).reshape(4, 5, 6)
+    dask_io.resplit(tmp_path / "start.zarr", tmp_path / name, chunks=3, codec="none")
+
+    one = dask_io.resplit(tmp_path / name, tmp_path / "one.mnc", chunks=-1, **OPTIONS)
+    several = dask_io.resplit(tmp_path / name, tmp_path / "b", chunks=3, format="minc", **OPTIONS)
+    dask_io.resplit(tmp_path / "b", tmp_path / "back.zarr", chunks=2, **OPTIONS)
+
+    assert one.not_kept == ()
+    assert set(several.not_kept) <= {"dimension_names"}
+    assert np.array_equal(load(tmp_path / "one.mnc")[0], start[...])
+    back = zarr.open_array(tmp_path / "back.zarr", mode="r")
+    assert dict(back.attrs) == {"units": "K", "factor": 0.5, "flags": [1, 2, 3]}
+    assert np.array_equal(back[...], start[...])
+
+
+def test_real_values_are_read_within_the_budget(tmp_path: Path) -> None:
+    """Integers in plain and in compressed chunks become real values in parts, by many threads."""
+    values = np.random.default_rng(3).normal(size=(40, 50, 60))
+    make_raw(tmp_path / "plain.mnc", values)
+    rewrite(tmp_path / "plain.mnc", tmp_path / "gzip.mnc", chunks=(7, 9, 60), compression="gzip")
+    for name in ("plain", "gzip"):
+        dask_io.resplit(
+            f"{tmp_path}/{name}.mnc::/real",
+            tmp_path / f"{name}.zarr",
+            chunks=(11, 13, 17),
+            memory="6MiB",
+            workers=3,
+            durability="none",
+        )
+
+        expected = load(tmp_path / "plain.mnc")[0]
+        assert np.array_equal(dask_io.open(tmp_path / f"{name}.zarr")[...], expected)
+        target = tmp_path / f"{name}.zarr"
+        assert dask_io.verify(f"{tmp_path}/{name}.mnc::/real", target, memory="6MiB").equal
 
 
 def test_the_space_of_blocks_goes_back_to_minc(scan: Path, tmp_path: Path) -> None:
