@@ -36,6 +36,8 @@ KINDS: dict[str, tuple[str, dict[str, Any]]] = {
     "shards": ("in.zarr", {"chunks": (6, 10), "shards": (12, 10), "codec": "zstd:1"}),
     "hdf5": ("in.h5", {"chunks": (6, 10), "codec": "none"}),
     "netcdf": ("in.nc", {"chunks": (6, 10), "codec": "none"}),
+    "minc": ("in.mnc", {"chunks": (6, 10), "codec": "none"}),
+    "minc blocks": ("in", {"chunks": (6, 10), "format": "minc"}),
 }
 # The file that changes, and the blocks that are named.
 CHANGES = {
@@ -47,6 +49,8 @@ CHANGES = {
     "shards": ("in.zarr/c/1/1", ": block 2,1, block 3,1;"),
     "hdf5": ("in.h5", ";"),
     "netcdf": ("in.nc", ";"),
+    "minc": ("in.mnc", ";"),
+    "minc blocks": ("in/b_1_1.mnc", ": block 1,1;"),
 }
 PLAIN: dict[str, Any] = {"workers": 1, "device": "ssd", "memory": "16MiB"}
 

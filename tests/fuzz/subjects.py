@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import netCDF4
 import numpy as np
 import zarr
 
@@ -44,7 +45,7 @@ class Subject:
 
 def _read(name: str) -> Callable[[Path], None]:
     def read(folder: Path) -> None:
-        array = dask_io.open(folder / name)
+        array = dask_io.open(f"{folder}/{name}")
         dask_io.info(array)
         if array.source.grid.size * array.dtype.itemsize <= _MOST:
             _ = array[...]
@@ -93,7 +94,33 @@ def _make_image(version: int) -> Callable[[Path], None]:
     return make
 
 
+def _make_minc(folder: Path) -> None:
+    _make_npy(folder)
+    dask_io.resplit(folder / "x.npy", folder / "x.mnc", chunks=-1, durability="none")
+
+
+def _make_minc_blocks(folder: Path) -> None:
+    _make_minc(folder)
+    dask_io.resplit(folder / "x.mnc", folder / "b", chunks=3, durability="none", workers=1)
+
+
+def _make_minc_1(folder: Path) -> None:
+    with netCDF4.Dataset(folder / "x.mnc", "w", format="NETCDF3_CLASSIC") as file:
+        for name, length in zip(("yspace", "xspace"), ARRAY.shape, strict=True):
+            file.createDimension(name, length)
+            file.createVariable(name, "i4").setncatts({"step": 2.0, "start": -1.0})
+        image = file.createVariable("image", "i2", ("yspace", "xspace"))
+        image.setncatts({"signtype": "signed__", "valid_range": [0.0, 100.0]})
+        image[...] = ARRAY
+        for name, value in (("image-min", 0.0), ("image-max", 1.0)):
+            file.createVariable(name, "f8", ("yspace",))[...] = value
+
+
 SUBJECTS = {
+    "minc-1": Subject(_make_minc_1, "x.mnc", _read("x.mnc::/real")),
+    "minc-2": Subject(_make_minc, "x.mnc", _read("x.mnc::/real")),
+    "minc-block": Subject(_make_minc_blocks, "b/b_1_1.mnc", _read("b")),
+    "minc-manifest": Subject(_make_minc_blocks, "b/dask-io.json", _read("b")),
     "npy": Subject(_make_npy, "x.npy", _read("x.npy")),
     "manifest": Subject(_make_blocks, "out/dask-io.json", _read("out")),
     "resume": Subject(_make_blocks, "out/.dask-io/journal", _resume),

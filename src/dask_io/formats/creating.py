@@ -127,7 +127,10 @@ def make_target(
     dtype = dtype.newbyteorder(chosen.byte_order) if chosen.byte_order else dtype
     # The manifest of a directory keeps the space and the header even if the files cannot.
     has_place = chosen.has_space or isinstance(names, BlockNames)
-    kept = _kept(chosen, metadata, has_manifest=isinstance(names, BlockNames))
+    try:
+        kept = _kept(chosen, metadata, has_manifest=isinstance(names, BlockNames))
+    except ValueError as error:
+        raise UsageError(f"format {chosen.name} {error}") from error
     spec = ArraySpec(grid, dtype, layout, metadata.get(SPACE) if has_place else None, kept)
     blocks = Blocks(folder, names, chosen, spec)
     try:

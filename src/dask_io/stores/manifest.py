@@ -11,6 +11,7 @@ from dask_io.geometry import Axis, Grid, Layout
 from dask_io.storage.files import read_whole, write_whole
 from dask_io.stores.block_names import BlockNames, OneName
 from dask_io.stores.dtypes import dtype_from_json, dtype_to_json
+from dask_io.stores.scaling import scaling_in
 from dask_io.stores.slices import thick_slices
 from dask_io.stores.space import Space
 from dask_io.stores.spec import ArraySpec
@@ -111,6 +112,9 @@ class Manifest:
         space, metadata = _space(value.get("space")), value.get("metadata", {})
         if not isinstance(metadata, dict):
             raise ValueError("metadata is not an object")  # noqa: TRY004 - as above
+        scaling = scaling_in(metadata)
+        if scaling is not None and scaling.low.shape != grid.shape[: scaling.n_axes]:
+            raise ValueError("scaling has other slices than the array")
         return cls(value["format"], grid, dtype, layout, names, space, metadata, offset)
 
     @classmethod

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import product
 from math import prod
 from operator import call
 from types import MappingProxyType
@@ -31,7 +30,7 @@ from dask_io.stores.spec import SPACE
 from dask_io.stores.store import Access, SourceDefaults
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
 
     from dask_io.geometry import Layout, Region
@@ -40,6 +39,7 @@ if TYPE_CHECKING:
     from dask_io.stores.store import BlockReader, Source
 
 _FILES = "files"
+_MOST_SHOWN = 1000
 # Slices whose scaling is kept.
 _MOST_SLICES = 2**22
 # What is said about a single file.
@@ -129,20 +129,18 @@ def _lay_out(
     problems: Problems,
 ) -> _Grids:
     """Lay files one after another along each axis; note those that do not fit."""
-    along = [sorted(set(numbers)) for numbers in zip(*opened, strict=True)]
-    expected = along if names.by_offset else [[*range(each[-1] + 1)] for each in along]
-    if prod(map(len, expected)) > len(opened):
-        missing = (each for each in product(*expected) if each not in opened)
-        for index, _ in zip(missing, range(1000), strict=False):
-            problems.add(names.name_of(index, index), "is missing")
-        problems.raise_if_any()
+    along = [sorted(set(each)) for each in zip(*opened, strict=True)]
+    expected = along if names.by_offset else [range(each[-1] + 1) for each in along]
+    for numbers in _first_missing(expected, opened):
+        problems.add(names.name_of(numbers, numbers), "is missing")
+    problems.raise_if_any()
     corner = next(iter(opened))
     of_files: list[Axis] = []
     of_blocks: list[Axis] = []
-    for axis, along_axis in enumerate(along):
+    for axis, positions in enumerate(along):
         position, lengths = 0, list[int]()
         runs: list[tuple[int, int]] = []
-        for number in along_axis:
+        for number in positions:
             one = opened[(*corner[:axis], number, *corner[axis + 1 :])]
             if names.by_offset and number != position:
                 name = by_numbers[(*corner[:axis], number, *corner[axis + 1 :])]
@@ -163,6 +161,21 @@ def _lay_out(
                 problems.add(by_numbers[numbers], f"has {found}, unlike {one.place} at axis {axis}")
     problems.raise_if_any()
     return _Grids(Grid(tuple(of_files)), Grid(tuple(of_blocks)))
+
+
+def _first_missing(
+    expected: Sequence[Sequence[int]], opened: Mapping[tuple[int, ...], Source]
+) -> Iterator[tuple[int, ...]]:
+    """Yield the numbers of files that are not there, up to a thousand."""
+    # One by one, because a single name with a large number makes the list too long.
+    n_expected = prod(map(len, expected))
+    for flat in range(min(n_expected, len(opened) + _MOST_SHOWN)):
+        rest, numbers = flat, list[int]()
+        for each in reversed(expected):
+            rest, place = divmod(rest, len(each))
+            numbers.insert(0, each[place])
+        if tuple(numbers) not in opened:
+            yield tuple(numbers)
 
 
 def _common_space(
@@ -258,8 +271,8 @@ def _fill(
     """Return the values of all slices, None if two parts differ."""
     found = np.full(shape, np.nan)
     for region, scaling in parts:
-        here, values = found[region.slices[: len(shape)]], getattr(scaling, end)
-        values = values.reshape(*values.shape, *(1,) * (len(shape) - values.ndim))
+        here, values = found[(*region.slices[: len(shape)], ...)], getattr(scaling, end)
+        values = values.reshape((*values.shape, *(1,) * (len(shape) - values.ndim)))
         if not (np.isnan(here) | (here == values)).all():
             return None
         here[...] = values

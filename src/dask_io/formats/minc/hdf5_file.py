@@ -101,7 +101,7 @@ def scaled(volume: Volume, low: Any, high: Any) -> Volume:
         case [int() | float() as one, int() | float() as other]:
             first, last = sorted((float(one), float(other)))
         case _:
-            pass
+            pass  # Any stored value is valid.
     if first < info.min or last > info.max:
         first, last = float(info.min), float(info.max)
     return replace(volume, scaling=Scaling((first, last), low, high))
@@ -193,7 +193,7 @@ def write_volume(file: Any, volume: Volume) -> None:
     scaling, ends = volume.scaling, volume.bounds or (0.0, 1.0)
     values = ends if scaling is None else (scaling.low, scaling.high)
     for path, each in zip((IMAGE_MIN, IMAGE_MAX), values, strict=True):
-        _make(root, path, np.asarray(each, "<f8"))
+        _make(root, path, np.array(each, "<f8", order="C"))
     for path, about in volume.attributes.items():
         if path.startswith((DIMENSIONS, INFO)):
             _make(root, path, np.zeros((), "<i4"))

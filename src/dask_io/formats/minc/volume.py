@@ -195,7 +195,20 @@ def _dimension(name: str) -> dict[str, Value]:
 
 
 def kept_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the part of what a source says that a MINC file has a place for."""
+    """Return the part of what a source says that a MINC file has a place for.
+
+    Raises
+    ------
+    ValueError
+        If it is not as MINC describes it; the message completes "the format ...".
+    """
+    try:
+        return _kept_metadata(metadata)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError("cannot store metadata that is not as MINC describes it") from error
+
+
+def _kept_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
     minc = metadata.get(MINC, {})
     attributes = {
         path: {k: v for k, v in about.items() if k not in _OF_VERSION_1 and _is_storable(k, v)}
