@@ -61,7 +61,8 @@ def parse_header(peek: Peek) -> Header:
             columns = cosines * steps[:, np.newaxis]
             # The center lies between elements if there is an even number of them.
             origin = center - np.array(shape[:3]) / 2 @ columns
-        affine = affine_of([*columns, *([np.zeros(3)] if frames else [])], origin, _COORDINATES)
+        still = [[0.0] * 3] if frames else []
+        affine = affine_of([*columns.tolist(), *still], origin.tolist(), _COORDINATES)
     shape = shape if frames else shape[:3]
     space, layout = Space((*axes, *frames), affine), Layout.f(len(shape))
     return Header(shape, dtype, layout, _LENGTH, space, most_after=_LONGEST_FOOTER)
