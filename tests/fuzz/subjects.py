@@ -65,6 +65,14 @@ def _make_npy(folder: Path) -> None:
     np.save(folder / "x.npy", ARRAY)
 
 
+def _make_file(name: str) -> Callable[[Path], None]:
+    def make(folder: Path) -> None:
+        _make_npy(folder)
+        dask_io.resplit(folder / "x.npy", folder / name, chunks=-1, durability="none")
+
+    return make
+
+
 def _make_blocks(folder: Path) -> None:
     _make_npy(folder)
     dask_io.resplit(folder / "x.npy", folder / "out", chunks=3, memory="1MiB", durability="none")
@@ -122,6 +130,10 @@ SUBJECTS = {
     "minc-block": Subject(_make_minc_blocks, "b/b_1_1.mnc", _read("b")),
     "minc-manifest": Subject(_make_minc_blocks, "b/dask-io.json", _read("b")),
     "npy": Subject(_make_npy, "x.npy", _read("x.npy")),
+    "fits": Subject(_make_file("x.fits"), "x.fits", _read("x.fits")),
+    "metaimage": Subject(_make_file("x.mha"), "x.mha", _read("x.mha")),
+    "mrc": Subject(_make_file("x.mrc"), "x.mrc", _read("x.mrc")),
+    "nrrd": Subject(_make_file("x.nrrd"), "x.nrrd", _read("x.nrrd")),
     "manifest": Subject(_make_blocks, "out/dask-io.json", _read("out")),
     "resume": Subject(_make_blocks, "out/.dask-io/journal", _resume),
     "verify": Subject(_make_blocks, "out/.dask-io/journal", _verify),

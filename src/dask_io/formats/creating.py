@@ -142,7 +142,7 @@ def make_target(
 
 
 def _with_held_space(blocks: Blocks, header: bytes) -> Blocks:
-    """Return the blocks without what a single file cannot say of its space: that is lost."""
+    """Drop the part of the space that a single file cannot store, so that it is reported."""
     spec = blocks.spec
     if spec.space is None or not blocks.is_one_file:
         return blocks

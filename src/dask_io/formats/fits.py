@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 _UNIT, _CARD, _MOST_AXES = 2880, 80, 999
 _TYPES = {"u1": 8, "i2": 16, "i4": 32, "i8": 64, "f4": -32, "f8": -64}
 _TIMES = {"TIME", "UTC", "TAI", "TT", "UT"}
-# What a header says in other words here, and what is no longer true of a part of an array.
+# Entries that are computed for every block, or that are not true of a part of an array.
 _OWN = re.compile(
     r"(SIMPLE|XTENSION|BITPIX|NAXIS\d*|EXTEND|PCOUNT|GCOUNT|GROUPS|CHECKSUM|DATASUM|DATAMIN|DATAMAX"
     r"|END|) *(=|$)"
@@ -217,7 +217,7 @@ def _placed(kept: list[str], space: Space | None, n_axes: int) -> list[str]:
 
 
 def _shift(kept: list[str], space: Space, n_axes: int) -> list[int] | None:
-    """Return how many elements a block lies from the origin of its cards; None if elsewhere."""
+    """Return the offset of a block from the image of the cards; None if they do not match."""
     values = _values(kept)
     if space.affine is None or not any(_PIXEL.match(f"{key}=") for key in values):
         return None

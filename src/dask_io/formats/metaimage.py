@@ -44,12 +44,12 @@ _TYPES |= {"f4": "MET_FLOAT", "f8": "MET_DOUBLE"}
 _CODES = {name: code for code, name in _TYPES.items()} | {"MET_LONG": "i4", "MET_ULONG": "u4"}
 _ORIGIN, _MATRIX = ("Offset", "Position", "Origin"), ("TransformMatrix", "Rotation", "Orientation")
 _BYTE_ORDER = ("BinaryDataByteOrderMSB", "ElementByteOrderMSB")
-# What a header says in other words here, and what is no longer true of a part of an array.
+# Entries that are computed for every block, or that are not true of a part of an array.
 _OWN = {*_ORIGIN, *_MATRIX, *_BYTE_ORDER, "ObjectType", "NDims", "DimSize", "BinaryData"}
 _OWN |= {"CompressedData", "CompressedDataSize", "HeaderSize", "ElementSpacing", "ElementSize"}
 _OWN |= {"ElementNumberOfChannels", "ElementType", "ElementDataFile", "ElementMin", "ElementMax"}
 _OWN |= {"DistanceUnits"}
-_LAST = re.compile(rb"(?:^|\n)[ \t]*ElementDataFile[ \t]*[=:][^\n]*\n")
+_LAST = re.compile(rb"(?:^|\n)[ \t]*ElementDataFile[ \t]*=[^\n]*\n")
 
 
 def parse_header(peek: Peek) -> Header:
@@ -121,7 +121,7 @@ def _with_channels(space: Space) -> Space:
 
 
 def make_header(block: Header) -> bytes:
-    """Return a header that is filled up by spaces before its last word."""
+    """Return a header with spaces before its last word as padding."""
     shape, space, kind = block.shape, block.space, dtype_name(block.dtype, _TYPES)
     n_channels = 1
     if space is not None and space.axes[0] == _CHANNEL and len(shape) > 1:

@@ -1,7 +1,7 @@
 """FreeSurfer's MGH volumes, for reading: a header of 284 bytes, then the elements, big-endian.
 
-The axes are those of nibabel: the first is the fastest, and a single frame has no axis. What may
-follow the data (scan parameters and tags) is passed over. Any number of files may be read at once.
+The axes are those of nibabel: the first is the fastest, and a single frame has no axis. Scan
+parameters and tags after the data are skipped. Any number of files may be read at once.
 """
 
 from __future__ import annotations
@@ -53,10 +53,16 @@ def parse_header(peek: Peek) -> Header:
     axes, frames = [_AXIS] * 3, [SpaceAxis()] if shape[3] != 1 else []
     affine = None
     if found["is_placed"] == 1:
-        columns = found["cosines"].astype(float) * found["steps"].astype(float)[:, np.newaxis]
-        # The center of a volume lies between its elements if there is an even number of them.
-        origin = found["center"].astype(float) - np.array(shape[:3]) / 2 @ columns
-        affine = affine_of([*columns, *([np.zeros(3)] if frames else [])], origin, _COORDINATES)
+        # `affine_of` refuses numbers that are not finite.
+        with np.errstate(all="ignore"):
+            steps, cosines, center = (
+                found[k].astype(float) for k in ("steps", "cosines", "center")
+            )
+            columns = cosines * steps[:, np.newaxis]
+            # The center lies between elements if there is an even number of them.
+            origin = center - np.array(shape[:3]) / 2 @ columns
+        still = [[0.0] * 3] if frames else []
+        affine = affine_of([*columns.tolist(), *still], origin.tolist(), _COORDINATES)
     shape = shape if frames else shape[:3]
     space, layout = Space((*axes, *frames), affine), Layout.f(len(shape))
     return Header(shape, dtype, layout, _LENGTH, space, most_after=_LONGEST_FOOTER)

@@ -7,6 +7,7 @@ written at once.
 
 from __future__ import annotations
 
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
     from dask_io.stores.block_format import Peek
 
-_LENGTH, _LONGEST_EXTENDED = 1024, 2**26
+_LENGTH, _LONGEST_EXTENDED, _LONGEST_AXIS = 1024, 2**26, 2**31 - 1
 _MODES = {"i1": 0, "i2": 1, "f4": 2, "c8": 4, "u2": 6, "f2": 12}
 _HEADER = np.dtype(
     [
@@ -78,7 +79,7 @@ def parse_header(peek: Peek) -> Header:
 
 
 def _metadata(found: Any, n_axes: int) -> dict[str, Any]:
-    """Return what is not said elsewhere, and not what all files say."""
+    """Return the other entries, without those that have their usual value."""
     labels = [
         decode_text(bytes(text)).rstrip() for text in found["label"][: max(0, found["nlabl"])]
     ]
@@ -109,7 +110,7 @@ def _space(found: Any, n_axes: int) -> Space:
     """Return the cell in angstrom: its size over its intervals is the size of a voxel."""
     numbers = [int(n) - 1 for n in found["map"]]
     numbers = numbers if sorted(numbers) == [0, 1, 2] else [0, 1, 2]
-    cell, n_intervals = found["cella"].astype(float), found["m"]
+    cell, n_intervals = found["cella"].tolist(), found["m"].tolist()
     # Words of files that come first are the fastest; those of arrays come last.
     by_axis = list(reversed(numbers[: min(n_axes, 3)]))
     is_sized = all(0 < cell[n] < np.inf and n_intervals[n] > 0 for n in by_axis)
@@ -118,7 +119,7 @@ def _space(found: Any, n_axes: int) -> Space:
     axes = (*([SpaceAxis()] if n_axes > len(named) else []), *named)
     if not is_sized:
         return Space(axes)
-    steps = [float(cell[n] / n_intervals[n]) for n in by_axis]
+    steps = [cell[n] / n_intervals[n] for n in by_axis]
     starts = found["nstart"][: len(by_axis)][::-1]
     origin = [float(found["origin"][n]) for n in by_axis]
     if not any(found["origin"]):
@@ -126,7 +127,7 @@ def _space(found: Any, n_axes: int) -> Space:
     columns = np.diag(steps)
     if len(axes) > len(named):
         columns = np.vstack([np.zeros(len(steps)), columns])
-    # In a cell with other angles, lengths along its edges are no Cartesian coordinates.
+    # Lengths along the edges of an oblique cell are not Cartesian coordinates.
     coordinates = [(_EDGES if _is_right(found) else _SKEWED)[n] for n in by_axis]
     return Space(axes, affine_of(columns.tolist(), origin, coordinates))
 
@@ -136,6 +137,8 @@ def make_header(block: Header) -> bytes:
     mode, n_axes = dtype_name(block.dtype, _MODES), len(block.shape)
     if n_axes not in {2, 3, 4}:
         raise ValueError(f"has 2, 3 or 4 axes, not {n_axes}")
+    if max(*block.shape, prod(block.shape[:-2])) > _LONGEST_AXIS:
+        raise ValueError(f"has at most {_LONGEST_AXIS} elements along an axis")
     is_big, kept = block.dtype.str[0] == ">", _kept(block)
     made: NDArray[Any] = np.zeros((), _HEADER.newbyteorder(">" if is_big else "<"))
     *volumes, nz, ny, nx = (1, *block.shape) if n_axes == 2 else block.shape  # noqa: PLR2004 - an image
@@ -143,7 +146,7 @@ def make_header(block: Header) -> bytes:
     made["n"], made["m"] = (nx, ny, nz * (volumes or [1])[0]), (nx, ny, nz)
     # A stack of one image would be read as an image.
     made["ispg"] = kept["ispg"] if kept["ispg"] or nz > 1 or n_axes == 2 else 1  # noqa: PLR2004
-    # A minimum above the maximum, and a negative deviation, say that nobody has computed them.
+    # MRC2014 marks unknown statistics by a minimum above the maximum and a negative RMS.
     made["statistics"], made["rms"] = (0, -1, -2), -1
     made["MAP"], made["machst"] = b"MAP ", (0x11, 0x11, 0, 0) if is_big else (0x44, 0x44, 0, 0)
     made["nversion"], made["nlabl"] = 20141, len(kept["labels"])

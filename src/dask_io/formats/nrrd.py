@@ -51,7 +51,7 @@ _SPACES = {
 }
 _SPACES |= {f"{short}t": f"{name}-time" for short, name in _SPACES.items()}
 _KINDS = {"domain": AxisType.SPACE, "space": AxisType.SPACE, "time": AxisType.TIME}
-# What a header says in other words here, and what is no longer true of a part of an array.
+# Entries that are computed for every block, or that are not true of a part of an array.
 _OWN = {"type", "dimension", "sizes", "encoding", "endian", "byteskip", "lineskip", "labels"}
 _OWN |= {"units", "spaceunits", "spacedimension", "spacedirections", "spaceorigin", "spacings"}
 _OWN |= {"axismins", "axismaxs", "min", "max", "number", "blocksize"}
@@ -189,7 +189,7 @@ def _scaled(fields: dict[str, str], n_axes: int) -> Affine | None:
 
 
 def make_header(block: Header) -> bytes:
-    """Return a header that is filled up by a comment."""
+    """Return a header with a comment as padding."""
     n_axes, dtype = len(block.shape), block.dtype
     if n_axes > _MOST_AXES:
         raise ValueError(f"has at most {_MOST_AXES} axes, not {n_axes}")

@@ -180,7 +180,7 @@ def test_old_headers_have_steps_and_a_rotation() -> None:
     assert position(space, (1, 0)) == pytest.approx((0.0, -3.0))
 
 
-def test_limits_are_told_in_one_line(tmp_path: Path) -> None:
+def test_limits_are_reported_in_one_line(tmp_path: Path) -> None:
     """FITS has no unsigned integers, and more than one image is not read."""
     np.save(tmp_path / "a.npy", np.zeros((3, 4), "u2"))
     with pytest.raises(UsageError, match="has no elements of type uint16, only uint8, int16"):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from nibabel.freesurfer.mghformat import MGHImage
+from nibabel.freesurfer import mghformat
 
 import dask_io
 from dask_io.errors import DataError, UsageError
@@ -16,6 +16,7 @@ from dask_io.formats.mgh import parse_header
 if TYPE_CHECKING:
     from pathlib import Path
 
+MGHImage: Any = mghformat.MGHImage
 AFFINE = np.array([[-1.0, 0, 0, 5], [0, 0.6, 1.6, -7], [0, -0.8, 1.2, 9], [0, 0, 0, 1]])
 
 

@@ -151,6 +151,13 @@ def test_what_it_cannot_hold_is_reported(tmp_path: Path) -> None:
         dask_io.resplit(tmp_path / "b.npy", tmp_path / "b.mrc", chunks=-1)
 
 
+def test_axes_have_a_largest_length() -> None:
+    """Lengths are 32-bit integers, and those of a stack of volumes are multiplied."""
+    for shape in ((2**31, 2), (2**16, 2**15, 2, 2)):
+        with pytest.raises(ValueError, match="at most 2147483647 elements along an axis"):
+            make_header(Header(shape, np.dtype("i1"), Layout.c(len(shape))))
+
+
 @pytest.mark.parametrize(
     ("content", "problem"),
     [

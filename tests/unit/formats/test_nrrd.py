@@ -185,7 +185,7 @@ def test_hostile_headers_are_refused_in_one_line(old: str, new: str, problem: st
         parse(FIELDS.replace(old, new))
 
 
-def test_limits_are_told_in_one_line(tmp_path: Path) -> None:
+def test_limits_are_reported_in_one_line(tmp_path: Path) -> None:
     """NRRD has no complex numbers; a header that ends early is truncated."""
     np.save(tmp_path / "a.npy", np.zeros(3, "c8"))
     with pytest.raises(UsageError, match="has no elements of type complex64, only int8"):
