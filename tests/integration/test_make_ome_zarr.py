@@ -190,6 +190,34 @@ def stop_midway(progress: dask_io.Progress) -> None:
         raise KeyboardInterrupt
 
 
+def test_interrupted_regions_are_resumed(source: Path, tmp_path: Path) -> None:
+    """All images in the folder are completed, with the user's spacing and their own origins."""
+    rois = tmp_path / "rois"
+    regions = ["0:6", "6:12"]
+
+    with pytest.raises(InterruptedRunError):
+        dask_io.extract(
+            source,
+            rois,
+            regions=regions,
+            chunks=3,
+            format="ome-zarr",
+            spacing=2,
+            workers=1,
+            memory="64KiB",
+            on_progress=stop_midway,
+        )
+    done = dask_io.resume(rois)
+
+    assert done.not_kept == ()
+    for n, start in enumerate((0, 6)):
+        image = rois / f"region_00{n}.ome.zarr"
+        assert np.array_equal(read(image), ARRAY[start : start + 6])
+        space = dask_io.open(image).source.metadata["space"]
+        assert space.affine.origin == (2.0 * start, 0.0, 0.0)
+    assert dask_io.verify(rois)
+
+
 @pytest.mark.parametrize("version", [2, 3])
 def test_an_interrupted_run_is_resumed(version: int, source: Path, tmp_path: Path) -> None:
     """Until then the directory is not an image; the user's spacing is not forgotten."""

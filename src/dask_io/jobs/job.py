@@ -262,7 +262,9 @@ class JointJob(Runnable):
         check_before_run(list(map(Move, self.windows, self.targets)), workers=self.workers)
         by_window = take_identities(self.windows)
         identities = [by_window[window] for window in self.windows]
-        records = describe_together(identities, self.targets, self._places)
+        records = describe_together(
+            identities, self.targets, self._places, gives_space=self.gives_space
+        )
         outlets = [
             Outlet(target, record.to_bytes(), identity=identity)
             for target, record, identity in zip(self.targets, records, identities, strict=True)

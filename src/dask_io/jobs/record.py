@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import secrets
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import compress
 from typing import TYPE_CHECKING, Any
 
@@ -214,7 +215,11 @@ def refuse_changed(journal: Location, source: str) -> None:
 
 
 def describe_together(
-    sources: Sequence[Identity], targets: Sequence[Target], places: Sequence[Location]
+    sources: Sequence[Identity],
+    targets: Sequence[Target],
+    places: Sequence[Location],
+    *,
+    gives_space: bool = False,
 ) -> list[JobRecord]:
     """Describe a job with several targets at these places; the first is the leading target.
 
@@ -222,7 +227,7 @@ def describe_together(
     leading target. The whole job is therefore durable as soon as the leading target has its
     journal, and can be found from each of its targets.
     """
-    first, *rest = map(JobRecord.of, sources, targets)
+    first, *rest = map(partial(JobRecord.of, gives_space=gives_space), sources, targets)
     job_id, at = secrets.token_hex(8), places[0]
     others = {
         way_to(place, at): replace(record, job_id=job_id, leader=way_to(at, place))
