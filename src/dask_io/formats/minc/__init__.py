@@ -44,7 +44,8 @@ class MincTarget(Hdf5Target):
         """What the file will say about the image, and how it is compressed."""
         with in_memory(self._template) as file:
             described = volume_in(file).described
-        return MappingProxyType({**super().metadata, **described})
+        # Coordinates of other formats, and uneven positions, have no place.
+        return MappingProxyType({**super().metadata, "coordinates": (), **described})
 
 
 @dataclass(frozen=True)

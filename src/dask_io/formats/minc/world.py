@@ -127,7 +127,12 @@ def place_dimensions(
     cannot express, starts are 0 and steps 1.
     """
     placed = _place(space, dimensions)
-    found: list[dict[str, Any]] = [{"start": 0.0, "step": 1.0} for _ in dimensions]
+    is_known = space is not None and space.affine is not None
+    found: list[dict[str, Any]] = [
+        # Positions along other axes may be unknown although those in the world are not.
+        {} if is_known and name not in SPATIAL else {"start": 0.0, "step": 1.0}
+        for name in dimensions
+    ]
     for axis, (start, step) in placed.others.items():
         found[axis] = {"start": start, "step": step}
     directions = []
