@@ -271,7 +271,8 @@ def _fill(
     """Return the values of all slices, None if two parts differ."""
     found = np.full(shape, np.nan)
     for region, scaling in parts:
-        here, values = found[(*region.slices[: len(shape)], ...)], getattr(scaling, end)
+        slices: tuple[Any, ...] = (*region.slices[: len(shape)], ...)
+        here, values = found[slices], getattr(scaling, end)
         values = values.reshape((*values.shape, *(1,) * (len(shape) - values.ndim)))
         if not (np.isnan(here) | (here == values)).all():
             return None

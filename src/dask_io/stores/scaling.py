@@ -100,7 +100,7 @@ class Scaling:
 
     def crop(self, region: Region) -> Scaling:
         """Return the scaling of a region."""
-        slices = (*region.slices[: self.n_axes], ...)
+        slices: tuple[Any, ...] = (*region.slices[: self.n_axes], ...)
         return Scaling(self.valid, self.low[slices], self.high[slices])
 
     def rebase(self, valid: tuple[float, float]) -> Scaling:

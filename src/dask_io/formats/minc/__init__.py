@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 
 def _describe_new(file: Any) -> Mapping[str, Any]:
     """Return the metadata of the volume in a new file."""
-    return volume_in(file).described
+    # Coordinates of other formats, and uneven positions, have no place.
+    return {"coordinates": (), **volume_in(file).described}
 
 
 @dataclass(frozen=True)

@@ -42,6 +42,8 @@ _OF_VERSION_1 = frozenset(("parent", "children", "signtype", "image-min", "image
 _OF_VALUES = frozenset(("valid_range", "valid_min", "valid_max", "_FillValue"))
 _OF_VARIABLE = frozenset(("dimorder", "complete", "vartype", "varid", "version"))
 _OF_STORAGE = _OF_VERSION_1 | _OF_VALUES | _OF_VARIABLE
+# What a dimension said about the positions in the file that the array comes from.
+_OF_POSITIONS = frozenset(("start", "step", "spacing", "dimorder"))
 _OF_WRITER = frozenset(("ident", "minc_version"))
 _ATTRIBUTE_NAME = re.compile(r"[^/\0]{1,200}")
 _LONGEST_TEXT = 60_000
@@ -181,7 +183,9 @@ def volume_for(
         known = [attributes.get(f"{DIMENSIONS}{name}", {}) for name in dimensions]
         placed = place_dimensions(space, dimensions, known)
         for name, length, old, new in zip(dimensions, shape, known, placed, strict=True):
-            made[f"{DIMENSIONS}{name}"] = {**_dimension(name), **old, **new, "length": length}
+            kept_here = {key: value for key, value in old.items() if key not in _OF_POSITIONS}
+            about = {**_dimension(name), **kept_here, **new, "length": length}
+            made[f"{DIMENSIONS}{name}"] = about
     except (KeyError, TypeError, AttributeError, IndexError) as error:
         raise ValueError("cannot store metadata that is not as MINC describes it") from error
     return Volume(shape, dtype, dimensions, made, scaling, bounds)

@@ -31,6 +31,8 @@ _TYPES = {
 _DIMENSIONS = {**{short: name for name, short in NAMES.items()}, **{n: n for n in NAMES}}
 _WORLD = ("right", "anterior", "superior")
 _OPPOSITE = {"left": "right", "posterior": "anterior", "inferior": "superior"}
+# Coordinates that are called like axes grow as the world of MINC does.
+_SHORT = {"x": "right", "y": "anterior", "z": "superior", "t": "time"}
 _TIME = "time"
 # Steps of a space and of the file that it was read from agree this closely, relatively.
 _CLOSE = 1e-9
@@ -127,7 +129,12 @@ def place_dimensions(
     cannot express, starts are 0 and steps 1.
     """
     placed = _place(space, dimensions)
-    found: list[dict[str, Any]] = [{"start": 0.0, "step": 1.0} for _ in dimensions]
+    is_known = space is not None and space.affine is not None
+    found: list[dict[str, Any]] = [
+        # Positions along other axes may be unknown although those in the world are not.
+        {} if is_known and name not in SPATIAL else {"start": 0.0, "step": 1.0}
+        for name in dimensions
+    ]
     for axis, (start, step) in placed.others.items():
         found[axis] = {"start": start, "step": step}
     directions = []
@@ -156,14 +163,14 @@ def _place(space: Space | None, dimensions: Sequence[str]) -> _Placed:
         names = [world.get(name, name) for name in dimensions]
     matrix, origin = np.zeros((3, len(dimensions))), np.zeros(3)
     others = {}
-    for name, row, low in zip(names, affine.matrix, affine.origin, strict=False):
-        axis_of = {"t": _TIME, **NAMES}
+    for short, row, low in zip(names, affine.matrix, affine.origin, strict=False):
+        name = _SHORT.get(short, short)
         if (plain := _OPPOSITE.get(name, name)) in _WORLD:
             sign = 1.0 if plain == name else -1.0
             matrix[_WORLD.index(plain)] = sign * np.array(row)
             origin[_WORLD.index(plain)] = sign * low
-        elif name in dimensions or axis_of.get(name) in dimensions:
-            axis = list(dimensions).index(name if name in dimensions else axis_of[name])
+        elif name in dimensions:
+            axis = list(dimensions).index(name)
             others[axis] = (low, row[axis])
     columns = {axis: matrix[:, axis] for axis in spatial}
     if not all(column.any() for column in columns.values()):

@@ -293,6 +293,20 @@ def test_metadata_is_plain(tmp_path: Path) -> None:
     assert kept["attributes"]["info/patient"]["full_name"] == "mnc2nii tiny.mnc tiny.nii"
 
 
+def test_uneven_dimensions_are_reported(tmp_path: Path) -> None:
+    """Positions along an unevenly spaced axis are not kept, and the copy does not claim them."""
+    source, target = tmp_path / "uneven.mnc", tmp_path / "copy.mnc"
+    source.write_bytes((REAL_FILES / "minc2-4d-d.mnc").read_bytes())
+    with h5py.File(source, "r+") as file:
+        file["minc-2.0/dimensions/time"].attrs["spacing"] = np.bytes_("irregular")
+
+    result = dask_io.resplit(source, target, chunks=-1, **OPTIONS)
+
+    assert result.not_kept == ("coordinates",)
+    assert np.array_equal(load(target)[0], stored(source))
+    assert b'time:spacing = "regular__"' in run("mincheader", target)
+
+
 def test_casting_keeps_real_values(scan: Path, tmp_path: Path) -> None:
     """Wider integers keep their scaling, and floats are not made of stored integers."""
     dask_io.resplit(scan, tmp_path / "wide.mnc", chunks=-1, dtype="int32", **OPTIONS)
@@ -348,6 +362,8 @@ def _break(path: Path, name: str) -> None:
             case "link":
                 del file["minc-2.0/image/0/image"]
                 file["minc-2.0/image/0/image"] = h5py.ExternalLink("other.mnc", IMAGE)
+            case _:
+                pytest.fail(f"{name} is not known")
 
 
 @pytest.mark.parametrize(
