@@ -83,6 +83,8 @@ class JournalledTarget(ABC):
         What committed blocks survive.
     """
 
+    grid: Grid
+
     def __init__(
         self, path: Location, *, is_one_file: bool, overwrite: bool, durability: Durability
     ) -> None:
@@ -97,11 +99,6 @@ class JournalledTarget(ABC):
     def place(self) -> str:
         """The path, for messages."""
         return str(self._target)
-
-    @property
-    @abstractmethod
-    def grid(self) -> Grid:
-        """The blocks."""
 
     @abstractmethod
     def _file_of(self, index: tuple[int, ...]) -> tuple[str, int | None]:

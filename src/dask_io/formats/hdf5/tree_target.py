@@ -116,6 +116,9 @@ def _describe(wanted: Mapping[str, NewArray]) -> dict[str, Dataset]:
 class TreeFile(OneFileTarget):
     """A file that is written with all its arrays; it counts only once it is complete."""
 
+    # The file has no blocks except those of its arrays.
+    grid = Grid.regular((0,), (1,))
+
     def __init__(
         self,
         path: Path,
@@ -160,11 +163,6 @@ class TreeFile(OneFileTarget):
     def place(self) -> str:
         """The file."""
         return str(self._path)
-
-    @property
-    def grid(self) -> Grid:
-        """The file has no blocks but those of its arrays."""
-        return Grid.regular((0,), (1,))
 
     @property
     def is_indivisible(self) -> bool:
