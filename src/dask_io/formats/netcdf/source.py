@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Netcdf4Original:
-    """A variable of NetCDF 4, to ask for what belongs to it."""
+    """A variable of NetCDF 4, from which related variables are found."""
 
     path: Path
     inside: str
@@ -77,7 +77,7 @@ class Netcdf4Original:
             return tuple(last_of(path).removeprefix(HIDDEN) for path in found)
 
     def read(self, region: Region | None) -> Surroundings:
-        """Return what belongs to the variable, or to a region of it."""
+        """Return the variables and attributes related to the variable, or to a region of it."""
         with reading(self.path) as file:
             dataset = find_dataset(file, self.path, self.inside)
             lookup = _Lookup(dataset)
@@ -94,7 +94,7 @@ class Netcdf4Original:
 
 
 def belonging_to_dataset(dataset: Any) -> set[str]:
-    """Return the paths of the variables that belong to one, and are small beside it."""
+    """Return the paths of variables that belong to one, if they are small enough to copy."""
     found = belonging_to(dataset.name, _Lookup(dataset))
     if sum(prod(one.shape) * one.dtype.itemsize for one in found.values()) > MOST_BYTES:
         return set()
@@ -176,12 +176,12 @@ class _Dataset:
 
     @property
     def name_of_type(self) -> str:
-        """The name of the type whose values have names, nothing if there is none."""
+        """The name of its enumeration type; empty if it has none."""
         return name_of_enumeration(self.dataset)
 
     @cached_property
     def attributes(self) -> dict[str, Any]:
-        """What it says about itself."""
+        """Its attributes."""
         return _typed_attributes(self.dataset)
 
     def read(self, slices: tuple[slice, ...]) -> NDArray[Any]:
@@ -271,12 +271,12 @@ class ClassicOriginal:
 
     @property
     def attributes(self) -> Mapping[str, Any]:
-        """What the variable says, with its types."""
+        """Attributes of the variable, with their types."""
         return self.header.variables[self.name].attributes
 
     @property
     def attributes_of_file(self) -> Mapping[str, Any]:
-        """What the file says, with its types."""
+        """Attributes of the file, with their types."""
         return self.header.attributes
 
     @property
@@ -285,7 +285,7 @@ class ClassicOriginal:
         return tuple(belonging_to(self.name, self._look_up))
 
     def read(self, region: Region | None) -> Surroundings:
-        """Return what belongs to the variable, or to a region of it."""
+        """Return the variables and attributes related to the variable, or to a region of it."""
         header, main = self.header, self.header.variables[self.name]
         return Surroundings(
             name=self.name,
@@ -335,7 +335,7 @@ class _Classic:
 
     @property
     def attributes(self) -> Mapping[str, Any]:
-        """What it says about itself."""
+        """Its attributes."""
         return self.variable.attributes
 
     def read(self, slices: tuple[slice, ...]) -> NDArray[Any]:
@@ -364,7 +364,7 @@ def open_classic(path: Path, inside: str) -> ChunkedSource[ClassicChunks]:
     DataError
         If the file's header cannot be trusted, or it is truncated.
     UsageError
-        If there is no such variable, or several and none is named.
+        If the variable does not exist, or there are several and none is given.
     """
     header, file_size = open_header(path)
     name = _choose(header, path, inside)
@@ -429,7 +429,7 @@ class ClassicChunks(Chunks):
 
     @property
     def metadata(self) -> Mapping[str, Any]:
-        """Metadata of the variable, and where to find what belongs to it."""
+        """Metadata of the variable, and where to find related variables."""
         one = self.variable
         original = ClassicOriginal(self.path, self.header, one.name)
         return MappingProxyType(
@@ -483,12 +483,6 @@ class ClassicChunks(Chunks):
     def open(self, located: Located, tally: Tally) -> FileReader:  # noqa: ARG002 - one for all
         """Open the file."""
         return FileReader(self.path, tally)
-
-    def identify(self, index: tuple[int, ...]) -> str:  # noqa: ARG002 - all are in one file
-        """Return size and time of the file."""
-        with storage_errors(self.path):
-            found = self.path.stat()
-        return f"{self.variable.name}\0{found.st_size}\0{found.st_mtime_ns}"
 
 
 def _fill_of(variable: Variable) -> Any:
