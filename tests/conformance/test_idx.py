@@ -1,10 +1,8 @@
-"""The format that CONTRIBUTING.md shows is one: it keeps the laws, and a package can add it."""
+"""The format that CONTRIBUTING.md shows keeps the laws of stores."""
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -16,7 +14,6 @@ import pytest
 import dask_io
 from dask_io.errors import DataError, UsageError
 from dask_io.formats import make_target, open_source
-from dask_io.formats.registry import ENTRY_POINTS
 from dask_io.testing.conformance import Case, StoreConformance
 
 if TYPE_CHECKING:
@@ -62,30 +59,3 @@ def test_its_limits_are_told_in_one_line(tmp_path: Path) -> None:
         (tmp_path / "y.idx").write_bytes(content)
         with pytest.raises(DataError, match=r"IDX header|truncated"):
             open_source(tmp_path / "y.idx")
-
-
-def test_a_package_adds_it(tmp_path: Path) -> None:
-    """An entry point and one module are all that it takes."""
-    (tmp_path / "dask_io_idx.py").write_text(EXAMPLE)
-    described = tmp_path / "dask_io_idx-1.0.dist-info"
-    described.mkdir()
-    (described / "METADATA").write_text("Metadata-Version: 2.1\nName: dask-io-idx\nVersion: 1.0\n")
-    (described / "entry_points.txt").write_text(f"[{ENTRY_POINTS}]\nidx = dask_io_idx:FORMAT\n")
-    array = np.arange(60, dtype=">i2").reshape(10, 6)
-    np.save(tmp_path / "x.npy", array)
-
-    paths = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
-    for arguments in (
-        ["split", "x.npy", "out", "--format", "idx", "--chunks", "4,3"],
-        ["merge", "out", "y.idx"],
-        ["verify", "x.npy", "y.idx"],
-    ):
-        subprocess.run(
-            [sys.executable, "-m", "dask_io.cli", *arguments],
-            cwd=tmp_path,
-            env=os.environ | {"PYTHONPATH": paths},
-            check=True,
-        )
-    assert (
-        tmp_path / "y.idx"
-    ).read_bytes() == b"\0\0\x0b\x02\0\0\0\x0a\0\0\0\x06" + array.tobytes()

@@ -92,6 +92,9 @@ def test_a_package_adds_a_format(
             env=os.environ | {"PYTHONPATH": paths},
             check=True,
         )
+    if name == "idx":
+        header = b"\0\0\x0b\x02\0\0\0\x0a\0\0\0\x06"
+        assert (tmp_path / file).read_bytes() == header + ARRAY.tobytes()
 
 
 def test_an_interrupted_container_is_written_again(tmp_path: Path) -> None:

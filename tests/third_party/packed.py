@@ -123,12 +123,6 @@ class PackedChunks(Chunks):
         """Open the file."""
         return open_reader(located.path, tally)
 
-    def identify(self, index: tuple[int, ...]) -> str:  # noqa: ARG002 - all are in one file
-        """Return size and time of the file."""
-        with storage_errors(self.path):
-            found = self.path.stat()
-        return f"{found.st_size}\0{found.st_mtime_ns}"
-
 
 def describe(path: Path, spec: ArraySpec) -> dict[str, Any]:
     """Return plain values from which a file can be opened again."""

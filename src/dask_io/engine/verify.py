@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from dask_io.geometry import Grid, Layout
+    from dask_io.geometry import Layout
     from dask_io.planning import Plan
-    from dask_io.stores.store import Access, BlockReader, BlockWriter, Source
+    from dask_io.stores.store import BlockReader, BlockWriter, Source
 
 
 # Bytes or elements compared at once. Comparing allocates arrays that no account counts.
@@ -114,34 +114,9 @@ class _Compared(Unjournalled, TargetDefaults):
         self.dtype = dtype
         self.durability = Durability.NONE
         self.tally = Tally()
-
-    @property
-    def place(self) -> str:
-        return self._other.place
-
-    @property
-    def format(self) -> str:
-        return self._other.format
-
-    @property
-    def grid(self) -> Grid:
-        return self._other.grid
-
-    @property
-    def layout(self) -> Layout:
-        return self._other.layout
-
-    @property
-    def access(self) -> Access:
-        return self._other.access
-
-    @property
-    def reused_bytes(self) -> int:
-        return self._other.reused_bytes
-
-    @property
-    def codec_bytes(self) -> int:
-        return self._other.codec_bytes
+        self.place, self.format, self.access = other.place, other.format, other.access
+        self.grid, self.layout = other.grid, other.layout
+        self.reused_bytes, self.codec_bytes = other.reused_bytes, other.codec_bytes
 
     @property
     def metadata(self) -> Mapping[str, Any]:

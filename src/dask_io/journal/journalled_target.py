@@ -18,7 +18,7 @@ from dask_io.journal.journal import (
 )
 from dask_io.journal.ledger import Ledger, any_freed, dropped_line_of, line_of
 from dask_io.journal.logs import logs_of
-from dask_io.storage.files import medium_of, move_file
+from dask_io.storage.files import medium_of, move_file, size_of
 from dask_io.storage.location import is_taken
 from dask_io.storage.medium import Durability
 from dask_io.storage.os_errors import storage_errors
@@ -83,6 +83,8 @@ class JournalledTarget(ABC):
         What committed blocks survive.
     """
 
+    grid: Grid
+
     def __init__(
         self, path: Location, *, is_one_file: bool, overwrite: bool, durability: Durability
     ) -> None:
@@ -97,11 +99,6 @@ class JournalledTarget(ABC):
     def place(self) -> str:
         """The path, for messages."""
         return str(self._target)
-
-    @property
-    @abstractmethod
-    def grid(self) -> Grid:
-        """The blocks."""
 
     @abstractmethod
     def _file_of(self, index: tuple[int, ...]) -> tuple[str, int | None]:
@@ -153,6 +150,19 @@ class JournalledTarget(ABC):
         if unfinished:
             refuse_locked(self._journal_place)
         raise TargetExistsError(str(self._target), unfinished)
+
+    def _refuse_file(self) -> None:
+        """Refuse to overwrite an existing file, or a directory in its place."""
+        is_there = is_taken(self._target) or is_unfinished(self._journal_place)
+        if is_there and not self._overwrite:
+            self._refuse()
+        if self._target.is_dir():
+            raise UsageError(f"{self._target} is a directory, not a file to overwrite")
+
+    def _find_file(self) -> dict[str, int]:
+        """Return the size of the single file, also of an incomplete one, by name."""
+        paths = {self._target, self._publisher.partial(self._target.name)}
+        return {path.name: size_of(path) for path in paths if path.exists()}
 
     def _forget_run(self) -> None:
         """Reset the state of the run."""

@@ -5,12 +5,8 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import TYPE_CHECKING
 
-from dask_io.errors import UsageError
-from dask_io.journal.journal import is_unfinished
 from dask_io.journal.journalled_target import JournalledTarget
 from dask_io.journal.ledger import line_of
-from dask_io.storage.files import size_of
-from dask_io.storage.location import is_taken
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -50,17 +46,11 @@ class OneFileTarget(JournalledTarget):
         return self._name, None
 
     def _find_old(self) -> list[Location]:
-        path = self._target
-        is_there = is_taken(path) or is_unfinished(self._journal_place)
-        if is_there and not self._overwrite:
-            self._refuse()
-        if path.is_dir():
-            raise UsageError(f"{path} is a directory, not a file to overwrite")
+        self._refuse_file()
         return []
 
     def _find_files(self) -> dict[str, int]:
-        paths = [self._target, self._publisher.partial(self._name)]
-        return {path.name: size_of(path) for path in paths if path.exists()}
+        return self._find_file()
 
     def _is_there(self, index: tuple[int, ...], files: Mapping[str, int]) -> bool:  # noqa: ARG002 - all or none
         return self._goes_on(files)

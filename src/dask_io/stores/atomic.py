@@ -25,19 +25,7 @@ if TYPE_CHECKING:
     from dask_io.geometry import Layout
     from dask_io.storage.medium import Reader
     from dask_io.stores.chunked_source import Located
-
-
-class Encoding(NamedTuple):
-    """How blocks are encoded that are all stored as large as `chunks`.
-
-    `decode` turns encoded bytes into all those of a block, or raises a `ValueError` whose message
-    completes "the file ...".
-    """
-
-    chunks: tuple[int, ...]
-    dtype: np.dtype[Any]
-    layout: Layout
-    decode: Callable[[NDArray[np.uint8], NDArray[np.uint8]], None]
+    from dask_io.stores.spec import ArraySpec
 
 
 @dataclass(slots=True)
@@ -47,11 +35,11 @@ class AtomicReader:
     file: Reader
     located: Located
     shape: tuple[int, ...]
-    encoding: Encoding
+    spec: ArraySpec
     _decoded: NDArray[Any] | None = field(default=None, init=False)
 
     def read_into(self, region: Region, buffer: memoryview) -> NDArray[Any]:
-        """Return a part of the block, which stays where it has been decoded to."""
+        """Return a part of the block, which stays in the buffer in which it was decoded."""
         if self._decoded is None:
             self._decoded = self._decode(buffer)
         return self._decoded[region.slices]
@@ -60,19 +48,21 @@ class AtomicReader:
         """The block is read whole."""
 
     def checksum(self, region: Region, staging: memoryview) -> int:
-        """Return the checksum of the block as it lies in its file."""
+        """Return the checksum of the stored bytes of the block."""
         assert region.shape == self.shape, "a block was written whole"
         return checksum_of_file(self.file, self.located.offset, self.located.n_bytes, staging)
 
     def _decode(self, staging: memoryview) -> NDArray[Any]:
-        chunks, dtype, layout, decode = self.encoding
-        decoded, rest = cut(staging, prod(chunks) * dtype.itemsize)
-        encoded = self.file.read(self.located.offset, self.located.n_bytes, rest)
+        spec, located = self.spec, self.located
+        assert spec.codec is not None, "other blocks are not decoded"
+        decode = located.decode or spec.codec.decode
+        decoded, rest = cut(staging, spec.chunk_bytes)
+        encoded = self.file.read(located.offset, located.n_bytes, rest)
         try:
             decode(np.frombuffer(encoded, np.uint8), np.frombuffer(decoded, np.uint8))
         except ValueError as error:
-            raise DataError(str(self.located.path), [str(error)]) from error
-        return view_as_array(decoded, chunks, dtype, layout)
+            raise DataError(str(located.path), [str(error)]) from error
+        return view_as_array(decoded, spec.chunks, spec.dtype, spec.layout)
 
 
 def bytes_to_decode(n_decoded: int, n_encoded: int) -> int:
@@ -107,7 +97,7 @@ class WholeWriter(ABC):
     def write_filled(
         self, region: Region, staging: memoryview, fill: Callable[[Region, NDArray[Any]], None]
     ) -> None:
-        """Put all of it together, since a part of a block cannot be encoded, and write it."""
+        """Assemble all of it, because a part of a block cannot be encoded, and write it."""
         dtype, layout = self.target.dtype, self.target.layout
         raw, rest = cut(staging, region.size * dtype.itemsize)
         values = view_as_array(raw, region.shape, dtype, layout)
@@ -116,7 +106,7 @@ class WholeWriter(ABC):
 
 
 class Padding(NamedTuple):
-    """How chunks are stored: all as large as `chunks`, those at far ends with `fill` behind."""
+    """How chunks at the edge of the array are padded to the shape `chunks`."""
 
     chunks: tuple[int, ...]
     dtype: np.dtype[Any]
@@ -125,7 +115,7 @@ class Padding(NamedTuple):
 
     @property
     def fill(self) -> NDArray[Any]:
-        """What elements are that are none."""
+        """The element that pads blocks at the edge of the array."""
         return np.frombuffer(self.fill_bytes, self.dtype).reshape(())
 
     @property
@@ -136,7 +126,7 @@ class Padding(NamedTuple):
     def begin(
         self, scratch: memoryview, shape: tuple[int, ...]
     ) -> tuple[NDArray[np.uint8], NDArray[Any]]:
-        """Return the bytes of a chunk, padded, and its elements among them, which are arbitrary."""
+        """Return the padded bytes of a chunk, and a view of its elements, which are not set yet."""
         raw = np.frombuffer(scratch, np.uint8, self.n_bytes)
         if shape != self.chunks:
             fill_with(self.fill, raw)
@@ -146,7 +136,7 @@ class Padding(NamedTuple):
         return raw, whole[inside]
 
     def pad(self, values: NDArray[Any], scratch: memoryview) -> NDArray[np.uint8]:
-        """Return the bytes of a chunk, padded; a view if it is as it is stored already."""
+        """Return the padded bytes of a chunk; a view if it needs no padding and no copy."""
         stored = values.transpose(self.layout.axes)
         if values.shape == self.chunks and stored.flags.c_contiguous:
             return np.frombuffer(view_as_bytes(values, self.layout), np.uint8)
@@ -185,7 +175,7 @@ class ChunkWriter(WholeWriter):
 
     @abstractmethod
     def write_raw(self, raw: NDArray[np.uint8], staging: memoryview) -> None:
-        """Encode and write the bytes of the chunk, as it is stored."""
+        """Encode and write the padded bytes of the chunk."""
 
     def write_from(self, region: Region, array: NDArray[Any], staging: memoryview) -> None:
         """Encode and write all of it."""
@@ -196,7 +186,7 @@ class ChunkWriter(WholeWriter):
     def write_filled(
         self, region: Region, staging: memoryview, fill: Callable[[Region, NDArray[Any]], None]
     ) -> None:
-        """Put all of it together where it is padded, and write it."""
+        """Assemble all of it in its padded place, and write it."""
         self._refuse_part(region)
         scratch, rest = cut(staging, self.padding.n_bytes)
         raw, values = self.padding.begin(scratch, region.shape)

@@ -156,36 +156,20 @@ class BlockStore:
         self._blocks = blocks
         self._medium = medium_of(blocks.folder)
         self.tally = Tally()
-
-    @property
-    def path(self) -> Location:
-        """The directory, or the file if there is only one."""
-        return self._blocks.path
+        self.path: Location = blocks.path
+        self.grid: Grid = blocks.grid
+        self.dtype: np.dtype[Any] = blocks.dtype
+        self.layout: Layout = blocks.layout
 
     @property
     def place(self) -> str:
         """The path."""
-        return str(self._blocks.path)
+        return str(self.path)
 
     @property
     def format(self) -> str:
         """Name of the format."""
         return self._blocks.format.name
-
-    @property
-    def grid(self) -> Grid:
-        """How the array is cut."""
-        return self._blocks.grid
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """Type of the elements."""
-        return self._blocks.dtype
-
-    @property
-    def layout(self) -> Layout:
-        """How elements lie in each block."""
-        return self._blocks.layout
 
     @property
     def metadata(self) -> Mapping[str, Any]:

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 
 from dask_io.errors import DataError, StorageError, UsageError
 from dask_io.geometry import Region
-from dask_io.journal.journal import is_unfinished
 from dask_io.journal.journalled_target import JournalledTarget
-from dask_io.storage.files import size_of, write_whole
+from dask_io.storage.files import write_whole
 from dask_io.storage.location import is_taken
 from dask_io.storage.medium import Durability
 from dask_io.storage.own_names import JOURNAL
@@ -164,14 +163,6 @@ class BlockFilesTarget(BlockStore, TargetDefaults, JournalledTarget):
             )
         return [folder / name for name in sorted(old, key=lambda name: name != manifest.NAME)]
 
-    def _refuse_file(self) -> None:
-        path = self.path
-        is_there = is_taken(path) or is_unfinished(self._journal_place)
-        if is_there and not self._overwrite:
-            self._refuse()
-        if path.is_dir():
-            raise UsageError(f"{path} is a directory, not a file to overwrite")
-
     def _patterns(self) -> list[Names]:
         """Return how the blocks are named that the manifest or the journal tells of."""
         found: list[Names] = list(map(_parse_word, self._names_in_journal()))
@@ -190,10 +181,7 @@ class BlockFilesTarget(BlockStore, TargetDefaults, JournalledTarget):
         return [self._folder / name for name in scan(self._folder) if _is_ours(name, patterns)]
 
     def _find_files(self) -> dict[str, int]:
-        if not self._blocks.is_one_file:
-            return scan(self._blocks.folder)
-        paths = {self.path, self._publisher.partial(self.path.name)}
-        return {path.name: size_of(path) for path in paths if path.exists()}
+        return self._find_file() if self._blocks.is_one_file else scan(self._blocks.folder)
 
     def _complete(self) -> None:
         """Write the manifest, or the file of an array without elements."""

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 from xxhash import xxh3_64_intdigest
 
 from dask_io.errors import DataError, UsageError
+from dask_io.storage.os_errors import storage_errors
 from dask_io.storage.tally import Tally, Visit
 from dask_io.stores.addressable import AddressableReader
-from dask_io.stores.atomic import AtomicReader, Encoding, bytes_to_decode
+from dask_io.stores.atomic import AtomicReader, bytes_to_decode
 from dask_io.stores.encoded import AsStored, StoredBytes
 from dask_io.stores.filled import FilledReader, UnfilledReader
 from dask_io.stores.listing import Problems
@@ -117,9 +118,17 @@ class Chunks(ABC):
     def open(self, located: Located, tally: Tally) -> AbstractContextManager[Reader]:
         """Open the file or object that contains a chunk."""
 
-    @abstractmethod
-    def identify(self, index: tuple[int, ...]) -> str:
-        """Return a text that changes when a chunk or a shard is changed."""
+    def identify(self, index: tuple[int, ...]) -> str:  # noqa: ARG002 - all are in one file
+        """Return a text that changes when a chunk or a shard does; if all are in one file, with it.
+
+        Raises
+        ------
+        StorageError
+            If the file does not exist.
+        """
+        with storage_errors(self.path):
+            found = self.path.stat()
+        return f"{found.st_size}\0{found.st_mtime_ns}"
 
     def unchecked(self) -> Iterable[tuple[str, tuple[int, ...]]]:
         """Yield name and index of stored chunks whose sizes have not been checked yet."""
@@ -155,35 +164,16 @@ class ChunkedSource(Generic[C_co]):
         self.dtype: np.dtype[Any] = spec.dtype
         self.layout: Layout = spec.layout
         self.access: Access = spec.access
+        self.encoding = spec.encoding
+        self.place, self.format = chunks.place, chunks.format
+        self.is_indivisible, self.copying_bytes = chunks.is_indivisible, chunks.bytes_to_read
         self._shards = Shards(spec.index, chunks.open) if spec.index else None
         self._left = _Left(spec)
-        if spec.codec is not None:
-            self._encoding = Encoding(spec.chunks, spec.dtype, spec.layout, spec.codec.decode)
-
-    @property
-    def place(self) -> str:
-        """Path or address of the array."""
-        return self.chunks.place
-
-    @property
-    def format(self) -> str:
-        """Name of the format."""
-        return self.chunks.format
 
     @property
     def metadata(self) -> Mapping[str, Any]:
         """All metadata of the array."""
         return self.chunks.metadata
-
-    @property
-    def encoding(self) -> object | None:
-        """Determines the stored bytes; None if they cannot be copied verbatim."""
-        return self.spec.encoding
-
-    @property
-    def is_indivisible(self) -> bool:
-        """Whether single chunks cannot be removed."""
-        return self.chunks.is_indivisible
 
     @property
     def reused_bytes(self) -> int:
@@ -198,11 +188,6 @@ class ChunkedSource(Generic[C_co]):
         """Other bytes that a visit holds at most."""
         codec = self.spec.codec
         return self.chunks.bytes_to_read + (codec.decoding_bytes if codec else 0)
-
-    @property
-    def copying_bytes(self) -> int:
-        """Bytes that a visit to an encoded chunk holds, apart from those it returns."""
-        return self.chunks.bytes_to_read
 
     @property
     def n_bytes_on_disk(self) -> int:
@@ -236,20 +221,12 @@ class ChunkedSource(Generic[C_co]):
             return
         shape = self.grid.block(index).shape
         with self.chunks.open(located, self.tally) as file:
-            if self.access is Access.ATOMIC:
-                yield self._decoder(file, located, shape, after)
-            else:
+            if self.access is Access.ADDRESSABLE:
                 yield self._run_reader(file, located, shape, after)
-
-    def _decoder(
-        self, file: Reader, located: Located, shape: tuple[int, ...], after: Region | None
-    ) -> AtomicReader:
-        if after is not None:
-            file.go_on_from(located.offset)
-        encoding = self._encoding
-        if located.decode is not None:
-            encoding = encoding._replace(decode=located.decode)
-        return AtomicReader(file, located, shape, encoding)
+                return
+            if after is not None:
+                file.go_on_from(located.offset)
+            yield AtomicReader(file, located, shape, spec)
 
     def _run_reader(
         self, file: Reader, located: Located, shape: tuple[int, ...], after: Region | None

@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from math import prod
 from threading import Lock
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -61,6 +62,7 @@ class ChunkedTarget(ABC):
 
     def __init__(self, spec: ArraySpec, *, write_empty: bool) -> None:
         self.spec, self.tally, self.write_empty = spec, Tally(), write_empty
+        self.grid: Grid = spec.write_grid
         self.dtype: np.dtype[Any] = spec.dtype
         self.layout: Layout = spec.layout
         self._kept: set[tuple[int, ...]] = set()
@@ -100,12 +102,7 @@ class ChunkedTarget(ABC):
         """Other bytes that `put` holds at most."""
         return 0
 
-    @property
-    def grid(self) -> Grid:
-        """What is written at once: shards, or else chunks."""
-        return self.spec.write_grid
-
-    @property
+    @cached_property
     def access(self) -> Access:
         """Shards and chunks with a codec are written whole."""
         is_whole = self.spec.codec is not None or self._takes_whole
@@ -201,7 +198,7 @@ class ChunkedTarget(ABC):
 
     def encode(self, raw: NDArray[np.uint8]) -> Any:
         """Encode the bytes of a chunk; None if it is left out."""
-        if not self.is_kept(raw):
+        if not self.write_empty and holds_only(raw, self.spec.fill):
             return None
         codec = self.spec.codec
         return raw if codec is None else codec.encode(raw)

@@ -1,16 +1,18 @@
 """HDF5: a dataset in a file, in chunks or not, with or without filters.
 
-h5py reads and makes the metadata; values are read, decoded, encoded and, where HDF5 need not find
-room for them first, written here.
+h5py reads and creates the metadata. Values are read, decoded and encoded here. They are also
+written here if their places in the file are fixed; otherwise HDF5 writes them.
 """
 
 from __future__ import annotations
 
+from base64 import b64decode
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from dask_io.formats.hdf5.source import HDF5, Dialect, open_hdf5, reopen_hdf5
-from dask_io.formats.hdf5.target import make_hdf5, remake_hdf5
+from dask_io.formats.hdf5.create import DEFAULT_NAME, make_template
+from dask_io.formats.hdf5.source import HDF5, Dialect, open_hdf5, read_description, reopen_hdf5
+from dask_io.formats.hdf5.target import Hdf5Target
 from dask_io.formats.hdf5.tree import read_tree
 from dask_io.formats.hdf5.tree_content import Hdf5Model
 from dask_io.formats.hdf5.tree_target import write_tree
@@ -63,16 +65,25 @@ class Hdf5Format:
         durability: Durability,
         reserve: bool,
     ) -> Target:
-        """Describe a target."""
-        return make_hdf5(
+        """Describe a dataset in a file of its own; nothing is touched.
+
+        Raises
+        ------
+        UsageError
+            If HDF5 cannot hold it, or does not support an option.
+        """
+        # A dataset of a source that is HDF5 inside keeps its name.
+        original = wanted.metadata.get("hdf5") or wanted.metadata.get("netcdf")
+        named = inside or (original.inside if original else DEFAULT_NAME)
+        return Hdf5Target(
             on_disk(path, self.name),
-            inside,
-            wanted,
+            named,
+            make_template(wanted, named, make=self.making),
+            dialect=self.dialect,
+            write_empty=wanted.options.write_empty,
             overwrite=overwrite,
             durability=durability,
             reserve=reserve,
-            dialect=self.dialect,
-            make=self.making,
         )
 
     def reopen(
@@ -86,22 +97,43 @@ class Hdf5Format:
         return reopen_hdf5(described, file, dialect=self.dialect)
 
     def read_back(self, described: Mapping[str, Any], at: Location) -> Readback:
-        """Open what was a target."""
+        """Open a former target, to verify its checksums."""
         return reopen_hdf5(described, on_disk(at, self.name)).as_written()
 
     def remake(
         self, described: Mapping[str, Any], at: Location, *, durability: Durability, reserve: bool
     ) -> Target:
-        """Describe a target again."""
-        file, dialect = on_disk(at, self.name), self.dialect
-        return remake_hdf5(described, file, durability=durability, reserve=reserve, dialect=dialect)
+        """Describe a target of an earlier run again.
+
+        Raises
+        ------
+        ValueError
+            If the description is invalid.
+        """
+        path, inside = read_description(described, on_disk(at, self.name))
+        template = described.get("template")
+        if not isinstance(template, str):
+            raise ValueError("is not that of an HDF5 dataset")  # noqa: TRY004 - wrong data
+        try:
+            return Hdf5Target(
+                path,
+                inside,
+                b64decode(template, validate=True),
+                dialect=self.dialect,
+                write_empty=described.get("write_empty") is True,
+                overwrite=False,
+                durability=durability,
+                reserve=reserve,
+            )
+        except (KeyError, OSError, RuntimeError) as error:
+            raise ValueError(f"is not that of an HDF5 dataset: {error}") from error
 
     def read_tree(self, path: Location, *, each: bool = False) -> Tree:
         """Read the metadata of everything in a file."""
         return read_tree(on_disk(path, self.name), each=each)
 
     def is_group(self, path: Location) -> bool:  # noqa: ARG002 - whatever it is
-        """Tell that no directory is a group: a file holds all of them."""
+        """Tell that no directory is a group: groups are inside a file."""
         return False
 
     def can_hold(self, tree: Tree) -> bool:  # noqa: ARG002 - whatever its format

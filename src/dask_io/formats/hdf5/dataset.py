@@ -1,4 +1,4 @@
-"""A dataset, as an `ArraySpec` and what only HDF5 has."""
+"""A dataset, as an `ArraySpec` and a record of HDF5's own metadata."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Dataset:
-    """A dataset: what every format describes, and what only HDF5 has.
+    """A dataset: an `ArraySpec`, and metadata that only HDF5 has.
 
     Without `chunks`, its elements are contiguous. `scales` are datasets along its axes. Only the
     names are known of attributes that JSON cannot represent (`beyond_json`), and of those of the
@@ -217,7 +217,7 @@ def _dtype_of(dataset: Any) -> np.dtype[Any]:
 
 
 def _without_notes(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """Return a type without what h5py notes on it, such as the names of an enumeration."""
+    """Return a type without h5py's metadata, such as the names of an enumeration."""
     if dtype.fields is not None:
         names = dtype.names or ()
         fields = [dtype.fields[name] for name in names]
@@ -234,7 +234,7 @@ def _without_notes(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def _fill_of(plist: Any, dtype: np.dtype[Any]) -> tuple[bytes, bool]:
-    """Return the bytes of what is not stored, and whether the dataset says them."""
+    """Return the bytes of the fill value, and whether the dataset defines it."""
     if plist.fill_value_defined() != h5py.h5d.FILL_VALUE_USER_DEFINED:
         return bytes(dtype.itemsize), False
     said = np.zeros((), h5py.opaque_dtype(dtype) if dtype.kind in "mM" else dtype)

@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Hdf5InPlace(Unjournalled, TargetDefaults):
-    """A dataset that is open for writing and is filled, block by block, through HDF5 itself.
+    """An open dataset that is filled, block by block, through HDF5 itself.
 
-    Only the process that has opened it can write it. HDF5 writes one block at a time, and blocks
-    are as safe as HDF5 makes them: there is no journal, and none is written aside. The place is the
-    path of the file, which is known even after it has been closed.
+    Only the process that opened it can write it. HDF5 writes one block at a time. There is no
+    journal, and blocks are written directly to their places, so they are only as safe as HDF5
+    makes them. The place is the path of the file, which is known even after it was closed.
     """
 
     dataset: Any
@@ -64,12 +64,12 @@ class Hdf5InPlace(Unjournalled, TargetDefaults):
 
     @property
     def reused_bytes(self) -> int:
-        """What a visit uses of staging: for the block put together."""
+        """Staging bytes of a visit, in which the block is assembled."""
         return room_for(prod(self.grid.longest) * self.dtype.itemsize)
 
     @property
     def codec_bytes(self) -> int:
-        """What a visit holds besides: what HDF5 makes of a chunk."""
+        """Bytes that HDF5 holds to encode a chunk."""
         n_chunk = prod(self.dataset.chunks) if self.dataset.chunks else 0
         return 2 * n_chunk * self.dtype.itemsize
 
@@ -80,7 +80,7 @@ class Hdf5InPlace(Unjournalled, TargetDefaults):
 
     @cached_property
     def tally(self) -> Tally:
-        """What has been moved so far, as it is in memory."""
+        """Counts of visits and bytes, before HDF5 encodes them."""
         return Tally()
 
     @property

@@ -43,18 +43,18 @@ _LARGE = 128 * 2**10
 
 
 class FileInMaking:
-    """A file that HDF5 makes aside; any number of threads may write to it.
+    """A file that HDF5 writes under a temporary name; any number of threads may write to it.
 
     Parameters
     ----------
     path
-        Where it is made.
+        Its temporary path.
     begin
-        What makes it, with all its datasets, but without their values.
+        Creates it with all its datasets, but without their values.
     by_offset
         The datasets that are written without HDF5.
     reserve
-        Whether the space of these is reserved, so that a full disk shows early.
+        Whether their space is reserved, so that a full disk is noticed early.
     """
 
     def __init__(
@@ -70,12 +70,12 @@ class FileInMaking:
         self._lock = Lock()
 
     def places_of(self, inside: str) -> Places:
-        """Return where the blocks of a dataset lie that is written without HDF5."""
+        """Return the places of the blocks of a dataset that is written without HDF5."""
         with self._lock:
             return self._lay_out()[inside]
 
     def _lay_out(self) -> Mapping[str, Places]:
-        """Make the file and have HDF5 give blocks their places, once."""
+        """Create the file and let HDF5 allocate the blocks, once."""
         if self._places is None:
             self._begin()
             with writing(self.path):
@@ -86,11 +86,11 @@ class FileInMaking:
         return self._places
 
     def go_on(self, places: Mapping[str, Places]) -> None:
-        """Go on with the file that another run has made."""
+        """Continue the file of another run."""
         self._places = places
 
     def put(self, inside: str, corner: tuple[int, ...], encoded: NDArray[Any], mask: int) -> None:
-        """Hand a chunk to HDF5, which takes one at a time."""
+        """Pass a chunk to HDF5, which takes one at a time."""
         with self._lock:
             self._lay_out()
             with writing(self.path):
@@ -101,13 +101,13 @@ class FileInMaking:
                 self._dataset.id.write_direct_chunk(corner, encoded, mask)
 
     def _open(self, inside: str) -> None:
-        """Turn to a dataset: what cannot be written of the last is told now, and not ignored."""
+        """Open a dataset; flush the last one first, so that its write errors are not ignored."""
         if self._dataset is not None:
             self._dataset.flush()
         self._inside, self._dataset = inside, self._file[inside]
 
     def complete(self) -> None:
-        """Have HDF5 write all that it holds; there may be no blocks at all."""
+        """Flush and close the file; there may be no blocks at all."""
         with self._lock:
             self._lay_out()
             if self._file is not None:
@@ -117,7 +117,7 @@ class FileInMaking:
                 self._file = self._dataset = None
 
     def abandon(self) -> None:
-        """Have HDF5 let go of the file; what it has not written yet is lost."""
+        """Close the file; data that HDF5 has not written yet is lost."""
         if self._file is not None:
             with unheard():
                 with suppress(OSError, RuntimeError, ValueError):
@@ -126,7 +126,7 @@ class FileInMaking:
 
 
 def _lay_out(path: Path, insides: Sequence[str]) -> dict[str, Places]:
-    """Have a file give all blocks of some datasets their places, and return them."""
+    """Allocate the blocks of some datasets in a file, and return their places."""
     if not insides:
         return {}
     found = {}

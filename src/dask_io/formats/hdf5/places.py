@@ -87,7 +87,7 @@ def find_places(dataset: Any, array: Dataset, file_size: int) -> Places:
 def _numbers(
     dataset: Any, array: Dataset, chunks: tuple[int, ...], offsets: NDArray[np.int64]
 ) -> list[int]:
-    """Return the numbers of chunks by where HDF5 says that they begin.
+    """Return the numbers of chunks from the offsets that HDF5 reports.
 
     Raises
     ------

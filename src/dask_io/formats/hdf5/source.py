@@ -209,9 +209,3 @@ class Hdf5Chunks(Chunks):
         if known is not None and (found.st_size, found.st_mtime_ns) != known:
             changed = "has been changed since it was opened"
             raise DataError(str(self.path), [changed], "open it again")
-
-    def identify(self, index: tuple[int, ...]) -> str:  # noqa: ARG002 - all are in one file
-        """Return size and time of the file."""
-        with storage_errors(self.path):
-            found = self.path.stat()
-        return f"{self.inside}\0{found.st_size}\0{found.st_mtime_ns}"

@@ -2,102 +2,31 @@
 
 from __future__ import annotations
 
-from base64 import b64decode, b64encode
+from base64 import b64encode
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from dask_io.errors import DaskIOError
-from dask_io.formats.hdf5.create import DEFAULT_NAME, make_template
 from dask_io.formats.hdf5.dataset import contents_of, understand
 from dask_io.formats.hdf5.file import in_memory, in_subprocess, object_names
 from dask_io.formats.hdf5.making import FileInMaking, Hdf5Writing
 from dask_io.formats.hdf5.overwrite import refuse_more
-from dask_io.formats.hdf5.source import HDF5, look_into, read_description, reopen_hdf5
+from dask_io.formats.hdf5.source import look_into, reopen_hdf5
 from dask_io.journal.journal import is_unfinished
 from dask_io.journal.one_file_target import OneFileTarget
 from dask_io.storage.tally import Tally
 from dask_io.stores.container import on_disk
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from dask_io.formats.hdf5.source import Dialect, Hdf5Chunks
     from dask_io.storage.location import Location
     from dask_io.storage.medium import Durability
     from dask_io.stores.chunked_source import ChunkedSource
-    from dask_io.stores.container import NewArray
     from dask_io.stores.encoded import AsStored
-
-
-def make_hdf5(
-    path: Path,
-    inside: str,
-    wanted: NewArray,
-    *,
-    overwrite: bool,
-    durability: Durability,
-    reserve: bool,
-    dialect: Dialect = HDF5,
-    make: Callable[[Any, NewArray, str], None] | None = None,
-) -> Hdf5Target:
-    """Describe a dataset in a file of its own; nothing is touched.
-
-    `make` creates it with everything that another format, which is HDF5 inside, stores with it.
-
-    Raises
-    ------
-    UsageError
-        If HDF5 cannot hold it, or does not support an option.
-    """
-    # A dataset of a source that is HDF5 inside keeps its name.
-    original = wanted.metadata.get("hdf5") or wanted.metadata.get("netcdf")
-    named = inside or (original.inside if original else DEFAULT_NAME)
-    return Hdf5Target(
-        path,
-        named,
-        make_template(wanted, named, make=make),
-        dialect=dialect,
-        write_empty=wanted.options.write_empty,
-        overwrite=overwrite,
-        durability=durability,
-        reserve=reserve,
-    )
-
-
-def remake_hdf5(
-    described: Mapping[str, Any],
-    at: Path,
-    *,
-    durability: Durability,
-    reserve: bool,
-    dialect: Dialect = HDF5,
-) -> Hdf5Target:
-    """Describe a target of an earlier run again.
-
-    Raises
-    ------
-    ValueError
-        If the description is invalid.
-    """
-    path, inside = read_description(described, at)
-    template = described.get("template")
-    if not isinstance(template, str):
-        raise ValueError("is not that of an HDF5 dataset")  # noqa: TRY004 - wrong data
-    try:
-        return Hdf5Target(
-            path,
-            inside,
-            b64decode(template, validate=True),
-            dialect=dialect,
-            write_empty=described.get("write_empty") is True,
-            overwrite=False,
-            durability=durability,
-            reserve=reserve,
-        )
-    except (KeyError, OSError, RuntimeError) as error:
-        raise ValueError(f"is not that of an HDF5 dataset: {error}") from error
 
 
 class Hdf5Target(Hdf5Writing, OneFileTarget):

@@ -21,6 +21,7 @@ from dask_io.journal.ledger import Ledger, line_of
 from dask_io.journal.one_file_target import OneFileTarget
 from dask_io.storage.tally import Tally
 from dask_io.stores.container import on_disk
+from dask_io.stores.store import Unjournalled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -116,6 +117,9 @@ def _describe(wanted: Mapping[str, NewArray]) -> dict[str, Dataset]:
 class TreeFile(OneFileTarget):
     """A file that is written with all its arrays; it counts only once it is complete."""
 
+    # The file has no blocks except those of its arrays.
+    grid = Grid.regular((0,), (1,))
+
     def __init__(
         self,
         path: Path,
@@ -160,11 +164,6 @@ class TreeFile(OneFileTarget):
     def place(self) -> str:
         """The file."""
         return str(self._path)
-
-    @property
-    def grid(self) -> Grid:
-        """The file has no blocks but those of its arrays."""
-        return Grid.regular((0,), (1,))
 
     @property
     def is_indivisible(self) -> bool:
@@ -253,8 +252,8 @@ class TreeFile(OneFileTarget):
         return super().abandon(keep=keep)
 
 
-class Member(Hdf5Writing):
-    """One array of a file; only the file is begun and finished."""
+class Member(Unjournalled, Hdf5Writing):
+    """One array of a file; only the file is created, completed or abandoned."""
 
     is_indivisible = True
 
@@ -280,12 +279,6 @@ class Member(Hdf5Writing):
         """What the file outlasts once it is complete."""
         return self._file.durability
 
-    def check(self) -> None:
-        """The file has been looked at."""
-
-    def create(self, job: bytes = b"{}") -> None:
-        """The file has been begun."""
-
     def resume(self) -> Ledger:
         """Return an empty ledger: nothing of an unfinished file can be reused."""
         return Ledger(self.grid)
@@ -297,13 +290,6 @@ class Member(Hdf5Writing):
     def note(self, lines: Iterable[str]) -> None:
         """Add lines to the file's journal."""
         self._file.append(self._number, lines)
-
-    def finish(self) -> None:
-        """There may be other arrays to come."""
-
-    def abandon(self, *, keep: bool = False) -> bool:  # noqa: ARG002 - of the file nothing is kept
-        """Leave it to the file."""
-        return False
 
 
 def _member_of(file: TreeFile, inside: str) -> Member:

@@ -43,9 +43,9 @@ def open_icechunk(path: Location, inside: str, *, strict: bool) -> ChunkedSource
     Raises
     ------
     DataError
-        If it has none there, or none that can be trusted or is supported.
+        If there is no array, or it is damaged or not supported.
     UsageError
-        If it is a group, or there is no such version.
+        If it is a group, or the version does not exist.
     """
     site, (version, array) = Place(path, inside), Address.parse(inside)
     repository = open_repository(path)

@@ -1,4 +1,4 @@
-"""Writing an array: a run is one commit."""
+"""Writing an array in one commit."""
 
 from __future__ import annotations
 
@@ -58,9 +58,9 @@ if TYPE_CHECKING:
 
 _ROW = find_row("icechunk")
 _ZARR_VERSION = 3
-# Lines of the journal: the repository is this run's own; what its commit will be known by.
+# Lines of the journal: this run created the repository; the token of its commit.
 _MADE, _COMMIT = "made", "commit"
-# What icechunk puts into the directory of a repository.
+# Names that icechunk uses in the directory of a repository.
 _OWN_NAMES = frozenset(
     {
         "attributes",
@@ -111,7 +111,7 @@ def make_icechunk(
 
 
 def _refuse_unheld(attributes: Mapping[str, Any]) -> None:
-    """Refuse what icechunk, which is strict about JSON, has no place for."""
+    """Refuse attributes that icechunk, which requires strict JSON, cannot store."""
     for name, value in attributes.items():
         try:
             json.dumps(value, allow_nan=False)
@@ -139,7 +139,7 @@ def remake_icechunk(
     return IcechunkTarget(
         read_description(described, at),
         write_empty=described.get("write_empty") is True,
-        # Nothing of an unfinished run can be seen, so what is there is what it was to replace.
+        # An unfinished run is invisible, so an existing array is the one to replace.
         overwrite=True,
         durability=durability,
     )
@@ -197,14 +197,14 @@ class IcechunkTarget(ChunkedTarget, JournalledTarget):
         return {**self.stored.describe(self.format), "write_empty": self.write_empty}
 
     def create(self, job: bytes = b"{}") -> None:
-        """Begin a session, in a repository that is made if there is none.
+        """Begin a session, in a repository that is created if it does not exist.
 
         Raises
         ------
         TargetExistsError
-            If the array exists and is not to be overwritten.
+            If the array exists and may not be overwritten.
         UsageError
-            If it is to be but is no array, or what is there is no repository.
+            If it may be overwritten, but is not an array, or not in a repository.
         """
         if self._journal is not None:
             return
@@ -213,16 +213,16 @@ class IcechunkTarget(ChunkedTarget, JournalledTarget):
         self._begin(is_left_over=is_left_over)
 
     def resume(self) -> Ledger:
-        """Begin anew, unless all that was missing is to seal the journal."""
+        """Start again, unless the run was committed and only its journal is not sealed."""
         ledger = super().resume()
-        # The journal stays, whatever becomes of this run.
+        # The journal stays, whether or not this run succeeds.
         self._any_committed = True
         if not self._is_committed:
             self._begin(is_left_over=self._is_left_over())
         return ledger
 
     def _begin(self, *, is_left_over: bool) -> None:
-        """Begin what will be one commit, in a repository that is made if there is none."""
+        """Begin the commit, in a repository that is created if it does not exist."""
         path = self._path
         try:
             with storage_errors(path):
@@ -238,11 +238,11 @@ class IcechunkTarget(ChunkedTarget, JournalledTarget):
             raise
 
     def _note_token(self) -> None:
-        """Note what the commit will be known by."""
+        """Record the token of the commit."""
         assert self._journal is not None, "nothing has been created"
         self._token = secrets.token_hex(8)
         self._journal.append([f"{_COMMIT} {self._token}"])
-        # By the filesystem's own clock: whatever this run writes is no older.
+        # The filesystem's own clock: everything that this run writes is at least as new.
         self._began = on_disk(self._journal_place).stat().st_mtime_ns
 
     def _note_made(self) -> None:
@@ -251,7 +251,7 @@ class IcechunkTarget(ChunkedTarget, JournalledTarget):
         self._journal.append([_MADE])
 
     def _begin_session(self, repository: icechunk.Repository) -> None:
-        """Put what describes the array into a session, in place of what was there."""
+        """Write the metadata of the array to a session, and remove an old array."""
         path, array = self._path, self.address.array
         with repository_errors(str(path)):
             tree = Tree(repository.writable_session(self.address.branch), path)
@@ -262,15 +262,15 @@ class IcechunkTarget(ChunkedTarget, JournalledTarget):
         self._tree = tree
 
     def _make_groups(self, tree: Tree) -> None:
-        """Make the groups around the array that are not there."""
+        """Create missing groups around the array."""
         for group in groups_around(self.address.array):
             if not tree.documents(group):
                 tree.write(Address("", group).key(V3), make_group_documents(_ZARR_VERSION)[V3])
 
     def _is_left_over(self, *, with_chunks: bool = False) -> bool:
-        """Tell whether all that is there is a repository that a run of ours has made, unfinished.
+        """Tell whether the repository was created by an unfinished run, and is otherwise unused.
 
-        Nobody has committed to it, or is about to. Unless it may be `with_chunks`, it holds none.
+        Nobody has committed to it, or is about to. It has no chunks, unless `with_chunks` is True.
         """
         path = self._path
         if not is_unfinished(self._journal_place) or [_MADE] not in self._lines():
@@ -284,7 +284,7 @@ class IcechunkTarget(ChunkedTarget, JournalledTarget):
         return (
             not others
             and held.keys() <= _OWN_NAMES
-            # A commit leaves one of each.
+            # A commit adds one of each.
             and held.get("snapshots", 0) <= 1
             and not held.get("transactions")
             and (with_chunks or not held.get("chunks"))
@@ -305,19 +305,19 @@ class IcechunkTarget(ChunkedTarget, JournalledTarget):
         return xxh3_64_intdigest(encoded.data)
 
     def commit(self, cells: Collection[Written]) -> None:
-        """Note the checksums of chunks that have been written."""
+        """Record the checksums of written chunks."""
         assert self._journal is not None, "nothing has been created"
         self._journal.append(line_of(cell, self.grid) for cell in cells)
 
     def note(self, lines: Iterable[str]) -> None:  # noqa: ARG002 - as of all
-        """Refuse: what would be removed is not durable before the end."""
+        """Refuse: nothing is durable before the commit, so nothing may be removed."""
         raise UsageError(
             "icechunk makes everything durable at once, at the end, so that nothing can be "
             "consumed before; leave --consume out"
         )
 
     def abandon(self, *, keep: bool = False) -> bool:
-        """Forget the session, and remove a repository that was made for it."""
+        """End the session, and remove a repository that was created for it."""
         path, is_unused = self._path, self._journal is not None and self._has_made
         if (
             is_unused
@@ -336,7 +336,7 @@ class IcechunkTarget(ChunkedTarget, JournalledTarget):
         return self._is_committed
 
     def _find_files(self) -> dict[str, int]:
-        """Look for the commit instead: without it there is nothing."""
+        """Look for the commit instead: there are no files before it."""
         tokens = set(self._words_of(_COMMIT))
         self._is_committed = _ROW.recognises(self._path) and self._has_commit(tokens)
         return {}
@@ -348,7 +348,7 @@ class IcechunkTarget(ChunkedTarget, JournalledTarget):
             return any(snapshot.metadata.get(_TOKEN) in tokens for snapshot in history)
 
     def _find_old(self) -> list[Location]:
-        """Refuse what is no array to replace; it is replaced by the commit, not before."""
+        """Refuse to replace anything but an array; the commit will replace it."""
         path, shown = self._path, self.place
         if is_unfinished(self._journal_place) and not self._overwrite:
             self._refuse()
@@ -381,7 +381,7 @@ class IcechunkTarget(ChunkedTarget, JournalledTarget):
             return Tree(repository.readonly_session(branch), path)
 
     def _complete(self) -> None:
-        """Commit, unless a run that was cut short afterwards has done so."""
+        """Commit, unless an interrupted run has already done so."""
         if self._is_committed:
             return
         assert self._tree is not None, "no session has begun"
@@ -393,17 +393,17 @@ class IcechunkTarget(ChunkedTarget, JournalledTarget):
         message = f"Write {self.address.array or 'the array'}: {lengths} of {self.dtype}"
         with _alone(path):
             self._commit(self._tree, message)
-            # Whatever happens now, only the journal is left to be sealed.
+            # From now on, only the journal has to be sealed.
             self._is_committed = self._any_committed = True
         if is_durable:
             _sync_newer(path, self._began, chunks=False)
 
     def _commit(self, tree: Tree, message: str) -> None:
-        """Commit on top of what others have committed meanwhile, if that is something else."""
+        """Commit on top of later commits of others, if they changed other arrays."""
         try:
             with repository_errors(str(self._path)), quiet():
                 tree.session.rebase(icechunk.ConflictDetector())
-                # Someone may have removed them.
+                # Another commit may have removed them.
                 self._make_groups(tree)
                 tree.session.commit(
                     message,
@@ -427,7 +427,7 @@ def _is_empty(path: Path) -> bool:
 
 @contextmanager
 def _alone(path: Path) -> Iterator[None]:
-    """Have commits of ours wait for each other: on a local disk icechunk does not see to it."""
+    """Serialize our commits: icechunk does not lock repositories on local disk."""
     with storage_errors(path):
         fd = system.calls.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
@@ -438,7 +438,7 @@ def _alone(path: Path) -> Iterator[None]:
 
 
 def _sync_newer(path: Path, since: int, *, chunks: bool) -> None:
-    """Make durable what has been written to the repository since a time: chunks, or the rest."""
+    """Sync files written to the repository since a time: chunks, or all others."""
     with storage_errors(path):
         for folder, folders, names in os.walk(path):
             if folder == str(path):
@@ -451,5 +451,5 @@ def _sync_newer(path: Path, since: int, *, chunks: bool) -> None:
 
 
 def _count(path: Path) -> int:
-    """Return how many things a directory holds; a file is one."""
+    """Return the number of entries of a directory; 1 for a file."""
     return len(os.listdir(path)) if path.is_dir() else 1  # noqa: PTH208 - to count

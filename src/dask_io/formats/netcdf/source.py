@@ -488,12 +488,6 @@ class ClassicChunks(Chunks):
         """Open the file."""
         return FileReader(self.path, tally)
 
-    def identify(self, index: tuple[int, ...]) -> str:  # noqa: ARG002 - all are in one file
-        """Return size and time of the file."""
-        with storage_errors(self.path):
-            found = self.path.stat()
-        return f"{self.variable.name}\0{found.st_size}\0{found.st_mtime_ns}"
-
 
 def _fill_of(variable: Variable) -> Any:
     """Return the fill value of a variable, None if it has none."""

@@ -1,4 +1,4 @@
-"""Writing into a Zarr array that is there already, as Dask's `store` does."""
+"""Writing into an existing Zarr array, as Dask's `store` does."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 
 class ZarrInPlace(Unjournalled, ZarrTarget):
-    """An array that exists and is filled: its metadata stays, chunks are replaced one by one.
+    """An existing array whose chunks are replaced one by one; its metadata stays.
 
-    There is no journal, so a run that is cut short cannot be resumed, only done again. Chunks
-    appear whole all the same. The same chunks may be written by two runs at once, as happens on a
-    cluster that has lost sight of one of them: each writes aside under a name of its own.
+    There is no journal, so an interrupted run cannot be resumed, only started again. Chunks still
+    appear whole. Two runs may write the same chunks at once, as happens on a cluster that has lost
+    contact with one of them: each uses temporary names of its own.
     """
 
     def __init__(
@@ -43,11 +43,11 @@ class ZarrInPlace(Unjournalled, ZarrTarget):
             self._publisher = OwnNames(self.site.root, self.durability)
 
     def create(self, job: bytes = b"{}") -> None:  # noqa: ARG002 - there is no journal
-        """Begin anew; the array is there."""
+        """Reset the state of the run; the array exists."""
         self._forget_run()
 
     def commit(self, cells: Collection[Written]) -> None:
-        """Put chunks that are whole in the place of what was there."""
+        """Replace old chunks by complete new ones."""
         name_of = self.array.keys.name_of
         names = {name_of(cell.index) for cell in cells}
         # Threads may report the last cell before others.
@@ -56,21 +56,21 @@ class ZarrInPlace(Unjournalled, ZarrTarget):
         left_out = {name_of(index) for index in last if self._is_left_out(index)}
         self._publisher.commit(names - left_out, whole - left_out)
         self._publisher.leave_out(left_out)
-        # What was there would not be the fill value.
+        # An old chunk would not have the fill value.
         self._medium.remove([self.site.root / name for name in left_out])
 
     def finish(self) -> None:
-        """Leave the array as it is now."""
+        """Reset the state of the run; all chunks are in place."""
         self._forget_run()
 
     def abandon(self, *, keep: bool = False) -> bool:  # noqa: ARG002 - there is no journal
-        """Remove files in the making; chunks that have been replaced stay."""
+        """Remove unfinished files; replaced chunks stay."""
         self._publisher.abandon()
         return False
 
 
 class OwnNames(Publisher):
-    """Files in the making that no other process takes for its own."""
+    """Unfinished files with names that no other process uses."""
 
     def __init__(self, folder: Path, durability: Durability) -> None:
         super().__init__(folder, durability)

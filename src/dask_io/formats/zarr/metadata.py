@@ -1,4 +1,4 @@
-"""The metadata documents of an array, as an `ArraySpec` and what only Zarr has."""
+"""The metadata documents of an array, as an `ArraySpec` and a record of Zarr's own fields."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _LONGEST_CHUNK = 2**62
 
 @dataclass(frozen=True)
 class ZarrArray:
-    """A Zarr array: what every format describes, and what only Zarr has."""
+    """A Zarr array: an `ArraySpec`, and metadata that only Zarr has."""
 
     spec: ArraySpec
     version: int
@@ -216,7 +216,7 @@ def _fill(array: Any, dtype: np.dtype[Any]) -> bytes:
 
 
 def nothing_of(dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Return what is read of what is not stored if there is no fill value, as by zarr-python."""
+    """Return the value of missing chunks if there is no fill value, as in zarr-python."""
     return np.array("NaT", dtype) if dtype.kind in "mM" else np.zeros((), dtype)
 
 

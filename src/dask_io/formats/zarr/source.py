@@ -117,7 +117,7 @@ def _refuse_way_out(site: Place) -> None:
 
 
 def _where_to_look(path: Location, inside: str) -> str:
-    """Say what to do about a path that is not there."""
+    """Return advice about a path that does not exist."""
     known = _members(path, f"{path}::") if inside and is_group(read_documents(path)) else ""
     return f"name an array of {path}, such as {known}" if known else "check the path"
 
