@@ -17,7 +17,7 @@ from dask_io.formats.registry import (
     format_names,
     row_of,
 )
-from dask_io.geometry import Region
+from dask_io.geometry import Layout, Region
 from dask_io.storage.location import is_taken, locate
 from dask_io.storage.medium import Durability
 from dask_io.storage.os_errors import storage_errors
@@ -27,15 +27,16 @@ from dask_io.stores.block_names import BlockNames, OneName
 from dask_io.stores.container import NewArray, TargetOptions
 from dask_io.stores.dtypes import check_dtype
 from dask_io.stores.slices import format_of_files, thick_slices
-from dask_io.stores.spec import SPACE, ArraySpec
+from dask_io.stores.spec import FOREIGN_HEADERS, SPACE, ArraySpec
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     import numpy as np
 
-    from dask_io.geometry import Grid, Layout
+    from dask_io.geometry import Grid
     from dask_io.storage.location import Location
+    from dask_io.stores.block_format import Format
     from dask_io.stores.container import Container
     from dask_io.stores.store import Target
 
@@ -56,6 +57,7 @@ def make_target(
     reserve: bool = True,
     options: TargetOptions = _DEFAULTS,
     metadata: Mapping[str, Any] = _NO_METADATA,
+    keep_order: bool = True,
     storage_options: Mapping[str, Any] | None = None,
 ) -> Target:
     """Describe a target; nothing is touched until its `create`.
@@ -81,6 +83,9 @@ def make_target(
         What is asked for besides.
     metadata
         What the source says about the array, which the target keeps as far as it can.
+    keep_order
+        Whether elements must be in the order of `layout`. Otherwise a format that has only one
+        order uses that.
     storage_options
         How to reach an object store; see `locate`.
 
@@ -91,6 +96,8 @@ def make_target(
     """
     place, n_axes = locate(path, storage_options), len(grid.axes)
     root, inside = split_target(place, format)
+    if not keep_order:
+        layout = _only_layout(root, format, n_axes) or layout
     is_folder = not inside and _is_directory(path, place, format)
     container = _target_container(root, inside, format, is_folder=is_folder)
     if container is not None:
@@ -99,37 +106,65 @@ def make_target(
             root, inside, wanted, overwrite=overwrite, durability=durability, reserve=reserve
         )
     refuse_inside(root, inside)
+    chosen, names, folder = _choose_names(place, format or "", like, grid, is_folder=is_folder)
+    if chosen.prepare is None:
+        options.refuse(chosen.name)
+    problem = check_dtype(dtype)
+    if problem:
+        raise UsageError(f"a target cannot hold {problem}")
+    # A directory has a manifest, which keeps what files have no place for.
+    has_place = chosen.has_space or isinstance(names, BlockNames)
+    has_manifest = isinstance(names, BlockNames)
+    keeps = chosen.keeps | (FOREIGN_HEADERS if has_manifest else frozenset())
+    kept = {key: metadata[key] for key in sorted(keeps & metadata.keys())}
+    spec = ArraySpec(grid, dtype, layout, metadata.get(SPACE) if has_place else None, kept)
+    try:
+        if chosen.prepare is not None:
+            spec = chosen.prepare(spec, options, has_manifest=has_manifest)
+        blocks = Blocks(folder, names, chosen, spec)
+        blocks.header_of(Region.whole(grid.longest))
+    except ValueError as error:
+        raise UsageError(f"format {chosen.name} {error}") from error
+    return BlockFilesTarget(blocks, overwrite=overwrite, durability=durability, reserve=reserve)
+
+
+def _choose_names(
+    place: Location,
+    format: str,  # noqa: A002 - the word that users know
+    like: str | None,
+    grid: Grid,
+    *,
+    is_folder: bool,
+) -> tuple[Format, BlockNames | OneName, Location]:
+    """Return the format of block files, their names and their directory."""
+    n_axes = len(grid.axes)
     names: BlockNames | OneName
     if has_field(str(place)) and not is_taken(place):
+        chosen = choose_format(place, format or None)
+        place = place.with_name(chosen.data_name(place.name))
         names, folder = pattern_of(place, n_axes), place.parent
         if problem := thick_slices(names, grid):
             raise UsageError(f"{place}: {problem}; use chunks of 1 along it")
-        chosen = format_of_files(names, choose_format(place, format))
+        chosen = format_of_files(names, chosen)
     elif is_folder:
         chosen = find_row(format or _block_format(like) or "npy").load_blocks()
         names, folder = BlockNames.default(n_axes, chosen.suffixes[0]), place
     else:
-        chosen = choose_format(place, format)
+        chosen = choose_format(place, format or None)
+        place = place.with_name(chosen.data_name(place.name))
         names, folder = OneName(place.name, n_axes), place.parent
         if grid.n_blocks > 1:
             raise UsageError(
                 f"{place} is one file, but the chunks make {grid.n_blocks} blocks; "
                 "name a directory, or use chunks of -1"
             )
-    options.refuse(chosen.name)
-    problem = check_dtype(dtype)
-    if problem:
-        raise UsageError(f"a target cannot hold {problem}")
-    # A directory has a manifest, which keeps what files have no place for.
-    has_place = chosen.has_space or isinstance(names, BlockNames)
-    kept = {key: metadata[key] for key in sorted(chosen.keeps & metadata.keys())}
-    spec = ArraySpec(grid, dtype, layout, metadata.get(SPACE) if has_place else None, kept)
-    blocks = Blocks(folder, names, chosen, spec)
-    try:
-        blocks.header_of(Region.whole(grid.longest))
-    except ValueError as error:
-        raise UsageError(f"format {chosen.name} {error}") from error
-    return BlockFilesTarget(blocks, overwrite=overwrite, durability=durability, reserve=reserve)
+    return chosen, names, folder
+
+
+def _only_layout(path: Location, format: str | None, n_axes: int) -> Layout | None:  # noqa: A002 - the word that users know
+    """Return the layout of a format that has only one, None if there is a choice."""
+    row = find_row(format) if format is not None else row_of(path.name)
+    return Layout.named(row.order, n_axes) if row is not None and row.order else None
 
 
 def _target_container(

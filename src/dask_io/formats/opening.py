@@ -23,12 +23,12 @@ from dask_io.formats.registry import (
 )
 from dask_io.formats.reopening import reopen_blocks
 from dask_io.journal.journal import find_journal, read_job
-from dask_io.storage.files import peeking, size_of
+from dask_io.storage.files import size_of
 from dask_io.storage.location import is_taken, locate, may_exist
 from dask_io.storage.medium import NOT_A_FILE
 from dask_io.storage.os_errors import storage_errors
 from dask_io.stores import manifest
-from dask_io.stores.block_files import BlockFiles, Blocks
+from dask_io.stores.block_files import BlockFiles, Blocks, peeking_at_header
 from dask_io.stores.block_names import BlockNames, OneName
 from dask_io.stores.discovery import open_by_headers
 from dask_io.stores.listing import scan
@@ -110,8 +110,9 @@ def open_source(
     if place.is_dir():
         return _open_directory(place, format, said)
     if has_field(str(place)) and not is_taken(place):
-        names = pattern_of(place)
         chosen = choose_format(place, format)
+        place = place.with_name(chosen.data_name(place.name))
+        names = pattern_of(place)
         if _describes(place.parent, names):
             return _open_manifest(place.parent, chosen.name, said)
         files = scan(place.parent)
@@ -177,9 +178,21 @@ def _open_directory(folder: Location, format: str | None, said: Description) -> 
             f"or a format ({', '.join(format_names())})",
         )
     ((chosen_name, block_names),) = by_format.items()
-    chosen = find_row(chosen_name).load_blocks()
+    chosen, block_names = _choose_variant(folder, chosen_name, block_names)
     names = _guess_names(folder, block_names, chosen, said)
     return _open_blocks(folder, files, chosen, names, said)
+
+
+def _choose_variant(folder: Location, name: str, files: list[str]) -> tuple[Format, list[str]]:
+    """Return the format of all block files in a directory, and those of them that have data."""
+    whole = find_row(name).load_blocks()
+    variants = {file: whole.of_file(file) for file in files}
+    kinds = list({id(variant): variant for variant in variants.values()}.values())
+    if len(kinds) > 1:
+        found = " and ".join(sorted(f"{kind.suffixes[0]} files" for kind in kinds))
+        example = f"{folder}/b_{{0}}_{{1}}_{{2}}{kinds[0].suffixes[0]}"
+        raise DataError(str(folder), [f"it holds {found}"], f"give one pattern, as in '{example}'")
+    return kinds[0], [file for file in files if kinds[0].data_name(file) == file]
 
 
 def _guess_names(
@@ -206,10 +219,12 @@ def _first_shape(folder: Location, block_names: list[str], chosen: Format) -> tu
     reason = ""
     for name in sorted(block_names, key=lambda name: [*map(int, _DIGITS.findall(name))]):
         try:
-            with peeking(folder / name) as peek:
+            with peeking_at_header(folder, name, chosen) as peek:
                 return chosen.parse_header(peek).shape
         except ValueError as error:
             reason = reason or f"{name} {error}"
+        except DataError as error:
+            reason = reason or f"{name} {error.problems[0]}"
     raise DataError(str(folder), [reason])
 
 
@@ -252,12 +267,13 @@ def _open_blocks(
 
 
 def _open_file(path: Location, chosen: Format, said: Description) -> BlockFiles:
+    path = path.with_name(chosen.data_name(path.name))
     files = {path.name: size_of(path)}
     if files[path.name] == NOT_A_FILE:
         raise StorageError(str(path), "is neither a file nor a directory", "check the path")
     if chosen.longest_header:
         try:
-            with peeking(path) as peek:
+            with peeking_at_header(path.parent, path.name, chosen) as peek:
                 n_axes = len(chosen.parse_header(peek).shape)
         except ValueError as error:
             raise DataError(str(path), [str(error)]) from error

@@ -67,6 +67,8 @@ class Row:
         Whether a container is a file, not a directory.
     holds_trees
         Whether a container holds groups, or files of several arrays: it is a `TreeContainer`.
+    order
+        The order of elements in its files, if there is no choice: ``"C"`` or ``"F"``.
     library
         What its module imports that has to be installed.
     """
@@ -78,6 +80,7 @@ class Row:
     marks: tuple[Files | Bytes, ...] = ()
     is_one_file: bool = False
     holds_trees: bool = False
+    order: str = ""
     library: str = ""
 
     def load(self) -> AnyFormat:
@@ -179,6 +182,7 @@ _ROWS = (
         marks=tuple(Bytes(_HDF5, offset) for offset in (0, 512, 1024, 2048, 4096)),
         is_one_file=True,
         holds_trees=True,
+        order="C",
         library="h5py",
     ),
     Row(
@@ -197,7 +201,16 @@ _ROWS = (
         marks=(Bytes(b"CDF"),),
         is_one_file=True,
         holds_trees=True,
+        order="C",
         library="h5py",
+    ),
+    Row(
+        "nifti",
+        (".nii", ".img", ".hdr"),
+        order="F",
+        blocks="dask_io.formats.nifti:FORMAT",
+        marks=(Bytes(b"n+1\0", 344), Bytes(b"n+2\0", 4)),
+        library="nibabel",
     ),
 )
 _OURS = {row.name: row for row in _ROWS}
@@ -272,6 +285,8 @@ def choose_format(path: Location, name: str | None) -> Format:
     """Return the format of block files, by its name if one is given, else by the suffix."""
     by_suffix = row_of(path.name)
     chosen = by_suffix if name is None else find_row(name)
+    if chosen is None and path.is_file():
+        chosen = next((row for row in _ROWS if row.blocks and row.recognises(path)), None)
     if chosen is None:
         raise UsageError(
             f"{path} does not end as a format that is known; formats are "
@@ -280,7 +295,7 @@ def choose_format(path: Location, name: str | None) -> Format:
     blocks = chosen.load_blocks()
     if by_suffix is not None and by_suffix.name != chosen.name:
         raise UsageError(f"{path} ends as {by_suffix.name}, but format {name} is asked for")
-    return blocks
+    return blocks.of_file(path.name)
 
 
 def tree_rows() -> Iterator[Row]:

@@ -34,6 +34,7 @@ from dask_io.planning import (
     read_through,
 )
 from dask_io.storage.location import is_url, locate
+from dask_io.stores.block_files import order_of
 from dask_io.stores.container import Container
 from dask_io.stores.dtypes import cast_metadata
 from dask_io.stores.encoded import bytes_to_copy, encode_in_pieces
@@ -111,12 +112,19 @@ def _lay_out(store: Source, wanted: RequestedTarget, settings: Settings) -> _Lai
         reserve=not settings.consume,
         options=settings.target_options(shards),
         metadata=metadata,
+        keep_order=wanted.order is not None,
         storage_options=settings.storage_options,
     )
     if made.dtype != dtype != store.dtype:
         raise UsageError(
             f"{made.format} stores {dtype} as {made.dtype}, but elements are {store.dtype} and "
             f"would be converted twice; give --dtype {made.dtype}"
+        )
+    longest = grid.longest
+    if wanted.order is not None and order_of(made.layout, longest) != order_of(layout, longest):
+        raise UsageError(
+            f"{made.format} stores elements in {made.layout.name} order, not {wanted.order}; "
+            "leave --order out"
         )
     laid = _lay(store, made)
     if wanted.target is None:

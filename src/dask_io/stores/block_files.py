@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from functools import partial
-from math import prod
 from typing import TYPE_CHECKING, Any, Self
 
 from xxhash import xxh3_64_intdigest
@@ -12,7 +12,7 @@ from xxhash import xxh3_64_intdigest
 from dask_io.errors import DataError, StorageError
 from dask_io.journal.journal import journal_of
 from dask_io.journal.logs import logs_of
-from dask_io.storage.files import medium_of
+from dask_io.storage.files import medium_of, peeking
 from dask_io.storage.medium import ALIGNMENT
 from dask_io.storage.os_errors import storage_errors
 from dask_io.storage.tally import Tally
@@ -22,11 +22,11 @@ from dask_io.stores.block_format import Header
 from dask_io.stores.block_names import BlockNames, OneName, StackNames
 from dask_io.stores.listing import Checked, Expected, Problems, check_blocks, match_names
 from dask_io.stores.manifest import Manifest
-from dask_io.stores.space import crop
+from dask_io.stores.space import Space, crop, is_close
 from dask_io.stores.store import Access, Extent
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from collections.abc import Set as AbstractSet
     from types import TracebackType
 
@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 
 # So many shapes of blocks have a header remembered, which is short.
 _MOST_HEADS = 64
+# Positions of blocks may differ by this part of a step: single precision stores few digits.
+_OF_A_STEP = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,23 +108,42 @@ class Blocks:
         block = Header(region.shape, spec.dtype, spec.layout, space=space, metadata=spec.metadata)
         return self.format.make_header(block)
 
-    def problem_with(self, header: Header | None, shape: tuple[int, ...], size: int) -> str:
+    def problem_with(self, header: Header | None, region: Region, size: int) -> str:
         """Say what is wrong with a block's header and size; empty if nothing is."""
-        problem = self._mismatch(header, shape) if header else ""
-        right = (header.offset if header else 0) + prod(shape) * self.dtype.itemsize
+        problem = self._mismatch(header, region) if header else ""
+        right = (header.offset if header else 0) + region.size * self.dtype.itemsize
         if problem or size == right:
             return problem
         word = "truncated" if size < right else "too long"
         return f"is {word}: it has {size} bytes, expected {right}"
 
-    def _mismatch(self, header: Header, shape: tuple[int, ...]) -> str:
+    def _mismatch(self, header: Header, region: Region) -> str:
+        shape = region.shape
         if header.shape != shape:
             return f"has shape {_times(header.shape)}, expected {_times(shape)}"
         if header.dtype != self.dtype:
             return f"has dtype {header.dtype}, expected {self.dtype}"
         if order_of(header.layout, shape) != order_of(self.layout, shape):
             return f"has order {header.layout.name}, expected {self.layout.name}"
-        return ""
+        compare = self.format.compare
+        problem = compare(header.metadata, self.spec.metadata) if compare is not None else ""
+        return problem or self._misplacement(header, region)
+
+    def _misplacement(self, header: Header, region: Region) -> str:
+        """Say that a block is not where its place in the array would be."""
+        if header.space is None or self.spec.space is None:
+            return ""
+        found, whole = header.space.affine, self.spec.space.affine
+        if found is None or whole is None or found.coordinates != whole.coordinates:
+            return ""
+        # Without names for its coordinates, a file does not say where its block lies.
+        origin = whole.at(region.start) if found.coordinates else found.origin
+        expected, axes = replace(whole, origin=origin), Space.unknown(len(region.shape)).axes
+        if is_close(Space(axes, found), Space(axes, expected), region.shape, _OF_A_STEP):
+            return ""
+        if found.origin != origin:
+            return f"begins at {_position(found.origin)}, expected {_position(origin)}"
+        return "has another affine than the other blocks"
 
 
 def order_of(layout: Layout, shape: tuple[int, ...]) -> list[int]:
@@ -131,6 +152,30 @@ def order_of(layout: Layout, shape: tuple[int, ...]) -> list[int]:
     NumPy calls a block C order whenever it is both, so orders are compared by this.
     """
     return [axis for axis in layout.axes if shape[axis] > 1]
+
+
+@contextmanager
+def peeking_at_header(
+    folder: Location,
+    name: str,
+    format: Format,  # noqa: A002 - the word that users know
+) -> Iterator[Callable[[int], bytes]]:
+    """Look at the header of a block's data file, in that file or in its own.
+
+    Raises
+    ------
+    DataError
+        If there is no such file.
+    """
+    path = folder / format.header_name(name)
+    if format.header_suffix and not path.is_file():
+        raise DataError(f"{folder}/{name}", [f"has no header: {path.name} is missing"])
+    with peeking(path) as peek:
+        yield peek
+
+
+def _position(coordinates: tuple[float, ...]) -> str:
+    return f"({', '.join(f'{n:.6g}' for n in coordinates)})"
 
 
 def _times(shape: tuple[int, ...]) -> str:
@@ -284,10 +329,11 @@ class BlockFiles(BlockStore):
         """
         blocks, grid = self._blocks, self._blocks.grid
         shape, flat, name = grid.block(index).shape, grid.flat(index), self._file_name(index)
-        comes_along = after is None and 0 <= self._usual_offset <= ALIGNMENT
+        is_detached = bool(blocks.format.header_suffix)
+        comes_along = after is None and 0 <= self._usual_offset <= ALIGNMENT and not is_detached
         if not (self._known[flat] or comes_along):
             with self._medium.reader_in(blocks.folder, name, Tally()) as file:
-                self.see(flat, Extent(name, 0, shape), file.peek, file.size)
+                self.see(index, name, file.peek, file.size)
         offset = self._other_offsets.get(flat, self._usual_offset)
         file = self._medium.reader_in(blocks.folder, name, self.tally)
         if after is not None:
@@ -295,9 +341,11 @@ class BlockFiles(BlockStore):
             file.go_on_from(offset + n_before * blocks.dtype.itemsize)
         extent = Extent(name, offset, shape)
         reader = AddressableReader(file, extent, blocks.dtype, blocks.layout)
-        return BlockFileReader(self, flat, reader, is_seen=bool(self._known[flat]))
+        return BlockFileReader(self, index, reader, is_seen=bool(self._known[flat]))
 
-    def see(self, flat: int, extent: Extent, peek: Callable[[int], bytes], size: int) -> int:
+    def see(
+        self, index: tuple[int, ...], name: str, peek: Callable[[int], bytes], size: int
+    ) -> int:
         """Look at the header of a block, and return where its data begins.
 
         Raises
@@ -305,10 +353,12 @@ class BlockFiles(BlockStore):
         DataError
             If the block is not what the grid says.
         """
-        problem, offset = self._look(extent.shape, peek, size)
+        region = self.grid.block(index)
+        with self._peeking(name, peek) as peek_header:
+            problem, offset = self._look(region, peek_header, size)
         if problem:
-            raise DataError(f"{self._blocks.folder}/{extent.name}", [problem])
-        self._remember(flat, offset)
+            raise DataError(f"{self._blocks.folder}/{name}", [problem])
+        self._remember(self.grid.flat(index), offset)
         return offset
 
     def check(self) -> None:
@@ -339,8 +389,10 @@ class BlockFiles(BlockStore):
 
     def discard(self, index: tuple[int, ...]) -> None:
         """Remove a block's file, if it is still there."""
-        path = self._path_of(index)
+        path, format_ = self._path_of(index), self._blocks.format
         self._medium.remove([path])
+        if format_.header_suffix:
+            self._medium.remove([path.with_name(format_.header_name(path.name))])
 
     def describe_in_place(self) -> None:
         """Write a manifest, unless there is one, nothing is left, or the array is one file."""
@@ -374,24 +426,38 @@ class BlockFiles(BlockStore):
 
     def _check_headers(self, indices: Iterable[tuple[int, ...]], problems: Problems) -> None:
         for index in indices:
-            shape, flat = self.grid.block(index).shape, self.grid.flat(index)
+            region, flat = self.grid.block(index), self.grid.flat(index)
             if any(self._known[flat : flat + 1]):
                 continue
             path = self._path_of(index)
-            with self._medium.reader(path, Tally()) as file:
-                problem, offset = self._look(shape, file.peek, file.size)
+            try:
+                with (
+                    self._medium.reader(path, Tally()) as file,
+                    self._peeking(path.name, file.peek) as peek,
+                ):
+                    problem, offset = self._look(region, peek, file.size)
+            except DataError as error:
+                problem, offset = error.problems[0], 0
             if problem:
                 problems.add(path.name, problem)
             else:
                 self._remember(flat, offset)
 
-    def _look(
-        self, shape: tuple[int, ...], peek: Callable[[int], bytes], size: int
-    ) -> tuple[str, int]:
-        """Return what is wrong with a block's header and size, and where its data begins."""
+    @contextmanager
+    def _peeking(self, name: str, peek: Callable[[int], bytes]) -> Iterator[Callable[[int], bytes]]:
+        """Look at the file that has the header of a block's data file."""
         blocks = self._blocks
+        if not blocks.format.header_suffix:
+            yield peek
+            return
+        with peeking_at_header(blocks.folder, name, blocks.format) as peek_header:
+            yield peek_header
+
+    def _look(self, region: Region, peek: Callable[[int], bytes], size: int) -> tuple[str, int]:
+        """Return what is wrong with a block's header and size, and where its data begins."""
+        blocks, shape = self._blocks, region.shape
         if not blocks.format.longest_header:
-            return blocks.problem_with(None, shape, size), 0
+            return blocks.problem_with(None, region, size), 0
         head, right_size = self._right.get(shape, (b"", -1))
         if size == right_size and peek(len(head)) == head:
             return "", len(head)
@@ -399,8 +465,10 @@ class BlockFiles(BlockStore):
             header = blocks.format.parse_header(peek)
         except ValueError as error:
             return str(error), 0
-        problem = blocks.problem_with(header, shape, size)
-        if not problem and len(self._right) < _MOST_HEADS:
+        problem = blocks.problem_with(header, region, size)
+        # Headers that say where a block lies are never alike.
+        is_alike = not blocks.format.has_space and not blocks.format.header_suffix
+        if is_alike and not problem and len(self._right) < _MOST_HEADS:
             self._right[shape] = peek(header.offset), size
         return problem, header.offset
 
@@ -428,7 +496,7 @@ class BlockFileReader:
     """
 
     source: BlockFiles
-    flat: int
+    index: tuple[int, ...]
     reader: AddressableReader
     is_seen: bool
 
@@ -450,7 +518,7 @@ class BlockFileReader:
         self.is_seen = True
         reader, file, extent = self.reader, self.reader.file, self.reader.extent
         read = reader.read_first(region, buffer)
-        found = self.source.see(self.flat, extent, partial(_peek, file, read), file.size)
+        found = self.source.see(self.index, extent.name, partial(_peek, file, read), file.size)
         data = read[found:]
         if found != extent.offset:
             reader.extent = extent._replace(offset=found)

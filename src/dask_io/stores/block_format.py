@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     import numpy as np
 
     from dask_io.geometry import Layout
+    from dask_io.stores.container import TargetOptions
     from dask_io.stores.space import Space
+    from dask_io.stores.spec import ArraySpec
 
 Peek: TypeAlias = Callable[[int], bytes]
 """Returns the first n bytes of a file, or all if there are fewer."""
@@ -48,6 +50,13 @@ class Header:
     metadata: Mapping[str, Any] = field(default_factory=dict)
 
 
+class Prepare(Protocol):
+    """Describes a new array as the files of a format will; see `Format.prepare`."""
+
+    def __call__(self, spec: ArraySpec, options: TargetOptions, *, has_manifest: bool) -> ArraySpec:
+        """Return the array as its files will describe it, or with a manifest for the rest."""
+
+
 @dataclass(frozen=True, slots=True)
 class Format:
     """A kind of file that holds one block: a header, then its elements, then the end.
@@ -70,6 +79,18 @@ class Format:
         Whether headers have a place for a block's space. They then differ from block to block.
     keeps
         Keys of the metadata that headers have a place for.
+    header_suffix
+        For headers in files of their own: their suffix. The header of ``scan.img`` is then in
+        ``scan.hdr`` in the same directory. Empty if a file begins with its header.
+    prepare
+        Returns a new array as files of this format describe it, from the source's description and
+        the options of the target. Raises ValueError if the format cannot hold the array; the
+        message completes "format ...". Formats without it refuse all options.
+    compare
+        Returns how a block's metadata differs from the metadata of its array; the message
+        completes "the file ...". Empty if it does not.
+    variants
+        Formats of the same name whose files have other suffixes.
     """
 
     name: str
@@ -79,3 +100,41 @@ class Format:
     make_header: Callable[[Header], bytes]
     has_space: bool = False
     keeps: frozenset[str] = frozenset()
+    header_suffix: str = ""
+    prepare: Prepare | None = None
+    compare: Callable[[Mapping[str, Any], Mapping[str, Any]], str] | None = None
+    variants: tuple[Format, ...] = ()
+
+    @property
+    def all_suffixes(self) -> tuple[str, ...]:
+        """Endings of all files of the format: of its variants and of headers too."""
+        own = (*self.suffixes, *filter(None, [self.header_suffix]))
+        return own + tuple(suffix for each in self.variants for suffix in each.all_suffixes)
+
+    def of_file(self, name: str) -> Format:
+        """Return the variant to which a file or a pattern of files belongs, by its suffix."""
+        for variant in self.variants:
+            if name.endswith(variant.all_suffixes):
+                return variant
+        return self
+
+    def data_name(self, name: str) -> str:
+        """Return the name of the file with a block's data; the name given may be its header's.
+
+        Examples
+        --------
+        >>> pair = Format("pair", (".img",), 348, None, None, header_suffix=".hdr")
+        >>> pair.data_name("scan.hdr"), pair.data_name("scan.img"), pair.header_name("scan.img")
+        ('scan.img', 'scan.img', 'scan.hdr')
+        """
+        suffix = self.header_suffix
+        if not suffix or not name.endswith(suffix):
+            return name
+        return name.removesuffix(suffix) + self.suffixes[0]
+
+    def header_name(self, name: str) -> str:
+        """Return the name of the file that has the header of a block's data file."""
+        if not self.header_suffix:
+            return name
+        suffix = max((each for each in self.suffixes if name.endswith(each)), key=len, default="")
+        return name.removesuffix(suffix) + self.header_suffix

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 SPACE = "space"
 """Key of the space among all that a store says about its array."""
+FOREIGN_HEADERS = frozenset({"nifti"})
+"""Keys of headers that formats keep for the way back: plain values that a manifest can hold."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,7 +79,7 @@ class StoreConformance:
     n_examples: ClassVar[int] = 8
     """How many random arrays each law is tried on."""
     layouts: ClassVar[str] = "any"
-    """Which orders a block may have: ``"any"``, ``"CF"`` or ``"C"``."""
+    """Which orders a block may have: ``"any"``, ``"CF"``, ``"C"`` or ``"F"``."""
     one_block: ClassVar[bool] = False
     """Whether the store holds its array as a single block."""
     regular: ClassVar[bool] = False
@@ -401,6 +401,7 @@ class StoreConformance:
         dtype = np.dtype(generator.choice(self.dtypes))
         orders = {
             "C": [Layout.c(len(shape))],
+            "F": [Layout.f(len(shape))],
             "CF": [Layout.c(len(shape)), Layout.f(len(shape))],
             "any": [Layout(tuple(generator.sample(range(len(shape)), len(shape))))],
         }
