@@ -41,7 +41,7 @@ from dask_io.planning import (
 )
 from dask_io.storage.location import locate
 from dask_io.stores.array_like import BlockArray
-from dask_io.stores.store import block_names_of
+from dask_io.stores.store import block_names_of, pieces_in
 from dask_io.stores.user_description import parse_dtype, parse_order
 from dask_io.stores.views import SourceView
 
@@ -194,7 +194,7 @@ def open_one_file(source: Place, storage_options: Mapping[str, Any] | None = Non
         If it is in several.
     """
     array = BlockArray(_source(source, storage_options))
-    n_blocks = array.source.grid.n_blocks
+    n_blocks = pieces_in(array.source)
     if n_blocks > 1:
         place = array.source.place
         message = f"split takes one file, but {place} has {n_blocks} blocks; use resplit"

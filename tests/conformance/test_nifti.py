@@ -64,3 +64,17 @@ class TestOnePair(TestOneNifti):
     """One pair of .hdr and .img."""
 
     path = "scan.img"
+
+
+class TestGzipDirectory(TestNiftiDirectory):
+    """A directory of .nii.gz blocks, named by a pattern."""
+
+    path = "blocks/b_FIELDS.nii.gz"
+    format = None
+
+
+class TestOneGzip(TestOneNifti):
+    """One .nii.gz file, which cannot be continued by another run."""
+
+    path = "scan.nii.gz"
+    resumable = False

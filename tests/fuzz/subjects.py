@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import nibabel as nib
 import numpy as np
 import zarr
 
@@ -63,6 +64,15 @@ def _make_npy(folder: Path) -> None:
     np.save(folder / "x.npy", ARRAY)
 
 
+def _make_nifti(suffix: str) -> Callable[[Path], None]:
+    def make(folder: Path) -> None:
+        image = nib.Nifti1Image(ARRAY, np.eye(4))
+        image.header.extensions.append(nib.nifti1.Nifti1Extension("comment", b"a note"))
+        nib.save(image, folder / f"x{suffix}")
+
+    return make
+
+
 def _make_blocks(folder: Path) -> None:
     _make_npy(folder)
     dask_io.resplit(folder / "x.npy", folder / "out", chunks=3, memory="1MiB", durability="none")
@@ -80,6 +90,9 @@ def _make_zarr(**options: Any) -> Callable[[Path], None]:
 
 SUBJECTS = {
     "npy": Subject(_make_npy, "x.npy", _read("x.npy")),
+    "nifti": Subject(_make_nifti(".nii"), "x.nii", _read("x.nii")),
+    "nifti-pair": Subject(_make_nifti(".img"), "x.hdr", _read("x.img")),
+    "nifti-gzip": Subject(_make_nifti(".nii.gz"), "x.nii.gz", _read("x.nii.gz")),
     "manifest": Subject(_make_blocks, "out/dask-io.json", _read("out")),
     "resume": Subject(_make_blocks, "out/.dask-io/journal", _resume),
     "verify": Subject(_make_blocks, "out/.dask-io/journal", _verify),

@@ -12,7 +12,7 @@ from dask_io.engine.staging import coding_bytes, slab_for, staging_for, staging_
 from dask_io.errors import UsageError
 from dask_io.planning import Coding, Lag, Problem, Side
 from dask_io.stores.encoded import taken_in_pieces
-from dask_io.stores.store import Access, Indivisible, absent_in
+from dask_io.stores.store import Access, Indivisible, Slabbed, absent_in
 from dask_io.stores.views import SourceView
 
 if TYPE_CHECKING:
@@ -50,6 +50,7 @@ def side_of(store: Store) -> Side:
         reused_bytes=store.reused_bytes,
         coding=_coding_of(store),
         absent=absent_in(store),
+        sequential=isinstance(whole, Slabbed),
     )
 
 

@@ -17,12 +17,12 @@ from dask_io.formats.registry import (
     format_names,
     row_of,
 )
+from dask_io.formats.reopening import make_blocks
 from dask_io.geometry import Layout, Region
 from dask_io.storage.location import is_taken, locate
 from dask_io.storage.medium import Durability
 from dask_io.storage.os_errors import storage_errors
 from dask_io.stores.block_files import Blocks
-from dask_io.stores.block_files_target import BlockFilesTarget
 from dask_io.stores.block_names import BlockNames, OneName
 from dask_io.stores.container import NewArray, TargetOptions
 from dask_io.stores.dtypes import check_dtype
@@ -125,7 +125,7 @@ def make_target(
         blocks.header_of(Region.whole(grid.longest))
     except ValueError as error:
         raise UsageError(f"format {chosen.name} {error}") from error
-    return BlockFilesTarget(blocks, overwrite=overwrite, durability=durability, reserve=reserve)
+    return make_blocks(blocks, overwrite=overwrite, durability=durability, reserve=reserve)
 
 
 def _choose_names(

@@ -21,7 +21,7 @@ from dask_io.formats.registry import (
     format_names,
     row_of,
 )
-from dask_io.formats.reopening import reopen_blocks
+from dask_io.formats.reopening import decoded, reopen_blocks
 from dask_io.journal.journal import find_journal, read_job
 from dask_io.storage.files import size_of
 from dask_io.storage.location import is_taken, locate, may_exist
@@ -97,6 +97,17 @@ def open_source(
         chunks,
         order,
     )
+    found = _open(place, format, said, strict=strict)
+    return decoded(found) if isinstance(found, BlockFiles) else found
+
+
+def _open(
+    place: Location,
+    format: str | None,  # noqa: A002 - the word that users know
+    said: Description,
+    *,
+    strict: bool,
+) -> Source:
     refuse_unfinished(place)
     if place.is_dir():
         with storage_errors(place):

@@ -206,7 +206,7 @@ _ROWS = (
     ),
     Row(
         "nifti",
-        (".nii", ".img", ".hdr"),
+        (".nii", ".nii.gz", ".img", ".hdr"),
         order="F",
         blocks="dask_io.formats.nifti:FORMAT",
         marks=(Bytes(b"n+1\0", 344), Bytes(b"n+2\0", 4)),

@@ -8,6 +8,7 @@ from dask_io.errors import printable
 from dask_io.planning import explain_visits, memory_for_lower_bound, predict_seconds
 from dask_io.planning.describe import table
 from dask_io.report.jsonable import DamagedArray, Repaired, compression_ratio
+from dask_io.stores.space import Space
 from dask_io.units import format_bytes
 
 if TYPE_CHECKING:
@@ -146,6 +147,19 @@ def group_text(group: DescribedGroup) -> str:
     return f"{head}\n{table(rows)}{about}"
 
 
+def _space(space: Space) -> str:
+    """Write where an array lies: the first element, and the distance between elements."""
+    affine = space.affine
+    assert affine is not None
+    origin, steps = (
+        ", ".join(f"{n:.6g}" for n in numbers) for numbers in (affine.origin, affine.steps)
+    )
+    units = {axis.unit for axis in space.axes if axis.unit}
+    unit = f" {units.pop()}" if len(units) == 1 else ""
+    names = f" ({', '.join(affine.coordinates)})" if affine.coordinates else ""
+    return f"begins at {origin}{unit}{names}, in steps of {steps}{unit}"
+
+
 def _compressed(info: Described) -> str:
     ratio = compression_ratio(info)
     return "" if ratio is None else f", compressed {ratio:.2f} to 1"
@@ -169,6 +183,10 @@ def _metadata_rows(metadata: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield "fill", _brief(str(metadata["fill_value"]))
     if metadata.get("dimension_names"):
         yield "axes", _brief(", ".join(map(str, metadata["dimension_names"])))
+    if isinstance(space := metadata.get("space"), Space) and space.affine is not None:
+        yield "space", printable(_space(space))
+    if metadata.get("note"):
+        yield "note", printable(metadata["note"])
     if metadata.get("attributes"):
         yield "attributes", _brief(", ".join(metadata["attributes"]))
     if metadata.get("snapshot"):

@@ -20,7 +20,14 @@ from dask_io.stores import manifest
 from dask_io.stores.addressable import AddressableReader, checksum_of
 from dask_io.stores.block_format import Header
 from dask_io.stores.block_names import BlockNames, OneName, StackNames
-from dask_io.stores.listing import Checked, Expected, Problems, check_blocks, match_names
+from dask_io.stores.listing import (
+    NO_LIMIT,
+    Checked,
+    Expected,
+    Problems,
+    check_blocks,
+    match_names,
+)
 from dask_io.stores.manifest import Manifest
 from dask_io.stores.space import Space, crop, is_close
 from dask_io.stores.store import Access, Extent
@@ -111,6 +118,8 @@ class Blocks:
     def problem_with(self, header: Header | None, region: Region, size: int) -> str:
         """Say what is wrong with a block's header and size; empty if nothing is."""
         problem = self._mismatch(header, region) if header else ""
+        if self.format.stream is not None:
+            return problem
         right = (header.offset if header else 0) + region.size * self.dtype.itemsize
         if problem or size == right:
             return problem
@@ -278,9 +287,11 @@ class BlockFiles(BlockStore):
     ) -> None:
         super().__init__(blocks)
         problems = problems or Problems(self.place)
-        expected = Expected(
-            blocks.grid, blocks.names, blocks.dtype.itemsize, blocks.format.longest_header, absent
-        )
+        sizes = blocks.dtype.itemsize, blocks.format.longest_header
+        if blocks.format.stream is not None:
+            # The size of a compressed file says nothing about its data.
+            sizes = 0, NO_LIMIT
+        expected = Expected(blocks.grid, blocks.names, *sizes, absent)
         matches = matches or match_names(files, blocks.names)
         # An array without elements has no blocks, but it may have a file that says so.
         empty = blocks.grid.n_blocks == 0 and not only_blocks
@@ -301,8 +312,14 @@ class BlockFiles(BlockStore):
         for index, offset in (offsets or {}).items():
             self._remember(self.grid.flat(index), offset)
         # A file that lost fewer bytes than its header has still room for its data.
-        self._check_headers(checked.unusual, problems)
+        if blocks.format.stream is None:
+            self._check_headers(checked.unusual, problems)
         problems.raise_if_any()
+
+    @property
+    def blocks(self) -> Blocks:
+        """What the files hold."""
+        return self._blocks
 
     @property
     def access(self) -> Access:
@@ -342,6 +359,26 @@ class BlockFiles(BlockStore):
         extent = Extent(name, offset, shape)
         reader = AddressableReader(file, extent, blocks.dtype, blocks.layout)
         return BlockFileReader(self, index, reader, is_seen=bool(self._known[flat]))
+
+    def offset_of(self, index: tuple[int, ...]) -> int:
+        """Return where the data of a block begins; its header is checked at the first visit.
+
+        Raises
+        ------
+        DataError
+            If the block is not what the grid says.
+        """
+        flat = self.grid.flat(index)
+        if not self._known[flat]:
+            name = self._file_name(index)
+            with self._medium.reader_in(self._blocks.folder, name, Tally()) as file:
+                self.see(index, name, file.peek, file.size)
+        return self._other_offsets.get(flat, self._usual_offset)
+
+    def open_file(self, index: tuple[int, ...], tally: Tally | None = None) -> Reader:
+        """Open the file of a block; what is read counts as moved."""
+        name = self._file_name(index)
+        return self._medium.reader_in(self._blocks.folder, name, tally or self.tally)
 
     def see(
         self, index: tuple[int, ...], name: str, peek: Callable[[int], bytes], size: int
@@ -389,7 +426,7 @@ class BlockFiles(BlockStore):
 
     def discard(self, index: tuple[int, ...]) -> None:
         """Remove a block's file, if it is still there."""
-        path, format_ = self._path_of(index), self._blocks.format
+        path, format_ = self.path_of(index), self._blocks.format
         self._medium.remove([path])
         if format_.header_suffix:
             self._medium.remove([path.with_name(format_.header_name(path.name))])
@@ -429,7 +466,7 @@ class BlockFiles(BlockStore):
             region, flat = self.grid.block(index), self.grid.flat(index)
             if any(self._known[flat : flat + 1]):
                 continue
-            path = self._path_of(index)
+            path = self.path_of(index)
             try:
                 with (
                     self._medium.reader(path, Tally()) as file,
@@ -472,7 +509,8 @@ class BlockFiles(BlockStore):
             self._right[shape] = peek(header.offset), size
         return problem, header.offset
 
-    def _path_of(self, index: tuple[int, ...]) -> Location:
+    def path_of(self, index: tuple[int, ...]) -> Location:
+        """Return the file of a block."""
         return self._blocks.folder / self._file_name(index)
 
     def _file_name(self, index: tuple[int, ...]) -> str:

@@ -17,9 +17,12 @@ if TYPE_CHECKING:
     import numpy as np
 
     from dask_io.geometry import Layout
+    from dask_io.storage.medium import Durability
+    from dask_io.stores.block_files import BlockFiles, Blocks
     from dask_io.stores.container import TargetOptions
     from dask_io.stores.space import Space
     from dask_io.stores.spec import ArraySpec
+    from dask_io.stores.store import Readback, Source, Target
 
 Peek: TypeAlias = Callable[[int], bytes]
 """Returns the first n bytes of a file, or all if there are fewer."""
@@ -57,6 +60,21 @@ class Prepare(Protocol):
         """Return the array as its files will describe it, or with a manifest for the rest."""
 
 
+class Streamed(Protocol):
+    """Reads and writes block files that are compressed as a whole."""
+
+    def open(self, files: BlockFiles) -> Source:
+        """Return the source for files whose names and headers have been checked."""
+
+    def read_back(self, files: BlockFiles) -> Readback:
+        """Return written files, to compare them with what was written."""
+
+    def make(
+        self, blocks: Blocks, *, overwrite: bool, durability: Durability, reserve: bool
+    ) -> Target:
+        """Describe a target."""
+
+
 @dataclass(frozen=True, slots=True)
 class Format:
     """A kind of file that holds one block: a header, then its elements, then the end.
@@ -89,6 +107,10 @@ class Format:
     compare
         Returns how a block's metadata differs from the metadata of its array; the message
         completes "the file ...". Empty if it does not.
+    stream
+        How files are read and written that are compressed as a whole; None if bytes are where the
+        layout says. `parse_header` then gets compressed bytes; `make_header` returns a header that
+        is not compressed yet.
     variants
         Formats of the same name whose files have other suffixes.
     """
@@ -103,6 +125,7 @@ class Format:
     header_suffix: str = ""
     prepare: Prepare | None = None
     compare: Callable[[Mapping[str, Any], Mapping[str, Any]], str] | None = None
+    stream: Streamed | None = None
     variants: tuple[Format, ...] = ()
 
     @property

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 # More than this are hardly read; and a hostile description may speak of any number of blocks.
 _MOST_SHOWN = 1000
+NO_LIMIT = 2**63
+"""For the longest header of files that may have any size."""
 
 
 class Problems:

@@ -125,6 +125,24 @@ def absent_in(store: Store) -> int | None:
 
 
 @runtime_checkable
+class Slabbed(Protocol):
+    """A source whose blocks are slabs of files that are not cut themselves."""
+
+    @property
+    def n_files(self) -> int:
+        """Number of the files."""
+
+    @property
+    def note(self) -> str:
+        """What a user should know about reading the slabs, in one line."""
+
+
+def pieces_in(store: Store) -> int:
+    """Return the number of blocks that a user would count: files, if blocks are slabs of them."""
+    return store.n_files if isinstance(store, Slabbed) else store.grid.n_blocks
+
+
+@runtime_checkable
 class Named(Protocol):
     """A store whose blocks are files with numbers in their names, or a part of one."""
 

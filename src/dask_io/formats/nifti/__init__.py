@@ -25,9 +25,12 @@ from dask_io.formats.nifti.header import (
 )
 from dask_io.geometry import Layout
 from dask_io.stores.block_format import Format, Header
+from dask_io.stores.gzip_stream import content_of
+from dask_io.stores.gzip_targets import LEVEL, Gzip
 from dask_io.stores.space import is_close
 
 if TYPE_CHECKING:
+    from dask_io.stores.block_format import Peek
     from dask_io.stores.container import TargetOptions
     from dask_io.stores.spec import ArraySpec
 
@@ -45,6 +48,24 @@ def prepare(spec: ArraySpec, options: TargetOptions, *, has_manifest: bool) -> A
         If an option is not supported.
     """
     replace(options, format_version=None).refuse(KEY)
+    return _describe(spec, options, has_manifest=has_manifest)
+
+
+def prepare_gzip(spec: ArraySpec, options: TargetOptions, *, has_manifest: bool) -> ArraySpec:
+    """Describe a new array as compressed NIfTI files will, as `prepare` does."""
+    replace(options, format_version=None, codec=None).refuse(f"{KEY} (.nii.gz)")
+    if options.codec is not None:
+        name, _, level = options.codec.partition(":")
+        if name != "gzip" or level not in {"", *map(str, range(10))}:
+            raise UsageError(
+                f".nii.gz files are compressed with gzip, not {options.codec}; give a level from "
+                "0 to 9, as in --codec gzip:6, or a target that ends in .nii"
+            )
+        spec = replace(spec, metadata={**spec.metadata, LEVEL: int(level or 6)})
+    return _describe(spec, options, has_manifest=has_manifest)
+
+
+def _describe(spec: ArraySpec, options: TargetOptions, *, has_manifest: bool) -> ArraySpec:
     spec = replace(spec, layout=Layout.f(len(spec.grid.axes)))
     version = options.format_version
     if version is not None:
@@ -86,11 +107,27 @@ _PAIR = Format(
     prepare=prepare,
     compare=compare_scaling,
 )
+
+
+def parse_gzip_header(peek: Peek) -> Header:
+    """Read the header at the beginning of a gzip file."""
+    return parse_header(partial(content_of, peek))
+
+
+_GZIP = replace(
+    _PAIR,
+    suffixes=(".nii.gz",),
+    parse_header=parse_gzip_header,
+    make_header=make_header,
+    header_suffix="",
+    prepare=prepare_gzip,
+    stream=Gzip(),
+)
 FORMAT = replace(
     _PAIR,
     suffixes=(".nii",),
     parse_header=parse_header,
     make_header=make_header,
     header_suffix="",
-    variants=(_PAIR,),
+    variants=(_GZIP, _PAIR),
 )
