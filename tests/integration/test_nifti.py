@@ -38,9 +38,8 @@ def test_a_real_volume_in_blocks(tmp_path: Path) -> None:
     for path in blocks:
         block = nib.load(path)
         start = np.array([int(n) for n in path.stem.split("_")[1:]]) * (160, 190, 170)
-        assert block.affine @ [3, 4, 5, 1] == pytest.approx(
-            whole.affine @ [*(start + (3, 4, 5)), 1]
-        )
+        assert block.affine[:3, 3] == pytest.approx((whole.affine @ [*start, 1])[:3])
+        assert block.affine[:3, :3] == pytest.approx(whole.affine[:3, :3])
     middle = nib.load(tmp_path / "b" / "b_1_0_1.nii")
     assert np.array_equal(middle.dataobj[::7, ::9], whole.dataobj[160::7, 0:190:9, 170:])
     assert is_good(*blocks)

@@ -23,7 +23,7 @@ from dask_io.formats.registry import (
 )
 from dask_io.formats.reopening import decoded, reopen_blocks
 from dask_io.journal.journal import find_journal, read_job
-from dask_io.storage.files import size_of
+from dask_io.storage.files import read_whole, size_of
 from dask_io.storage.location import is_taken, locate, may_exist
 from dask_io.storage.medium import NOT_A_FILE
 from dask_io.storage.os_errors import storage_errors
@@ -33,6 +33,7 @@ from dask_io.stores.block_names import BlockNames, OneName
 from dask_io.stores.discovery import open_by_headers
 from dask_io.stores.listing import scan
 from dask_io.stores.name_inference import guess_names
+from dask_io.stores.position_names import names_by_position
 from dask_io.stores.slices import format_of_files, thick_slices
 from dask_io.stores.spec import ArraySpec
 from dask_io.stores.user_description import Description, parse_dtype
@@ -46,10 +47,12 @@ if TYPE_CHECKING:
     from dask_io.formats.registry import Row
     from dask_io.geometry.chunks import Chunks
     from dask_io.storage.location import Location
-    from dask_io.stores.block_format import Format
+    from dask_io.stores.block_format import Format, Header
     from dask_io.stores.store import Source
 
 _DIGITS = re.compile("[0-9]+")
+# A text file that lists block files.
+_LEGEND, _LONGEST_LEGEND, _MOST_NAMED = ".txt", 2**26, 20
 _NOTHING_SAID = Description(None, None, None, None)
 
 
@@ -132,7 +135,12 @@ def _open(
         return _open_blocks(place.parent, files, chosen, names, said)
     if not place.exists():
         raise StorageError(str(place), "no such file or directory", "check the path")
-    return _open_file(place, choose_format(place, format), said)
+    names = _listed_in(place) if place.suffix == _LEGEND else []
+    return (
+        _open_directory(place.parent, format, said, names)
+        if names
+        else _open_file(place, choose_format(place, format), said)
+    )
 
 
 def _open_container(place: Location, format: str | None, *, strict: bool) -> Source | None:  # noqa: A002
@@ -169,8 +177,45 @@ def _open_manifest(folder: Location, format: str | None, said: Description) -> B
     return source
 
 
-def _open_directory(folder: Location, format: str | None, said: Description) -> BlockFiles:  # noqa: A002
+def _listed_in(legend: Location) -> list[str]:
+    """Return the names in a legend: a text file with the name of a block file in each line.
+
+    Empty if it is another text.
+
+    Raises
+    ------
+    DataError
+        If it lists files that are elsewhere.
+    """
+    try:
+        lines = read_whole(legend, _LONGEST_LEGEND).decode().split("\n")
+    except UnicodeDecodeError:
+        return []
+    names = [line.strip() for line in lines if line.strip()]
+    known = [row for name in names[:1] if (row := row_of(name)) is not None and row.blocks]
+    for name in names if known else []:
+        folder, _, last = name.rpartition("/")
+        is_here = not folder or locate(folder).resolve() == legend.parent.resolve()
+        if last in {"", ".", ".."} or not is_here:
+            raise DataError(
+                str(legend),
+                [f"lists {name!r}, which is not in the same directory"],
+                "move the files and the legend to one directory",
+            )
+    return [name.rpartition("/")[2] for name in names] if known else []
+
+
+def _open_directory(
+    folder: Location,
+    format: str | None,  # noqa: A002 - the word that users know
+    said: Description,
+    listed: Sequence[str] | None = None,
+) -> BlockFiles:
     files = {name: n for name, n in scan(folder).items() if not name.startswith(".")}
+    if listed is not None:
+        if missing := [name for name in listed if name not in files]:
+            raise DataError(str(folder), [f"{name} is missing" for name in missing[:_MOST_NAMED]])
+        files = {name: files[name] for name in listed}
     by_format: dict[str, list[str]] = {}
     by_pattern: dict[str, Row | None] = {}
     for name in sorted(name for name, size in files.items() if size != NOT_A_FILE):
@@ -211,6 +256,12 @@ def _guess_names(
 ) -> BlockNames:
     suffixes = {suffix for suffix in chosen.suffixes if block_names[0].endswith(suffix)}
     suffix = max(suffixes, key=len)
+    if chosen.has_space:
+        by_position = names_by_position(
+            block_names, suffix, lambda name: _good_header(folder, name, chosen)
+        )
+        if by_position is not None:
+            return by_position
     if chosen.longest_header:
         first_shape = _first_shape(folder, block_names, chosen)
     else:
@@ -223,6 +274,13 @@ def _guess_names(
         first_shape=first_shape,
         is_of_file=bool(chosen.longest_header),
     )
+
+
+def _good_header(folder: Location, name: str, chosen: Format) -> Header | None:
+    """Return the header of a file, None if it has no good one."""
+    with suppress(ValueError, DataError), peeking_at_header(folder, name, chosen) as peek:
+        return chosen.parse_header(peek)
+    return None
 
 
 def _first_shape(folder: Location, block_names: list[str], chosen: Format) -> tuple[int, ...]:

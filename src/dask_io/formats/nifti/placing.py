@@ -46,6 +46,12 @@ _ALIGNED = 2
 
 def space_of(header: Nifti1Header, n_axes: int) -> Space:
     """Return where a header says that its array lies."""
+    # Hostile headers have numbers that overflow; the result is checked instead.
+    with np.errstate(all="ignore"):
+        return _space_of(header, n_axes)
+
+
+def _space_of(header: Nifti1Header, n_axes: int) -> Space:
     units = int(header["xyzt_units"])
     length, time = _LENGTHS.get(units & 7), _TIMES.get(units & 56)
     zooms = [float(n) for n in header["pixdim"][1:].tolist()]
@@ -104,8 +110,12 @@ def place_header(header: Nifti1Header, space: Space | None, n_axes: int) -> None
     A header that says so already, nearly, stays as it is. If the array was only moved along its
     own axes, sform and qform are moved. Otherwise both are replaced.
     """
-    if space is None:
-        return
+    if space is not None:
+        with np.errstate(all="ignore"):
+            _place(header, space, n_axes)
+
+
+def _place(header: Nifti1Header, space: Space, n_axes: int) -> None:
     own = space_of(header, n_axes)
     shift = _shift_between(own, space)
     if shift is not None:
@@ -181,11 +191,14 @@ def _replace_affine(header: Nifti1Header, space: Space) -> None:
     for column in range(n_spatial, _N_SPATIAL):
         made[:3, column] = _perpendicular(made[:3, :column])
     code = max(*codes, 0) or _ALIGNED
+    header.set_sform(made, _ALIGNED)
+    header["sform_code"] = code
     try:
-        header.set_qform(made, code, strip_shears=False)
-    except HeaderDataError:
+        header.set_qform(made, _ALIGNED, strip_shears=False)
+        header["qform_code"] = code
+    except (HeaderDataError, ValueError, np.linalg.LinAlgError):
+        # A qform has no shears.
         header["qform_code"] = 0
-    header.set_sform(made, code)
     if begin is not None:
         header["toffset"] = begin
 
