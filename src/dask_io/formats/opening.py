@@ -28,8 +28,9 @@ from dask_io.storage.location import is_taken, locate, may_exist
 from dask_io.storage.medium import NOT_A_FILE
 from dask_io.storage.os_errors import storage_errors
 from dask_io.stores import manifest
-from dask_io.stores.block_files import BlockFiles, Blocks, peeking_at_header
+from dask_io.stores.block_files import BlockFiles, Blocks
 from dask_io.stores.block_names import BlockNames, OneName
+from dask_io.stores.blocks import peeking_at_header
 from dask_io.stores.discovery import open_by_headers
 from dask_io.stores.listing import scan
 from dask_io.stores.name_inference import guess_names

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 from dask_io.errors import DataError
 from dask_io.geometry import Axis, Grid
 from dask_io.storage.medium import NOT_A_FILE
-from dask_io.stores.block_files import BlockFiles, Blocks, order_of, peeking_at_header
+from dask_io.stores.block_files import BlockFiles, Blocks, order_of
 from dask_io.stores.block_names import BlockNames, OneName
+from dask_io.stores.blocks import peeking_at_header
 from dask_io.stores.listing import Problems, is_inside, locator, match_names
 from dask_io.stores.slices import format_of_files
 from dask_io.stores.space import crop
