@@ -136,10 +136,10 @@ def _open(
         return _open_blocks(place.parent, files, chosen, names, said)
     if not place.exists():
         raise StorageError(str(place), "no such file or directory", "check the path")
-    names = _listed_in(place) if place.suffix == _LEGEND else []
+    listed = _listed_in(place) if place.suffix == _LEGEND else []
     return (
-        _open_directory(place.parent, format, said, names)
-        if names
+        _open_directory(place.parent, format, said, listed)
+        if listed
         else _open_file(place, choose_format(place, format), said)
     )
 
