@@ -41,6 +41,7 @@ from dask_io.planning import (
 )
 from dask_io.storage.location import locate
 from dask_io.stores.array_like import BlockArray
+from dask_io.stores.gzip_files import GzipFiles
 from dask_io.stores.spec import SPACE
 from dask_io.stores.user_description import parse_dtype, parse_order
 from dask_io.stores.views import SourceView
@@ -198,7 +199,9 @@ def open_one_file(source: Place, storage_options: Mapping[str, Any] | None = Non
         If it has several blocks.
     """
     array = BlockArray(_source(source, storage_options))
-    n_blocks = array.source.grid.n_blocks
+    store = array.source
+    # A gzip file is one file, although it is read in slabs.
+    n_blocks = store.n_files if isinstance(store, GzipFiles) else store.grid.n_blocks
     if n_blocks > 1:
         place = array.source.place
         message = f"split takes one file, but {place} has {n_blocks} blocks; use resplit"

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import netCDF4
+import nibabel as nib
 import numpy as np
 import zarr
 
@@ -73,6 +74,15 @@ def _make_file(name: str) -> Callable[[Path], None]:
     return make
 
 
+def _make_nifti(suffix: str) -> Callable[[Path], None]:
+    def make(folder: Path) -> None:
+        image = nib.Nifti1Image(ARRAY, np.eye(4))
+        image.header.extensions.append(nib.nifti1.Nifti1Extension("comment", b"a note"))
+        nib.save(image, folder / f"x{suffix}")
+
+    return make
+
+
 def _make_blocks(folder: Path) -> None:
     _make_npy(folder)
     dask_io.resplit(folder / "x.npy", folder / "out", chunks=3, memory="1MiB", durability="none")
@@ -95,7 +105,7 @@ def _make_image(version: int) -> Callable[[Path], None]:
         space = Space((SpaceAxis("y", "mm"), SpaceAxis("x", "mm")), affine)
         made = zarr.create_array(folder / "a.zarr", shape=ARRAY.shape, dtype=ARRAY.dtype)
         made[...] = ARRAY
-        made.attrs["dask_io"] = {"space": space.to_json()}  # type: ignore[assignment]
+        made.attrs["dask_io"] = {"space": space.to_json()}
         options: Any = {"format": "ome-zarr", "format_version": version, "durability": "none"}
         dask_io.resplit(folder / "a.zarr", folder / "x.zarr", chunks=3, **options)
 
@@ -134,6 +144,9 @@ SUBJECTS = {
     "metaimage": Subject(_make_file("x.mha"), "x.mha", _read("x.mha")),
     "mrc": Subject(_make_file("x.mrc"), "x.mrc", _read("x.mrc")),
     "nrrd": Subject(_make_file("x.nrrd"), "x.nrrd", _read("x.nrrd")),
+    "nifti": Subject(_make_nifti(".nii"), "x.nii", _read("x.nii")),
+    "nifti-pair": Subject(_make_nifti(".img"), "x.hdr", _read("x.img")),
+    "nifti-gzip": Subject(_make_nifti(".nii.gz"), "x.nii.gz", _read("x.nii.gz")),
     "manifest": Subject(_make_blocks, "out/dask-io.json", _read("out")),
     "resume": Subject(_make_blocks, "out/.dask-io/journal", _resume),
     "verify": Subject(_make_blocks, "out/.dask-io/journal", _verify),

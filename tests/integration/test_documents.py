@@ -8,13 +8,18 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import netCDF4
+import nibabel as nib
 import numpy as np
 import pytest
 import zarr
 
 from tests.commands import run
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -52,6 +57,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     np.save(tmp_path / "volume.npy", array)
     (tmp_path / "rois.txt").write_text("# around the left nucleus\n0:6,2:7\n3:9,:,2:5   # more\n")
     make_groups(tmp_path)
+    make_brain(tmp_path, array)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -75,6 +81,17 @@ def make_groups(folder: Path) -> None:
         made[...] = np.arange(np.prod(shape)).reshape(shape)
 
     make_file(folder / "year.nc")
+
+
+def make_brain(folder: Path, array: NDArray[Any]) -> None:
+    """Make a brain that lies obliquely, as one file and as blocks whose names have other axes."""
+    affine = np.array([[1, 0.1, 0, -9], [-0.1, 1, 0, -7], [0, 0, 2, 5], [0, 0, 0, 1.0]])
+    brain = nib.Nifti1Image(array, affine)
+    nib.save(brain, folder / "brain.nii.gz")
+    (folder / "brain_blocks").mkdir()
+    for x, y in ((0, 0), (0, 5), (6, 0), (6, 5)):
+        block = brain.slicer[x : x + 6, y : y + 5, :]
+        nib.save(block, folder / "brain_blocks" / f"block_{y}_0_{x}.nii")
 
 
 def make_file(path: Path) -> None:

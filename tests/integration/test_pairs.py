@@ -25,6 +25,7 @@ KINDS: dict[str, tuple[str, dict[str, Any], bool]] = {
     "raw": ("{}", {"format": "raw"}, False),
     "npy-stack": ("{}", {"format": "npy-stack", "chunks": (4, -1, -1)}, False),
     "hdf5 blocks": ("{}", {"format": "hdf5"}, False),
+    "nifti": ("{}", {"format": "nifti"}, False),
     "zarr": ("{}.zarr", {"codec": "none"}, True),
     "zarr with zstd": ("{}.zarr", {"codec": "zstd:1"}, True),
     "hdf5": ("{}.h5", {"codec": "none"}, True),

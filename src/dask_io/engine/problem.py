@@ -48,6 +48,7 @@ def side_of(store: Store) -> Side:
         reused_bytes=store.reused_bytes,
         coding=_coding_of(store),
         absent=store.n_absent,
+        sequential=whole.is_sequential,
     )
 
 

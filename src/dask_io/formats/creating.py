@@ -18,12 +18,12 @@ from dask_io.formats.registry import (
     format_names,
     row_of,
 )
+from dask_io.formats.reopening import make_blocks
 from dask_io.geometry import Layout, Region
 from dask_io.storage.location import is_taken, locate
 from dask_io.storage.medium import Durability
 from dask_io.storage.os_errors import storage_errors
 from dask_io.stores.block_files import Blocks
-from dask_io.stores.block_files_target import BlockFilesTarget
 from dask_io.stores.block_names import BlockNames, OneName
 from dask_io.stores.container import NewArray, TargetOptions
 from dask_io.stores.dtypes import check_dtype
@@ -97,48 +97,69 @@ def make_target(
     is_folder = not inside and _is_directory(path, place, format)
     container = _target_container(root, inside, format, is_folder=is_folder)
     if container is not None:
+        order = find_row(container.name).order
+        layout = Layout.named(order, n_axes) if order else layout
         array = NewArray(grid, dtype, layout, options, metadata)
         return container.make(
             root, inside, array, overwrite=overwrite, durability=durability, reserve=reserve
         )
     refuse_inside(root, inside)
-    names: BlockNames | OneName
-    if has_field(str(place)) and not is_taken(place):
-        names, folder = pattern_of(place, n_axes), place.parent
-        if problem := thick_slices(names, grid):
-            raise UsageError(f"{place}: {problem}; use chunks of 1 along it")
-        chosen = format_of_files(names, choose_format(place, format))
-    elif is_folder:
-        chosen = find_row(format or _block_format(like) or "npy").load_blocks()
-        names, folder = BlockNames.default(n_axes, chosen.suffixes[0]), place
-    else:
-        chosen = choose_format(place, format)
-        names, folder = OneName(place.name, n_axes), place.parent
-        if grid.n_blocks > 1:
-            raise UsageError(
-                f"{place} is one file, but the chunks make {grid.n_blocks} blocks; "
-                "give a directory, or use chunks of -1"
-            )
-    options.refuse(chosen.name)
+    chosen, names, folder = _choose_names(place, format or "", like, grid, is_folder=is_folder)
+    if chosen.prepare is None:
+        options.refuse(chosen.name)
     problem = check_dtype(dtype)
     if problem:
         raise UsageError(f"a target cannot hold {problem}")
     layout = Layout.named(chosen.order, n_axes) if chosen.order else layout
     dtype = dtype.newbyteorder(chosen.byte_order) if chosen.byte_order else dtype
     # The manifest of a directory keeps the space and the header even if the files cannot.
-    has_place = chosen.has_space or isinstance(names, BlockNames)
+    has_manifest = isinstance(names, BlockNames)
+    has_place = chosen.has_space or has_manifest
     try:
-        kept = _kept(chosen, metadata, has_manifest=isinstance(names, BlockNames))
-    except ValueError as error:
-        raise UsageError(f"format {chosen.name} {error}") from error
-    spec = ArraySpec(grid, dtype, layout, metadata.get(SPACE) if has_place else None, kept)
-    blocks = Blocks(folder, names, chosen, spec)
-    try:
+        kept = _kept(chosen, metadata, has_manifest=has_manifest)
+        spec = ArraySpec(grid, dtype, layout, metadata.get(SPACE) if has_place else None, kept)
+        if chosen.prepare is not None:
+            spec = chosen.prepare(spec, options, has_manifest=has_manifest)
+        blocks = Blocks(folder, names, chosen, spec)
         header = blocks.header_of(Region.whole(grid.longest))
     except ValueError as error:
         raise UsageError(f"format {chosen.name} {error}") from error
-    blocks = _with_held_space(blocks, header)
-    return BlockFilesTarget(blocks, overwrite=overwrite, durability=durability, reserve=reserve)
+    if chosen.prepare is None:
+        blocks = _with_held_space(blocks, header)
+    return make_blocks(blocks, overwrite=overwrite, durability=durability, reserve=reserve)
+
+
+def _choose_names(
+    place: Location,
+    format: str,  # noqa: A002 - the word that users know
+    like: str | None,
+    grid: Grid,
+    *,
+    is_folder: bool,
+) -> tuple[Format, BlockNames | OneName, Location]:
+    """Return the format of block files, their names and their directory."""
+    n_axes = len(grid.axes)
+    names: BlockNames | OneName
+    if has_field(str(place)) and not is_taken(place):
+        chosen = choose_format(place, format or None)
+        place = place.with_name(chosen.data_name(place.name))
+        names, folder = pattern_of(place, n_axes), place.parent
+        if problem := thick_slices(names, grid):
+            raise UsageError(f"{place}: {problem}; use chunks of 1 along it")
+        chosen = format_of_files(names, chosen)
+    elif is_folder:
+        chosen = find_row(format or _block_format(like) or "npy").load_blocks()
+        names, folder = BlockNames.default(n_axes, chosen.suffixes[0]), place
+    else:
+        chosen = choose_format(place, format or None)
+        place = place.with_name(chosen.data_name(place.name))
+        names, folder = OneName(place.name, n_axes), place.parent
+        if grid.n_blocks > 1:
+            raise UsageError(
+                f"{place} is one file, but the chunks make {grid.n_blocks} blocks; "
+                "give a directory, or use chunks of -1"
+            )
+    return chosen, names, folder
 
 
 def _with_held_space(blocks: Blocks, header: bytes) -> Blocks:

@@ -21,19 +21,21 @@ from dask_io.formats.registry import (
     format_names,
     row_of,
 )
-from dask_io.formats.reopening import reopen_blocks
+from dask_io.formats.reopening import decoded, reopen_blocks
 from dask_io.journal.journal import find_journal, read_job
-from dask_io.storage.files import peeking, size_of
+from dask_io.storage.files import read_whole, size_of
 from dask_io.storage.location import is_taken, locate, may_exist
 from dask_io.storage.medium import NOT_A_FILE
 from dask_io.storage.os_errors import storage_errors
 from dask_io.stores import manifest
 from dask_io.stores.block_files import BlockFiles, Blocks
 from dask_io.stores.block_names import BlockNames, OneName
+from dask_io.stores.blocks import peeking_at_header
 from dask_io.stores.discovery import open_by_headers
 from dask_io.stores.listing import scan
 from dask_io.stores.mosaic import Mosaic, open_mosaic
 from dask_io.stores.name_inference import guess_names
+from dask_io.stores.position_names import names_by_position
 from dask_io.stores.slices import format_of_files, thick_slices
 from dask_io.stores.spec import ArraySpec
 from dask_io.stores.user_description import Description, parse_dtype
@@ -47,10 +49,12 @@ if TYPE_CHECKING:
     from dask_io.formats.registry import Row
     from dask_io.geometry.chunks import Chunks
     from dask_io.storage.location import Location
-    from dask_io.stores.block_format import Format
+    from dask_io.stores.block_format import Format, Header
     from dask_io.stores.store import Source
 
 _DIGITS = re.compile("[0-9]+")
+# A text file that lists block files.
+_LEGEND, _LONGEST_LEGEND, _MOST_NAMED = ".txt", 2**26, 20
 _NOTHING_GIVEN = Description(None, None, None, None)
 
 
@@ -101,6 +105,17 @@ def open_source(
         order,
         _checked_offset(offset),
     )
+    found = _open(place, format, given, strict=strict)
+    return decoded(found) if isinstance(found, BlockFiles) else found
+
+
+def _open(
+    place: Location,
+    format: str | None,  # noqa: A002 - the word that users know
+    given: Description,
+    *,
+    strict: bool,
+) -> Source:
     refuse_unfinished(place)
     if place.is_dir():
         with storage_errors(place):
@@ -114,8 +129,9 @@ def open_source(
     if place.is_dir():
         return _open_directory(place, format, given)
     if has_field(str(place)) and not is_taken(place):
-        names = pattern_of(place)
         chosen = choose_format(place, format)
+        place = place.with_name(chosen.data_name(place.name))
+        names = pattern_of(place)
         if _describes(place.parent, names):
             return _open_manifest(place.parent, chosen.name, given)
         files = scan(place.parent)
@@ -124,7 +140,12 @@ def open_source(
         return _open_blocks(place.parent, files, chosen, names, given)
     if not place.exists():
         raise StorageError(str(place), "no such file or directory", "check the path")
-    return _open_file(place, choose_format(place, format), given)
+    listed = _listed_in(place) if place.suffix == _LEGEND else []
+    return (
+        _open_directory(place.parent, format, given, listed)
+        if listed
+        else _open_file(place, choose_format(place, format), given)
+    )
 
 
 def _checked_offset(offset: int | None) -> int | None:
@@ -170,12 +191,45 @@ def _open_manifest(folder: Location, format: str | None, given: Description) -> 
     return source
 
 
+def _listed_in(legend: Location) -> list[str]:
+    """Return the names in a legend: a text file with the name of a block file in each line.
+
+    Empty if it is another text.
+
+    Raises
+    ------
+    DataError
+        If it lists files that are elsewhere.
+    """
+    try:
+        lines = read_whole(legend, _LONGEST_LEGEND).decode().split("\n")
+    except UnicodeDecodeError:
+        return []
+    names = [line.strip() for line in lines if line.strip()]
+    known = [row for name in names[:1] if (row := row_of(name)) is not None and row.blocks]
+    for name in names if known else []:
+        folder, _, last = name.rpartition("/")
+        is_here = not folder or locate(folder).resolve() == legend.parent.resolve()
+        if last in {"", ".", ".."} or not is_here:
+            raise DataError(
+                str(legend),
+                [f"lists {name!r}, which is not in the same directory"],
+                "move the files and the legend to one directory",
+            )
+    return [name.rpartition("/")[2] for name in names] if known else []
+
+
 def _open_directory(
     folder: Location,
-    format: str | None,  # noqa: A002
+    format: str | None,  # noqa: A002 - the word that users know
     given: Description,
+    listed: Sequence[str] | None = None,
 ) -> BlockFiles | Mosaic:
     files = {name: n for name, n in scan(folder).items() if not name.startswith(".")}
+    if listed is not None:
+        if missing := [name for name in listed if name not in files]:
+            raise DataError(str(folder), [f"{name} is missing" for name in missing[:_MOST_NAMED]])
+        files = {name: files[name] for name in listed}
     by_format: dict[str, list[str]] = {}
     by_pattern: dict[str, Row | None] = {}
     for name in sorted(name for name, size in files.items() if size != NOT_A_FILE):
@@ -194,9 +248,21 @@ def _open_directory(
             f"or a format ({', '.join(format_names())})",
         )
     ((chosen_name, block_names),) = by_format.items()
-    chosen = find_row(chosen_name).load_blocks()
+    chosen, block_names = _choose_variant(folder, chosen_name, block_names)
     names = _guess_names(folder, block_names, chosen, given)
     return _open_blocks(folder, files, chosen, names, given)
+
+
+def _choose_variant(folder: Location, name: str, files: list[str]) -> tuple[Format, list[str]]:
+    """Return the format of all block files in a directory, and those of them that have data."""
+    whole = find_row(name).load_blocks()
+    variants = {file: whole.of_file(file) for file in files}
+    kinds = list({id(variant): variant for variant in variants.values()}.values())
+    if len(kinds) > 1:
+        found = " and ".join(sorted(f"{kind.suffixes[0]} files" for kind in kinds))
+        example = f"{folder}/b_{{0}}_{{1}}_{{2}}{kinds[0].suffixes[0]}"
+        raise DataError(str(folder), [f"it holds {found}"], f"give one pattern, as in '{example}'")
+    return kinds[0], [file for file in files if kinds[0].data_name(file) == file]
 
 
 def _guess_names(
@@ -204,6 +270,12 @@ def _guess_names(
 ) -> BlockNames:
     suffixes = {suffix for suffix in chosen.suffixes if block_names[0].endswith(suffix)}
     suffix = max(suffixes, key=len)
+    if chosen.has_space:
+        by_position = names_by_position(
+            block_names, suffix, lambda name: _good_header(folder, name, chosen)
+        )
+        if by_position is not None:
+            return by_position
     if chosen.longest_header:
         first_shape = _first_shape(folder, block_names, chosen)
     else:
@@ -218,6 +290,13 @@ def _guess_names(
     )
 
 
+def _good_header(folder: Location, name: str, chosen: Format) -> Header | None:
+    """Return the header of a file, None if it has no good one."""
+    with suppress(ValueError, DataError), peeking_at_header(folder, name, chosen) as peek:
+        return chosen.parse_header(peek)
+    return None
+
+
 def _first_shape(folder: Location, block_names: list[str], chosen: Format) -> tuple[int, ...]:
     """Return the shape of the first block that has a valid header."""
     reason = ""
@@ -225,10 +304,12 @@ def _first_shape(folder: Location, block_names: list[str], chosen: Format) -> tu
         if chosen.open_file is not None:
             return chosen.open_file(folder / name).grid.shape
         try:
-            with peeking(folder / name) as peek:
+            with peeking_at_header(folder, name, chosen) as peek:
                 return chosen.parse_header(peek).shape
         except ValueError as error:
             reason = reason or f"{name} {error}"
+        except DataError as error:
+            reason = reason or f"{name} {error.problems[0]}"
     raise DataError(str(folder), [reason])
 
 
@@ -275,12 +356,13 @@ def _open_blocks(
 
 
 def _open_file(path: Location, chosen: Format, given: Description) -> BlockFiles | Mosaic:
+    path = path.with_name(chosen.data_name(path.name))
     files = {path.name: size_of(path)}
     if files[path.name] == NOT_A_FILE:
         raise StorageError(str(path), "is neither a file nor a directory", "check the path")
     if chosen.longest_header:
         try:
-            with peeking(path) as peek:
+            with peeking_at_header(path.parent, path.name, chosen) as peek:
                 n_axes = len(chosen.parse_header(peek).shape)
         except ValueError as error:
             raise DataError(str(path), [str(error)]) from error

@@ -67,6 +67,8 @@ class Row:
         Whether a container is a file, not a directory.
     holds_trees
         Whether a container holds groups, or files with several arrays: it is a `TreeContainer`.
+    order
+        ``"C"`` or ``"F"`` if a container always stores elements in this order.
     library
         The library that its module imports and that must be installed.
     dialect_of
@@ -80,6 +82,7 @@ class Row:
     marks: tuple[Files | Bytes, ...] = ()
     is_one_file: bool = False
     holds_trees: bool = False
+    order: str = ""
     library: str = ""
     dialect_of: str = ""
 
@@ -189,6 +192,7 @@ _ROWS = (
         marks=tuple(Bytes(_HDF5, offset) for offset in (0, 512, 1024, 2048, 4096)),
         is_one_file=True,
         holds_trees=True,
+        order="C",
         library="h5py",
     ),
     Row(
@@ -207,6 +211,7 @@ _ROWS = (
         marks=(Bytes(b"CDF"),),
         is_one_file=True,
         holds_trees=True,
+        order="C",
         library="h5py",
     ),
     Row(
@@ -215,6 +220,7 @@ _ROWS = (
         blocks="dask_io.formats.minc.blocks:FORMAT",
         container="dask_io.formats.minc:FORMAT",
         is_one_file=True,
+        order="C",
         library="h5py",
     ),
     Row("mgh", (".mgh", ".mgz"), blocks="dask_io.formats.mgh:FORMAT"),
@@ -236,6 +242,13 @@ _ROWS = (
         (".fits", ".fit", ".fts"),
         blocks="dask_io.formats.fits:FORMAT",
         marks=(Bytes(b"SIMPLE  ="),),
+    ),
+    Row(
+        "nifti",
+        (".nii", ".nii.gz", ".img", ".hdr"),
+        blocks="dask_io.formats.nifti:FORMAT",
+        marks=(Bytes(b"n+1\0", 344), Bytes(b"n+2\0", 4)),
+        library="nibabel",
     ),
 )
 _OURS = {row.name: row for row in _ROWS}
@@ -310,6 +323,8 @@ def choose_format(path: Location, name: str | None) -> Format:
     """Return a format of block files, by its name if one is given, else by the suffix."""
     by_suffix = row_of(path.name)
     chosen = by_suffix if name is None else find_row(name)
+    if chosen is None and path.is_file():
+        chosen = next((row for row in _ROWS if row.blocks and row.recognises(path)), None)
     if chosen is None:
         raise UsageError(
             f"{path} does not have the suffix of a known format; give one of "
@@ -318,7 +333,7 @@ def choose_format(path: Location, name: str | None) -> Format:
     blocks = chosen.load_blocks()
     if by_suffix is not None and by_suffix.name != chosen.name:
         raise UsageError(f"{path} has the suffix of {by_suffix.name}, but format is {name}")
-    return blocks
+    return blocks.of_file(path.name)
 
 
 def tree_rows() -> Iterator[Row]:

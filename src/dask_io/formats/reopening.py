@@ -60,7 +60,13 @@ def reopen_source(
     if container is not None:
         with _description_errors(described, at):
             return container.reopen(described, None if at is None else holder_of(at), absent)
-    return reopen_blocks(described, at, absent)
+    return decoded(reopen_blocks(described, at, absent))
+
+
+def decoded(files: BlockFiles) -> Source:
+    """Return the source for block files: themselves, unless they are compressed as a whole."""
+    stream = files.blocks.format.stream
+    return files if stream is None else stream.open(files)
 
 
 def reopen_blocks(
@@ -89,7 +95,9 @@ def read_back(described: Mapping[str, Any], *, at: Location) -> Readback:
     """
     container = _container_of(described)
     if container is None:
-        return reopen_source(described, at=at)
+        files = reopen_blocks(described, at)
+        stream = files.blocks.format.stream
+        return files if stream is None else stream.read_back(files)
     with _description_errors(described, at):
         return container.read_back(described, holder_of(at))
 
@@ -103,7 +111,17 @@ def remake_target(
         with _description_errors(described, at):
             place = holder_of(at)
             return container.remake(described, place, durability=durability, reserve=reserve)
-    return BlockFilesTarget(_described(described, at), durability=durability, reserve=reserve)
+    return make_blocks(
+        _described(described, at), overwrite=False, durability=durability, reserve=reserve
+    )
+
+
+def make_blocks(
+    blocks: Blocks, *, overwrite: bool, durability: Durability, reserve: bool
+) -> Target:
+    """Describe a target of block files, compressed if that is their format."""
+    make = BlockFilesTarget if blocks.format.stream is None else blocks.format.stream.make
+    return make(blocks, overwrite=overwrite, durability=durability, reserve=reserve)
 
 
 def _container_of(described: Mapping[str, Any]) -> Container | None:

@@ -102,7 +102,9 @@ def _side(side: Side) -> str:
     n_blocks, kind = side.grid.n_blocks, "atomic block" if side.atomic else "block"
     blocks = f"{n_blocks:,} {kind}{'s' if n_blocks != 1 else ''} of {side.stored}"
     window = "" if side.window is None else f", of which {side.window}"
-    return f"{side.format}, {blocks}, {side.layout.name} order{window}{absent_of(side)}"
+    forward = ", decoded forward without random access" if side.sequential else ""
+    order = f"{side.layout.name} order"
+    return f"{side.format}, {blocks}, {order}{forward}{window}{absent_of(side)}"
 
 
 def absent_of(*sides: Side) -> str:

@@ -51,6 +51,9 @@ class Side:
 
     `coding` is the estimated time to decode and to encode a byte, with all cores at work.
 
+    A `sequential` source is a compressed stream: to go back in it costs decoding again, so it is
+    never swept backwards.
+
     Examples
     --------
     >>> side = Side(Grid.regular((10,), (4,)), Layout.c(1), window=Region((3,), (8,)))
@@ -69,6 +72,7 @@ class Side:
     reused_bytes: int = 0
     coding: Coding = NO_CODING
     absent: int | None = 0
+    sequential: bool = False
 
     def __post_init__(self) -> None:
         if not 0 <= self.through <= max(0, len(self.stored.axes) - 1):

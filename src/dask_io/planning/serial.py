@@ -126,6 +126,7 @@ def _side_to_json(side: Side) -> dict[str, Any]:
         "coding": list(side.coding),
         "reused_bytes": side.reused_bytes,
         "grain": side.grain,
+        "sequential": side.sequential,
         "through": side.through,
         "window": side.window and [list(bounds) for bounds in side.window.bounds],
     }
@@ -286,7 +287,8 @@ def _side_from_json(side: _Node) -> Side:
     if "coding" in side:
         coding = Coding(*(each.seconds() for each in side["coding"].items(2)))
     absent = _absent_from_json(side)
-    return Side(*described, indivisible, through, reused_bytes, coding, absent)
+    sequential = "sequential" in side and side["sequential"].truth()
+    return Side(*described, indivisible, through, reused_bytes, coding, absent, sequential)
 
 
 def _absent_from_json(side: _Node) -> int | None:

@@ -185,6 +185,8 @@ def _metadata_rows(metadata: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield "axes", _brief(", ".join(map(str, metadata["dimension_names"])))
     if isinstance(space := metadata.get(SPACE), Space):
         yield from ((name, printable(value)) for name, value in space_rows(space))
+    if metadata.get("note"):
+        yield "note", printable(metadata["note"])
     if metadata.get("attributes"):
         yield "attributes", _brief(", ".join(metadata["attributes"]))
     if metadata.get("snapshot"):

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from math import prod
 from typing import TYPE_CHECKING, Any, Self
 
 from xxhash import xxh3_64_intdigest
 
 from dask_io.errors import DataError, StorageError
-from dask_io.journal.journal import journal_of
 from dask_io.journal.logs import logs_of
 from dask_io.storage.files import medium_of
 from dask_io.storage.medium import ALIGNMENT
@@ -18,15 +17,20 @@ from dask_io.storage.os_errors import storage_errors
 from dask_io.storage.tally import Tally
 from dask_io.stores import manifest
 from dask_io.stores.addressable import AddressableReader, checksum_of
-from dask_io.stores.block_format import Header
-from dask_io.stores.block_names import BlockNames, OneName, StackNames
-from dask_io.stores.listing import Checked, Expected, Problems, check_blocks, match_names
+from dask_io.stores.block_names import BlockNames
+from dask_io.stores.blocks import Blocks, order_of, peeking_at_header
+from dask_io.stores.listing import (
+    Checked,
+    Expected,
+    Problems,
+    check_blocks,
+    match_names,
+)
 from dask_io.stores.manifest import Manifest
-from dask_io.stores.space import crop
 from dask_io.stores.store import Access, Extent, SourceDefaults
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from collections.abc import Set as AbstractSet
     from types import TracebackType
 
@@ -36,117 +40,12 @@ if TYPE_CHECKING:
     from dask_io.geometry import Grid, Layout, Region
     from dask_io.storage.location import Location
     from dask_io.storage.medium import Reader
-    from dask_io.stores.block_format import Format
-    from dask_io.stores.block_names import Names
     from dask_io.stores.listing import Matches
-    from dask_io.stores.spec import ArraySpec
+
+__all__ = ["BlockFileReader", "BlockFiles", "BlockStore", "Blocks", "order_of"]
 
 # So many shapes of blocks have a header remembered, which is short.
 _MOST_HEADS = 64
-
-
-@dataclass(frozen=True, slots=True)
-class Blocks:
-    """Which files hold which blocks of an array, and how."""
-
-    folder: Location
-    names: Names
-    format: Format
-    spec: ArraySpec
-    offset: int = 0
-    """Bytes before the data in each file, if files do not describe themselves."""
-
-    @property
-    def grid(self) -> Grid:
-        """How the array is cut."""
-        return self.spec.grid
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """Type of the elements."""
-        return self.spec.dtype
-
-    @property
-    def layout(self) -> Layout:
-        """How elements lie in each block."""
-        return self.spec.layout
-
-    @property
-    def path(self) -> Location:
-        """The directory, or the file if there is only one."""
-        return self.folder / self.names.pattern if self.is_one_file else self.folder
-
-    @property
-    def is_one_file(self) -> bool:
-        """Whether the array is a file and not a directory."""
-        return isinstance(self.names, OneName)
-
-    @property
-    def journal(self) -> Location:
-        """Where the journal is of the run that writes or wrote them."""
-        return journal_of(self.path, is_one_file=self.is_one_file)
-
-    @property
-    def manifest(self) -> Manifest:
-        """What they say about themselves."""
-        assert not isinstance(self.names, StackNames), "a stack describes itself in its own way"
-        spec, format_name = self.spec, self.format.name
-        known = spec.space, spec.metadata
-        return Manifest(
-            format_name, spec.grid, spec.dtype, spec.layout, self.names, *known, self.offset
-        )
-
-    def header_of(self, region: Region) -> bytes:
-        """Return what comes before the data of the block that is a region of the array.
-
-        Raises
-        ------
-        ValueError
-            If the format cannot hold it; the message completes "the format ...".
-        """
-        spec, space = self.spec, self.spec.space
-        if space is not None:
-            space = crop(space, region.start) if self.format.has_space else None
-        block = Header(
-            region.shape,
-            spec.dtype,
-            spec.layout,
-            space=space,
-            metadata=spec.metadata,
-            start=region.start,
-        )
-        return self.format.make_header(block)
-
-    def problem_with(self, header: Header | None, shape: tuple[int, ...], size: int) -> str:
-        """Say what is wrong with a block's header and size; empty if nothing is."""
-        problem = self._mismatch(header, shape) if header else ""
-        data = self.format.size_of_data(prod(shape) * self.dtype.itemsize)
-        right = (header.offset if header else self.offset) + data
-        if problem or right <= size <= right + (header.most_after if header else 0):
-            return problem
-        word = "truncated" if size < right else "too long"
-        return f"is {word}: it has {size} bytes, expected {right}"
-
-    def _mismatch(self, header: Header, shape: tuple[int, ...]) -> str:
-        if header.shape != shape:
-            return f"has shape {_times(header.shape)}, expected {_times(shape)}"
-        if header.dtype != self.dtype:
-            return f"has dtype {header.dtype}, expected {self.dtype}"
-        if order_of(header.layout, shape) != order_of(self.layout, shape):
-            return f"has order {header.layout.name}, expected {self.layout.name}"
-        return ""
-
-
-def order_of(layout: Layout, shape: tuple[int, ...]) -> list[int]:
-    """Return the storage order of the axes along which a block extends.
-
-    NumPy calls a block C order whenever it is both, so orders are compared by this.
-    """
-    return [axis for axis in layout.axes if shape[axis] > 1]
-
-
-def _times(shape: tuple[int, ...]) -> str:
-    return " x ".join(map(str, shape))
 
 
 class BlockStore:
@@ -229,14 +128,10 @@ class BlockFiles(BlockStore, SourceDefaults):
     ) -> None:
         super().__init__(blocks)
         problems = problems or Problems(self.place)
-        expected = Expected(
-            blocks.grid,
-            blocks.names,
-            blocks.dtype.itemsize,
-            blocks.format,
-            absent,
-            0 if blocks.format.longest_header else blocks.offset,
-        )
+        offset = 0 if blocks.format.longest_header else blocks.offset
+        # The size of a compressed file does not tell that of its data.
+        itemsize = 0 if blocks.format.stream is not None else blocks.dtype.itemsize
+        expected = Expected(blocks.grid, blocks.names, itemsize, blocks.format, absent, offset)
         matches = matches or match_names(files, blocks.names)
         # An array without elements has no blocks, but it may have a file that says so.
         empty = blocks.grid.n_blocks == 0 and not only_blocks
@@ -257,8 +152,14 @@ class BlockFiles(BlockStore, SourceDefaults):
         for index, offset in (offsets or {}).items():
             self._remember(self.grid.flat(index), offset)
         # A file that lost fewer bytes than its header has still room for its data.
-        self._check_headers(checked.unusual, problems)
+        if blocks.format.stream is None:
+            self._check_headers(checked.unusual, problems)
         problems.raise_if_any()
+
+    @property
+    def blocks(self) -> Blocks:
+        """What the files hold."""
+        return self._blocks
 
     @property
     def access(self) -> Access:
@@ -285,10 +186,11 @@ class BlockFiles(BlockStore, SourceDefaults):
         """
         blocks, grid = self._blocks, self._blocks.grid
         shape, flat, name = grid.block(index).shape, grid.flat(index), self._file_name(index)
-        comes_along = after is None and 0 <= self._usual_offset <= ALIGNMENT
+        is_detached = bool(blocks.format.header_suffix)
+        comes_along = after is None and 0 <= self._usual_offset <= ALIGNMENT and not is_detached
         if not (self._known[flat] or comes_along):
             with self._medium.reader_in(blocks.folder, name, Tally()) as file:
-                self.see(flat, Extent(name, 0, shape), file.peek, file.size)
+                self.see(index, name, file.peek, file.size)
         offset = self._other_offsets.get(flat, self._usual_offset)
         file = self._medium.reader_in(blocks.folder, name, self.tally)
         if after is not None:
@@ -296,9 +198,31 @@ class BlockFiles(BlockStore, SourceDefaults):
             file.go_on_from(offset + n_before * blocks.dtype.itemsize)
         extent = Extent(name, offset, shape)
         reader = AddressableReader(file, extent, blocks.dtype, blocks.layout)
-        return BlockFileReader(self, flat, reader, is_seen=bool(self._known[flat]))
+        return BlockFileReader(self, index, reader, is_seen=bool(self._known[flat]))
 
-    def see(self, flat: int, extent: Extent, peek: Callable[[int], bytes], size: int) -> int:
+    def offset_of(self, index: tuple[int, ...]) -> int:
+        """Return where the data of a block begins; its header is checked at the first visit.
+
+        Raises
+        ------
+        DataError
+            If the block is not what the grid says.
+        """
+        flat = self.grid.flat(index)
+        if not self._known[flat]:
+            name = self._file_name(index)
+            with self._medium.reader_in(self._blocks.folder, name, Tally()) as file:
+                self.see(index, name, file.peek, file.size)
+        return self._other_offsets.get(flat, self._usual_offset)
+
+    def open_file(self, index: tuple[int, ...], tally: Tally | None = None) -> Reader:
+        """Open the file of a block; what is read counts as moved."""
+        name = self._file_name(index)
+        return self._medium.reader_in(self._blocks.folder, name, tally or self.tally)
+
+    def see(
+        self, index: tuple[int, ...], name: str, peek: Callable[[int], bytes], size: int
+    ) -> int:
         """Look at the header of a block, and return where its data begins.
 
         Raises
@@ -306,10 +230,12 @@ class BlockFiles(BlockStore, SourceDefaults):
         DataError
             If the block is not what the grid says.
         """
-        problem, offset = self._look(extent.shape, peek, size)
+        region = self.grid.block(index)
+        with self._peeking(name, peek) as peek_header:
+            problem, offset = self._look(region, peek_header, size)
         if problem:
-            raise DataError(f"{self._blocks.folder}/{extent.name}", [problem])
-        self._remember(flat, offset)
+            raise DataError(f"{self._blocks.folder}/{name}", [problem])
+        self._remember(self.grid.flat(index), offset)
         return offset
 
     def check(self) -> None:
@@ -340,8 +266,10 @@ class BlockFiles(BlockStore, SourceDefaults):
 
     def discard(self, index: tuple[int, ...]) -> None:
         """Remove a block's file, if it is still there."""
-        path = self._path_of(index)
+        path, format_ = self.path_of(index), self._blocks.format
         self._medium.remove([path])
+        if format_.header_suffix:
+            self._medium.remove([path.with_name(format_.header_name(path.name))])
 
     def describe_in_place(self) -> None:
         """Write a manifest, unless there is one, nothing is left, or the array is one file."""
@@ -375,24 +303,38 @@ class BlockFiles(BlockStore, SourceDefaults):
 
     def _check_headers(self, indices: Iterable[tuple[int, ...]], problems: Problems) -> None:
         for index in indices:
-            shape, flat = self.grid.block(index).shape, self.grid.flat(index)
+            region, flat = self.grid.block(index), self.grid.flat(index)
             if any(self._known[flat : flat + 1]):
                 continue
-            path = self._path_of(index)
-            with self._medium.reader(path, Tally()) as file:
-                problem, offset = self._look(shape, file.peek, file.size)
+            path = self.path_of(index)
+            try:
+                with (
+                    self._medium.reader(path, Tally()) as file,
+                    self._peeking(path.name, file.peek) as peek,
+                ):
+                    problem, offset = self._look(region, peek, file.size)
+            except DataError as error:
+                problem, offset = error.problems[0], 0
             if problem:
                 problems.add(path.name, problem)
             else:
                 self._remember(flat, offset)
 
-    def _look(
-        self, shape: tuple[int, ...], peek: Callable[[int], bytes], size: int
-    ) -> tuple[str, int]:
-        """Return what is wrong with a block's header and size, and where its data begins."""
+    @contextmanager
+    def _peeking(self, name: str, peek: Callable[[int], bytes]) -> Iterator[Callable[[int], bytes]]:
+        """Look at the file that has the header of a block's data file."""
         blocks = self._blocks
+        if not blocks.format.header_suffix:
+            yield peek
+            return
+        with peeking_at_header(blocks.folder, name, blocks.format) as peek_header:
+            yield peek_header
+
+    def _look(self, region: Region, peek: Callable[[int], bytes], size: int) -> tuple[str, int]:
+        """Return what is wrong with a block's header and size, and where its data begins."""
+        blocks, shape = self._blocks, region.shape
         if not blocks.format.longest_header:
-            return blocks.problem_with(None, shape, size), blocks.offset
+            return blocks.problem_with(None, region, size), blocks.offset
         head, right_size = self._right.get(shape, (b"", -1))
         if size == right_size and peek(len(head)) == head:
             return "", len(head)
@@ -400,12 +342,15 @@ class BlockFiles(BlockStore, SourceDefaults):
             header = blocks.format.parse_header(peek)
         except ValueError as error:
             return str(error), 0
-        problem = blocks.problem_with(header, shape, size)
-        if not problem and len(self._right) < _MOST_HEADS:
+        problem = blocks.problem_with(header, region, size)
+        # Headers that say where a block lies are never alike.
+        is_alike = not blocks.format.has_space and not blocks.format.header_suffix
+        if is_alike and not problem and len(self._right) < _MOST_HEADS:
             self._right[shape] = peek(header.offset), size
         return problem, header.offset
 
-    def _path_of(self, index: tuple[int, ...]) -> Location:
+    def path_of(self, index: tuple[int, ...]) -> Location:
+        """Return the file of a block."""
         return self._blocks.folder / self._file_name(index)
 
     def _file_name(self, index: tuple[int, ...]) -> str:
@@ -429,7 +374,7 @@ class BlockFileReader:
     """
 
     source: BlockFiles
-    flat: int
+    index: tuple[int, ...]
     reader: AddressableReader
     is_seen: bool
 
@@ -451,7 +396,7 @@ class BlockFileReader:
         self.is_seen = True
         reader, file, extent = self.reader, self.reader.file, self.reader.extent
         read = reader.read_first(region, buffer)
-        found = self.source.see(self.flat, extent, partial(_peek, file, read), file.size)
+        found = self.source.see(self.index, extent.name, partial(_peek, file, read), file.size)
         data = read[found:]
         if found != extent.offset:
             reader.extent = extent._replace(offset=found)

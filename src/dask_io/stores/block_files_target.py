@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from dask_io.errors import DataError, StorageError, UsageError
 from dask_io.geometry import Region
 from dask_io.journal.journalled_target import JournalledTarget
-from dask_io.storage.files import write_whole
+from dask_io.storage.files import read_whole, write_whole
 from dask_io.storage.location import is_taken
 from dask_io.storage.medium import Durability
 from dask_io.storage.own_names import JOURNAL
@@ -21,7 +21,7 @@ from dask_io.stores.listing import Problems, scan
 from dask_io.stores.store import Access, Extent, TargetDefaults
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
     from dask_io.storage.location import Location
     from dask_io.stores.block_files import Blocks
@@ -104,6 +104,8 @@ class BlockFilesTarget(BlockStore, TargetDefaults, JournalledTarget):
 
     def is_described(self) -> bool:
         """Tell whether the manifest is valid; a single file needs no manifest."""
+        if not self._has_headers():
+            return False
         if self._blocks.is_one_file:
             return True
         try:
@@ -116,6 +118,9 @@ class BlockFilesTarget(BlockStore, TargetDefaults, JournalledTarget):
         return self._header(self.grid.block(index))
 
     def _header(self, region: Region) -> bytes:
+        """Return what comes before the data in a block's file."""
+        if self._blocks.format.header_suffix:
+            return b""
         # Headers of blocks of one shape are alike, unless they say where the block lies.
         block = region if self._blocks.format.has_space else Region.whole(region.shape)
         header = self._headers.get(block)
@@ -150,7 +155,7 @@ class BlockFilesTarget(BlockStore, TargetDefaults, JournalledTarget):
         old.pop(JOURNAL, None)
         patterns, foreign = self._patterns(), Problems(str(folder))
         for name, is_folder in old.items():
-            if is_folder or not _is_ours(name, patterns):
+            if is_folder or not self._is_ours(name, patterns):
                 foreign.add(name, "")
         if foreign.n_found:
             rest = foreign.n_found - len(foreign.shown)
@@ -178,7 +183,7 @@ class BlockFilesTarget(BlockStore, TargetDefaults, JournalledTarget):
 
     def _find_left(self, words: Sequence[str]) -> list[Location]:
         patterns = [*map(_parse_word, words), *self._patterns()]
-        return [self._folder / name for name in scan(self._folder) if _is_ours(name, patterns)]
+        return [self._folder / name for name in scan(self._folder) if self._is_ours(name, patterns)]
 
     def _find_files(self) -> dict[str, int]:
         return self._find_file() if self._blocks.is_one_file else scan(self._blocks.folder)
@@ -186,10 +191,36 @@ class BlockFilesTarget(BlockStore, TargetDefaults, JournalledTarget):
     def _complete(self) -> None:
         """Write the manifest, or the file of an array without elements."""
         blocks = self._blocks
+        for path, region in self._header_files():
+            write_whole(path, blocks.header_of(region))
         if not blocks.is_one_file:
             blocks.manifest.write(blocks.folder)
         elif blocks.grid.n_blocks == 0:
             write_whole(self.path, self._header(Region.whole(blocks.grid.shape)))
+
+    def _header_files(self) -> Iterator[tuple[Location, Region]]:
+        """Yield the files of headers that are not in the files of their blocks."""
+        blocks, grid = self._blocks, self.grid
+        if not blocks.format.header_suffix:
+            return
+        folder, name_of = self._folder, blocks.format.header_name
+        if blocks.is_one_file:
+            yield folder / name_of(self.path.name), Region.whole(grid.shape)
+            return
+        for index in grid.indices():
+            yield folder / name_of(self._name_of(index)), grid.block(index)
+
+    def _has_headers(self) -> bool:
+        """Tell whether every header file has the content that it should have."""
+        header_of, longest = self._blocks.header_of, self._blocks.format.longest_header
+        return all(
+            path.is_file() and read_whole(path, longest) == header_of(region)
+            for path, region in self._header_files()
+        )
+
+    def _is_ours(self, name: str, patterns: Collection[Names]) -> bool:
+        """Tell whether a file of the directory belongs to blocks with such names."""
+        return _is_ours(name, patterns) or _is_ours(self._blocks.format.data_name(name), patterns)
 
 
 def _to_word(pattern: str) -> str:

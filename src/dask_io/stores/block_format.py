@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -18,8 +18,12 @@ if TYPE_CHECKING:
 
     from dask_io.geometry import Layout
     from dask_io.storage.location import Location
+    from dask_io.storage.medium import Durability
+    from dask_io.stores.block_files import BlockFiles, Blocks
+    from dask_io.stores.container import TargetOptions
     from dask_io.stores.space import Space
-    from dask_io.stores.store import Source
+    from dask_io.stores.spec import ArraySpec
+    from dask_io.stores.store import Readback, Source, Target
 
 Peek: TypeAlias = Callable[[int], bytes]
 """Returns the first n bytes of a file, or all if there are fewer."""
@@ -54,6 +58,28 @@ class Header:
     metadata: Mapping[str, Any] = field(default_factory=dict)
     most_after: int = 0
     start: tuple[int, ...] = ()
+
+
+class Prepare(Protocol):
+    """Describes a new array as the files of a format will; see `Format.prepare`."""
+
+    def __call__(self, spec: ArraySpec, options: TargetOptions, *, has_manifest: bool) -> ArraySpec:
+        """Return the array as its files will describe it, or with a manifest for the rest."""
+
+
+class Streamed(Protocol):
+    """Reads and writes block files that are compressed as a whole."""
+
+    def open(self, files: BlockFiles) -> Source:
+        """Return the source for files whose names and headers have been checked."""
+
+    def read_back(self, files: BlockFiles) -> Readback:
+        """Return written files, to compare them with what was written."""
+
+    def make(
+        self, blocks: Blocks, *, overwrite: bool, durability: Durability, reserve: bool
+    ) -> Target:
+        """Describe a target."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +118,22 @@ class Format:
     open_file
         Opens a file that need not be a header and elements, for formats that have such files. Block
         files without a manifest are then opened one by one, and form one source together.
+    header_suffix
+        For headers in files of their own: their suffix. The header of ``scan.img`` is then in
+        ``scan.hdr`` in the same directory. Empty if a file begins with its header.
+    prepare
+        Returns a new array as files of this format describe it, from the source's description and
+        the options of the target. Raises ValueError if the format cannot hold the array; the
+        message completes "format ...". Formats without it refuse all options.
+    compare
+        Returns how a block's metadata differs from the metadata of its array; the message
+        completes "the file ...". Empty if it does not.
+    stream
+        How files are read and written that are compressed as a whole; None if bytes are where the
+        layout says. `parse_header` then gets compressed bytes; `make_header` returns a header that
+        is not compressed yet.
+    variants
+        Formats of the same name whose files have other suffixes.
     """
 
     name: str
@@ -107,7 +149,46 @@ class Format:
     trailer: Callable[[int], int] | None = None
     keep: Callable[[Mapping[str, Any]], Mapping[str, Any]] | None = None
     open_file: Callable[[Location], Source] | None = None
+    header_suffix: str = ""
+    prepare: Prepare | None = None
+    compare: Callable[[Mapping[str, Any], Mapping[str, Any]], str] | None = None
+    stream: Streamed | None = None
+    variants: tuple[Format, ...] = ()
 
     def size_of_data(self, n_bytes: int) -> int:
         """Return the bytes in a file from the first element of a block on, with the trailer."""
         return n_bytes + (self.trailer(n_bytes) if self.trailer is not None else 0)
+
+    @property
+    def all_suffixes(self) -> tuple[str, ...]:
+        """Endings of all files of the format: of its variants and of headers too."""
+        own = (*self.suffixes, *filter(None, [self.header_suffix]))
+        return own + tuple(suffix for each in self.variants for suffix in each.all_suffixes)
+
+    def of_file(self, name: str) -> Format:
+        """Return the variant to which a file or a pattern of files belongs, by its suffix."""
+        for variant in self.variants:
+            if name.endswith(variant.all_suffixes):
+                return variant
+        return self
+
+    def data_name(self, name: str) -> str:
+        """Return the name of the file with a block's data; the name given may be its header's.
+
+        Examples
+        --------
+        >>> pair = Format("pair", (".img",), 348, None, None, header_suffix=".hdr")
+        >>> pair.data_name("scan.hdr"), pair.data_name("scan.img"), pair.header_name("scan.img")
+        ('scan.img', 'scan.img', 'scan.hdr')
+        """
+        suffix = self.header_suffix
+        if not suffix or not name.endswith(suffix):
+            return name
+        return name.removesuffix(suffix) + self.suffixes[0]
+
+    def header_name(self, name: str) -> str:
+        """Return the name of the file that has the header of a block's data file."""
+        if not self.header_suffix:
+            return name
+        suffix = max((each for each in self.suffixes if name.endswith(each)), key=len, default="")
+        return name.removesuffix(suffix) + self.header_suffix

@@ -156,6 +156,7 @@ class ChunkedSource(Generic[C_co]):
     """
 
     block_names = None
+    is_sequential = False
 
     def __init__(self, chunks: C_co, *, strict: bool = False) -> None:
         spec = chunks.spec

@@ -57,6 +57,7 @@ class ChunkedTarget(ABC):
     in_pieces = False
     block_names: ClassVar[None] = None
     n_absent: ClassVar[int] = 0
+    is_sequential: ClassVar[bool] = False
     has_files: ClassVar[bool] = True
     """Whether each chunk or shard is a file; otherwise all are in one file."""
 

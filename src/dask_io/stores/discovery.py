@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from dask_io.errors import DataError
 from dask_io.geometry import Axis, Grid
-from dask_io.storage.files import peeking
 from dask_io.storage.medium import NOT_A_FILE
 from dask_io.stores.block_files import BlockFiles, Blocks, order_of
 from dask_io.stores.block_names import BlockNames, OneName
+from dask_io.stores.blocks import peeking_at_header
 from dask_io.stores.listing import Problems, is_inside, locator, match_names
 from dask_io.stores.slices import format_of_files
 from dask_io.stores.space import crop
@@ -104,10 +104,12 @@ class _Search:
             name = self.names[numbers]
             if self.files[name] != NOT_A_FILE:  # else the check of sizes names it
                 try:
-                    with peeking(self.folder / name) as peek:
+                    with peeking_at_header(self.folder, name, self.format) as peek:
                         self.headers[numbers] = self.format.parse_header(peek)
                 except ValueError as error:
                     self.problems.add(name, str(error))
+                except DataError as error:
+                    self.problems.add(name, error.problems[0])
         return self.headers[numbers]
 
     def header_near(self, numbers: tuple[int, ...], axis: int | None = None) -> Header | None:
@@ -163,7 +165,7 @@ class _Search:
             if header is None or not is_inside(index):
                 continue
             name = self.names[numbers]
-            problem = blocks.problem_with(header, blocks.grid.block(index).shape, self.files[name])
+            problem = blocks.problem_with(header, blocks.grid.block(index), self.files[name])
             if problem:
                 self.problems.add(name, problem)
             offsets[index] = header.offset

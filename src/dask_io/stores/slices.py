@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 def format_of_files(names: Names, format: Format) -> Format:  # noqa: A002 - the word that users know
     """Return how files with these names hold blocks: unchanged, or as slices."""
+    format = format.of_file(names.pattern)  # noqa: A001 - as above
     axes = names.slice_axes if isinstance(names, BlockNames) else ()
     if not axes:
         return format

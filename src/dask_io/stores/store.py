@@ -117,6 +117,10 @@ class Store(Protocol):
         """Blocks of a source that are not stored and cost no visit; None if that is unknown."""
 
     @property
+    def is_sequential(self) -> bool:
+        """Whether blocks are parts of compressed streams, so that going back costs time."""
+
+    @property
     def block_names(self) -> BlockNames | None:
         """The pattern of the names of block files; None if blocks are not such files."""
 
@@ -136,6 +140,7 @@ class StoreDefaults:
     """Members of most stores: every block is stored, can be removed, and is not copied."""
 
     is_indivisible = False
+    is_sequential = False
     encoding: object | None = None
 
     @property

@@ -20,6 +20,7 @@ from dask_io.formats.reopening import read_back, remake_target, reopen_source
 from dask_io.geometry import Grid, Layout
 from dask_io.storage.medium import Durability
 from dask_io.stores.block_files_target import BlockFilesTarget
+from dask_io.stores.block_format import Format
 from dask_io.stores.container import TargetOptions
 
 if TYPE_CHECKING:
@@ -44,10 +45,12 @@ def target_at(path: str | Path, **changes: Any) -> BlockFilesTarget:
 def test_rows_say_what_formats_do(name: str) -> None:
     """The registry recognises a format by the name and the suffixes that its object has."""
     row = find_row(name)
-    assert (row.name, row.suffixes) == (name, row.load().suffixes)
+    loaded = row.load()
+    suffixes = loaded.all_suffixes if isinstance(loaded, Format) else loaded.suffixes
+    assert (row.name, row.suffixes) == (name, suffixes)
     assert row.load().name == name
     if row.blocks:
-        assert (row.load_blocks().name, row.load_blocks().suffixes) == (name, row.suffixes)
+        assert (row.load_blocks().name, row.load_blocks().all_suffixes) == (name, row.suffixes)
 
 
 @pytest.mark.parametrize("name", ["npy", "raw"])

@@ -207,6 +207,8 @@ def _held_alone(choice: Choice) -> int:
 @lru_cache(maxsize=16)
 def space_between(source: Side, target: Side, forwards: frozenset[int] = frozenset()) -> Space:
     """Return the search space between two sides, from a cache."""
+    if source.sequential:
+        forwards = frozenset(range(len(source.grid.axes)))
     return Space(source, target, forwards)
 
 

@@ -1,0 +1,132 @@
+"""NIfTI: volumes of the brain with their place in the world, one file each, or one per block.
+
+A file is a header and then the voxels in Fortran order, so its data is read and written by offset.
+Stored values are moved as they are: scl_slope and scl_inter stay in the header. Any number of
+blocks may be read or written at once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from dask_io.errors import UsageError
+from dask_io.formats.nifti.header import (
+    KEY,
+    LONGEST_DIMENSION,
+    LONGEST_HEADER,
+    Kept,
+    as_version,
+    compare_scaling,
+    make_header,
+    new_header,
+    parse_header,
+)
+from dask_io.stores.block_format import Format, Header
+from dask_io.stores.gzip_stream import content_of
+from dask_io.stores.gzip_targets import LEVEL, Gzip
+from dask_io.stores.space import is_close
+
+if TYPE_CHECKING:
+    from dask_io.stores.block_format import Peek
+    from dask_io.stores.container import TargetOptions
+    from dask_io.stores.spec import ArraySpec
+
+_VERSIONS = (1, 2)
+
+
+def prepare(spec: ArraySpec, options: TargetOptions, *, has_manifest: bool) -> ArraySpec:
+    """Describe a new array as NIfTI files of the requested version will.
+
+    Raises
+    ------
+    ValueError
+        If NIfTI cannot hold it; the message completes "format ...".
+    UsageError
+        If an option is not supported.
+    """
+    replace(options, format_version=None).refuse(KEY)
+    return _describe(spec, options, has_manifest=has_manifest)
+
+
+def prepare_gzip(spec: ArraySpec, options: TargetOptions, *, has_manifest: bool) -> ArraySpec:
+    """Describe a new array as compressed NIfTI files will, as `prepare` does."""
+    replace(options, format_version=None, codec=None).refuse(f"{KEY} (.nii.gz)")
+    if options.codec is not None:
+        name, _, level = options.codec.partition(":")
+        if name != "gzip" or level not in {"", *map(str, range(10))}:
+            raise UsageError(
+                f".nii.gz files are compressed with gzip, not {options.codec}; give a level from "
+                "0 to 9, as in --codec gzip:6, or a target that ends in .nii"
+            )
+        spec = replace(spec, metadata={**spec.metadata, LEVEL: int(level or 6)})
+    return _describe(spec, options, has_manifest=has_manifest)
+
+
+def _describe(spec: ArraySpec, options: TargetOptions, *, has_manifest: bool) -> ArraySpec:
+    version = options.format_version
+    if version is not None:
+        spec = _in_version(spec, version)
+    if has_manifest:
+        return spec
+    # A file names its axes even if nobody else does, and it may not be able to say all.
+    shape = spec.grid.shape
+    block = Header(shape, spec.dtype, spec.layout, 0, spec.space, spec.metadata)
+    content = make_header(block)
+    held = parse_header(lambda n_bytes: content[:n_bytes]).space
+    is_held = held is not None and spec.space is not None and is_close(held, spec.space, shape)
+    return spec if is_held else replace(spec, space=held)
+
+
+def _in_version(spec: ArraySpec, version: int) -> ArraySpec:
+    if version not in _VERSIONS:
+        raise UsageError(f"NIfTI has versions 1 and 2, not {version}; give --format-version 1 or 2")
+    if version == 1 and max(spec.grid.longest, default=0) > LONGEST_DIMENSION:
+        raise ValueError(
+            f"version 1 has at most {LONGEST_DIMENSION} elements along an axis, not "
+            f"{max(spec.grid.longest)}; give --format-version 2"
+        )
+    kept = Kept.find(spec.metadata)
+    header = new_header(spec.dtype, version) if kept is None else as_version(kept.header, version)
+    made = Kept(bytes(header.binaryblock), kept.extensions if kept is not None else ())
+    return replace(spec, metadata={**spec.metadata, KEY: made.to_json()})
+
+
+_PAIR = Format(
+    KEY,
+    (".img",),
+    LONGEST_HEADER,
+    partial(parse_header, is_pair=True),
+    partial(make_header, is_pair=True),
+    has_space=True,
+    keeps=frozenset({KEY}),
+    order="F",
+    header_suffix=".hdr",
+    prepare=prepare,
+    compare=compare_scaling,
+)
+
+
+def parse_gzip_header(peek: Peek) -> Header:
+    """Read the header at the beginning of a gzip file."""
+    return parse_header(partial(content_of, peek))
+
+
+_GZIP = replace(
+    _PAIR,
+    suffixes=(".nii.gz",),
+    parse_header=parse_gzip_header,
+    make_header=make_header,
+    header_suffix="",
+    prepare=prepare_gzip,
+    stream=Gzip(),
+)
+FORMAT = replace(
+    _PAIR,
+    suffixes=(".nii",),
+    parse_header=parse_header,
+    make_header=make_header,
+    header_suffix="",
+    variants=(_GZIP, _PAIR),
+)

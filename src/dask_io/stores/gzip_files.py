@@ -1,0 +1,322 @@
+"""Block files, or one file, that are gzip streams: reading them.
+
+gzip has no random access, so a file is cut into slabs along its slowest axis. A slab is decoded as
+a whole, from the nearest point before it. A run that goes forward decodes every file once.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from math import prod
+from threading import Lock
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from dask_io.errors import DataError
+from dask_io.geometry import Axis, Grid
+from dask_io.storage.medium import ALIGNMENT
+from dask_io.storage.tally import Tally
+from dask_io.stores.addressable import checksum_of, view_as_array
+from dask_io.stores.encoded import AsStored, StoredBytes
+from dask_io.stores.gzip_stream import INPUT_BYTES, MOST_RATIO, STATE_BYTES, GzipStream
+from dask_io.stores.staging import cut, room_for
+from dask_io.stores.store import Access, SourceDefaults
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from dask_io.geometry import Layout, Region
+    from dask_io.storage.location import Location
+    from dask_io.storage.medium import Reader
+    from dask_io.stores.block_files import BlockFiles
+    from dask_io.stores.block_names import BlockNames
+    from dask_io.stores.store import BlockReader
+
+SLAB_BYTES = 2 * 2**20
+"""A slab has at most this many bytes, or it is a single plane or row."""
+CODEC = "gzip"
+# Streams whose decoders are kept, and decoders for all of them.
+_MOST_STREAMS = 4
+_MOST_POINTS = 64
+_AT_ONCE = 2**20
+_LEAST_SIZE = 2**10
+
+
+def slab_shape(shape: tuple[int, ...], layout: Layout, itemsize: int) -> tuple[int, ...]:
+    """Return the largest slab that is one run of a block in storage order, up to `SLAB_BYTES`.
+
+    Examples
+    --------
+    >>> from dask_io.geometry import Layout
+    >>> slab_shape((512, 512, 300), Layout.f(3), 2)
+    (512, 512, 4)
+    >>> slab_shape((4096, 4096, 300), Layout.f(3), 2)
+    (4096, 256, 1)
+    """
+    found, left = list(shape), max(1, SLAB_BYTES // itemsize)
+    for axis in reversed(layout.axes):
+        found[axis] = min(shape[axis], max(1, left))
+        is_whole = found[axis] == shape[axis]
+        left = left // max(1, found[axis]) if is_whole else 0
+    return tuple(found)
+
+
+def cut_into_slabs(grid: Grid, layout: Layout, itemsize: int) -> Grid:
+    """Cut every block of a grid into slabs."""
+    slab = slab_shape(grid.longest, layout, itemsize)
+    return Grid(tuple(map(_cut_axis, grid.axes, slab)))
+
+
+def _cut_axis(axis: Axis, most: int) -> Axis:
+    if axis.longest <= most:
+        return axis
+    lengths = (min(most, length - at) for length in axis.lengths() for at in range(0, length, most))
+    return Axis.of(lengths)
+
+
+class GzipFiles(SourceDefaults):
+    """A source of gzip files; any number of slabs may be read at once.
+
+    Data behind everything that has been read so far is decoded by one thread at a time.
+    """
+
+    is_sequential = True
+
+    def __init__(self, files: BlockFiles) -> None:
+        self._files = files
+        blocks = files.blocks
+        self.dtype, self.layout = blocks.dtype, blocks.layout
+        self.grid = cut_into_slabs(blocks.grid, self.layout, self.dtype.itemsize)
+        # Slabs of a file cannot be removed alone.
+        self.is_indivisible = self.grid != blocks.grid
+        self.tally = Tally()
+        self.n_bytes_on_disk = files.n_bytes_on_disk
+        if files.n_bytes_on_disk:
+            n_bytes = self.grid.size * self.dtype.itemsize
+            _refuse_bomb(files.place, files.n_bytes_on_disk, n_bytes)
+        self._streams: dict[tuple[int, ...], GzipStream] = {}
+        self._lock = Lock()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self._files,)
+
+    @property
+    def place(self) -> str:
+        """The path."""
+        return self._files.place
+
+    @property
+    def format(self) -> str:
+        """Name of the format."""
+        return self._files.format
+
+    @property
+    def access(self) -> Access:
+        """A slab is decoded as a whole."""
+        return Access.ATOMIC
+
+    @property
+    def n_files(self) -> int:
+        """Number of the files."""
+        return self._files.grid.n_blocks
+
+    @property
+    def note(self) -> str:
+        """Say what reading in another order than that of the file costs."""
+        return (
+            "gzip has no random access: a file is decoded forward in slabs, and going back costs "
+            "decoding again from the nearest point before"
+        )
+
+    @property
+    def reused_bytes(self) -> int:
+        """What a visit uses of staging: a slab."""
+        return room_for(prod(self.grid.longest) * self.dtype.itemsize) + 2 * ALIGNMENT
+
+    @property
+    def codec_bytes(self) -> int:
+        """What a visit holds, and the decoders that are kept to begin from."""
+        n_bytes = prod(self._files.grid.longest) * self.dtype.itemsize
+        n_points = min(_MOST_POINTS, n_bytes // _AT_ONCE) if self.is_indivisible else 0
+        return (n_points + 1 + _MOST_STREAMS) * STATE_BYTES + 2 * INPUT_BYTES + _AT_ONCE
+
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        """What the files say, and how they are compressed."""
+        codecs = [{"id": CODEC, "level": 6}]
+        return {**self._files.metadata, "codecs": codecs, "note": self.note}
+
+    @property
+    def block_names(self) -> BlockNames | None:
+        """The pattern of the files; None if there is only one file."""
+        return self._files.block_names
+
+    def describe(self) -> dict[str, Any]:
+        """Return what it takes to open the files again."""
+        return self._files.describe()
+
+    @contextmanager
+    def reader(
+        self,
+        index: tuple[int, ...],
+        *,
+        after: Region | None = None,  # noqa: ARG002 - a slab is read by one thread
+    ) -> Iterator[BlockReader]:
+        """Visit a slab."""
+        region = self.grid.block(index)
+        number = self._files.grid.index_at(region.start)
+        block = self._files.grid.block(number)
+        offset = self._files.offset_of(number)
+        within = region.relative_to(block.start)
+        first = self.layout.stored(within, block.shape).first
+        begin = offset + first * self.dtype.itemsize
+        with self._files.open_file(number, self.tally) as file:
+            stream = self._stream_of(number, file, offset + block.size * self.dtype.itemsize)
+            part = _Part(self._files.path_of(number), begin, region.shape)
+            yield GzipReader(self, part, file, stream)
+
+    def _stream_of(self, number: tuple[int, ...], file: Reader, n_bytes: int) -> GzipStream:
+        place, size = str(self._files.path_of(number)), file.size
+        if not self.is_indivisible:
+            # A file is read at once, so there is nothing to come back to.
+            _refuse_bomb(place, size, n_bytes)
+            return GzipStream(size, n_bytes, 0)
+        with self._lock:
+            found = self._streams.get(number)
+            if found is None or found.size != size:
+                _refuse_bomb(place, size, n_bytes)
+                is_one = self._files.grid.n_blocks == 1
+                found = GzipStream(size, n_bytes, _MOST_POINTS // (1 if is_one else _MOST_STREAMS))
+                kept = list(self._streams.items())[-(_MOST_STREAMS - 1) :]
+                self._streams = {**dict(kept), number: found}
+        with self._files.open_file(number, Tally()) as looked_at:
+            found.list_members(bytes_at(looked_at))
+        return found
+
+    def check(self) -> None:
+        """Look at the header of every file."""
+        self._files.check()
+
+    def fingerprint(self, index: tuple[int, ...]) -> int:
+        """Return a number that changes when the file of a slab does."""
+        return self._files.fingerprint(self._number_of(index))
+
+    def list_again(self) -> None:
+        """Drop the cached listing that is used to find objects."""
+        self._files.list_again()
+
+    def discard(self, index: tuple[int, ...]) -> None:
+        """Remove a file."""
+        assert not self.is_indivisible, "a slab of a file cannot be removed"
+        self._files.discard(index)
+
+    def discard_rest(self) -> None:
+        """Remove manifest and journal, and the directory if nothing else is in it."""
+        self._files.discard_rest()
+
+    def describe_in_place(self) -> None:
+        """Write a manifest, unless there is one."""
+        self._files.describe_in_place()
+
+    def _number_of(self, index: tuple[int, ...]) -> tuple[int, ...]:
+        return self._files.grid.index_at(self.grid.block(index).start)
+
+
+def _refuse_bomb(place: str, size: int, n_bytes: int) -> None:
+    """Refuse data that no gzip stream of this size can hold."""
+    if n_bytes > size * MOST_RATIO + _LEAST_SIZE:
+        raise DataError(place, [f"has {size} bytes, which cannot be decoded to {n_bytes}"])
+
+
+def bytes_at(file: Reader) -> Callable[[int, int], bytes]:
+    """Return a function that reads some bytes from an offset on, fewer at the end."""
+
+    def read(offset: int, n_bytes: int) -> bytes:
+        n_bytes = min(n_bytes, file.size - offset)
+        return bytes(file.read(offset, n_bytes, memoryview(bytearray(n_bytes))))
+
+    return read
+
+
+class _Part(NamedTuple):
+    """Where a slab is: its file, the position in the content, and its shape."""
+
+    path: Location
+    begin: int
+    shape: tuple[int, ...]
+
+
+class GzipReader:
+    """One visit to a slab, which is decoded once."""
+
+    def __init__(self, source: GzipFiles, part: _Part, file: Reader, stream: GzipStream) -> None:
+        self._source, self._part, self._file, self._stream = source, part, file, stream
+        self._decoded: NDArray[Any] | None = None
+
+    def read_into(self, region: Region, buffer: memoryview) -> NDArray[Any]:
+        """Return a part of the slab, which stays where it has been decoded to."""
+        if self._decoded is None:
+            dtype: np.dtype[Any] = self._source.dtype
+            path, begin, shape = self._part
+            decoded, _ = cut(buffer, prod(shape) * dtype.itemsize)
+            try:
+                self._stream.read(self._file, begin, decoded)
+            except ValueError as error:
+                raise DataError(str(path), [str(error)]) from error
+            self._decoded = view_as_array(decoded, shape, dtype, self._source.layout)
+        return self._decoded[region.slices]
+
+    def expect(self, region: Region) -> None:
+        """The slab is read whole."""
+
+    def checksum(self, region: Region, staging: memoryview) -> int:
+        """Return the checksum of the decoded bytes."""
+        dtype, layout = self._source.dtype, self._source.layout
+        return checksum_of(self.read_into, region, staging, dtype, layout)
+
+
+def written_files(files: BlockFiles) -> AsStored:
+    """Return gzip files as they were written: each as a whole, or one file member by member."""
+    if files.blocks.is_one_file:
+        return _written_members(files)
+
+    @contextmanager
+    def find(index: tuple[int, ...]) -> Iterator[StoredBytes | None]:
+        with files.open_file(index) as file:
+            yield StoredBytes(file, file.size)
+
+    return AsStored(files.grid, files.dtype, files.tally, find)
+
+
+def _written_members(files: BlockFiles) -> AsStored:
+    number = (0,) * len(files.grid.axes)
+    dtype, layout, shape = files.dtype, files.layout, files.grid.shape
+    grid = cut_into_slabs(files.grid, layout, dtype.itemsize)
+    offsets: dict[int, int] = {}
+
+    @contextmanager
+    def find(index: tuple[int, ...]) -> Iterator[StoredBytes | None]:
+        begin, path = files.offset_of(number), files.path_of(number)
+        with files.open_file(number) as file:
+            if not offsets:
+                offsets.update(members_in(file, begin + prod(shape) * dtype.itemsize))
+            stored = layout.stored(grid.block(index), shape)
+            first, last = (
+                begin + n * dtype.itemsize for n in (stored.first, stored.first + stored.size)
+            )
+            if first not in offsets or last not in offsets:
+                raise DataError(str(path), ["is compressed in another way than it was"])
+            yield StoredBytes(file, offsets[last] - offsets[first], offsets[first])
+
+    return AsStored(grid, dtype, files.tally, find)
+
+
+def members_in(file: Reader, n_bytes: int) -> dict[int, int]:
+    """Return where members begin in a file, by where they begin in its content.
+
+    Empty if they do not say their sizes.
+    """
+    stream = GzipStream(file.size, n_bytes)
+    return stream.members if stream.list_members(bytes_at(file)) else {}

@@ -1,0 +1,358 @@
+"""Parts of a gzip stream, decoded from the nearest point at which decoding can begin.
+
+gzip has no random access: decoding begins where a member begins, or where the state of a decoder
+was kept. A stream is decoded forward mostly once. On the way, states are kept at even distances,
+up to a limit, so that going back costs only the distance from the state before.
+
+Members that we write say how long they are, in a field of their header that other readers skip. In
+a stream of such members, decoding begins at any of them.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from bisect import bisect_right
+from dataclasses import dataclass, field
+from threading import Lock
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from dask_io.storage.medium import Reader
+
+INPUT_BYTES = 2**16
+"""Encoded bytes that are read at once."""
+STATE_BYTES = 48 * 2**10
+"""What a decoder takes: its window of 32 KiB, its tables, and itself."""
+MOST_RATIO = 1032
+"""No stream decodes to more than this many times its size."""
+_GZIP = 31
+_MAGIC = b"\x1f\x8b\x08"
+_HAS_EXTRA = 4
+# Identifier, length of the field, bytes of the member, bytes of its content.
+_FIELD = struct.Struct("<2sHQQ")
+_ID = b"DI"
+_BEFORE_EXTRA = 10
+_MEMBER_HEADER = _BEFORE_EXTRA + 2 + _FIELD.size
+_TRAILER = struct.Struct("<II")
+_MOST_MEMBERS = 2**20
+
+
+def member_from(deflated: list[bytes], n_bytes: int, checksum: int) -> list[bytes]:
+    """Make a gzip member that says its own size, of the deflated pieces of its content.
+
+    Examples
+    --------
+    >>> import gzip
+    >>> packer = zlib.compressobj(6, wbits=-15)
+    >>> pieces = [packer.compress(b"brain"), packer.flush()]
+    >>> gzip.decompress(b"".join(member_from(pieces, 5, zlib.crc32(b"brain"))))
+    b'brain'
+    """
+    size = _MEMBER_HEADER + sum(map(len, deflated)) + _TRAILER.size
+    said = _FIELD.pack(_ID, _FIELD.size - 4, size, n_bytes)
+    header = _MAGIC + bytes([_HAS_EXTRA, 0, 0, 0, 0, 0, 255]) + struct.pack("<H", _FIELD.size)
+    return [header + said, *deflated, _TRAILER.pack(checksum, n_bytes & 0xFFFFFFFF)]
+
+
+def make_member(content: bytes | memoryview, level: int) -> bytes:
+    """Compress content to a gzip member that says its own size."""
+    packer = zlib.compressobj(level, wbits=-15)
+    pieces = [packer.compress(content), packer.flush()]
+    return b"".join(member_from(pieces, len(content), zlib.crc32(content)))
+
+
+def longest_member(n_bytes: int) -> int:
+    """Return the bytes that a member takes at most: content that cannot be compressed is stored."""
+    return _MEMBER_HEADER + _TRAILER.size + n_bytes + 5 * (n_bytes // 16000 + 2) + 64
+
+
+def size_of_member(head: bytes) -> tuple[int, int] | None:
+    """Return the bytes of a member and of its content, None if its header does not say them."""
+    if len(head) < _MEMBER_HEADER or head[:4] != _MAGIC + bytes([_HAS_EXTRA]):
+        return None
+    found, length, size, n_bytes = _FIELD.unpack_from(head, _BEFORE_EXTRA + 2)
+    if found != _ID or length != _FIELD.size - 4 or size < _MEMBER_HEADER + _TRAILER.size:
+        return None
+    return size, n_bytes
+
+
+class _Point(NamedTuple):
+    """Where decoding can begin: in the content, in the file, and the state of the decoder there.
+
+    Without a state a member begins there.
+    """
+
+    position: int
+    offset: int
+    state: Any | None
+
+
+@dataclass(slots=True)
+class _Cursor:
+    """A decoder somewhere in a stream; belongs to one thread at a time."""
+
+    position: int
+    offset: int
+    decoder: Any | None
+    rest: bytes = b""
+    """Bytes that have been read from the file and not decoded."""
+
+    @classmethod
+    def at(cls, point: _Point) -> _Cursor:
+        position, offset, state = point
+        return cls(position, offset, None if state is None else state.copy())
+
+    @property
+    def point(self) -> _Point | None:
+        """A point to come back to, None if the decoder is within what it has read."""
+        if self.rest:
+            return None
+        state = None if self.decoder is None else self.decoder.copy()
+        return _Point(self.position, self.offset, state)
+
+
+@dataclass
+class GzipStream:
+    """A gzip stream of known length, of which parts are read by any number of threads.
+
+    Parameters
+    ----------
+    size
+        Bytes of the file.
+    n_bytes
+        Bytes of the content.
+    most_points
+        States that are kept at most, each of `STATE_BYTES`.
+    """
+
+    size: int
+    n_bytes: int
+    most_points: int = 64
+    _points: list[_Point] = field(default_factory=lambda: [_Point(0, 0, None)])
+    _members: dict[int, int] = field(default_factory=lambda: {0: 0})
+    _idle: list[_Cursor] = field(default_factory=list)
+    _front: _Cursor = field(default_factory=lambda: _Cursor(0, 0, None))
+    _reached: int = 0
+    _n_states: int = 0
+    _is_listed: bool = False
+    _says_sizes: bool = False
+    _lock: Lock = field(default_factory=Lock)
+    _front_lock: Lock = field(default_factory=Lock)
+
+    def list_members(self, read: Callable[[int, int], bytes]) -> bool:
+        """Look up where members begin, if all of them say their sizes; tell whether they do.
+
+        `read` returns bytes of the file from an offset on, fewer at its end.
+        """
+        with self._front_lock:
+            if self._is_listed:
+                return self._says_sizes
+            self._is_listed = True
+            points: list[_Point] = []
+            position = offset = 0
+            while offset < self.size and len(points) < _MOST_MEMBERS:
+                found = size_of_member(read(offset, _MEMBER_HEADER))
+                if found is None or not found[1]:
+                    return False
+                points.append(_Point(position, offset, None))
+                offset, position = offset + found[0], position + found[1]
+            if (offset, position) != (self.size, self.n_bytes):
+                return False
+            with self._lock:
+                self._points = points
+                self._members = {point.position: point.offset for point in points}
+                self._members[position] = offset
+                self._reached, self._says_sizes = self.n_bytes, True
+            return True
+
+    @property
+    def members(self) -> dict[int, int]:
+        """Where the members known so far begin in the file, by where they begin in the content.
+
+        The end of a stream whose members say their sizes is listed too.
+        """
+        return dict(self._members)
+
+    def read(self, file: Reader, start: int, out: memoryview) -> None:
+        """Decode a part of the content, from `start` on, into a buffer.
+
+        Raises
+        ------
+        ValueError
+            If the stream is damaged or of another length; the message completes "the file ...".
+        """
+        if start < self._reached or not self._read_front(file, start, out):
+            cursor = self._take(start)
+            self._advance(cursor, file, start, None)
+            self._advance(cursor, file, start + len(out), out)
+            self._settle(cursor, file)
+            with self._lock:
+                self._idle = [*self._idle[-3:], cursor]
+
+    def _read_front(self, file: Reader, start: int, out: memoryview) -> bool:
+        """Read on where nothing has been read before; tell whether that is so."""
+        with self._front_lock:
+            if start < self._reached:
+                return False
+            front = self._front
+            self._advance(front, file, start, None)
+            self._advance(front, file, start + len(out), out)
+            self._settle(front, file)
+            with self._lock:
+                self._reached = front.position
+            return True
+
+    def _take(self, start: int) -> _Cursor:
+        """Return the nearest decoder before a position: one that is idle, or a new one."""
+        with self._lock:
+            number = bisect_right(self._points, start, key=lambda point: point.position) - 1
+            point = self._points[number]
+            near = [each for each in self._idle if point.position < each.position <= start]
+            if not near:
+                return _Cursor.at(point)
+            found = max(near, key=lambda each: each.position)
+            self._idle = [each for each in self._idle if each is not found]
+            return found
+
+    def _advance(self, cursor: _Cursor, file: Reader, stop: int, out: memoryview | None) -> None:
+        """Decode up to a position, into a buffer if there is one."""
+        begin = cursor.position
+        while cursor.position < stop:
+            most = stop - cursor.position
+            decoded = self._decode(cursor, file, most if out is not None else min(most, 2**16))
+            if out is not None:
+                at = cursor.position - begin
+                out[at : at + len(decoded)] = decoded
+            cursor.position += len(decoded)
+            if cursor is self._front:
+                self._keep_state()
+
+    def _decode(self, cursor: _Cursor, file: Reader, most: int) -> bytes:
+        """Decode some bytes, at most so many, and possibly none."""
+        cursor.rest = cursor.rest or self._read_on(cursor, file)
+        if cursor.decoder is None:
+            self._begin_member(cursor, file)
+        decoder = cursor.decoder
+        assert decoder is not None
+        is_last = not cursor.rest
+        try:
+            decoded: bytes = decoder.decompress(cursor.rest, min(most, _MOST_AT_ONCE))
+        except zlib.error as error:
+            raise ValueError(f"is damaged: its gzip stream cannot be decoded ({error})") from error
+        # Even without input, a decoder may have something left to return.
+        if is_last and not decoded and not decoder.eof:
+            raise ValueError("is truncated: its gzip stream ends before its data does")
+        cursor.rest = decoder.unconsumed_tail
+        if decoder.eof:
+            cursor.rest, cursor.decoder = decoder.unused_data, None
+            self._note_member(cursor.position + len(decoded), cursor.offset - len(cursor.rest))
+        return decoded
+
+    def _read_on(self, cursor: _Cursor, file: Reader) -> bytes:
+        n_bytes = min(INPUT_BYTES, self.size - cursor.offset)
+        if n_bytes <= 0:
+            return b""
+        buffer = memoryview(bytearray(n_bytes))
+        found = bytes(file.read(cursor.offset, n_bytes, buffer))
+        cursor.offset += n_bytes
+        return found
+
+    def _begin_member(self, cursor: _Cursor, file: Reader) -> None:
+        """Begin another member; zeros between members are allowed."""
+        while cursor.rest and not cursor.rest[0]:
+            cursor.rest = cursor.rest.lstrip(b"\0") or self._read_on(cursor, file)
+        if not cursor.rest:
+            raise ValueError("is truncated: its gzip stream ends before its data does")
+        if cursor.rest[0] != _MAGIC[0]:
+            raise ValueError("is damaged: something else follows within its gzip stream")
+        cursor.decoder = zlib.decompressobj(_GZIP)
+
+    def _note_member(self, position: int, offset: int) -> None:
+        """Remember where a member begins, or compare that with what was said."""
+        with self._lock:
+            if self._says_sizes:
+                if self._members.get(position) != offset:
+                    raise ValueError("is damaged: its gzip members are not as long as they say")
+                return
+            last = self._points[-1]
+            if position > last.position and len(self._members) < _MOST_MEMBERS:
+                self._members[position] = offset
+                self._points.append(_Point(position, offset, None))
+
+    def _keep_state(self) -> None:
+        """Keep the state of the decoder that is furthest, at even distances."""
+        front = self._front
+        apart = max(2**20, -(-self.n_bytes // max(1, self.most_points)))
+        if self._n_states >= self.most_points:
+            return
+        if front.position - self._points[-1].position < apart or front.decoder is None:
+            return
+        point = front.point
+        if point is not None:
+            with self._lock:
+                self._points.append(point)
+            self._n_states += 1
+
+    def _settle(self, cursor: _Cursor, file: Reader) -> None:
+        """Compare checksum and length at the end of a member, and of the stream."""
+        is_end = cursor.position == self.n_bytes
+        if not is_end and cursor.position not in self._members:
+            return
+        while cursor.decoder is not None:
+            if self._decode(cursor, file, 1):
+                raise ValueError("is too long: its gzip stream goes on behind its data")
+        if is_end and cursor is self._front:
+            self._check_end(cursor, file)
+
+    def _check_end(self, cursor: _Cursor, file: Reader) -> None:
+        """Refuse a stream that goes on; empty members and zeros are allowed."""
+        while cursor.rest or (self.size > cursor.offset):
+            cursor.rest = cursor.rest or self._read_on(cursor, file)
+            cursor.rest = cursor.rest.lstrip(b"\0") if cursor.decoder is None else cursor.rest
+            if not cursor.rest:
+                continue
+            if cursor.decoder is None and cursor.rest[0] != _MAGIC[0]:
+                # As gzip does, ignore what is no member.
+                return
+            if self._decode(cursor, file, 1):
+                raise ValueError("is too long: its gzip stream goes on behind its data")
+
+
+_MOST_AT_ONCE = 2**20
+
+
+def content_of(peek: Callable[[int], bytes], n_bytes: int) -> bytes:
+    """Return the first bytes of the content of a gzip stream, fewer if it has fewer.
+
+    Raises
+    ------
+    ValueError
+        If it is not a gzip stream; the message completes "the file ...".
+    """
+    taken = 2**12
+    while True:
+        head = peek(taken)
+        if head[:3] != _MAGIC[: len(head[:3])] or not head:
+            raise ValueError("is not a gzip file: it does not begin as one")
+        found = _decode_head(head, n_bytes)
+        if len(found) >= n_bytes or len(head) < taken or taken > 2 * n_bytes + 2**16:
+            return found
+        taken *= 4
+
+
+def _decode_head(head: bytes, n_bytes: int) -> bytes:
+    found, rest = b"", head
+    try:
+        while rest[:1] == _MAGIC[:1] and len(found) < n_bytes:
+            decoder = zlib.decompressobj(_GZIP)
+            found += decoder.decompress(rest, n_bytes - len(found))
+            if not decoder.eof:
+                break
+            rest = decoder.unused_data.lstrip(b"\0")
+    except zlib.error as error:
+        if not found:
+            raise ValueError(f"is damaged: its gzip stream cannot be decoded ({error})") from error
+    return found

@@ -1,0 +1,182 @@
+"""NIfTI volumes through the whole program: real ones, large ones, and other readers of them."""
+
+from __future__ import annotations
+
+import gzip
+import shutil
+import subprocess
+import zlib
+from pathlib import Path
+from typing import Any
+
+import nibabel as nib
+import numpy as np
+import pytest
+
+import dask_io
+from dask_io.errors import DataError, InterruptedRunError, UsageError
+from tests.commands import run
+from tests.peak import stays_within
+
+REAL = Path("/usr/share/mricron/templates/ch2better.nii.gz")
+MIB = 2**20
+
+
+def is_good(*paths: Path) -> bool:
+    """Ask nifti_tool, which is not ours, whether headers are good."""
+    command = ["nifti_tool", "-check_hdr", "-check_nim", "-infiles", *map(str, paths)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return done.stdout.count("IS GOOD") == 2 * len(paths)
+
+
+def test_a_real_volume_in_blocks(tmp_path: Path) -> None:
+    """Blocks of a brain lie in nibabel where they lay in the whole, and merge to the same file."""
+    whole = nib.load(REAL)
+    dask_io.split(REAL, tmp_path / "b", chunks=(160, 190, 170), memory="32MiB")
+    blocks = sorted((tmp_path / "b").glob("*.nii"))
+    assert len(blocks) == 8
+    for path in blocks:
+        block = nib.load(path)
+        start = np.array([int(n) for n in path.stem.split("_")[1:]]) * (160, 190, 170)
+        assert block.affine[:3, 3] == pytest.approx((whole.affine @ [*start, 1])[:3])
+        assert block.affine[:3, :3] == pytest.approx(whole.affine[:3, :3])
+    middle = nib.load(tmp_path / "b" / "b_1_0_1.nii")
+    assert np.array_equal(middle.dataobj[::7, ::9], whole.dataobj[160::7, 0:190:9, 170:])
+    assert is_good(*blocks)
+    dask_io.merge(tmp_path / "b", tmp_path / "back.nii", memory="32MiB")
+    assert (tmp_path / "back.nii").read_bytes() == gzip.decompress(REAL.read_bytes())
+
+
+@pytest.fixture(scope="module")
+def volume(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Save 12 MiB in Fortran order, as .nii and .nii.gz in a single gzip member."""
+    path = tmp_path_factory.mktemp("volume") / "x.nii"
+    array = np.random.default_rng(5).integers(0, 50, (64, 96, 1024), "<i2")
+    array[:, :, ::3] = 7
+    image = nib.Nifti1Image(array, np.diag([0.5, 0.25, 2, 1]) + np.eye(4, k=3) * 9)
+    nib.save(image, path)
+    with gzip.open(f"{path}.gz", "wb", compresslevel=1) as packed:
+        packed.write(path.read_bytes())
+    return path
+
+
+def test_twenty_times_the_budget_to_zarr_and_back(volume: Path, tmp_path: Path) -> None:
+    """A file in Fortran order becomes chunks in C order and the same values again, in 1.2 MiB."""
+    memory = volume.stat().st_size // 20
+    done = dask_io.resplit(
+        volume, tmp_path / "x.zarr", chunks=32, order="C", memory=memory, workers=1, codec="none"
+    )
+    assert done.held <= memory
+    back = dask_io.resplit(
+        tmp_path / "x.zarr", tmp_path / "y.nii", chunks=-1, memory=memory, workers=1
+    )
+    assert back.held <= memory
+    assert (tmp_path / "y.nii").read_bytes()[352:] == volume.read_bytes()[352:]
+
+
+def test_a_compressed_volume_larger_than_the_budget(volume: Path, tmp_path: Path) -> None:
+    """A .nii.gz is split in less than its size, and all memory is counted."""
+    source, memory = Path(f"{volume}.gz"), 8 * MIB
+
+    def split() -> None:
+        dask_io.split(source, tmp_path / "b", chunks=64, memory=memory, workers=1, overwrite=True)
+
+    # Modules and plans take some memory of their own.
+    split()
+    assert stays_within(memory + 3 * MIB, split)
+    assert dask_io.verify(volume, tmp_path / "b").equal
+
+
+def test_threads_compress_one_file(volume: Path, tmp_path: Path) -> None:
+    """Members are put in order, every gzip reader takes them, and their checksums are kept."""
+    path = tmp_path / "y.nii.gz"
+    dask_io.merge(volume, path, memory=24 * MIB, workers=3, codec="gzip:1")
+    assert gzip.decompress(path.read_bytes()) == volume.read_bytes()
+    assert dask_io.verify(path).equal
+    subprocess.run(["gzip", "-t", path], check=True)
+    assert is_good(path)
+
+
+def test_compressed_blocks(volume: Path, tmp_path: Path) -> None:
+    """Files by a pattern, of a level that is asked for, with or without a manifest."""
+    folder = tmp_path / "b"
+    pattern = folder / "b_{0}_{1}_{2}.nii.gz"
+    done = dask_io.split(volume, pattern, chunks=(64, 96, 300), codec="gzip:1")
+    assert done.not_kept == ()
+    assert dask_io.verify(folder).equal
+    (folder / "dask-io.json").unlink()
+    shutil.rmtree(folder / ".dask-io")
+    assert dask_io.verify(folder, volume).equal
+    dask_io.merge(folder, tmp_path / "y.nii", memory="24MiB")
+    assert (tmp_path / "y.nii").read_bytes() == volume.read_bytes()
+    block = nib.load(folder / "b_0_0_2.nii.gz")
+    assert block.affine[:3, 3] == pytest.approx([9, 0, 1200])
+
+
+def test_levels_are_checked(volume: Path, tmp_path: Path) -> None:
+    """Only gzip, and only levels that it has."""
+    for codec in ("zstd", "gzip:11", "gzip:x"):
+        with pytest.raises(UsageError, match="compressed with gzip, not"):
+            dask_io.merge(volume, tmp_path / "y.nii.gz", codec=codec)
+
+
+def test_an_interrupted_compressed_file_is_begun_again(volume: Path, tmp_path: Path) -> None:
+    """Nothing is left of it under its name, and a second run writes all of it."""
+    target = tmp_path / "y.nii.gz"
+
+    def stop(progress: Any) -> None:
+        if progress.n_bytes_written > 4 * MIB:
+            raise KeyboardInterrupt
+
+    with pytest.raises(InterruptedRunError, match="start the run again"):
+        dask_io.merge(volume, target, memory="12MiB", workers=1, on_progress=stop, codec="gzip:1")
+    assert not target.exists()
+    assert list(tmp_path.iterdir()) == []
+    dask_io.merge(volume, target, memory="12MiB", codec="gzip:1")
+    assert gzip.decompress(target.read_bytes()) == volume.read_bytes()
+
+
+def test_a_bomb_is_refused_before_anything_is_planned(tmp_path: Path) -> None:
+    """A small stream cannot hold what its header claims."""
+    header = nib.Nifti1Header()
+    header.set_data_shape((30000, 30000, 3000))
+    header["vox_offset"], header["magic"] = 352, b"n+1"
+    (tmp_path / "x.nii.gz").write_bytes(gzip.compress(header.binaryblock + bytes(2**20)))
+    with pytest.raises(DataError, match="bytes, which cannot be decoded to"):
+        dask_io.info(tmp_path / "x.nii.gz")
+
+
+def test_a_stream_that_goes_on_takes_no_memory(tmp_path: Path) -> None:
+    """200 MiB behind 1 MiB of data are not decoded."""
+    header = nib.Nifti1Header()
+    header.set_data_shape((64, 64, 256))
+    header.set_data_dtype("u1")
+    header["vox_offset"], header["magic"] = 352, b"n+1"
+    packer = zlib.compressobj(9, wbits=31)
+    content = packer.compress(header.binaryblock + bytes(4))
+    content += b"".join(packer.compress(bytes(MIB)) for _ in range(200)) + packer.flush()
+    (tmp_path / "x.nii.gz").write_bytes(content)
+
+    def read() -> None:
+        with pytest.raises(DataError, match=r"x.nii.gz: is too long"):
+            dask_io.merge(tmp_path / "x.nii.gz", tmp_path / "y.npy", memory="12MiB", workers=1)
+
+    assert stays_within(16 * MIB, read)
+
+
+def test_the_plan_and_the_info_say_what_gzip_costs() -> None:
+    """There is no random access, and slabs are read forward."""
+    told = run("plan", str(REAL), "--chunks", "100,100,100", "--memory", "24MiB")
+    assert "decoded forward without random access" in told
+    assert "backwards" not in told
+    assert "gzip has no random access" in run("info", str(REAL))
+
+
+def test_regions_in_one_pass_keep_their_places(tmp_path: Path) -> None:
+    """A list of regions of a compressed volume: each has its own affine."""
+    whole, regions = nib.load(REAL), ["10:60,20:90,30:100", "200:,300:,250:"]
+    dask_io.extract(REAL, tmp_path / "rois", regions=regions, memory="64MiB")
+    first, second = (nib.load(tmp_path / "rois" / f"region_00{n}.nii") for n in range(2))
+    assert np.array_equal(first.dataobj, whole.dataobj[10:60, 20:90, 30:100])
+    assert first.affine == pytest.approx(whole.slicer[10:60, 20:90, 30:100].affine)
+    assert second.affine == pytest.approx(whole.slicer[200:, 300:, 250:].affine)

@@ -1,0 +1,74 @@
+"""NIfTI volumes become OME-Zarr images and come back with the same bytes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import nibabel as nib
+import numpy as np
+import pytest
+
+import dask_io
+from tests.commands import fail
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+AFFINE = np.array(
+    [[-2.0, 0.1, 0.0, 90.0], [0.1, 2.0, 0.0, -126.0], [0.0, 0.0, 2.5, -72.0], [0.0, 0.0, 0.0, 1.0]]
+)
+
+
+@pytest.fixture
+def volume(tmp_path: Path) -> Path:
+    """An oblique volume with units, slope and intercept, and an extension."""
+    array = np.arange(12 * 10 * 8, dtype="<i2").reshape(12, 10, 8)
+    image = nib.Nifti1Image(array, AFFINE)
+    image.header.set_xyzt_units("mm", "sec")
+    image.header.set_slope_inter(2.0, 1.0)
+    image.header.extensions.append(nib.nifti1.Nifti1Extension("comment", b"mine"))
+    nib.save(image, tmp_path / "a.nii")
+    return tmp_path / "a.nii"
+
+
+@pytest.mark.parametrize(
+    ("target", "options"),
+    [
+        ("b.zarr", {"format": "ome-zarr"}),
+        ("b.zarr", {"format": "ome-zarr", "format_version": 2, "codec": "zstd:3"}),
+        ("b.zarr", {"format": "ome-zarr", "order": "C"}),
+        ("b.zarr", {}),
+        ("b.h5", {"order": "C"}),
+        ("b.nc", {"order": "C"}),
+    ],
+)
+def test_the_way_back_is_bit_identical(
+    target: str, options: dict[str, Any], volume: Path, tmp_path: Path
+) -> None:
+    """Through images, plain Zarr, HDF5 and NetCDF: header, extensions and data."""
+    dask_io.resplit(volume, tmp_path / target, chunks=(5, 5, 5), **options)
+    back = dask_io.merge(tmp_path / target, tmp_path / "back.nii")
+
+    assert back.not_kept == ()
+    assert (tmp_path / "back.nii").read_bytes() == volume.read_bytes()
+
+
+def test_regions_of_an_image_keep_their_place(volume: Path, tmp_path: Path) -> None:
+    """As nibabel crops the volume itself."""
+    dask_io.resplit(volume, tmp_path / "b.zarr", chunks=(5, 5, 5), format="ome-zarr")
+    dask_io.extract(tmp_path / "b.zarr", tmp_path / "roi.nii", regions=["5:10,3:,4:8"])
+
+    expected = nib.load(volume).slicer[5:10, 3:, 4:8]  # type: ignore[attr-defined]
+    found = nib.load(tmp_path / "roi.nii")
+    assert np.allclose(found.affine, expected.affine, rtol=1e-6)  # type: ignore[attr-defined]
+    assert np.array_equal(found.get_fdata(), expected.get_fdata())  # type: ignore[attr-defined]
+
+
+def test_a_series_of_volumes_is_refused(tmp_path: Path) -> None:
+    """OME-Zarr wants time first, but in NIfTI it is the last axis."""
+    nib.save(nib.Nifti1Image(np.zeros((4, 5, 6, 3), "f4"), AFFINE), tmp_path / "a.nii")
+
+    command = ("resplit", tmp_path / "a.nii", tmp_path / "b.zarr", "--chunks", "2")
+    line = fail(*command, "--format", "ome-zarr", code=2)
+
+    assert "time comes first, then channel, then space" in line
