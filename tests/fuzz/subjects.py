@@ -86,7 +86,7 @@ def _make_image(version: int) -> Callable[[Path], None]:
         space = Space((SpaceAxis("y", "mm"), SpaceAxis("x", "mm")), affine)
         made = zarr.create_array(folder / "a.zarr", shape=ARRAY.shape, dtype=ARRAY.dtype)
         made[...] = ARRAY
-        made.attrs["dask_io"] = {"space": space.to_json()}  # type: ignore[assignment]
+        made.attrs["dask_io"] = {"space": space.to_json()}
         options: Any = {"format": "ome-zarr", "format_version": version, "durability": "none"}
         dask_io.resplit(folder / "a.zarr", folder / "x.zarr", chunks=3, **options)
 

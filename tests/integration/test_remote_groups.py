@@ -359,4 +359,4 @@ def test_an_image_is_made_in_an_object_store(version: int, bucket: str, tmp_path
     assert dask_io.verify(url)
     assert dask_io.verify(tmp_path / "a.npy", f"{url}::/0")
     local = download(url, tmp_path / "c.zarr")
-    assert np.array_equal(zarr.open_group(local, mode="r")["0"][...], array)  # type: ignore[index]
+    assert np.array_equal(zarr.open_array(local / "0", mode="r")[...], array)
