@@ -35,7 +35,9 @@ if TYPE_CHECKING:
     from dask_io.stores.store import BlockReader
 
 SLAB_BYTES = 2 * 2**20
-"""A slab has at most this many bytes, or it is a single plane or row."""
+"""A slab of several planes has at most this many bytes."""
+PLANE_BYTES = 8 * 2**20
+"""A single plane may have this many."""
 CODEC = "gzip"
 # Streams whose decoders are kept, and decoders for all of them.
 _MOST_STREAMS = 4
@@ -47,6 +49,9 @@ _LEAST_SIZE = 2**10
 def slab_shape(shape: tuple[int, ...], layout: Layout, itemsize: int) -> tuple[int, ...]:
     """Return the largest slab that is one run of a block in storage order, up to `SLAB_BYTES`.
 
+    A single plane across the slowest axis may be larger, up to `PLANE_BYTES`: if planes were cut,
+    plans would go back and forth between their parts.
+
     Examples
     --------
     >>> from dask_io.geometry import Layout
@@ -54,7 +59,13 @@ def slab_shape(shape: tuple[int, ...], layout: Layout, itemsize: int) -> tuple[i
     (512, 512, 4)
     >>> slab_shape((4096, 4096, 300), Layout.f(3), 2)
     (4096, 256, 1)
+    >>> slab_shape((149, 169, 154, 121), Layout.f(4), 1)
+    (149, 169, 154, 1)
     """
+    slowest = next((axis for axis in layout.axes if shape[axis] > 1), 0)
+    plane = tuple(1 if axis == slowest else length for axis, length in enumerate(shape))
+    if SLAB_BYTES < prod(plane) * itemsize <= PLANE_BYTES:
+        return plane
     found, left = list(shape), max(1, SLAB_BYTES // itemsize)
     for axis in reversed(layout.axes):
         found[axis] = min(shape[axis], max(1, left))
