@@ -58,10 +58,10 @@ def test_regions_of_an_image_keep_their_place(volume: Path, tmp_path: Path) -> N
     dask_io.resplit(volume, tmp_path / "b.zarr", chunks=(5, 5, 5), format="ome-zarr")
     dask_io.extract(tmp_path / "b.zarr", tmp_path / "roi.nii", regions=["5:10,3:,4:8"])
 
-    expected = nib.load(volume).slicer[5:10, 3:, 4:8]  # type: ignore[attr-defined]
+    expected = nib.load(volume).slicer[5:10, 3:, 4:8]
     found = nib.load(tmp_path / "roi.nii")
-    assert np.allclose(found.affine, expected.affine, rtol=1e-6)  # type: ignore[attr-defined]
-    assert np.array_equal(found.get_fdata(), expected.get_fdata())  # type: ignore[attr-defined]
+    assert np.allclose(found.affine, expected.affine, rtol=1e-6)
+    assert np.array_equal(found.get_fdata(), expected.get_fdata())
 
 
 def test_a_series_of_volumes_is_refused(tmp_path: Path) -> None:
