@@ -6,12 +6,13 @@ the module needs, are loaded only to open or create an array.
 
 from __future__ import annotations
 
+import sys
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from dask_io.errors import StorageError, UsageError
 from dask_io.storage.files import peeking
@@ -71,6 +72,10 @@ class Row:
         ``"C"`` or ``"F"`` if a container always stores elements in this order.
     library
         The library that its module imports and that must be installed.
+    object_class, objects
+        The class of its library whose instances are arrays of this format, as ``module:name``, and
+        our module that opens them. It has two functions: ``open_object`` returns a source, and
+        ``fill_object`` a target that is filled in place.
     dialect_of
         Name of the format whose containers it uses, if it is a convention within another format.
     """
@@ -84,6 +89,8 @@ class Row:
     holds_trees: bool = False
     order: str = ""
     library: str = ""
+    object_class: str = ""
+    objects: str = ""
     dialect_of: str = ""
 
     def load(self) -> AnyFormat:
@@ -172,6 +179,8 @@ _ROWS = (
         "zarr",
         (".zarr",),
         container="dask_io.formats.zarr:FORMAT",
+        object_class="zarr:Array",
+        objects="dask_io.formats.zarr.objects",
         marks=(Files(("zarr.json",)), Files((".zarray",)), Files((".zgroup",))),
         holds_trees=True,
         library="zarr",
@@ -188,6 +197,8 @@ _ROWS = (
         (".h5", ".hdf5", ".hdf"),
         blocks="dask_io.formats.hdf5.blocks:FORMAT",
         container="dask_io.formats.hdf5:FORMAT",
+        object_class="h5py:Dataset",
+        objects="dask_io.formats.hdf5.objects",
         # The signature comes first, or after a user block.
         marks=tuple(Bytes(_HDF5, offset) for offset in (0, 512, 1024, 2048, 4096)),
         is_one_file=True,
@@ -334,6 +345,19 @@ def choose_format(path: Location, name: str | None) -> Format:
     if by_suffix is not None and by_suffix.name != chosen.name:
         raise UsageError(f"{path} has the suffix of {by_suffix.name}, but format is {name}")
     return blocks.of_file(path.name)
+
+
+def find_object_module(obj: Any) -> Any:
+    """Return the module that opens an array of another library; None if no format has one.
+
+    No library is imported to find out. Subclasses do not count, because they may read and write
+    differently.
+    """
+    for row in _ROWS:
+        library, _, name = row.object_class.partition(":")
+        if library and type(obj) is getattr(sys.modules.get(library), name, None):
+            return import_module(row.objects)
+    return None
 
 
 def tree_rows() -> Iterator[Row]:

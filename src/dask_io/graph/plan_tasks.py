@@ -13,7 +13,6 @@ from dask_io.errors import BudgetTooSmallError, DaskIOError
 from dask_io.graph.locks import distinct_locks, hold_locks
 from dask_io.graph.mapped_blocks import MappedSource, MappedTarget
 from dask_io.graph.match import DeclinedError
-from dask_io.graph.objects import converts_as_numpy
 from dask_io.graph.parts import cut_into_parts
 from dask_io.planning import (
     Plan,
@@ -175,7 +174,7 @@ def _mapped_target(match: Match, dtype: np.dtype[Any]) -> Target:
     """Return the target of a match, with its function applied if it has one."""
     target = match.target
     types = _infer_types(match.function, dtype, len(target.grid.axes))
-    if types.dtype != target.dtype and not converts_as_numpy(target):
+    if types.dtype != target.dtype and not target.converts_as_numpy:
         raise DeclinedError(f"{target.format} does not convert elements as NumPy does")
     problem = check_cast(types.dtype, target.dtype, "unsafe")
     if problem:

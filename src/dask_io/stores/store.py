@@ -299,6 +299,10 @@ class Target(Store, Protocol):
     """Whether blocks are encoded in pieces: in less memory, but more slowly."""
 
     @property
+    def converts_as_numpy(self) -> bool:
+        """Whether it converts elements of other types as NumPy does."""
+
+    @property
     def piecewise(self) -> Memory | None:
         """The memory of a visit with `in_pieces`, None if the codecs need whole blocks."""
 
@@ -351,6 +355,7 @@ class Target(Store, Protocol):
 class TargetDefaults(StoreDefaults):
     """Members of most targets: each block is a file, and is encoded as a whole."""
 
+    converts_as_numpy = True
     in_pieces = False
     piecewise: Memory | None = None
     grid: Any

@@ -37,6 +37,8 @@ class Hdf5InPlace(Unjournalled, TargetDefaults):
     makes them. The place is the path of the file, which is known even after it was closed.
     """
 
+    converts_as_numpy = False
+
     dataset: Any
     grid: Grid
     place: str
