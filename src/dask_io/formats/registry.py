@@ -67,6 +67,8 @@ class Row:
         Whether a container is a file, not a directory.
     holds_trees
         Whether a container holds groups, or files of several arrays: it is a `TreeContainer`.
+    shared
+        Suffixes that files of other formats have too, if these are given by name.
     order
         The order of elements in its files, if there is no choice: ``"C"`` or ``"F"``.
     library
@@ -80,6 +82,7 @@ class Row:
     marks: tuple[Files | Bytes, ...] = ()
     is_one_file: bool = False
     holds_trees: bool = False
+    shared: tuple[str, ...] = ()
     order: str = ""
     library: str = ""
 
@@ -207,8 +210,9 @@ _ROWS = (
     Row(
         "nifti",
         (".nii", ".nii.gz", ".img", ".hdr"),
-        order="F",
         blocks="dask_io.formats.nifti:FORMAT",
+        shared=(".img", ".hdr"),
+        order="F",
         marks=(Bytes(b"n+1\0", 344), Bytes(b"n+2\0", 4)),
         library="nibabel",
     ),
@@ -293,7 +297,8 @@ def choose_format(path: Location, name: str | None) -> Format:
             f"{', '.join(format_names())}, name one with --format, or --source-format"
         )
     blocks = chosen.load_blocks()
-    if by_suffix is not None and by_suffix.name != chosen.name:
+    is_other = by_suffix is not None and by_suffix.name != chosen.name
+    if by_suffix is not None and is_other and not path.name.endswith(by_suffix.shared):
         raise UsageError(f"{path} ends as {by_suffix.name}, but format {name} is asked for")
     return blocks.of_file(path.name)
 
