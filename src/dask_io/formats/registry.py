@@ -67,7 +67,13 @@ class Row:
     is_one_file
         Whether a container is a file, not a directory.
     holds_trees
+<<<<<<< HEAD
         Whether a container holds groups, or files with several arrays: it is a `TreeContainer`.
+=======
+        Whether a container holds groups, or files of several arrays: it is a `TreeContainer`.
+    shared
+        Suffixes that files of other formats have too, if these are given by name.
+>>>>>>> nifti
     order
         ``"C"`` or ``"F"`` if a container always stores elements in this order.
     library
@@ -87,6 +93,7 @@ class Row:
     marks: tuple[Files | Bytes, ...] = ()
     is_one_file: bool = False
     holds_trees: bool = False
+    shared: tuple[str, ...] = ()
     order: str = ""
     library: str = ""
     object_class: str = ""
@@ -258,6 +265,8 @@ _ROWS = (
         "nifti",
         (".nii", ".nii.gz", ".img", ".hdr"),
         blocks="dask_io.formats.nifti:FORMAT",
+        shared=(".img", ".hdr"),
+        order="F",
         marks=(Bytes(b"n+1\0", 344), Bytes(b"n+2\0", 4)),
         library="nibabel",
     ),
@@ -342,8 +351,14 @@ def choose_format(path: Location, name: str | None) -> Format:
             f"{', '.join(format_names())} with --format or --source-format"
         )
     blocks = chosen.load_blocks()
+<<<<<<< HEAD
     if by_suffix is not None and by_suffix.name != chosen.name:
         raise UsageError(f"{path} has the suffix of {by_suffix.name}, but format is {name}")
+=======
+    is_other = by_suffix is not None and by_suffix.name != chosen.name
+    if by_suffix is not None and is_other and not path.name.endswith(by_suffix.shared):
+        raise UsageError(f"{path} ends as {by_suffix.name}, but format {name} is asked for")
+>>>>>>> nifti
     return blocks.of_file(path.name)
 
 
