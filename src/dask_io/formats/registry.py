@@ -67,13 +67,9 @@ class Row:
     is_one_file
         Whether a container is a file, not a directory.
     holds_trees
-<<<<<<< HEAD
         Whether a container holds groups, or files with several arrays: it is a `TreeContainer`.
-=======
-        Whether a container holds groups, or files of several arrays: it is a `TreeContainer`.
     shared
-        Suffixes that files of other formats have too, if these are given by name.
->>>>>>> nifti
+        Suffixes that files of other formats may also have, if the format is given by name.
     order
         ``"C"`` or ``"F"`` if a container always stores elements in this order.
     library
@@ -351,14 +347,9 @@ def choose_format(path: Location, name: str | None) -> Format:
             f"{', '.join(format_names())} with --format or --source-format"
         )
     blocks = chosen.load_blocks()
-<<<<<<< HEAD
-    if by_suffix is not None and by_suffix.name != chosen.name:
-        raise UsageError(f"{path} has the suffix of {by_suffix.name}, but format is {name}")
-=======
     is_other = by_suffix is not None and by_suffix.name != chosen.name
     if by_suffix is not None and is_other and not path.name.endswith(by_suffix.shared):
-        raise UsageError(f"{path} ends as {by_suffix.name}, but format {name} is asked for")
->>>>>>> nifti
+        raise UsageError(f"{path} has the suffix of {by_suffix.name}, but format is {name}")
     return blocks.of_file(path.name)
 
 
