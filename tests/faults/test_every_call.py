@@ -8,12 +8,14 @@ every N. Afterwards every block that looks complete is right, and `resume` yield
 from __future__ import annotations
 
 import errno
+import re
 import shutil
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
 import h5py  # type: ignore[import-untyped]
+import nibabel as nib
 import numpy as np
 import pytest
 import zarr
@@ -56,6 +58,12 @@ def cases(*, thorough: bool) -> Iterator[Case]:
     # One file of many blocks, which is gone on with; and one that counts only as a whole.
     yield Case("resplit", "out.h5", {"chunks": (3, 2), "codec": "none", "consume": True})
     yield Case("resplit", "out.h5", {"chunks": (3, 2), "codec": "gzip:1"})
+    # Files that are compressed as a whole: one for each block, and one that counts only as a whole.
+    yield Case("resplit", "out/b_{0}_{1}.nii.gz", {"chunks": (3, 2)})
+    yield Case("merge", "out.nii.gz", {"codec": "gzip:1"})
+    # A header in a file of its own, and an image whose metadata comes last.
+    yield Case("merge", "out.img", {"consume": True})
+    yield Case("resplit", "out.zarr", {"chunks": (3, 2), "format": "ome-zarr", "codec": "zstd:1"})
     # Every file of the source holds four chunks.
     yield Case("resplit", "out", {"chunks": (3, 4), "consume": True}, source="sharded.zarr")
     if thorough:
@@ -127,6 +135,12 @@ def count_calls(folder: Path, case: Case) -> int:
     return faults.n_calls
 
 
+def place_of(folder: Path, case: Case) -> Path:
+    """Return the file or the directory that a run writes."""
+    target = folder / case.target
+    return target.parent if "{" in target.name else target
+
+
 def check_blocks(place: Path, case: Case) -> None:
     """Check that what looks like a complete block is one."""
     if case.options.get("durability") == "none" or case.is_there:
@@ -139,15 +153,30 @@ def check_blocks(place: Path, case: Case) -> None:
             with h5py.File(place) as file:
                 assert np.array_equal(file["data"][...], ARRAY)
         return
+    if case.target.endswith((".nii.gz", ".img")):
+        check_volumes(place, case)
+        return
     chunks = case.options.get("chunks", ARRAY.shape)
     for path in [place] if place.is_file() else place.glob("b_*.npy"):
         numbers = path.stem.split("_")[1:] if place.is_dir() else ["0", "0"]
         check_block(np.load(path), numbers, chunks, path)
 
 
+def check_volumes(place: Path, case: Case) -> None:
+    """Check that what looks like a complete volume is one."""
+    chunks = case.options.get("chunks", ARRAY.shape)
+    for path in place.glob("b_*.nii.gz") if "chunks" in case.options else [place]:
+        is_there = path.exists() and (path.suffix != ".img" or path.with_suffix(".hdr").exists())
+        if is_there:
+            numbers = re.findall("[0-9]+", path.name) or ["0", "0"]
+            check_block(np.asarray(nib.load(path).dataobj), numbers, chunks, path)  # type: ignore[attr-defined]
+
+
 def check_chunks(place: Path, case: Case) -> None:
     """Check that what looks like a complete array, or a chunk with a codec, is one."""
-    if (place / "zarr.json").exists():
+    is_complete = (place / "zarr.json").exists()
+    place = place / "0" if case.options.get("format") == "ome-zarr" else place
+    if is_complete:
         assert np.array_equal(np.asarray(zarr.open_array(place, mode="r")), ARRAY)
     if case.options["codec"] == "none" or "shards" in case.options:
         return
@@ -159,20 +188,23 @@ def check_chunks(place: Path, case: Case) -> None:
 
 def complete(place: Path, case: Case, run: Callable[[], object]) -> None:
     """Resume what a fault left, or begin again if it left nothing."""
-    is_begun = place.is_file() or (place.is_dir() and any(place.iterdir()))
+    files = (path for path in place.rglob("*") if path.is_file())
+    # A journal that was not complete counts for nothing.
+    is_begun = place.is_file() or any(".dask-io." not in path.parent.name for path in files)
     is_begun = is_begun or place.with_name(place.name + ".dask-io").exists()
     case.complete(place, run, is_begun=is_begun)
 
 
 def check_complete(folder: Path, case: Case) -> None:
     """Check that all is there that should be, and nothing else."""
-    place = folder / case.target
+    place = place_of(folder, case)
     written = dask_io.open(place)
     assert np.array_equal(written[:, :], ARRAY)
     assert dask_io.verify(place)
     left = {path.name for path in folder.rglob(".*") if path.name != ".dask-io"}
     assert not left, "temporary files are left"
-    expected = {"whole.npy", case.source, "old.npy", case.target}
+    expected = {"whole.npy", case.source, "old.npy", place.name}
+    expected |= {"out.hdr"} if place.suffix == ".img" else set()
     if case.options.get("consume"):
         expected -= {case.source}
     found = {path.name for path in folder.iterdir() if not path.name.endswith(".dask-io")}
@@ -188,9 +220,10 @@ def survive(folder: Path, case: Case, faults: Faults, loss: Loss | None = None) 
     if synced is not None and loss is not None:
         synced.lose(loss)
     with with_log(faults):
-        check_blocks(folder / case.target, case)
+        place = place_of(folder, case)
+        check_blocks(place, case)
         with inject(Faults()):
-            complete(folder / case.target, case, run)
+            complete(place, case, run)
         check_complete(folder, case)
 
 

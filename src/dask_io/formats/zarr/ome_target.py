@@ -226,7 +226,8 @@ class ImageTarget(ZarrTarget):
         image = self._image
         if image is None or not is_taken(image):
             return super()._find_old()
-        if image.is_dir() and not self._medium.names(image):
+        files = (name.partition("/")[0] for name, _ in self._medium.files(image))
+        if image.is_dir() and all(map(_is_stale_journal, files)):
             return super()._find_old()
         if not self._overwrite:
             self._refuse()
@@ -234,7 +235,11 @@ class ImageTarget(ZarrTarget):
             raise UsageError(f"{image} is a file, not an image to overwrite")
         self.site.refuse_neighbours()
         known = {LEVEL, JOURNAL, *DOCUMENTS}
-        names = (name for name in self._medium.names(image) if whole_name(name) not in known)
+        names = (
+            name
+            for name in self._medium.names(image)
+            if whole_name(name) not in known and not _is_stale_journal(name)
+        )
         refuse_foreign(image, "an image with one level", names)
         return [*self._group_files(image), *super()._find_old()]
 
@@ -265,3 +270,8 @@ class ImageTarget(ZarrTarget):
         outer = Place(self.site.path, self.site.inside.rpartition("/")[0])
         outer.describe_group({n: self._group[n] for n in _GROUP if n in self._group})
         self._medium.sync_names([image])
+
+
+def _is_stale_journal(name: str) -> bool:
+    """Tell whether a name in an image is a journal that a killed run has left unfinished."""
+    return name.startswith(f".{LEVEL}{JOURNAL}.") and name.endswith(".part")
