@@ -169,7 +169,7 @@ def check_volumes(place: Path, case: Case) -> None:
         is_there = path.exists() and (path.suffix != ".img" or path.with_suffix(".hdr").exists())
         if is_there:
             numbers = re.findall("[0-9]+", path.name) or ["0", "0"]
-            check_block(np.asarray(nib.load(path).dataobj), numbers, chunks, path)  # type: ignore[attr-defined]
+            check_block(np.asarray(nib.load(path).dataobj), numbers, chunks, path)
 
 
 def check_chunks(place: Path, case: Case) -> None:
