@@ -59,7 +59,7 @@ def not_kept(source: Source, target: Target, *, gives_space: bool = False) -> tu
         if not set(said.get(name, ())).issubset(held.get(name, ()))
     ]
     is_given = gives_space and SPACE not in held
-    lost += [SPACE] if is_given else _lost_space(said, held, source.grid.shape)
+    lost += [SPACE] if is_given else _lost_space(said, held, source)
     lost += [f"{key}_header" for key in sorted(FOREIGN_HEADERS & said.keys() - held.keys())]
     scaling = scaling_in(said)
     if scaling is not None and not scaling.is_identity and SCALING not in held:
@@ -127,11 +127,10 @@ def is_same(one: object, other: object) -> bool:
     return one == other or (one != one and other != other)  # noqa: PLR0124
 
 
-def _lost_space(
-    said: Mapping[str, Any], held: Mapping[str, Any], shape: tuple[int, ...]
-) -> Iterator[str]:
+def _lost_space(said: Mapping[str, Any], held: Mapping[str, Any], source: Source) -> Iterator[str]:
     space, kept = said.get(SPACE), held.get(SPACE)
-    if space is not None and space.is_known and not (kept and _is_said(space, kept, shape)):
+    is_known = space is not None and space.is_known
+    if is_known and not (kept and _is_said(space, kept, source.grid.shape)):
         yield SPACE
     # Dask IO reads it back, but no other reader does.
     yield from held.get("hidden", ())

@@ -8,21 +8,24 @@ array is read, so that users see only their own attributes.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 from dask_io.stores.space import Space
 from dask_io.stores.spec import FOREIGN_HEADERS, SPACE
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 KEY = "dask_io"
 """Name of the attribute."""
 
 
 def headers_in(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the headers of other formats among the metadata of a source."""
-    return {key: metadata[key] for key in sorted(FOREIGN_HEADERS) if metadata.get(key)}
+    """Return the headers of other formats among the metadata of a source; not empty ones."""
+    found = {key: metadata[key] for key in sorted(FOREIGN_HEADERS & metadata.keys())}
+    return {
+        key: header
+        for key, header in found.items()
+        if isinstance(header, Mapping) and any(header.values())
+    }
 
 
 def own_value(metadata: Mapping[str, Any]) -> dict[str, Any]:
