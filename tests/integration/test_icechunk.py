@@ -205,7 +205,7 @@ def test_what_is_there_is_replaced_only_if_asked(
             dask_io.resplit(start, f"{place}::/{inside}", chunks=(3, 3, 3), overwrite=True)
     (tmp_path / "y.icechunk").mkdir()
     (tmp_path / "y.icechunk" / "notes").write_text("mine")
-    with pytest.raises(UsageError, match="is no icechunk repository"):
+    with pytest.raises(UsageError, match="is not an icechunk repository"):
         dask_io.resplit(start, tmp_path / "y.icechunk", chunks=(3, 3, 3), overwrite=True)
     assert (tmp_path / "y.icechunk" / "notes").read_text() == "mine"
 
@@ -230,7 +230,7 @@ def test_what_icechunk_cannot_hold_is_refused(start: Path, tmp_path: Path) -> No
     dask_io.resplit(start, place, chunks=(7, 7, 7))
     for target, options, problem in (
         ("new.icechunk", {"format_version": 2}, "Zarr 3 only"),
-        ("new.icechunk::/@dev/a", {}, "a branch of a repository that is not there"),
+        ("new.icechunk::/@dev/a", {}, "a branch of a repository that does not exist"),
         ("new.icechunk", {"consume": True}, "durable only when it is complete"),
     ):
         with pytest.raises(UsageError, match=problem):
@@ -505,7 +505,7 @@ def test_a_directory_in_place_of_a_repository_is_kept(start: Path, tmp_path: Pat
     place.mkdir()
     (place / "photo.jpg").write_bytes(b"mine")
 
-    with pytest.raises(UsageError, match="is no icechunk repository"):
+    with pytest.raises(UsageError, match="is not an icechunk repository"):
         dask_io.resplit(start, place, chunks=10)
 
     assert (place / "photo.jpg").read_bytes() == b"mine"

@@ -28,7 +28,7 @@ from dask_io.stores.block_names import BlockNames, OneName
 from dask_io.stores.container import NewArray, TargetOptions
 from dask_io.stores.dtypes import check_dtype
 from dask_io.stores.slices import format_of_files, thick_slices
-from dask_io.stores.space import what_is_held
+from dask_io.stores.space import stored_part
 from dask_io.stores.spec import FOREIGN_HEADERS, SPACE, ArraySpec
 
 if TYPE_CHECKING:
@@ -168,7 +168,7 @@ def _with_held_space(blocks: Blocks, header: bytes) -> Blocks:
     if spec.space is None or not blocks.is_one_file:
         return blocks
     held = blocks.format.parse_header(lambda n_bytes: header[:n_bytes]).space
-    space = what_is_held(spec.space, held, spec.grid.shape)
+    space = stored_part(spec.space, held, spec.grid.shape)
     return replace(blocks, spec=replace(spec, space=space))
 
 

@@ -140,7 +140,7 @@ class BlockFiles(BlockStore, SourceDefaults):
         if only_blocks:
             for name in matches.others:
                 if not name.startswith(".") and name.endswith(blocks.format.suffixes):
-                    problems.add(name, "is extra: it is no block")
+                    problems.add(name, "is extra: it is not a block")
         self.n_bytes_on_disk = sum(files[name] for name in matches.by_numbers.values())
         self._find = self._medium.finder(blocks.folder)
         # Most headers are as long as the first: one byte per block remembers those.

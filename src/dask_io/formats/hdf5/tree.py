@@ -13,7 +13,7 @@ from dask_io.formats.hdf5.attributes import (
 )
 from dask_io.formats.hdf5.create import LONGEST_SCALE
 from dask_io.formats.hdf5.dataset import refuse_others, understand
-from dask_io.formats.hdf5.file import apart_for_long, reading
+from dask_io.formats.hdf5.file import in_subprocess_for_long, reading
 from dask_io.formats.hdf5.filters import LOSSLESS
 from dask_io.formats.hdf5.places import find_places
 from dask_io.formats.hdf5.scales import is_bare, names_of, numbered_dimensions
@@ -192,7 +192,7 @@ def read_tree(
     DataError
         If it is broken, or some of it is in other files.
     """
-    found = apart_for_long(path, _look_into, path, belonging_to, each)
+    found = in_subprocess_for_long(path, _look_into, path, belonging_to, each)
     return Tree(
         root=path,
         format=dialect.format,

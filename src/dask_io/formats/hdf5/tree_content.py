@@ -20,7 +20,7 @@ from dask_io.formats.hdf5.attributes import (
     copy_attributes,
 )
 from dask_io.formats.hdf5.create import make_dataset
-from dask_io.formats.hdf5.file import apart_for_long, brief, open_own, reading, writing
+from dask_io.formats.hdf5.file import brief, in_subprocess_for_long, open_own, reading, writing
 from dask_io.formats.hdf5.filters import type_of
 from dask_io.formats.hdf5.overwrite import contents_at
 from dask_io.formats.hdf5.scales import name_of_scale
@@ -79,11 +79,11 @@ class Hdf5Model:
 
     def read(self, name: str) -> Any:
         """Return the values of a dataset that is copied verbatim."""
-        return apart_for_long(self.path, _read_values, self.path, name)
+        return in_subprocess_for_long(self.path, _read_values, self.path, name)
 
     def digests(self, names: Iterable[str]) -> dict[str, str]:
         """Return checksums of the values of datasets."""
-        return apart_for_long(self.path, _digest_values, self.path, list(names))
+        return in_subprocess_for_long(self.path, _digest_values, self.path, list(names))
 
 
 def _read_values(path: Path, name: str) -> Any:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, TypeVarTuple, runtime_
 from dask_io.errors import UsageError
 from dask_io.formats.hdf5.create import check_codec, make_dataset, refuse
 from dask_io.formats.hdf5.dataset import understand
-from dask_io.formats.hdf5.file import apart_for_long, brief, in_memory
+from dask_io.formats.hdf5.file import brief, in_memory, in_subprocess_for_long
 from dask_io.formats.hdf5.filters import type_of
 from dask_io.formats.hdf5.making import FileInMaking, Hdf5Writing
 from dask_io.formats.hdf5.overwrite import refuse_more
@@ -76,7 +76,7 @@ def write_tree(
     if any(each.options.shards for each in wanted.values()):
         raise UsageError(f"format {format} has no shards; leave them out")
     plain = {name: replace(each, metadata=dict(each.metadata)) for name, each in wanted.items()}
-    arrays = _apart(model, _describe, plain)
+    arrays = _in_subprocess(model, _describe, plain)
     return TreeFile(
         path,
         model,
@@ -89,9 +89,13 @@ def write_tree(
     )
 
 
-def _apart(model: Model, function: Callable[[*Ts], R], *args: *Ts) -> R:
+def _in_subprocess(model: Model, function: Callable[[*Ts], R], *args: *Ts) -> R:
     """Call a function in a subprocess if it opens a file on which HDF5 may crash."""
-    return function(*args) if model.file is None else apart_for_long(model.file, function, *args)
+    return (
+        function(*args)
+        if model.file is None
+        else in_subprocess_for_long(model.file, function, *args)
+    )
 
 
 def _describe(wanted: Mapping[str, NewArray]) -> dict[str, Dataset]:
@@ -198,7 +202,7 @@ class TreeFile(OneFileTarget):
         with self._publisher.writer(self._name, Tally(), n_bytes=0):
             pass
         model, path = self._model, self._making.path
-        self.not_kept = _apart(model, model.build, path, self._wanted)
+        self.not_kept = _in_subprocess(model, model.build, path, self._wanted)
 
     def restart(self, job: bytes) -> None:
         """Begin the file of an interrupted run again.

@@ -10,7 +10,7 @@ import h5py  # type: ignore[import-untyped]
 
 from dask_io.errors import DaskIOError
 from dask_io.formats.hdf5.dialects import (
-    in_one_go,
+    creation_plist,
     make_head,
     open_head,
     type_of,
@@ -83,7 +83,7 @@ def make_header(block: Header) -> bytes:
 
     def make(file: Any) -> Any:
         group, space = file.require_group(f"{ROOT}/image/0"), h5py.h5s.create_simple(shape)
-        made = h5py.h5d.create(group.id, b"image", type_of(dtype), space, in_one_go())
+        made = h5py.h5d.create(group.id, b"image", type_of(dtype), space, creation_plist())
         write_volume(file, volume)
         return made
 

@@ -12,7 +12,7 @@ import h5py  # type: ignore[import-untyped]
 import numpy as np
 
 from dask_io.formats.hdf5.dialects import (
-    in_one_go,
+    creation_plist,
     in_subprocess,
     make_dataset,
     reading,
@@ -206,7 +206,7 @@ def _make(root: Any, path: str, values: Any) -> None:
     """Make a small dataset: within its header, so that nothing of it lies behind the image."""
     if path in root:
         return
-    plist = in_one_go()
+    plist = creation_plist()
     if values.nbytes <= _COMPACT:
         plist.set_layout(h5py.h5d.COMPACT)
         plist.set_alloc_time(h5py.h5d.ALLOC_TIME_DEFAULT)

@@ -83,7 +83,9 @@ class Volume:
             found = f"{len(self.dimensions)} dimensions of {len(self.shape)} axes"
             raise ValueError(f"has an image whose dimorder names {found}")
         if len(set(self.dimensions)) != len(self.dimensions):
-            raise ValueError(f"has an image along {','.join(self.dimensions)}, of which two agree")
+            raise ValueError(
+                f"has an image along {','.join(self.dimensions)}, with the same name twice"
+            )
         if self.dtype.str[1:] not in _TYPES:
             raise ValueError(f"has an image of {self.dtype}, which MINC does not have")
         if self.scaling is not None and self.scaling.low.shape != self.shape[: self.scaling.n_axes]:

@@ -15,7 +15,7 @@ from dask_io.errors import UsageError
 from dask_io.formats.zarr.documents import add_fields, make_array_documents
 from dask_io.formats.zarr.metadata import nothing_of, understand
 from dask_io.stores.block_files import order_of
-from dask_io.stores.cf_attributes import FILL_VALUE, NAMES, encoded, gap_of
+from dask_io.stores.cf_attributes import FILL_VALUE, NAMES, encoded, missing_value_of
 from dask_io.stores.dtypes import check_dtype
 from dask_io.stores.own_attribute import add_own
 
@@ -79,7 +79,7 @@ def describe_new(wanted: NewArray) -> dict[str, bytes]:
 def _with_gaps(wanted: NewArray, version: int) -> NewArray:
     """Have the value that stands for a gap where this version has it, if the source is no Zarr."""
     said = wanted.metadata
-    gap = None if "zarr_format" in said else gap_of(said, wanted.dtype)
+    gap = None if "zarr_format" in said else missing_value_of(said, wanted.dtype)
     if gap is None and "netcdf" in said and version != _NEWEST:
         # What is not stored has a value in NetCDF that is none for gaps.
         return replace(wanted, metadata={**said, "fill_value": None})

@@ -78,7 +78,7 @@ def check_images(group: Group) -> None:
             with quiet():
                 image.from_zarr(zarr.open_group(store, path=path or None, mode="r"))
         except Exception as error:  # whatever hostile metadata makes it raise
-            problem = f"is no valid OME-Zarr {version}: {_reason(error)}"
+            problem = f"is not valid OME-Zarr {version}: {_reason(error)}"
             raise DataError(str(group.root / path), [problem]) from error
 
 

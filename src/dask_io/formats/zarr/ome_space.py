@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from dask_io.errors import UsageError
 from dask_io.stores.given_space import type_of
 from dask_io.stores.own_attribute import KEY, headers_in, own_value, read_own
-from dask_io.stores.space import Affine, AxisType, Space, SpaceAxis, says_all_of
+from dask_io.stores.space import Affine, AxisType, Space, SpaceAxis, includes
 from dask_io.stores.spec import SPACE
 from dask_io.stores.unit_words import unit_word
 
@@ -190,7 +190,7 @@ def image_attributes(
     space = space_of(metadata, n_axes)
     image = make_image(space)
     kept = headers_in(metadata)
-    if said is not None and not says_all_of(image.space, said):
+    if said is not None and not includes(image.space, said):
         kept[SPACE] = said
     own = own_value(kept)
     return {**image.to_json(name, version), **({KEY: own} if own else {})}

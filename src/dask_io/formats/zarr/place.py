@@ -92,7 +92,7 @@ class Place:
         """
         for folder in self.groups:
             if folder.is_dir() and (found := read_documents(folder)) and not is_group(found):
-                raise UsageError(f"{folder} is an array, so it can hold no other")
+                raise UsageError(f"{folder} is an array, so it cannot contain another one")
             if is_unfinished(folder / JOURNAL):
                 refuse_locked(folder / JOURNAL)
                 _refuse_unfinished(folder)

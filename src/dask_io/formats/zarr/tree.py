@@ -33,7 +33,7 @@ from dask_io.formats.zarr.verbatim import GroupContent, array_files, shape_of
 from dask_io.hierarchy.conversions import check_names, check_records
 from dask_io.hierarchy.tree import ROOT, Tree, TreeArray
 from dask_io.storage.own_names import JOURNAL
-from dask_io.stores.cf_attributes import FILL_VALUE, NAMES, gap_of
+from dask_io.stores.cf_attributes import FILL_VALUE, NAMES, missing_value_of
 from dask_io.stores.spec import SPACE
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ def _plain_attributes(documents: Mapping[str, bytes]) -> dict[str, Any]:
     kind, version = ("data_type", 3) if V3 in documents else ("dtype", 2)
     try:
         dtype = np.dtype(document.get(kind))
-        gap = gap_of({**document, "zarr_format": version, "attributes": said}, dtype)
+        gap = missing_value_of({**document, "zarr_format": version, "attributes": said}, dtype)
         return plain if gap is None else {**plain, FILL_VALUE: np.array(gap, dtype).item()}
     except (TypeError, ValueError):
         # No string can be told from a fill value.

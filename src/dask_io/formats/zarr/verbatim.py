@@ -27,7 +27,7 @@ from dask_io.formats.zarr.group import (
 )
 from dask_io.hierarchy.checksums import digest
 from dask_io.storage.files import medium_of, read_whole
-from dask_io.stores.cf_attributes import FILL_VALUE, NAMES, encoded, gap_of
+from dask_io.stores.cf_attributes import FILL_VALUE, NAMES, encoded, missing_value_of
 from dask_io.stores.container import INSIDE
 
 if TYPE_CHECKING:
@@ -180,7 +180,7 @@ def array_files(tree: Tree, name: str, version: int) -> dict[str, bytes]:
     if values.dtype.hasobject and not is_text:
         raise UsageError(f"{shown} cannot be held by Zarr: it {array.verbatim}")
     names = [each or f"dim_{axis}" for axis, each in enumerate(array.dimensions)]
-    fill, gap = None, gap_of({"attributes": said}, values.dtype)
+    fill, gap = None, missing_value_of({"attributes": said}, values.dtype)
     if version == _NEWEST:
         fill = "" if is_text else np.zeros((), values.dtype)[()]
         if gap is not None:

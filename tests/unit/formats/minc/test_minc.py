@@ -370,7 +370,7 @@ def _break(path: Path, name: str) -> None:
     ("name", "message"),
     [
         ("dimorder", "dimorder names 2 dimensions of 3 axes"),
-        ("twice", "of which two agree"),
+        ("twice", "with the same name twice"),
         ("step", "a step of xspace that is not a finite number"),
         ("cosines", "direction_cosines of xspace that are all zero"),
         ("slices", "minima and maxima of different slices"),
