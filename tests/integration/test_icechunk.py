@@ -303,7 +303,7 @@ def test_someone_else_commits_meanwhile(array: NDArray[Any], start: Path, tmp_pa
     assert np.array_equal(np.asarray(dask_io.open(f"{place}::/b")), array)
     assert np.asarray(dask_io.open(f"{place}::/other")).tolist() == [3] * 4
 
-    with pytest.raises(StorageError, match="someone else has committed a change of it meanwhile"):
+    with pytest.raises(StorageError, match="another commit has changed it in the meantime"):
         dask_io.resplit(start, f"{place}::/c", chunks=(7, 7, 7), on_progress=commit("c"))
     assert np.asarray(dask_io.open(f"{place}::/c")).tolist() == [3] * 4
 

@@ -163,8 +163,8 @@ class BlockFilesTarget(BlockStore, TargetDefaults, JournalledTarget):
                 f" and {rest} more" if rest else ""
             )
             raise UsageError(
-                f"{folder} holds what is not part of a target: {listed}; "
-                "move it away, or choose another target"
+                f"{folder} contains files that are not part of a target: {listed}; "
+                "move them away, or choose another target"
             )
         return [folder / name for name in sorted(old, key=lambda name: name != manifest.NAME)]
 

@@ -74,7 +74,7 @@ _OWN_NAMES = frozenset(
         "transactions",
     }
 )
-_TOKEN = "dask_io"  # noqa: S105 - the name of an entry, no secret
+_TOKEN = "dask_io"  # noqa: S105 - the name of an entry, not a secret
 # The joined pieces, and copies in Python and in icechunk.
 _N_COPIES = 3
 
@@ -93,12 +93,12 @@ def make_icechunk(
     Raises
     ------
     UsageError
-        If icechunk cannot hold it, or does not support an option.
+        If icechunk cannot store it, or does not support an option.
     """
     if wanted.options.format_version not in {None, _ZARR_VERSION}:
         raise UsageError(f"icechunk holds arrays of Zarr {_ZARR_VERSION} only")
     options = replace(wanted.options, format_version=_ZARR_VERSION)
-    # It has its own way to name chunks.
+    # icechunk names chunks in its own way.
     kept = {key: each for key, each in wanted.metadata.items() if key != "chunk_key_encoding"}
     documents = describe_new(replace(wanted, options=options, metadata=kept))
     _refuse_unheld(json.loads(documents[V3]).get("attributes", {}))
@@ -354,7 +354,7 @@ class IcechunkTarget(ChunkedTarget, JournalledTarget):
             self._refuse()
         if not os.path.lexists(path) or self._is_left_over() or _is_empty(path):
             if self.address.branch != MAIN:
-                raise UsageError(f"{shown} names a branch of a repository that does not exist")
+                raise UsageError(f"{shown} is on a branch of a repository that does not exist")
             return []
         if not _ROW.recognises(path):
             raise UsageError(f"{path} is not an icechunk repository; choose another target")
@@ -413,8 +413,8 @@ class IcechunkTarget(ChunkedTarget, JournalledTarget):
         except (icechunk.ConflictError, icechunk.RebaseFailedError) as error:
             raise StorageError(
                 self.place,
-                "someone else has committed a change of it meanwhile",
-                "look at the history, and run it again",
+                "another commit has changed it in the meantime",
+                "look at the history, and run the command again",
             ) from error
 
 

@@ -312,7 +312,7 @@ def test_casting_keeps_real_values(scan: Path, tmp_path: Path) -> None:
     dask_io.resplit(scan, tmp_path / "wide.mnc", chunks=-1, dtype="int32", **OPTIONS)
 
     assert np.array_equal(load(tmp_path / "wide.mnc")[0], load(scan)[0])
-    with pytest.raises(UsageError, match=r"scaled integers; name the source as FILE\.mnc::/real"):
+    with pytest.raises(UsageError, match=r"scaled integers; give the source as FILE\.mnc::/real"):
         dask_io.resplit(scan, tmp_path / "float.mnc", chunks=-1, dtype="float32", **OPTIONS)
     dask_io.resplit(
         f"{scan}::/real",

@@ -403,7 +403,7 @@ def test_overwriting_removes_all_of_an_array_and_nothing_else(tmp_path: Path) ->
 
     (path / "c" / "notes.txt").write_text("mine")
     before = names(path)
-    with pytest.raises(UsageError, match=r"not part of an array: c/notes.txt; move it away"):
+    with pytest.raises(UsageError, match=r"not part of an array: c/notes.txt; move them away"):
         target_at(path, overwrite=True).create()
     assert names(path) == before
 
@@ -413,14 +413,14 @@ def test_only_what_an_array_can_have_is_removed(tmp_path: Path) -> None:
     path = tmp_path / "x.zarr"
     (path / "c" / "empty").mkdir(parents=True)
     (path / "2021.3.12").write_text("a diary")
-    with pytest.raises(UsageError, match=r"not part of an array: 2021.3.12; move it away"):
+    with pytest.raises(UsageError, match=r"not part of an array: 2021.3.12; move them away"):
         target_at(path, overwrite=True).create()
     (path / "2021.3.12").unlink()
     write(target_at(path, overwrite=True), np.ones((4, 6), "<i4"))
 
     for name in ("c/0/2", "0.0"):
         (path / name).write_text("mine")
-        with pytest.raises(UsageError, match=f"not part of an array: {name}; move it away"):
+        with pytest.raises(UsageError, match=f"not part of an array: {name}; move them away"):
             target_at(path, overwrite=True).create()
         (path / name).unlink()
     write(
