@@ -176,9 +176,9 @@ def test_a_repository_holds_several_arrays(
     for name in ("1", "2"):
         assert dask_io.verify(f"{place}::/day/{name}").equal
         assert np.array_equal(np.asarray(dask_io.open(f"{place}::/day/{name}")), array)
-    with pytest.raises(UsageError, match=r"is a group; name an array in it, such as .*day/1, "):
+    with pytest.raises(UsageError, match=r"is a group; give an array in it, such as .*day/1, "):
         dask_io.open(f"{place}::/day")
-    with pytest.raises(UsageError, match=r"is a group; name an array in it, such as .*/day$"):
+    with pytest.raises(UsageError, match=r"is a group; give an array in it, such as .*/day$"):
         dask_io.open(place)
     with pytest.raises(DataError, match="there is no array of this name"):
         dask_io.open(f"{place}::/day/3")

@@ -207,7 +207,7 @@ def test_what_is_written_is_looked_at_before_it_counts(
         raise DataError(group.place, ["is not valid OME-Zarr"])
 
     monkeypatch.setattr("dask_io.formats.zarr.tree_target.check_images", refuse)
-    with pytest.raises(DataError, match="no valid OME-Zarr"):
+    with pytest.raises(DataError, match="not valid OME-Zarr"):
         job.run()
     monkeypatch.undo()
     with pytest.raises(DataError, match="unfinished"):

@@ -173,7 +173,7 @@ def _with_held_space(blocks: Blocks, header: bytes) -> Blocks:
 
 
 def _kept(chosen: Format, metadata: Mapping[str, Any], *, has_manifest: bool) -> Mapping[str, Any]:
-    """Return the part of a source's metadata that headers, or the manifest, have a place for."""
+    """Return the part of a source's metadata that headers, or the manifest, can store."""
     keeps = chosen.keeps | (FOREIGN_HEADERS if has_manifest else frozenset())
     kept = {key: metadata[key] for key in sorted(keeps & metadata.keys())}
     return kept if chosen.keep is None else {**kept, **chosen.keep(metadata)}

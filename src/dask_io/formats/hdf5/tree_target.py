@@ -39,19 +39,19 @@ Ts = TypeVarTuple("Ts")
 
 @runtime_checkable
 class Model(Content, Protocol):
-    """A tree of which a file can be made; it travels to the process that makes the file."""
+    """A tree from which a file can be created, in a subprocess if necessary."""
 
     @property
     def file(self) -> Path | None:
-        """The file that values are read from, which may be broken."""
+        """The file that values are read from, which may be damaged."""
 
     def contents(self) -> set[str]:
-        """Return the names of everything in the file, attributes behind an ``@``."""
+        """Return the names of everything in the file, those of attributes after an ``@``."""
 
     def build(self, path: Path, wanted: Mapping[str, NewArray]) -> tuple[str, ...]:
-        """Make a file with everything except the values of some arrays, which are made as wanted.
+        """Create a file without the values of the `wanted` arrays.
 
-        Returns names for everything that the file has no place for.
+        Returns names for everything that the file cannot store.
         """
 
 
@@ -171,7 +171,7 @@ class TreeFile(OneFileTarget):
 
     @property
     def is_indivisible(self) -> bool:
-        """Nothing of it can be resumed."""
+        """An unfinished file cannot be continued."""
         return True
 
     @property
@@ -236,7 +236,7 @@ class TreeFile(OneFileTarget):
         return found
 
     def refuse_loss(self, path: Location) -> None:
-        """Refuse to replace a file that holds more; a broken file may be replaced."""
+        """Refuse to replace a file that contains more; a damaged file may be replaced."""
         if path.is_file():
             self._refuse_more(on_disk(path, self._format), may_be_broken=True)
 
@@ -280,7 +280,7 @@ class Member(Unjournalled, Hdf5Writing):
 
     @property
     def durability(self) -> Durability:
-        """What the file outlasts once it is complete."""
+        """What the complete file survives."""
         return self._file.durability
 
     def resume(self) -> Ledger:
@@ -288,7 +288,7 @@ class Member(Unjournalled, Hdf5Writing):
         return Ledger(self.grid)
 
     def commit(self, cells: Collection[Written]) -> None:
-        """Note what has been written; it is durable when the file is complete."""
+        """Count what has been written; it is durable when the file is complete."""
         self.note(line_of(cell, self.grid) for cell in cells)
 
     def note(self, lines: Iterable[str]) -> None:

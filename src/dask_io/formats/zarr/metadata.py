@@ -139,7 +139,7 @@ def _from_v3(array: Any) -> ZarrArray:
     codecs = [codec.to_dict() for codec in metadata.codecs]
     if codecs[0]["name"] == "sharding_indexed":
         if len(codecs) > 1:
-            raise ValueError("has codecs behind its sharding, which is not supported")
+            raise ValueError("has codecs after its sharding, which is not supported")
         sharding = codecs[0]["configuration"]
         index = _index(array, sharding)
         codecs = list(sharding["codecs"])

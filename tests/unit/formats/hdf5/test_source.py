@@ -197,8 +197,8 @@ def outside(file: Any, folder: Path) -> None:
         ("texts", "Python objects, which are never loaded"),
         ("lists", "Python objects, which are never loaded"),
         ("references", "Python objects, which are never loaded"),
-        ("spaced", "stored as no"),
-        ("odd", "stored as no"),
+        ("spaced", "stored differently from"),
+        ("odd", "stored differently from"),
         ("arrays", "elements that are arrays"),
     ],
 )
