@@ -125,7 +125,7 @@ def make_target(
     except ValueError as error:
         raise UsageError(f"format {chosen.name} {error}") from error
     if chosen.prepare is None:
-        blocks = _with_held_space(blocks, header)
+        blocks = _with_stored_space(blocks, header)
     return make_blocks(blocks, overwrite=overwrite, durability=durability, reserve=reserve)
 
 
@@ -162,7 +162,7 @@ def _choose_names(
     return chosen, names, folder
 
 
-def _with_held_space(blocks: Blocks, header: bytes) -> Blocks:
+def _with_stored_space(blocks: Blocks, header: bytes) -> Blocks:
     """Drop the part of the space that a single file cannot store, so that it is reported."""
     spec = blocks.spec
     if spec.space is None or not blocks.is_one_file:

@@ -46,7 +46,7 @@ class FilledReader:
 
 @dataclass(frozen=True, slots=True)
 class UnfilledReader:
-    """One visit to a stored block, of which parts may contain only the fill value."""
+    """One visit to a stored block that may contain the fill value in parts."""
 
     reader: AddressableReader | PaddedReader
     fill: NDArray[Any]

@@ -133,11 +133,11 @@ class Manifest:
         try:
             value = _parse(content)
             if isinstance(value, dict):
-                # That is for what lies elsewhere.
+                # Only a description in a journal may refer to a single file.
                 value.pop("file", None)
             return cls.from_json(value)
         except ValueError as error:
-            advice = "repair or remove it, or name the blocks by a pattern"
+            advice = "repair or remove it, or give a pattern for the blocks"
             raise DataError(str(path), [str(error)], advice) from error
 
     def write(self, folder: Location) -> None:

@@ -166,7 +166,7 @@ class SourceView(_View[Source], SourceDefaults):
 
 @dataclass(frozen=True, slots=True)
 class _ShiftedReader:
-    """One visit to a block of which only a part is in the region."""
+    """One visit to the part of a block that is in the region."""
 
     reader: BlockReader
     shift: tuple[int, ...]

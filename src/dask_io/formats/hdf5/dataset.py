@@ -237,6 +237,6 @@ def _fill_of(plist: Any, dtype: np.dtype[Any]) -> tuple[bytes, bool]:
     """Return the bytes of the fill value, and whether the dataset defines it."""
     if plist.fill_value_defined() != h5py.h5d.FILL_VALUE_USER_DEFINED:
         return bytes(dtype.itemsize), False
-    said = np.zeros((), h5py.opaque_dtype(dtype) if dtype.kind in "mM" else dtype)
-    plist.get_fill_value(said)
-    return said.tobytes(), True
+    fill = np.zeros((), h5py.opaque_dtype(dtype) if dtype.kind in "mM" else dtype)
+    plist.get_fill_value(fill)
+    return fill.tobytes(), True

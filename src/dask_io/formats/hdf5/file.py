@@ -209,7 +209,7 @@ def _follow(file: Any, path: Path, inside: str) -> Any:
         if isinstance(link, h5py.SoftLink):
             n_links += 1
             if n_links > _MOST_LINKS:
-                raise DataError(shown, ["is behind a chain of links that is too long or circular"])
+                raise DataError(shown, ["has a chain of links that is too long or circular"])
             here = file if link.path.startswith("/") else here
             parts = [part for part in link.path.split("/") if part not in {"", "."}]
             names.extendleft(reversed(parts))

@@ -69,8 +69,8 @@ def filters_of(plist: Any) -> tuple[Filter, ...]:
     found = [plist.get_filter(number) for number in range(plist.get_nfilters())]
     for code, _, _, name in found:
         if not is_available(code):
-            said = f" ({name.decode(errors='replace')})" if name else ""
-            raise ValueError(f"has filter {code}{said}, which is not supported")
+            label = f" ({name.decode(errors='replace')})" if name else ""
+            raise ValueError(f"has filter {code}{label}, which is not supported")
     return tuple(Filter(code, flags, values) for code, flags, values, _ in found)
 
 

@@ -82,8 +82,8 @@ def _look_into(
                 try:
                     array = understand(found, numbered)
                 except ValueError as error:
-                    shape, said = tuple(found.shape or ()), plain_attributes(found)
-                    arrays[name] = TreeArray(shape, names, said, verbatim=str(error))
+                    shape, attributes = tuple(found.shape or ()), plain_attributes(found)
+                    arrays[name] = TreeArray(shape, names, attributes, verbatim=str(error))
                     continue
                 places = find_places(found, array, as_found.st_size).as_of(as_found)
                 array = replace(array, dimension_names=names if any(names) else None)

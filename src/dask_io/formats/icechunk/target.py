@@ -101,7 +101,7 @@ def make_icechunk(
     # icechunk names chunks in its own way.
     kept = {key: each for key, each in wanted.metadata.items() if key != "chunk_key_encoding"}
     documents = describe_new(replace(wanted, options=options, metadata=kept))
-    _refuse_unheld(json.loads(documents[V3]).get("attributes", {}))
+    _refuse_not_json(json.loads(documents[V3]).get("attributes", {}))
     return IcechunkTarget(
         DocumentedArray(Place(path, inside), documents),
         write_empty=options.write_empty,
@@ -110,7 +110,7 @@ def make_icechunk(
     )
 
 
-def _refuse_unheld(attributes: Mapping[str, Any]) -> None:
+def _refuse_not_json(attributes: Mapping[str, Any]) -> None:
     """Refuse attributes that icechunk, which requires strict JSON, cannot store."""
     for name, value in attributes.items():
         try:

@@ -230,7 +230,7 @@ def refuse_special(path: Location) -> None:
         mode = path.lstat().st_mode
         if stat.S_ISLNK(mode):
             raise DataError(
-                shown, ["is a link, which is not followed"], "replace it by what it points to"
+                shown, ["is a link, which is not followed"], "replace it with the file it points to"
             )
         if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
             raise DataError(shown, [f"is {SPECIAL}, not a file"], "remove it")
