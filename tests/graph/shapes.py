@@ -627,7 +627,7 @@ def hdf5_file_that_was_replaced(inputs: Path, out: Path) -> None:
         da.from_array(file["a"], chunks=(20, 22)).rechunk((25, 44)).to_zarr(str(out / "x.zarr"))
 
 
-@declined("no conversion of numbers")
+@declined("converts neither numbers")
 def cast_to_fields(inputs: Path, out: Path) -> None:
     fields = np.dtype([("a", "i4"), ("b", "i2")])
     stored = target(out / "x.zarr", (25, 44), dtype=fields, zarr_format=2)

@@ -156,7 +156,7 @@ def test_several_regions_need_a_folder(source: Path, tmp_path: Path) -> None:
     """A name with a format's suffix is one file, which cannot hold several."""
     said = fail("extract", source, tmp_path / "out.npy", *with_regions(*REGIONS), code=2)
 
-    assert "name a directory" in said
+    assert "give a directory" in said
 
 
 def test_what_exists_is_replaced_only_if_asked(source: Path, tmp_path: Path) -> None:

@@ -412,7 +412,7 @@ def test_what_zarr_cannot_hold(tmp_path: Path) -> None:
     with h5py.File(tmp_path / "a.h5", "w") as file:
         file["a"], file["b"] = np.arange(6), np.arange(6)
         file["lists"] = np.array([np.arange(2), np.arange(3)], h5py.vlen_dtype("i4"))
-    with pytest.raises(UsageError, match=r"a\.h5::/lists cannot be held by Zarr: it holds"):
+    with pytest.raises(UsageError, match=r"Zarr cannot hold .*a\.h5::/lists: it holds"):
         dask_io.resplit(tmp_path / "a.h5", tmp_path / "b.zarr", chunks=3)
     source = save(tmp_path / "a.nc")
     wrong: list[tuple[Any, str]] = [

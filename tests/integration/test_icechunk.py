@@ -176,9 +176,9 @@ def test_a_repository_holds_several_arrays(
     for name in ("1", "2"):
         assert dask_io.verify(f"{place}::/day/{name}").equal
         assert np.array_equal(np.asarray(dask_io.open(f"{place}::/day/{name}")), array)
-    with pytest.raises(UsageError, match=r"is a group; name an array in it, such as .*day/1, "):
+    with pytest.raises(UsageError, match=r"is a group; give an array in it, such as .*day/1, "):
         dask_io.open(f"{place}::/day")
-    with pytest.raises(UsageError, match=r"is a group; name an array in it, such as .*/day$"):
+    with pytest.raises(UsageError, match=r"is a group; give an array in it, such as .*/day$"):
         dask_io.open(place)
     with pytest.raises(DataError, match="there is no array of this name"):
         dask_io.open(f"{place}::/day/3")
@@ -205,7 +205,7 @@ def test_what_is_there_is_replaced_only_if_asked(
             dask_io.resplit(start, f"{place}::/{inside}", chunks=(3, 3, 3), overwrite=True)
     (tmp_path / "y.icechunk").mkdir()
     (tmp_path / "y.icechunk" / "notes").write_text("mine")
-    with pytest.raises(UsageError, match="is no icechunk repository"):
+    with pytest.raises(UsageError, match="is not an icechunk repository"):
         dask_io.resplit(start, tmp_path / "y.icechunk", chunks=(3, 3, 3), overwrite=True)
     assert (tmp_path / "y.icechunk" / "notes").read_text() == "mine"
 
@@ -230,7 +230,7 @@ def test_what_icechunk_cannot_hold_is_refused(start: Path, tmp_path: Path) -> No
     dask_io.resplit(start, place, chunks=(7, 7, 7))
     for target, options, problem in (
         ("new.icechunk", {"format_version": 2}, "Zarr 3 only"),
-        ("new.icechunk::/@dev/a", {}, "a branch of a repository that is not there"),
+        ("new.icechunk::/@dev/a", {}, "a branch of a repository that does not exist"),
         ("new.icechunk", {"consume": True}, "durable only when it is complete"),
     ):
         with pytest.raises(UsageError, match=problem):
@@ -303,7 +303,7 @@ def test_someone_else_commits_meanwhile(array: NDArray[Any], start: Path, tmp_pa
     assert np.array_equal(np.asarray(dask_io.open(f"{place}::/b")), array)
     assert np.asarray(dask_io.open(f"{place}::/other")).tolist() == [3] * 4
 
-    with pytest.raises(StorageError, match="someone else has committed a change of it meanwhile"):
+    with pytest.raises(StorageError, match="another commit has changed it in the meantime"):
         dask_io.resplit(start, f"{place}::/c", chunks=(7, 7, 7), on_progress=commit("c"))
     assert np.asarray(dask_io.open(f"{place}::/c")).tolist() == [3] * 4
 
@@ -505,7 +505,7 @@ def test_a_directory_in_place_of_a_repository_is_kept(start: Path, tmp_path: Pat
     place.mkdir()
     (place / "photo.jpg").write_bytes(b"mine")
 
-    with pytest.raises(UsageError, match="is no icechunk repository"):
+    with pytest.raises(UsageError, match="is not an icechunk repository"):
         dask_io.resplit(start, place, chunks=10)
 
     assert (place / "photo.jpg").read_bytes() == b"mine"

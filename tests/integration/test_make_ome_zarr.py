@@ -292,10 +292,10 @@ def test_other_data_is_not_overwritten(source: Path, tmp_path: Path) -> None:
     image = tmp_path / "b.zarr"
     dask_io.resplit(source, image, chunks=3, format="ome-zarr")
     (image / "notes.txt").write_text("mine")
-    with pytest.raises(UsageError, match=r"holds what is not part of an image.*notes.txt"):
+    with pytest.raises(UsageError, match=r"files that are not part of an image.*notes.txt"):
         dask_io.resplit(source, image, chunks=3, format="ome-zarr", overwrite=True)
     dask_io.resplit(source, tmp_path / "c.zarr", chunks=3)
-    with pytest.raises(UsageError, match="is an array, so it can hold no other"):
+    with pytest.raises(UsageError, match="is an array, so it cannot contain another one"):
         dask_io.resplit(source, tmp_path / "c.zarr", chunks=3, format="ome-zarr", overwrite=True)
 
     assert np.array_equal(read(image), ARRAY)

@@ -189,7 +189,7 @@ def test_what_is_no_valid_image_is_refused(zarr_format: int, tmp_path: Path) -> 
     refused = invoke(*command)
 
     assert refused.exit_code == 1
-    assert "is no valid OME-Zarr 0." in refused.stderr
+    assert "is not valid OME-Zarr 0." in refused.stderr
     assert ": multiscales.0.axes: " in refused.stderr
     assert refused.stderr.endswith("must be unique. Got ['c', 'z', 'y', 'y']\n")
     assert refused.stderr.count("\n") == 1
@@ -204,10 +204,10 @@ def test_what_is_written_is_looked_at_before_it_counts(
     job = dask_io.plan(source, tmp_path / "b.zarr", chunks={"x": 20})
 
     def refuse(group: Group) -> None:
-        raise DataError(group.place, ["is no valid OME-Zarr"])
+        raise DataError(group.place, ["is not valid OME-Zarr"])
 
     monkeypatch.setattr("dask_io.formats.zarr.tree_target.check_images", refuse)
-    with pytest.raises(DataError, match="no valid OME-Zarr"):
+    with pytest.raises(DataError, match="not valid OME-Zarr"):
         job.run()
     monkeypatch.undo()
     with pytest.raises(DataError, match="unfinished"):

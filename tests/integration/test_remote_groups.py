@@ -131,7 +131,7 @@ def test_what_is_no_valid_image_is_refused(bucket: str, tmp_path: Path) -> None:
     document = json.loads((source / "zarr.json").read_text())
     del document["attributes"]["ome"]["multiscales"][0]["datasets"][0]["coordinateTransformations"]
     (source / "zarr.json").write_text(json.dumps(document))
-    with pytest.raises(DataError, match=r"is no valid OME-Zarr 0\.5"):
+    with pytest.raises(DataError, match=r"is not valid OME-Zarr 0\.5"):
         dask_io.resplit(source, f"{bucket}/b.zarr", chunks={"x": 20})
     assert not parse_url(f"{bucket}/b.zarr").exists()
 

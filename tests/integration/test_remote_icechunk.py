@@ -56,7 +56,7 @@ def test_a_repository_is_read(server: Server, tmp_path: Path) -> None:
     assert dask_io.info(f"{place}::/day/a").metadata["snapshot"]
     planned = dask_io.plan(dask_io.open(f"{place}::/day/a"), chunks=2).plan
     assert planned.problem.target.format == "icechunk"
-    with pytest.raises(UsageError, match=r"is a group; name an array in it, such as .*::/day"):
+    with pytest.raises(UsageError, match=r"is a group; give an array in it, such as .*::/day"):
         dask_io.open(place)
     with pytest.raises(UsageError, match="has no branch, tag or snapshot none"):
         dask_io.open(f"{place}::/@none/day/a")

@@ -255,7 +255,7 @@ def test_a_file_that_holds_more_is_not_replaced(tmp_path: Path) -> None:
     with h5py.File(place, "r+") as file:
         file["added"] = 1
     before = place.read_bytes()
-    assert "holds more, which would be lost: added" in fail("repair", place, code=2)
+    assert "contains more, which would be lost: added" in fail("repair", place, code=2)
     assert place.read_bytes() == before
 
 

@@ -122,7 +122,7 @@ def test_files_that_came_along_go_with_their_group(tmp_path: Path) -> None:
 def put_foreign_file(target: Path) -> str:
     """Put a file where groups have none."""
     (target / "notes.txt").write_text("mine")
-    return "holds what is not part of a group: notes.txt; move it away, or choose another target"
+    return "files that are not part of a group: notes.txt; move them away, or choose another target"
 
 
 def put_into_array(target: Path) -> str:
@@ -156,7 +156,7 @@ def be_an_array(target: Path) -> str:
     shutil.move(target / "t", target.parent / "t")
     shutil.rmtree(target)
     shutil.move(target.parent / "t", target)
-    return "is an array, or broken, and no group to overwrite"
+    return "is an array, or damaged, not a group to overwrite"
 
 
 def be_a_file(target: Path) -> str:
@@ -169,13 +169,13 @@ def be_a_file(target: Path) -> str:
 def be_no_group(target: Path) -> str:
     """Be a directory of arrays."""
     (target / "zarr.json").unlink()
-    return "holds what is not part of a group: "
+    return "contains files that are not part of a group: "
 
 
 def be_broken(target: Path) -> str:
     """Be what nobody understands."""
     (target / "zarr.json").write_text("{")
-    return "is an array, or broken, and no group to overwrite"
+    return "is an array, or damaged, not a group to overwrite"
 
 
 def begin_an_array(target: Path) -> str:
@@ -397,7 +397,7 @@ def test_groups_in_object_stores(
         for name, each in snapshot(old).items():
             obstore.put(bucket.store, f"b.zarr/{name}", bytes(each))  # type: ignore[arg-type]
     obstore.put(bucket.store, "b.zarr/t/notes.txt", b"mine")
-    with pytest.raises(UsageError, match=r"not part of a group: t/notes\.txt; move it away"):
+    with pytest.raises(UsageError, match=r"not part of a group: t/notes\.txt; move them away"):
         dask_io.resplit(source, target, chunks=CHUNKS, overwrite=True)
     obstore.delete(bucket.store, "b.zarr/t/notes.txt")
 

@@ -328,7 +328,7 @@ def test_targets_that_cannot_be(tmp_path: Path) -> None:
     for name in ("b", "b.npy"):
         with pytest.raises(UsageError, match=r"give one array, as in .*a\.nc::/tas"):
             dask_io.resplit(source, tmp_path / name, chunks=CHUNKS)
-    with pytest.raises(UsageError, match=r"name a dataset of .*a\.nc, such as"):
+    with pytest.raises(UsageError, match=r"give a dataset of .*a\.nc, such as"):
         dask_io.resplit(source, f"{tmp_path}/b.nc::/tas", chunks=CHUNKS)
     with pytest.raises(SamePlaceError):
         dask_io.resplit(source, source, chunks=CHUNKS)

@@ -421,7 +421,7 @@ def test_truth_is_read(text: str, *, value: bool, tmp_path: Path) -> None:
     dask_io.resplit(source, tmp_path / "b.zarr", chunks=4, fill_value=text)
 
     assert zarr.open_array(tmp_path / "b.zarr").fill_value == value
-    with pytest.raises(UsageError, match="fill value '2' is no bool; give true or false"):
+    with pytest.raises(UsageError, match="fill value '2' is not a valid bool; give true or false"):
         dask_io.plan(source, tmp_path / "c.zarr", chunks=4, fill_value="2")
 
 

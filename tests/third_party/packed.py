@@ -219,7 +219,7 @@ class PackedFormat:
         path = at or Path(str(described.get("path")))
         source = self.open(path, "", strict=described.get("strict") is True)
         if spec_to_json(source.spec) != spec_to_json(spec_from_json(described)):
-            raise DataError(source.place, ["is not the array that it was"])
+            raise DataError(source.place, ["is not the same array as before"])
         return source
 
     read_back = reopen

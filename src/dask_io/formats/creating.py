@@ -28,7 +28,7 @@ from dask_io.stores.block_names import BlockNames, OneName
 from dask_io.stores.container import NewArray, TargetOptions
 from dask_io.stores.dtypes import check_dtype
 from dask_io.stores.slices import format_of_files, thick_slices
-from dask_io.stores.space import what_is_held
+from dask_io.stores.space import stored_part
 from dask_io.stores.spec import FOREIGN_HEADERS, SPACE, ArraySpec
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ def make_target(
     except ValueError as error:
         raise UsageError(f"format {chosen.name} {error}") from error
     if chosen.prepare is None:
-        blocks = _with_held_space(blocks, header)
+        blocks = _with_stored_space(blocks, header)
     return make_blocks(blocks, overwrite=overwrite, durability=durability, reserve=reserve)
 
 
@@ -162,18 +162,18 @@ def _choose_names(
     return chosen, names, folder
 
 
-def _with_held_space(blocks: Blocks, header: bytes) -> Blocks:
+def _with_stored_space(blocks: Blocks, header: bytes) -> Blocks:
     """Drop the part of the space that a single file cannot store, so that it is reported."""
     spec = blocks.spec
     if spec.space is None or not blocks.is_one_file:
         return blocks
     held = blocks.format.parse_header(lambda n_bytes: header[:n_bytes]).space
-    space = what_is_held(spec.space, held, spec.grid.shape)
+    space = stored_part(spec.space, held, spec.grid.shape)
     return replace(blocks, spec=replace(spec, space=space))
 
 
 def _kept(chosen: Format, metadata: Mapping[str, Any], *, has_manifest: bool) -> Mapping[str, Any]:
-    """Return the part of a source's metadata that headers, or the manifest, have a place for."""
+    """Return the part of a source's metadata that headers, or the manifest, can store."""
     keeps = chosen.keeps | (FOREIGN_HEADERS if has_manifest else frozenset())
     kept = {key: metadata[key] for key in sorted(keeps & metadata.keys())}
     return kept if chosen.keep is None else {**kept, **chosen.keep(metadata)}

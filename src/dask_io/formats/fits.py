@@ -237,7 +237,7 @@ def _shift(kept: list[str], space: Space, n_axes: int) -> list[int] | None:
 def _new_cards(space: Space) -> list[str]:
     cards, affine = [], space.affine
     is_square = affine is not None and len(affine.origin) == len(space.axes)
-    # CTYPE is what a coordinate is called; the axes of the image itself have no names.
+    # CTYPE is the name of a coordinate; the axes of the image itself have no names.
     names = affine.coordinates if is_square and affine is not None else ()
     for n, axis in enumerate(reversed(space.axes), 1):
         name = names[-n] if names else axis.name

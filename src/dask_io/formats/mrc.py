@@ -175,7 +175,7 @@ def _is_number(value: object) -> bool:
 
 
 def _set_cell(made: NDArray[Any], space: Space | None, angles: Sequence[float]) -> None:
-    """Write where a block lies, if MRC can: steps above 0 along x, y and z, in angstrom."""
+    """Write the position of a block if MRC can: steps above 0 along x, y and z, in angstrom."""
     if space is None or space.affine is None or len(space.affine.origin) > 3:  # noqa: PLR2004
         return
     affine = space.affine
@@ -202,7 +202,7 @@ def _set_cell(made: NDArray[Any], space: Space | None, angles: Sequence[float]) 
     if edges is _SKEWED:
         made["cellb"] = angles
     starts = (origin / steps).round()
-    # Programs read either the origin or the start; both say the same if it is a whole number.
+    # Programs read either the origin or the start; both are set if it is a whole number.
     if (abs(starts * steps - origin) < steps * 1e-3).all() and (abs(starts) < 2**31).all():
         made["nstart"][:n_axes] = starts
 

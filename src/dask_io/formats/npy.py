@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 LONGEST_HEADER = 65536
 _MOST_AXES = 64
-# `np.load` refuses longer headers, unless told otherwise.
+# `np.load` refuses longer headers, by default.
 _NUMPY_LIMIT = 10000
 _MAGIC = b"\x93NUMPY"
 _SHORTEST = 12

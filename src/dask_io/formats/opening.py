@@ -291,7 +291,7 @@ def _guess_names(
 
 
 def _good_header(folder: Location, name: str, chosen: Format) -> Header | None:
-    """Return the header of a file, None if it has no good one."""
+    """Return the header of a file, None if it is invalid."""
     with suppress(ValueError, DataError), peeking_at_header(folder, name, chosen) as peek:
         return chosen.parse_header(peek)
     return None

@@ -15,7 +15,7 @@ from dask_io.storage.location import is_taken, locate
 from dask_io.storage.os_errors import storage_errors
 from dask_io.storage.own_names import JOURNAL
 from dask_io.stores.block_names import BlockNames
-from dask_io.stores.container import INSIDE, beside, split_place
+from dask_io.stores.container import INSIDE, split_place, stand_in_path
 
 if TYPE_CHECKING:
     from dask_io.storage.location import Location
@@ -105,7 +105,7 @@ def journal_at(path: Location) -> Location | None:
     container, inside = split_inside(path)
     found = find_journal(holder_of(path))
     if found is None and inside and isinstance(container, Path):
-        return find_journal(beside(container, inside))
+        return find_journal(stand_in_path(container, inside))
     return found
 
 

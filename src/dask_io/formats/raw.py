@@ -1,7 +1,7 @@
 """Raw blocks: the elements and nothing else, in any order of axes.
 
-Files do not describe themselves: a manifest or the user says what is in them, and their size
-must match it exactly.
+Files do not describe themselves. A manifest or the user gives shape and dtype, and the sizes of the
+files must match them exactly.
 """
 
 from __future__ import annotations

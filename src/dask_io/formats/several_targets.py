@@ -51,7 +51,7 @@ def region_places(
     place = locate(folder, storage_options)
     if row_of(place.name) is not None and not place.is_dir():
         raise UsageError(
-            f"{place} is one file, but there are {n_regions} regions; name a directory"
+            f"{place} is one file, but there are {n_regions} regions; give a directory"
         )
     if is_taken(place) and not overwrite and not (place.is_dir() and _is_empty(place)):
         raise TargetExistsError(str(place), unfinished=_any_unfinished(place))
@@ -71,7 +71,7 @@ def _refuse_others(folder: Location, names: Sequence[str]) -> None:
     left = {name.removesuffix(JOURNAL) for name in found}.difference(names)
     if left:
         raise UsageError(
-            f"{folder} holds {min(left)} of another run; move it away, or choose another folder"
+            f"{folder} contains {min(left)} of another run; move it away, or choose another folder"
         )
 
 
@@ -95,7 +95,7 @@ def _any_unfinished(folder: Location) -> bool:
 
 
 def check_apart(targets: Sequence[Target]) -> None:
-    """Refuse two targets that are the same, or of which one contains the other.
+    """Refuse targets that are the same, or contain one another.
 
     Raises
     ------

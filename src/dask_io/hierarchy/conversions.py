@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from dask_io.errors import UsageError
 from dask_io.geometry.named import is_coordinate
 from dask_io.hierarchy.tree import ROOT
-from dask_io.stores.cf_attributes import TRUTH
+from dask_io.stores.cf_attributes import STORED_BOOL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -43,7 +43,7 @@ def store_booleans_as_integers(tree: Tree) -> Tree:
     return _with_arrays(
         tree,
         {
-            name: replace(each, dtype=TRUTH)
+            name: replace(each, dtype=STORED_BOOL)
             for name, each in tree.arrays.items()
             if each.source is not None and each.source.dtype.kind == "b"
         },

@@ -1,4 +1,4 @@
-"""The seam to storage: what the engine asks of an array in blocks, whatever its format."""
+"""The interface between the engine and arrays in blocks, for all formats."""
 
 from dask_io.stores.store import Access, BlockReader, BlockWriter, Source, Store, Target
 

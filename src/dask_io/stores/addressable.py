@@ -1,4 +1,4 @@
-"""Blocks whose bytes lie in a file as their layout says: regions are moved run by run."""
+"""Blocks stored uncompressed in the order of their layout; regions are moved run by run."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 def view_as_array(
     raw: memoryview, shape: tuple[int, ...], dtype: np.dtype[Any], layout: Layout
 ) -> NDArray[Any]:
-    """Look at bytes that lie in a layout's order as an array of a shape.
+    """Return a view of bytes in a layout's order as an array with this shape.
 
     Examples
     --------
@@ -40,21 +40,21 @@ def view_as_array(
 
 
 def view_as_bytes(array: NDArray[Any], layout: Layout) -> memoryview:
-    """Look at an array that lies in a layout's order as bytes."""
+    """Return a view of an array in a layout's order as bytes."""
     stored = array.transpose(layout.axes)
     assert stored.flags.c_contiguous, "the array does not lie in the target's layout"
     return memoryview(stored.reshape(-1).view(np.uint8).data)
 
 
 def staged(staging: memoryview, dtype: np.dtype[Any]) -> int:
-    """Return how many elements go through a staging buffer at once, whatever their alignment."""
+    """Return how many elements fit through a staging buffer at once, for any alignment."""
     return max(1, (min(SLAB, len(staging)) - 2 * ALIGNMENT) // dtype.itemsize)
 
 
 def slabs_to_check(
     region: Region, staging: memoryview, dtype: np.dtype[Any], layout: Layout
 ) -> Iterator[Region]:
-    """Cut a region into what takes half of a buffer: the rest is for what lies between elements."""
+    """Cut a region into parts of half a buffer; the other half is for bytes between elements."""
     return layout.slabs(region, max(1, staged(staging, dtype) // 2))
 
 
@@ -93,9 +93,9 @@ class AddressableReader:
         return view_as_array(raw, stored.shape, self.dtype, self.layout)
 
     def read_first(self, region: Region, buffer: memoryview) -> memoryview:
-        """Read what comes before the data too, if a region is one run with which that begins.
+        """Read the header together with a region, if the region is one run at the data's start.
 
-        Nothing is counted. What is read is shorter if the file is, and else empty.
+        Nothing is counted. The result is shorter if the file is, and empty for other regions.
         """
         stored = self._stored(region)
         if stored.first or not stored.is_one_run:
@@ -105,9 +105,9 @@ class AddressableReader:
         return self.file.peek_into(buffer, n_bytes, to_end=is_whole)
 
     def expect(self, region: Region, *, from_start: bool = False) -> None:
-        """Be told what will be read part by part: if it is one run, it can be asked for at once.
+        """Announce a region that will be read in parts; if it is one run, request it at once.
 
-        What comes before the data is asked for too if that is wanted, and the run begins there.
+        If wanted, the header is requested too, provided that the run begins directly after it.
         """
         stored, itemsize = self._stored(region), self.dtype.itemsize
         if stored.is_one_run:
@@ -125,7 +125,7 @@ class AddressableReader:
             yield self.extent.offset + start * itemsize, length * itemsize
 
     def view(self, raw: memoryview, region: Region) -> NDArray[Any]:
-        """Look at a region's bytes as an array."""
+        """Return a view of a region's bytes as an array."""
         return view_as_array(raw, region.shape, self.dtype, self.layout)
 
     def checksum(self, region: Region, staging: memoryview) -> int:
@@ -135,17 +135,17 @@ class AddressableReader:
 
 
 def at_once(buffer: memoryview) -> int:
-    """Return how many bytes go through a buffer at once, whatever their alignment."""
+    """Return how many bytes fit through a buffer at once, for any alignment."""
     n_bytes = min(SLAB, len(buffer))
     return n_bytes - 2 * ALIGNMENT if len(buffer) >= LARGE else n_bytes
 
 
 class Stream:
-    """Bytes that are put one behind the other in a buffer, and written as it becomes full.
+    """Consecutive bytes that are collected in a buffer, and written when it is full.
 
-    In a large buffer they lie as they will lie in the file, and are written in multiples of
-    `ALIGNMENT`, so that they can go past the page cache. At most `most` are taken at once, half of
-    the buffer, so that the other half can be full.
+    In a large buffer they are aligned as in the file, and are written in multiples of `ALIGNMENT`,
+    so that they can bypass the page cache. At most `most` bytes, half of the buffer, are taken at
+    once, so there is room even if the other half is full.
     """
 
     def __init__(self, file: Writer, offset: int, buffer: memoryview) -> None:
@@ -155,7 +155,7 @@ class Stream:
         self._begin = self._end = offset % self._unit
 
     def take(self, n_bytes: int) -> memoryview:
-        """Return where the next bytes are to be put."""
+        """Return the buffer for the next bytes."""
         if self._end + n_bytes > len(self._buffer):
             whole = self._end // self._unit * self._unit
             rest = self._end - whole
@@ -166,7 +166,7 @@ class Stream:
         return self._buffer[start : self._end]
 
     def end(self) -> None:
-        """Write what is left."""
+        """Write the remaining bytes."""
         self._write(self._end)
 
     def _write(self, end: int) -> None:
@@ -176,7 +176,7 @@ class Stream:
 
 @dataclass(slots=True)
 class AddressableWriter:
-    """One visit to a block whose runs can be written one by one; it ends with that to its file."""
+    """One visit to a block whose runs can be written one by one; it closes its file at the end."""
 
     file: Writer
     extent: Extent
@@ -196,11 +196,11 @@ class AddressableWriter:
 
     @property
     def checksum(self) -> int:
-        """Checksum of what this visit has written, in storage order."""
+        """Checksum of everything that this visit has written, in storage order."""
         return self.file.checksum
 
     def go_on_at(self, region: Region) -> None:
-        """Count as part of the visit that has written what lies before a region."""
+        """Continue the visit that has written everything before a region."""
         first, _ = next(self.layout.runs(region, self.extent.shape))
         self.file.go_on_from(self._offset(first))
 
@@ -220,11 +220,11 @@ class AddressableWriter:
     def write_filled(
         self, region: Region, staging: memoryview, fill: Callable[[Region, NDArray[Any]], None]
     ) -> None:
-        """Write a region that is put together piece by piece in a staging buffer.
+        """Write a region that is assembled piece by piece in a staging buffer.
 
         `fill` is called with one part of the region after another, in storage order, and an array
-        to fill with it. If the region is one run, what has been filled is written in
-        multiples of `ALIGNMENT`, so that it can go past the page cache.
+        to fill with it. If the region is one run, it is written in multiples of `ALIGNMENT`, so
+        that it can bypass the page cache.
         """
         stored = self.layout.stored(region, self.extent.shape)
         if stored.is_one_run:

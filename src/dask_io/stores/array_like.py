@@ -57,12 +57,12 @@ class BlockArray:
         return f"<BlockArray {place}: {shape} of {self.dtype}, {blocks}>"
 
     def __dask_tokenize__(self) -> tuple[object, ...]:
-        """Return what tells the array from others, by its place and description."""
+        """Return a token that identifies the array by its place and description."""
         region = getattr(self.source, "region", None)
         return type(self).__name__, self.source.place, str(region), str(self.source.describe())
 
     def __array__(self, dtype: Any = None, *, copy: bool | None = None) -> NDArray[Any]:
-        """Read all of it."""
+        """Read the whole array."""
         if copy is False:
             message = "an array in files can only be copied into memory"
             raise ValueError(message)
@@ -108,7 +108,7 @@ def _single(item: Any, length: int) -> range:
 
 
 def _span(positions: range) -> tuple[int, int]:
-    """Return the smallest stretch that holds all positions."""
+    """Return the smallest range that contains all positions."""
     if not positions:
         return 0, 0
     return min(positions[0], positions[-1]), max(positions[0], positions[-1]) + 1

@@ -150,9 +150,9 @@ class Padding(NamedTuple):
         scratch: memoryview,
         fill: Callable[[Region, NDArray[Any]], None],
     ) -> Iterator[NDArray[np.uint8]]:
-        """Yield the bytes of a chunk that begins with a region, padded, in the order of storage.
+        """Yield the padded bytes of a chunk that begins with a region, in storage order.
 
-        Each piece is put together where the one before was.
+        Each piece is assembled in the same buffer as the one before.
         """
         dtype, layout = plain(self.dtype), self.layout
         largest = len(scratch) // dtype.itemsize
@@ -168,7 +168,7 @@ class Padding(NamedTuple):
 
 
 class ChunkWriter(WholeWriter):
-    """One visit to a chunk that is padded, if it is at a far end, and encoded."""
+    """One visit to a chunk that is encoded, and padded at the edge of the array."""
 
     shape: tuple[int, ...]
     padding: Padding

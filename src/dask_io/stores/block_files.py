@@ -1,4 +1,4 @@
-"""Arrays whose blocks are files of one directory, or one file: reading them."""
+"""Reading an array from block files in one directory, or from one file."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ if TYPE_CHECKING:
 
 __all__ = ["BlockFileReader", "BlockFiles", "BlockStore", "Blocks", "order_of"]
 
-# So many shapes of blocks have a header remembered, which is short.
+# Number of block shapes for which a short header is cached.
 _MOST_HEADS = 64
 
 
 class BlockStore:
-    """What sources and targets of block files have in common: their description."""
+    """The description that sources and targets of block files share."""
 
     def __init__(self, blocks: Blocks) -> None:
         self._blocks = blocks
@@ -72,7 +72,7 @@ class BlockStore:
 
     @property
     def metadata(self) -> Mapping[str, Any]:
-        """What the files or the manifest say about the array."""
+        """Metadata of the array from its files or manifest."""
         return self._blocks.spec.described
 
     @property
@@ -81,7 +81,7 @@ class BlockStore:
         return self._blocks.names if isinstance(self._blocks.names, BlockNames) else None
 
     def describe(self) -> dict[str, Any]:
-        """Return what it takes to open or make the blocks again."""
+        """Return plain values from which the blocks can be opened or created again."""
         return {**self._blocks.manifest.to_json(), "folder": str(self._blocks.folder.absolute())}
 
     def _name_of(self, index: tuple[int, ...]) -> str:
@@ -95,24 +95,24 @@ class BlockFiles(BlockStore, SourceDefaults):
     Parameters
     ----------
     blocks
-        What the files hold.
+        The blocks, and the files that contain them.
     files
         Size by name of all files in the directory, from one listing.
     matches
-        Which of them are blocks, if that is known.
+        Which of the files are blocks, if already known.
     offsets
         Where data begins in blocks whose headers have been read already.
     only_blocks
-        Whether other files of the format are out of place; those of no format never are.
+        Whether other files of the same format are an error. Unrelated files never are.
     absent
-        Blocks that need not be there: they have been used up.
+        Blocks that may be missing, because they were consumed.
     problems
-        What was found to be wrong so far.
+        Problems found so far.
 
     Raises
     ------
     DataError
-        If blocks are missing, extra or of the wrong size; it names them all.
+        If blocks are missing, extra or of the wrong size; it lists them all.
     """
 
     def __init__(
@@ -129,51 +129,51 @@ class BlockFiles(BlockStore, SourceDefaults):
         super().__init__(blocks)
         problems = problems or Problems(self.place)
         offset = 0 if blocks.format.longest_header else blocks.offset
-        # The size of a compressed file does not tell that of its data.
+        # The size of compressed data is not known in advance.
         itemsize = 0 if blocks.format.stream is not None else blocks.dtype.itemsize
         expected = Expected(blocks.grid, blocks.names, itemsize, blocks.format, absent, offset)
         matches = matches or match_names(files, blocks.names)
-        # An array without elements has no blocks, but it may have a file that says so.
+        # An array without elements has no blocks, but it may have a file with a header.
         empty = blocks.grid.n_blocks == 0 and not only_blocks
         checked = Checked() if empty else check_blocks(files, matches, expected, problems)
         self._odd_names = checked.odd_names
         if only_blocks:
             for name in matches.others:
                 if not name.startswith(".") and name.endswith(blocks.format.suffixes):
-                    problems.add(name, "is extra: it is no block")
+                    problems.add(name, "is extra: it is not a block")
         self.n_bytes_on_disk = sum(files[name] for name in matches.by_numbers.values())
         self._find = self._medium.finder(blocks.folder)
-        # Most headers are as long as the first: one byte per block remembers those.
+        # Most headers are as long as the first. One byte per block records whether it was checked.
         self._known = bytearray(0 if problems.n_found else blocks.grid.n_blocks)
         self._usual_offset = -1
         self._other_offsets: dict[int, int] = {}
-        # Most blocks of a shape begin alike: what is as a right one was is not read again.
+        # Most blocks of a shape have the same header: one equal to a valid one is not parsed again.
         self._right: dict[tuple[int, ...], tuple[bytes, int]] = {}
         for index, offset in (offsets or {}).items():
             self._remember(self.grid.flat(index), offset)
-        # A file that lost fewer bytes than its header has still room for its data.
+        # A file truncated by less than its header is still long enough for its data.
         if blocks.format.stream is None:
             self._check_headers(checked.unusual, problems)
         problems.raise_if_any()
 
     @property
     def blocks(self) -> Blocks:
-        """What the files hold."""
+        """The blocks, and the files that contain them."""
         return self._blocks
 
     @property
     def access(self) -> Access:
-        """A part of a block costs its runs."""
+        """Parts of a block can be read."""
         return Access.ADDRESSABLE
 
     @property
     def reused_bytes(self) -> int:
-        """Values are moved as they are."""
+        """No staging is needed: values are read without a copy."""
         return 0
 
     @property
     def codec_bytes(self) -> int:
-        """What a visit holds besides the values that it reads."""
+        """Other bytes that a visit holds."""
         return self._medium.bytes_to_read
 
     def reader(self, index: tuple[int, ...], *, after: Region | None = None) -> BlockFileReader:
@@ -182,7 +182,7 @@ class BlockFiles(BlockStore, SourceDefaults):
         Raises
         ------
         DataError
-            If the block is not what the grid says.
+            If the block does not match the grid.
         """
         blocks, grid = self._blocks, self._blocks.grid
         shape, flat, name = grid.block(index).shape, grid.flat(index), self._file_name(index)
@@ -206,7 +206,7 @@ class BlockFiles(BlockStore, SourceDefaults):
         Raises
         ------
         DataError
-            If the block is not what the grid says.
+            If the block does not match the grid.
         """
         flat = self.grid.flat(index)
         if not self._known[flat]:
@@ -216,19 +216,19 @@ class BlockFiles(BlockStore, SourceDefaults):
         return self._other_offsets.get(flat, self._usual_offset)
 
     def open_file(self, index: tuple[int, ...], tally: Tally | None = None) -> Reader:
-        """Open the file of a block; what is read counts as moved."""
+        """Open the file of a block; everything read from it counts as moved."""
         name = self._file_name(index)
         return self._medium.reader_in(self._blocks.folder, name, tally or self.tally)
 
     def see(
         self, index: tuple[int, ...], name: str, peek: Callable[[int], bytes], size: int
     ) -> int:
-        """Look at the header of a block, and return where its data begins.
+        """Check the header of a block, and return where its data begins.
 
         Raises
         ------
         DataError
-            If the block is not what the grid says.
+            If the block does not match the grid.
         """
         region = self.grid.block(index)
         with self._peeking(name, peek) as peek_header:
@@ -239,12 +239,12 @@ class BlockFiles(BlockStore, SourceDefaults):
         return offset
 
     def check(self) -> None:
-        """Look at the header of every block.
+        """Check the header of every block.
 
         Raises
         ------
         DataError
-            If some do not match; it names them all.
+            If some do not match; it lists them all.
         """
         problems = Problems(self.place)
         self._check_headers(self.grid.indices(), problems)
@@ -265,14 +265,14 @@ class BlockFiles(BlockStore, SourceDefaults):
         self._find = self._medium.finder(self._blocks.folder)
 
     def discard(self, index: tuple[int, ...]) -> None:
-        """Remove a block's file, if it is still there."""
+        """Remove a block's file, if it still exists."""
         path, format_ = self.path_of(index), self._blocks.format
         self._medium.remove([path])
         if format_.header_suffix:
             self._medium.remove([path.with_name(format_.header_name(path.name))])
 
     def describe_in_place(self) -> None:
-        """Write a manifest, unless there is one, nothing is left, or the array is one file."""
+        """Write a manifest, unless one exists, all blocks are gone, or the array is one file."""
         folder = self._blocks.folder
         with storage_errors(folder):
             is_needed = not self._blocks.is_one_file and folder.is_dir()
@@ -286,14 +286,14 @@ class BlockFiles(BlockStore, SourceDefaults):
             if blocks.is_one_file:
                 logs_of(blocks.journal).remove(blocks.journal)
                 return
-            # Others may have described themselves there.
+            # The manifest may describe the blocks of another array.
             if self._is_described():
                 logs_of(blocks.journal).remove(blocks.journal)
                 self._medium.remove([blocks.folder / manifest.NAME])
             self._medium.remove_if_empty(blocks.folder)
 
     def _is_described(self) -> bool:
-        """Tell whether the directory's manifest is about these blocks."""
+        """Tell whether the directory's manifest describes these blocks."""
         if not (self._blocks.folder / manifest.NAME).is_file():
             return False
         try:
@@ -322,7 +322,7 @@ class BlockFiles(BlockStore, SourceDefaults):
 
     @contextmanager
     def _peeking(self, name: str, peek: Callable[[int], bytes]) -> Iterator[Callable[[int], bytes]]:
-        """Look at the file that has the header of a block's data file."""
+        """Open the file with the header of a block's data."""
         blocks = self._blocks
         if not blocks.format.header_suffix:
             yield peek
@@ -331,7 +331,7 @@ class BlockFiles(BlockStore, SourceDefaults):
             yield peek_header
 
     def _look(self, region: Region, peek: Callable[[int], bytes], size: int) -> tuple[str, int]:
-        """Return what is wrong with a block's header and size, and where its data begins."""
+        """Return the problem with a block's header or size, and where its data begins."""
         blocks, shape = self._blocks, region.shape
         if not blocks.format.longest_header:
             return blocks.problem_with(None, region, size), blocks.offset
@@ -343,7 +343,7 @@ class BlockFiles(BlockStore, SourceDefaults):
         except ValueError as error:
             return str(error), 0
         problem = blocks.problem_with(header, region, size)
-        # Headers that say where a block lies are never alike.
+        # Headers with positions differ for every block.
         is_alike = not blocks.format.has_space and not blocks.format.header_suffix
         if is_alike and not problem and len(self._right) < _MOST_HEADS:
             self._right[shape] = peek(header.offset), size
@@ -369,8 +369,8 @@ class BlockFiles(BlockStore, SourceDefaults):
 class BlockFileReader:
     """One visit to a block's file.
 
-    A header that has not been seen is taken to be as long as others are. It comes with the first
-    data, which is used only when the header has been found right.
+    A header that has not been checked is assumed to be as long as the others. It is read together
+    with the first data, which is used only if the header is valid.
     """
 
     source: BlockFiles
@@ -390,7 +390,7 @@ class BlockFileReader:
         self.reader.file.__exit__(kind, error, trace)
 
     def read_into(self, region: Region, buffer: memoryview) -> NDArray[Any]:
-        """Read a region, and the header before it if that has not been seen."""
+        """Read a region, and the header too if it has not been checked."""
         if self.is_seen:
             return self.reader.read_into(region, buffer)
         self.is_seen = True
@@ -406,7 +406,7 @@ class BlockFileReader:
         return reader.read_into(region, buffer)
 
     def expect(self, region: Region) -> None:
-        """Be told what will be read part by part; a header that has not been seen comes along."""
+        """Announce a region that will be read in parts, with a header that was not checked yet."""
         self.reader.expect(region, from_start=not self.is_seen)
 
     def checksum(self, region: Region, staging: memoryview) -> int:
@@ -417,6 +417,6 @@ class BlockFileReader:
 
 
 def _peek(file: Reader, read: memoryview, n_bytes: int) -> bytes:
-    """Return a file's first bytes, of those that have been read if they are among them."""
+    """Return a file's first bytes, from those already read if possible."""
     is_there = n_bytes <= len(read) or len(read) == file.size
     return bytes(read[:n_bytes]) if is_there else file.peek(n_bytes)

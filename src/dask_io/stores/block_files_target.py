@@ -1,4 +1,4 @@
-"""Arrays whose blocks are files of one directory, or one file: writing them."""
+"""Writing an array as block files in one directory, or as one file."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ _MOST_HEADERS = 256
 
 
 class BlockFilesTarget(BlockStore, TargetDefaults, JournalledTarget):
-    """A target whose blocks become files that describe themselves, or a manifest does.
+    """A target whose blocks become files, described by their headers or by a manifest.
 
     Parameters
     ----------
     blocks
-        What the files will hold.
+        The blocks, and the files that will contain them.
     overwrite
-        Whether what is there may be replaced.
+        Whether existing blocks may be replaced.
     durability
-        What blocks outlast once they are committed.
+        What committed blocks survive.
     reserve
         Whether a block's space is reserved when it is begun.
     """
@@ -67,22 +67,22 @@ class BlockFilesTarget(BlockStore, TargetDefaults, JournalledTarget):
 
     @property
     def access(self) -> Access:
-        """A part of a block costs its runs, unless files can only be written whole."""
+        """Parts of a block can be written, unless the format writes only whole files."""
         return Access.ATOMIC if self._medium.writes_whole else Access.ADDRESSABLE
 
     @property
     def reused_bytes(self) -> int:
-        """Values are moved as they are."""
+        """No staging is needed: values are written without a copy."""
         return 0
 
     @property
     def codec_bytes(self) -> int:
-        """What a visit holds besides what it is given."""
+        """Other bytes that a visit holds."""
         longest = Region.whole(self.grid.longest)
         return self._medium.bytes_to_write(self._file_size(longest))
 
     def writer(self, index: tuple[int, ...]) -> AddressableWriter:
-        """Visit a block in the making."""
+        """Visit an unfinished block."""
         blocks, region, name = self._blocks, self.grid.block(index), self._name_of(index)
         header, shape = self._header(region), region.shape
         n_bytes = region.size * blocks.dtype.itemsize
@@ -118,10 +118,10 @@ class BlockFilesTarget(BlockStore, TargetDefaults, JournalledTarget):
         return self._header(self.grid.block(index))
 
     def _header(self, region: Region) -> bytes:
-        """Return what comes before the data in a block's file."""
+        """Return everything before the data in a block's file."""
         if self._blocks.format.header_suffix:
             return b""
-        # Headers of blocks of one shape are alike, unless they say where the block lies.
+        # Headers of blocks with one shape are equal, unless they have the block's position.
         block = region if self._blocks.format.has_space else Region.whole(region.shape)
         header = self._headers.get(block)
         if header is None:
@@ -163,13 +163,13 @@ class BlockFilesTarget(BlockStore, TargetDefaults, JournalledTarget):
                 f" and {rest} more" if rest else ""
             )
             raise UsageError(
-                f"{folder} holds what is not part of a target: {listed}; "
-                "move it away, or choose another target"
+                f"{folder} contains files that are not part of a target: {listed}; "
+                "move them away, or choose another target"
             )
         return [folder / name for name in sorted(old, key=lambda name: name != manifest.NAME)]
 
     def _patterns(self) -> list[Names]:
-        """Return how the blocks are named that the manifest or the journal tells of."""
+        """Return the pattern of existing blocks, from the manifest or the journal."""
         found: list[Names] = list(map(_parse_word, self._names_in_journal()))
         with suppress(DataError, StorageError):
             found.append(manifest.Manifest.read(self._folder).names)
@@ -224,7 +224,7 @@ class BlockFilesTarget(BlockStore, TargetDefaults, JournalledTarget):
 
 
 def _to_word(pattern: str) -> str:
-    """Write a pattern as a word of the journal, which has no spaces."""
+    """Return a pattern as a word without spaces, for a line of the journal."""
     return json.dumps(pattern).replace(" ", "\\u0020")
 
 

@@ -1,4 +1,4 @@
-"""What a format of block files is: how a file begins, and nothing else.
+"""Formats of block files: a header, then the elements of one block.
 
 A format whose blocks are not such files is a `Container`. A format module holds one `Format`.
 Another package adds its own through the entry point group ``dask_io.formats`` and proves it with
@@ -31,19 +31,18 @@ Peek: TypeAlias = Callable[[int], bytes]
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What a block file says about its block.
+    """The header of a block file.
 
     Attributes
     ----------
     shape, dtype, layout
         The block's own shape, the type of its elements and their order.
     offset
-        Where the data begins; 0 for a header that has yet to be made.
+        Where the data begins; 0 for a header that has not been created yet.
     space
-        The block's own place: its origin is that of its first element. None if the file does not
-        say, or nothing is known.
+        The space of the block, with the origin at its first element. None if it is unknown.
     metadata
-        What else the file says about the array: plain values, as JSON holds them.
+        Other metadata of the array, as plain JSON values.
     most_after
         Bytes of other content that may follow the data, in formats where its size is unknown.
     start
@@ -61,7 +60,7 @@ class Header:
 
 
 class Prepare(Protocol):
-    """Describes a new array as the files of a format will; see `Format.prepare`."""
+    """Adapts the description of a new array to a format; see `Format.prepare`."""
 
     def __call__(self, spec: ArraySpec, options: TargetOptions, *, has_manifest: bool) -> ArraySpec:
         """Return the array as its files will describe it, or with a manifest for the rest."""
@@ -74,7 +73,7 @@ class Streamed(Protocol):
         """Return the source for files whose names and headers have been checked."""
 
     def read_back(self, files: BlockFiles) -> Readback:
-        """Return written files, to compare them with what was written."""
+        """Open written files, to verify their checksums."""
 
     def make(
         self, blocks: Blocks, *, overwrite: bool, durability: Durability, reserve: bool
@@ -89,32 +88,31 @@ class Format:
     Attributes
     ----------
     name
-        What users call it.
+        Its name for users.
     suffixes
-        Endings of its files, each with its dot; new files get the first.
+        Suffixes of its files, each with its dot; new files get the first.
     longest_header
         Bytes of the longest header accepted; 0 if files do not describe themselves.
     parse_header
-        Reads a header. Raises ValueError if it cannot be trusted; the message completes "the
-        file ...".
+        Reads a header. Raises ValueError if it is invalid; the message completes "the file ...".
     make_header
-        Returns what comes before the data of a block. Raises ValueError if the format cannot hold
+        Returns everything before the data of a block. Raises ValueError if the format cannot store
         the block; the message completes "the format ...".
     has_space
-        Whether headers have a place for a block's space. They then differ from block to block.
+        Whether headers can store a block's space. They then differ from block to block.
     keeps
-        Keys of the metadata that headers have a place for.
+        Keys of the metadata that headers can store.
     order
-        ``"C"`` or ``"F"`` if blocks are always stored in this order; empty if `make_header` knows.
+        ``"C"`` or ``"F"`` if blocks are always stored in this order; empty if either.
     byte_order
         ``">"`` or ``"<"`` if elements are always stored in this byte order; empty for any.
     is_read_only
-        Whether new files are never made; `make_header` then raises ValueError.
+        Whether files are never written; `make_header` then raises ValueError.
     trailer
         Returns the number of zeros that follow a block's data, from the size of the data in bytes.
     keep
-        Returns the part of a source's metadata that headers have a place for, if that depends on
-        the values; `keeps` is not used then.
+        Returns the part of a source's metadata that headers can store, if that depends on the
+        values; `keeps` is not used then.
     open_file
         Opens a file that need not be a header and elements, for formats that have such files. Block
         files without a manifest are then opened one by one, and form one source together.
@@ -129,9 +127,8 @@ class Format:
         Returns how a block's metadata differs from the metadata of its array; the message
         completes "the file ...". Empty if it does not.
     stream
-        How files are read and written that are compressed as a whole; None if bytes are where the
-        layout says. `parse_header` then gets compressed bytes; `make_header` returns a header that
-        is not compressed yet.
+        Reads and writes files that are compressed as a whole; None for other files. `parse_header`
+        then gets compressed bytes, while `make_header` returns a header that is not compressed.
     variants
         Formats of the same name whose files have other suffixes.
     """
@@ -161,7 +158,7 @@ class Format:
 
     @property
     def all_suffixes(self) -> tuple[str, ...]:
-        """Endings of all files of the format: of its variants and of headers too."""
+        """Suffixes of all files of the format, including its variants and header files."""
         own = (*self.suffixes, *filter(None, [self.header_suffix]))
         return own + tuple(suffix for each in self.variants for suffix in each.all_suffixes)
 

@@ -124,7 +124,7 @@ class BlockNames:
 
     @classmethod
     def default(cls, n_axes: int, suffix: str) -> BlockNames:
-        """Return the names that new blocks get.
+        """Return the default names of new blocks.
 
         Examples
         --------
@@ -141,11 +141,13 @@ class BlockNames:
     @property
     def meaning(self) -> str:
         """What each number means, in the order of the name."""
-        told = []
+        meanings = []
         for meaning, fields in groupby(self._fields, lambda each: each.meaning):
             axes = [str(each.axis) for each in fields]
-            told.append(f"{meaning} along {'axes' if len(axes) > 1 else 'axis'} {', '.join(axes)}")
-        return "; ".join(told)
+            meanings.append(
+                f"{meaning} along {'axes' if len(axes) > 1 else 'axis'} {', '.join(axes)}"
+            )
+        return "; ".join(meanings)
 
     def name_of(self, index: Sequence[int], starts: Sequence[int]) -> str:
         """Return the name of a block with this number and first element."""
@@ -204,7 +206,7 @@ class OneName:
 
 @dataclass(frozen=True, slots=True)
 class StackNames:
-    """The names of blocks that are numbered along one axis, and reach to both ends of all others.
+    """The names of blocks that are numbered along one axis, and span all other axes.
 
     Examples
     --------
@@ -227,7 +229,7 @@ class StackNames:
         return f"{index[self.axis]}.npy"
 
     def parse(self, name: str) -> tuple[int, ...] | None:
-        """Return the numbers that a name means, None if it is no name of a block."""
+        """Return the numbers in a name, None if it is not the name of a block."""
         number = name.removesuffix(".npy")
         if number == name or not re.fullmatch("0|[1-9][0-9]*", number):
             return None

@@ -1,4 +1,4 @@
-"""Which files hold the blocks of an array, and whether their headers say what they should."""
+"""Which files contain the blocks of an array, and checks of their headers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _OF_A_STEP = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Blocks:
-    """Which files hold which blocks of an array, and how."""
+    """The blocks of an array and their files."""
 
     folder: Location
     names: Names
@@ -42,7 +42,7 @@ class Blocks:
 
     @property
     def grid(self) -> Grid:
-        """How the array is cut."""
+        """Grid of the blocks."""
         return self.spec.grid
 
     @property
@@ -52,7 +52,7 @@ class Blocks:
 
     @property
     def layout(self) -> Layout:
-        """How elements lie in each block."""
+        """Order of the elements in each block."""
         return self.spec.layout
 
     @property
@@ -67,12 +67,12 @@ class Blocks:
 
     @property
     def journal(self) -> Location:
-        """Where the journal is of the run that writes or wrote them."""
+        """Journal of the run that writes or wrote the blocks."""
         return journal_of(self.path, is_one_file=self.is_one_file)
 
     @property
     def manifest(self) -> Manifest:
-        """What they say about themselves."""
+        """Manifest of the blocks."""
         assert not isinstance(self.names, StackNames), "a stack describes itself in its own way"
         spec, format_name = self.spec, self.format.name
         known = spec.space, spec.metadata
@@ -81,7 +81,7 @@ class Blocks:
         )
 
     def header_of(self, region: Region) -> bytes:
-        """Return what comes before the data of the block that is a region of the array.
+        """Return everything before the data of a block, which is a region of the array.
 
         Raises
         ------
@@ -102,7 +102,7 @@ class Blocks:
         return self.format.make_header(block)
 
     def problem_with(self, header: Header | None, region: Region, size: int) -> str:
-        """Say what is wrong with a block's header and size; empty if nothing is."""
+        """Return the problem with a block's header or size; empty if there is none."""
         problem = self._mismatch(header, region) if header else ""
         if self.format.stream is not None:
             return problem
@@ -126,13 +126,13 @@ class Blocks:
         return problem or self._misplacement(header, region)
 
     def _misplacement(self, header: Header, region: Region) -> str:
-        """Say that a block is not where its place in the array would be."""
+        """Return the problem if a block's position does not match its index; else empty."""
         if header.space is None or self.spec.space is None:
             return ""
         found, whole = header.space.affine, self.spec.space.affine
         if found is None or whole is None or found.coordinates != whole.coordinates:
             return ""
-        # Without names for its coordinates, a file does not say where its block lies.
+        # Positions without named coordinates cannot be compared.
         origin = whole.at(region.start) if found.coordinates else found.origin
         expected, axes = replace(whole, origin=origin), Space.unknown(len(region.shape)).axes
         if is_close(Space(axes, found), Space(axes, expected), region.shape, _OF_A_STEP):
@@ -156,12 +156,12 @@ def peeking_at_header(
     name: str,
     format: Format,  # noqa: A002 - the word that users know
 ) -> Iterator[Callable[[int], bytes]]:
-    """Look at the header of a block's data file, in that file or in its own.
+    """Open the file with the header of a block's data, which may be a separate file.
 
     Raises
     ------
     DataError
-        If there is no such file.
+        If the header's file is missing.
     """
     path = folder / format.header_name(name)
     if format.header_suffix and not path.is_file():

@@ -1,8 +1,8 @@
-"""What NetCDF says among attributes, and what xarray makes of it in Zarr.
+"""Attributes with a meaning in NetCDF, and how xarray stores them in Zarr.
 
-The value that stands for a gap is ``_FillValue`` in NetCDF. In Zarr 2 it is the fill value of the
-array. In Zarr 3 every array has a fill value, which need not mean a gap, so that it is an attribute
-again, in an encoding that JSON can hold without loss.
+NetCDF marks missing data with the value of ``_FillValue``. Zarr 2 uses the array's fill value for
+this. In Zarr 3 every array has a fill value, even without missing data, so xarray stores
+``_FillValue`` as an attribute again, in an encoding that survives JSON without loss.
 """
 
 from __future__ import annotations
@@ -23,43 +23,43 @@ OF_ITS_TYPE = frozenset(
     {"missing_value", "valid_min", "valid_max", "valid_range", "flag_values", "flag_masks"}
 )
 """Attributes that have the type of their variable's elements."""
-TRUTH = np.dtype("i1")
-"""What truth is stored as in NetCDF, which has no booleans."""
-SAYS_TRUTH: Mapping[str, str] = MappingProxyType({"dtype": "bool"})
-"""What xarray says beside it, and reads booleans by."""
+STORED_BOOL = np.dtype("i1")
+"""The dtype that stores booleans in NetCDF, which has no boolean type."""
+BOOL_ATTRIBUTE: Mapping[str, str] = MappingProxyType({"dtype": "bool"})
+"""The attribute by which xarray recognises integers as booleans."""
 NAMES = "_ARRAY_DIMENSIONS"
-"""Where xarray keeps the names of dimensions in Zarr 2, which has no place for them."""
+"""The attribute in which xarray keeps dimension names in Zarr 2, which has no field for them."""
 REFERENCE = "reference"
-"""The type of attributes of HDF5 that lead to another place in their file."""
-_NO_NAMES_FOR_GAPS = 2
+"""The type of HDF5 attributes that refer to another object in their file."""
+_ZARR_2 = 2
 
 
-def gap_of(metadata: Mapping[str, Any], dtype: np.dtype[Any]) -> Any:
-    """Return the value that stands for a gap in what a source says, None if none does.
+def missing_value_of(metadata: Mapping[str, Any], dtype: np.dtype[Any]) -> Any:
+    """Return the value that marks missing data according to a source's metadata, else None.
 
     Examples
     --------
     >>> attributes = {"_FillValue": "AAAAAAAA8L8="}
-    >>> gap_of({"zarr_format": 3, "attributes": attributes}, np.dtype("f4"))
+    >>> missing_value_of({"zarr_format": 3, "attributes": attributes}, np.dtype("f4"))
     np.float32(-1.0)
     """
     version = metadata.get("zarr_format")
-    if version == _NO_NAMES_FOR_GAPS:
+    if version == _ZARR_2:
         return metadata.get("fill_value")
-    said = metadata.get("attributes", {}).get(FILL_VALUE)
+    stored = metadata.get("attributes", {}).get(FILL_VALUE)
     try:
-        return None if said is None else _read(said, dtype, is_encoded=version is not None)
+        return None if stored is None else _read(stored, dtype, is_encoded=version is not None)
     except (OverflowError, TypeError, ValueError, struct.error):
-        # What is none stays an attribute like any other.
+        # An invalid value is treated as an ordinary attribute.
         return None
 
 
-def _read(said: Any, dtype: np.dtype[Any], *, is_encoded: bool) -> Any:
-    if dtype.kind == "f" and is_encoded and isinstance(said, str):
-        said = struct.unpack("<d", b64decode(said))[0]
-    elif dtype.kind == "S" and isinstance(said, str):
-        said = b64decode(said) if is_encoded else said.encode("utf-8", "surrogateescape")
-    found = np.array(said)
+def _read(stored: Any, dtype: np.dtype[Any], *, is_encoded: bool) -> Any:
+    if dtype.kind == "f" and is_encoded and isinstance(stored, str):
+        stored = struct.unpack("<d", b64decode(stored))[0]
+    elif dtype.kind == "S" and isinstance(stored, str):
+        stored = b64decode(stored) if is_encoded else stored.encode("utf-8", "surrogateescape")
+    found = np.array(stored)
     value = found.astype(dtype)
     if value.size != 1 or (dtype.kind in "iu" and not np.array_equal(value, found)):
         raise ValueError("is not one value of this type")
@@ -67,7 +67,7 @@ def _read(said: Any, dtype: np.dtype[Any], *, is_encoded: bool) -> Any:
 
 
 def is_plain_number(name: str, kind: np.dtype[Any], dtype: np.dtype[Any] | None) -> bool:
-    """Tell whether the type of an attribute is known without saying it, which JSON cannot.
+    """Tell whether readers infer an attribute's numeric type from JSON, which stores no types.
 
     `dtype` is that of the variable's elements, None for attributes of a file or a group.
     """
@@ -77,7 +77,7 @@ def is_plain_number(name: str, kind: np.dtype[Any], dtype: np.dtype[Any] | None)
 
 
 def encoded(value: Any, dtype: np.dtype[Any]) -> Any:
-    """Return a value as xarray writes it among the attributes of Zarr 3.
+    """Return a value as xarray writes it to the attributes of Zarr 3.
 
     Examples
     --------

@@ -96,7 +96,7 @@ class ChunkedTarget(ABC):
 
     @property
     def gathered_bytes(self) -> int:
-        """Bytes that are stored at once, gathered in staging; 0 if `put` takes what is encoded."""
+        """Bytes gathered in staging to be stored at once; 0 if `put` takes encoded chunks as is."""
         return 0
 
     @property
@@ -285,7 +285,7 @@ class _WatchedWriter:
             write_fill(self.writer.file, offset, prod(spec.chunks) - end, spec.fill)
 
     def _note(self, array: NDArray[Any]) -> None:
-        # Once another value has been found, there is no need to look further.
+        # Once another value has been found, the rest need not be compared.
         if self._is_filled:
             target = self.target
             raw = np.frombuffer(view_as_bytes(array, target.layout), np.uint8)
@@ -341,7 +341,7 @@ class _PieceWriter(WholeWriter):
         target, codec = self.target, self.target.spec.codec
         assert isinstance(codec, Chain), "other codecs take whole chunks"
         scratch, rest = cut(staging, target.piece_bytes)
-        # Usually the first piece tells that the chunk is stored.
+        # Usually the first piece shows that the chunk must be stored.
         if any(map(target.is_kept, self.padding.pieces(region, scratch, fill))):
             pieces = codec.encode_pieces(self.padding.pieces(region, scratch, fill))
             target.keep(self.index)

@@ -1,11 +1,11 @@
-"""What a container is: a format that knows itself where the blocks of an array are.
+"""Containers: formats that keep their own index of where the blocks of an array are.
 
-Zarr is one. Its blocks do not describe themselves and may be compressed, it has metadata
-besides, and may hold several arrays, of which one is named as in ``file.zarr::/path/in/group``.
+Zarr is an example. Its chunks have no headers and may be compressed, and its metadata is stored
+separately. A container may hold several arrays; ``file.zarr::/path/in/group`` selects one.
 
-A container's module holds one object that fulfils `Container`, under the same entry point group
-as formats of block files. The registry's row says how it is recognised, so the module and the
-library that it stands on are imported only when an array is opened or made.
+The module of a container provides one object that implements `Container`, registered under the
+same entry point group as formats of block files. The registry knows how to recognise the format,
+so the module and the library it needs are imported only when an array is opened or created.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ INSIDE = "::"
 
 @dataclass(frozen=True, slots=True)
 class TargetOptions:
-    """What a user asks of a target besides its blocks; None or False where nothing is said.
+    """Options that the user gives for a target; None or False for options that were not given.
 
     Attributes
     ----------
     codec
         How blocks are encoded, such as ``"zstd:3"``, ``"blosc:lz4:5:shuffle"`` or ``"none"``.
     shards
-        The shape of the units that are written, each of several chunks.
+        The shape of shards, which each hold several chunks.
     fill_value
-        The value of what is not stored.
+        The value of elements that are not stored.
     format_version
         The version of the format.
     write_empty
-        Whether blocks that hold only the fill value are stored all the same.
+        Whether to store blocks that contain only the fill value.
     """
 
     codec: str | None = None
@@ -56,12 +56,12 @@ class TargetOptions:
     write_empty: bool = False
 
     def refuse(self, format: str) -> None:  # noqa: A002 - the word that users know
-        """Refuse all of them, for a format that can honour none.
+        """Refuse every option, for a format that supports none of them.
 
         Raises
         ------
         UsageError
-            If there is one.
+            If an option was given.
         """
         for field in fields(self):
             value = getattr(self, field.name)
@@ -75,9 +75,9 @@ _TRUTH = {"true": True, "1": True, "false": False, "0": False}
 
 @dataclass(frozen=True, slots=True)
 class NewArray:
-    """The array that a target is to hold, and what the user asks of the target.
+    """The array to store in a target, and the user's options for the target.
 
-    `metadata` is what the source says about the array: a target keeps what it can.
+    `metadata` is the source's metadata. A target keeps as much of it as it can.
     """
 
     grid: Grid
@@ -88,12 +88,12 @@ class NewArray:
 
     @property
     def fill_value(self) -> Any:
-        """The value asked for of what is not stored, or else the source's, or else 0.
+        """The fill value that the user gave, else the source's, else 0.
 
         Raises
         ------
         UsageError
-            If the type of the elements has no such value.
+            If the dtype cannot represent the value.
         """
         value = self.options.fill_value
         if value is None:
@@ -103,18 +103,20 @@ class NewArray:
         if isinstance(value, str) and self.dtype.kind == "S":
             value = value.encode()
         if isinstance(value, str) and self.dtype.kind == "b":
-            # To NumPy, any text is true.
+            # NumPy converts every non-empty string to True.
             value = _TRUTH.get(value.lower(), value)
             if isinstance(value, str):
-                raise UsageError(f"fill value {value!r} is no {self.dtype}; give true or false")
+                raise UsageError(
+                    f"fill value {value!r} is not a valid {self.dtype}; give true or false"
+                )
         try:
             fill = np.array(value).astype(self.dtype)
         except (TypeError, ValueError, OverflowError) as error:
-            raise UsageError(f"fill value {value!r} is no {self.dtype}") from error
-        # From a command line values come as text, which NumPy reads or refuses.
+            raise UsageError(f"fill value {value!r} is not a valid {self.dtype}") from error
+        # Values from the command line are strings, which NumPy has just parsed.
         is_text = isinstance(value, str) and self.dtype.kind not in "SU"
         if fill.shape or not (is_text or _is_same(fill, value)):
-            raise UsageError(f"fill value {value!r} is no {self.dtype}")
+            raise UsageError(f"fill value {value!r} is not a valid {self.dtype}")
         return fill[()]
 
 
@@ -124,20 +126,20 @@ def _is_same(fill: Any, value: object) -> bool:
 
 @runtime_checkable
 class Container(Protocol):
-    """A format that knows itself where the blocks of an array are."""
+    """A format that keeps its own index of where the blocks of an array are."""
 
     @property
     def name(self) -> str:
-        """What users call it."""
+        """Name of the format, as users write it."""
 
     @property
     def suffixes(self) -> tuple[str, ...]:
-        """Endings of its names, each with its dot."""
+        """Suffixes of its files or directories, each with its dot."""
 
     def open(self, path: Location, inside: str, *, strict: bool) -> Source:
         """Open an array; `inside` is its path in the container, empty for the container itself.
 
-        `strict` makes it an error that a block is missing where it could mean the fill value.
+        If `strict`, a missing block is an error and does not stand for the fill value.
         """
 
     def make(
@@ -164,35 +166,35 @@ class Container(Protocol):
         at: Location | None,
         absent: AbstractSet[tuple[int, ...]],
     ) -> Source:
-        """Open a source again by what its `describe` returned, of which blocks may be absent.
+        """Open a source again from what its `describe` returned; `absent` blocks may be missing.
 
-        `at` is the array's own place, if it may be another one now.
+        `at` is where the array is now, if it may have moved.
 
         Raises
         ------
         ValueError
-            If that is no description; the message completes "its description ...".
+            If the description is invalid; the message completes "its description ...".
         DataError
-            If that is not what is there.
+            If the stored array does not match the description.
         """
 
     def read_back(self, described: Mapping[str, Any], at: Location) -> Readback:
-        """Open what was a target, by what its `describe` returned; otherwise as `reopen`."""
+        """Open a finished target from what its `describe` returned; otherwise as `reopen`."""
 
     def remake(
         self, described: Mapping[str, Any], at: Location, *, durability: Durability, reserve: bool
     ) -> Target:
-        """Describe a target again, by what its `describe` returned; otherwise as `reopen`."""
+        """Describe a target again from what its `describe` returned; otherwise as `reopen`."""
 
 
 @contextmanager
 def needs(format: str, library: str) -> Iterator[None]:  # noqa: A002 - the word that users know
-    """Turn a library that is not installed into the command that installs it.
+    """Turn a failed import into an error with the command that installs the library.
 
     Raises
     ------
     MissingLibraryError
-        If an import within fails.
+        If an import inside the ``with`` block fails.
     """
     try:
         yield
@@ -204,12 +206,12 @@ def needs(format: str, library: str) -> Iterator[None]:  # noqa: A002 - the word
 
 
 def on_disk(path: Location, format: str) -> Path:  # noqa: A002 - the word that users know
-    """Return a path for a library that knows only files on local disk.
+    """Return a path for a library that supports only files on local disk.
 
     Raises
     ------
     UsageError
-        If it is elsewhere.
+        If the path is not on local disk.
     """
     if not isinstance(path, Path):
         raise UsageError(
@@ -222,12 +224,12 @@ def on_disk(path: Location, format: str) -> Path:  # noqa: A002 - the word that 
 def split_place(place: str) -> tuple[str, str]:
     """Split a place into a container and the path of an array inside it.
 
-    Any ``::`` but the first is as good as a ``/``, so that what `beside` returns is a place too.
+    Every ``::`` after the first counts as a ``/``, so the result of `stand_in_path` is a place too.
 
     Raises
     ------
     UsageError
-        If the path inside is none, or would lead out of the container.
+        If the path inside is invalid, or would lead out of the container.
 
     Examples
     --------
@@ -248,15 +250,15 @@ def split_place(place: str) -> tuple[str, str]:
     return container, "/".join(parts)
 
 
-def beside(container: Path, inside: str) -> Path:
-    """Return what stands for an array that has no file or directory of its own.
+def stand_in_path(container: Path, inside: str) -> Path:
+    """Return a path to represent an array that has no file or directory of its own.
 
-    It lies beside the container, which nobody but its library writes to.
+    The path is next to the container, because only the format's library writes inside it.
 
     Examples
     --------
     >>> from pathlib import Path
-    >>> str(beside(Path("data/scan.icechunk"), "day/1"))
+    >>> str(stand_in_path(Path("data/scan.icechunk"), "day/1"))
     'data/scan.icechunk::day::1'
     """
     parts = inside.split("/") if inside else []

@@ -1,4 +1,4 @@
-"""Finding the grid of block files that carry none: from their names, and headers along the axes."""
+"""Finding the grid of block files without a manifest, from their names and a few headers."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ def open_by_headers(
     format: Format,  # noqa: A002 - the word that users know
     names: BlockNames | OneName,
 ) -> BlockFiles:
-    """Open block files that say their own shape, of which only those along the axes are asked.
+    """Open block files with headers; only those of the first blocks along each axis are read.
 
     Raises
     ------
     DataError
-        If they are not the blocks of one array; it names all that do not fit.
+        If they are not the blocks of one array; it lists all that do not fit.
     """
     place = str(folder / names.pattern if isinstance(names, OneName) else folder)
     matches = match_names(files, names)
@@ -50,7 +50,7 @@ def open_by_headers(
 
 @dataclass(slots=True)
 class _Search:
-    """Block files whose headers are read as they are needed, each once."""
+    """Block files whose headers are read when needed, each once."""
 
     folder: Location
     files: Mapping[str, int]
@@ -60,7 +60,7 @@ class _Search:
     headers: dict[tuple[int, ...], Header | None] = field(default_factory=dict)
 
     def find(self, names: BlockNames | OneName) -> tuple[Blocks, dict[tuple[int, ...], int]]:
-        """Find the grid; return the blocks as it says, and where the data of some begins."""
+        """Find the grid; return its blocks, and the offset of the data where it is known."""
         values = [sorted(set(along)) for along in zip(*self.counted, strict=True)]
         corner = tuple(along[0] for along in values)
         first = self.header_near(corner)
@@ -85,7 +85,7 @@ class _Search:
         return blocks, self.offsets(blocks)
 
     def back_to_origin(self, blocks: Blocks, header: Header) -> list[int]:
-        """Return how far the array's first element lies from that of a block."""
+        """Return the position of the array's first element relative to that of a block."""
         numbers = next(numbers for numbers, found in self.headers.items() if found is header)
         locate = [locator(axis, by_offset=blocks.names.by_offset) for axis in blocks.grid.axes]
         index = tuple(map(call, locate, numbers))
@@ -98,11 +98,11 @@ class _Search:
         return [numbers for numbers in self.names if min(numbers) >= 0]
 
     def header(self, numbers: tuple[int, ...]) -> Header | None:
-        """Return the header of a block, None if it has no good one; why not is noted."""
+        """Return the header of a block, None if it is invalid; the problem is recorded."""
         if numbers not in self.headers:
             self.headers[numbers] = None
             name = self.names[numbers]
-            if self.files[name] != NOT_A_FILE:  # else the check of sizes names it
+            if self.files[name] != NOT_A_FILE:  # otherwise the check of sizes reports it
                 try:
                     with peeking_at_header(self.folder, name, self.format) as peek:
                         self.headers[numbers] = self.format.parse_header(peek)
@@ -113,7 +113,7 @@ class _Search:
         return self.headers[numbers]
 
     def header_near(self, numbers: tuple[int, ...], axis: int | None = None) -> Header | None:
-        """Return the header of a block or, failing that, of any other at its place on an axis."""
+        """Return the header of a block, else of any other block at its position on an axis."""
         found = self.header(numbers) if numbers in self.names else None
         if found is not None:
             return found
@@ -121,12 +121,12 @@ class _Search:
         return next(filter(None, map(self.header, others)), None)
 
     def length_at(self, corner: tuple[int, ...], axis: int, value: int) -> int:
-        """Return the length of the blocks at a place on an axis, 0 if none of them says it."""
+        """Return the length of the blocks at a position on an axis, 0 if no header is valid."""
         header = self.header_near((*corner[:axis], value, *corner[axis + 1 :]), axis)
         return header.shape[axis] if header and len(header.shape) == len(corner) else 0
 
     def lay_out(self, axis: int, values: list[int], lengths: list[int], *, by_offset: bool) -> Axis:
-        """Lay blocks one after another along an axis; gaps are filled with missing ones."""
+        """Place blocks one after another along an axis; missing ones fill gaps."""
         usual = next(filter(None, lengths), 0)
         if not usual:
             return Axis(())
@@ -143,7 +143,7 @@ class _Search:
         return Axis(tuple((length, count) for length, count in runs if length > 0 and count > 0))
 
     def layout(self, corner: tuple[int, ...], values: list[list[int]]) -> Layout:
-        """Return the order of the first block that shows one, as blocks one element wide do not."""
+        """Return the order of the first block whose shape makes a difference between C and F."""
         headers = [header for header in self.headers.values() if header is not None]
         for header in headers:
             if len(order_of(header.layout, header.shape)) > 1:
@@ -157,7 +157,7 @@ class _Search:
         return (last or headers[0]).layout
 
     def offsets(self, blocks: Blocks) -> dict[tuple[int, ...], int]:
-        """Hold the headers read so far against the grid; return where their data begins."""
+        """Compare the headers read so far with the grid; return where their data begins."""
         locate = [locator(axis, by_offset=blocks.names.by_offset) for axis in blocks.grid.axes]
         offsets = {}
         for numbers, header in self.headers.items():

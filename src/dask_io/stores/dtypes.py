@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
 Casting = Literal["no", "equiv", "safe", "same_kind", "unsafe"]
 CASTINGS: tuple[Casting, ...] = get_args(Casting)
-"""What may happen to values when they are converted, in NumPy's words, the strictest first."""
-# Every value of one of these kinds can become one of another, or of its own if that is a text.
+"""NumPy's rules for converting values, the strictest first."""
+# Kinds of numbers, which can be converted to each other, and strings, only to their own kind.
 _NUMBERS, _TEXTS = "biufc", "SU"
 
 
 def check_dtype(dtype: np.dtype[Any]) -> str:
-    """Say why elements of a type cannot be moved as bytes; empty if they can.
+    """Explain why elements of a type cannot be moved as bytes; empty if they can.
 
     Examples
     --------
@@ -82,7 +82,7 @@ def _as_descr(value: object) -> Any:
 
 
 def check_cast(stored: np.dtype[Any], dtype: np.dtype[Any], casting: Casting) -> str:
-    """Say why elements of a type are not to be converted to another; empty if they are.
+    """Explain why elements cannot be converted to another type; empty if they can.
 
     Examples
     --------
@@ -96,7 +96,7 @@ def check_cast(stored: np.dtype[Any], dtype: np.dtype[Any], casting: Casting) ->
         stored.kind == dtype.kind and dtype.kind in _TEXTS
     )
     if not (can_be or np.can_cast(stored, dtype, "equiv")):
-        return f"{stored} to {dtype} is no conversion of numbers, or of texts of one kind"
+        return f"{stored} to {dtype} converts neither numbers nor strings of one kind"
     if np.can_cast(stored, dtype, casting):
         return ""
     enough = next(word for word in CASTINGS if np.can_cast(stored, dtype, word))
@@ -106,7 +106,7 @@ def check_cast(stored: np.dtype[Any], dtype: np.dtype[Any], casting: Casting) ->
 def cast_metadata(
     metadata: Mapping[str, Any], stored: np.dtype[Any], dtype: np.dtype[Any]
 ) -> Mapping[str, Any]:
-    """Return what is said about an array as it is of another type: fill value and filters."""
+    """Return metadata for an array after conversion: with a new fill value and new filters."""
     codecs = [cast_codec(each, stored, dtype) for each in metadata.get("codecs", ())]
     made = {**metadata, "codecs": codecs} if codecs else metadata
     value = metadata.get("fill_value")

@@ -25,7 +25,7 @@ _AT_ONCE = 2**16
 
 @dataclass(frozen=True, slots=True)
 class FilledReader:
-    """What stands for a visit to a block that is not stored: nothing is read."""
+    """A visit to a block that is not stored; nothing is read."""
 
     fill: NDArray[Any]
     layout: Layout
@@ -46,7 +46,7 @@ class FilledReader:
 
 @dataclass(frozen=True, slots=True)
 class UnfilledReader:
-    """One visit to a block that is stored, though parts of it may hold only the fill value."""
+    """One visit to a stored block that may contain the fill value in parts."""
 
     reader: AddressableReader | PaddedReader
     fill: NDArray[Any]
@@ -57,11 +57,11 @@ class UnfilledReader:
         return self.reader.read_into(region, buffer)
 
     def expect(self, region: Region) -> None:
-        """Be told what will be read part by part."""
+        """Announce a region that will be read in parts."""
         self.reader.expect(region)
 
     def checksum(self, region: Region, staging: memoryview) -> int:
-        """Return the checksum of a region's bytes; if all of it is the fill value, of nothing."""
+        """Return the checksum of a region's bytes; `NOTHING` if it is all fill value."""
         found, is_filled = xxh3_64(), True
         self.expect(region)
         for slab in slabs_to_check(region, staging, self.fill.dtype, self.layout):
@@ -72,7 +72,7 @@ class UnfilledReader:
 
 
 def holds_only(raw: NDArray[np.uint8], fill: NDArray[Any]) -> bool:
-    """Tell whether bytes are those of one element, again and again.
+    """Tell whether bytes repeat one element.
 
     Examples
     --------

@@ -40,7 +40,7 @@ def type_of(name: str) -> AxisType:
 
 @dataclass(frozen=True, slots=True)
 class GivenSpace:
-    """What the user says about the axes of a source; None where nothing is said.
+    """The user's description of a source's axes; None for fields that were not given.
 
     Attributes
     ----------
@@ -60,12 +60,12 @@ class GivenSpace:
     def of(
         cls, axes: Words | None, spacing: Numbers | None, unit: Words | None
     ) -> GivenSpace | None:
-        """Read the options of a user, None if there are none.
+        """Parse the user's options; return None if none are given.
 
         Raises
         ------
         UsageError
-            If they make no sense.
+            If an option is invalid.
         """
         if axes is None and spacing is None and unit is None:
             return None

@@ -1,4 +1,4 @@
-"""Block files, or one file, that are gzip streams: reading them.
+"""Reading block files, or one file, compressed with gzip.
 
 gzip has no random access, so a file is cut into slabs along its slowest axis. A slab is decoded as
 a whole, from the nearest point before it. A run that goes forward decodes every file once.
@@ -90,7 +90,7 @@ def _cut_axis(axis: Axis, most: int) -> Axis:
 class GzipFiles(SourceDefaults):
     """A source of gzip files; any number of slabs may be read at once.
 
-    Data behind everything that has been read so far is decoded by one thread at a time.
+    Data that has not been reached yet is decoded by one thread at a time.
     """
 
     is_sequential = True
@@ -130,12 +130,12 @@ class GzipFiles(SourceDefaults):
 
     @property
     def n_files(self) -> int:
-        """Number of the files."""
+        """Number of files."""
         return self._files.grid.n_blocks
 
     @property
     def note(self) -> str:
-        """Say what reading in another order than that of the file costs."""
+        """Explain the cost of reading out of order."""
         return (
             "gzip has no random access: a file is decoded forward in slabs, and going back costs "
             "decoding again from the nearest point before"
@@ -143,19 +143,19 @@ class GzipFiles(SourceDefaults):
 
     @property
     def reused_bytes(self) -> int:
-        """What a visit uses of staging: a slab."""
+        """Staging bytes of a visit: a slab."""
         return room_for(prod(self.grid.longest) * self.dtype.itemsize) + 2 * ALIGNMENT
 
     @property
     def codec_bytes(self) -> int:
-        """What a visit holds, and the decoders that are kept to begin from."""
+        """Other bytes that a visit holds, including the saved states of decoders."""
         n_bytes = prod(self._files.grid.longest) * self.dtype.itemsize
         n_points = min(_MOST_POINTS, n_bytes // _AT_ONCE) if self.is_indivisible else 0
         return (n_points + 1 + _MOST_STREAMS) * STATE_BYTES + 2 * INPUT_BYTES + _AT_ONCE
 
     @property
     def metadata(self) -> Mapping[str, Any]:
-        """What the files say, and how they are compressed."""
+        """Metadata of the files, and how they are compressed."""
         codecs = [{"id": CODEC, "level": 6}]
         return {**self._files.metadata, "codecs": codecs, "note": self.note}
 
@@ -165,7 +165,7 @@ class GzipFiles(SourceDefaults):
         return self._files.block_names
 
     def describe(self) -> dict[str, Any]:
-        """Return what it takes to open the files again."""
+        """Return plain values from which the files can be opened again."""
         return self._files.describe()
 
     @contextmanager
@@ -191,7 +191,7 @@ class GzipFiles(SourceDefaults):
     def _stream_of(self, number: tuple[int, ...], file: Reader, n_bytes: int) -> GzipStream:
         place, size = str(self._files.path_of(number)), file.size
         if not self.is_indivisible:
-            # A file is read at once, so there is nothing to come back to.
+            # The file is read in one pass, so no decoder states are saved.
             _refuse_bomb(place, size, n_bytes)
             return GzipStream(size, n_bytes, 0)
         with self._lock:
@@ -207,7 +207,7 @@ class GzipFiles(SourceDefaults):
         return found
 
     def check(self) -> None:
-        """Look at the header of every file."""
+        """Check the header of every file."""
         self._files.check()
 
     def fingerprint(self, index: tuple[int, ...]) -> int:
@@ -252,7 +252,7 @@ def bytes_at(file: Reader) -> Callable[[int, int], bytes]:
 
 
 class _Part(NamedTuple):
-    """Where a slab is: its file, the position in the content, and its shape."""
+    """Location of a slab: its file, the offset in the decoded content, and its shape."""
 
     path: Location
     begin: int
@@ -267,7 +267,7 @@ class GzipReader:
         self._decoded: NDArray[Any] | None = None
 
     def read_into(self, region: Region, buffer: memoryview) -> NDArray[Any]:
-        """Return a part of the slab, which stays where it has been decoded to."""
+        """Return a view of a part of the decoded slab."""
         if self._decoded is None:
             dtype: np.dtype[Any] = self._source.dtype
             path, begin, shape = self._part
@@ -289,7 +289,7 @@ class GzipReader:
 
 
 def written_files(files: BlockFiles) -> AsStored:
-    """Return gzip files as they were written: each as a whole, or one file member by member."""
+    """Open written gzip files as the blocks that were written: whole files, or members of one."""
     if files.blocks.is_one_file:
         return _written_members(files)
 
@@ -325,9 +325,9 @@ def _written_members(files: BlockFiles) -> AsStored:
 
 
 def members_in(file: Reader, n_bytes: int) -> dict[int, int]:
-    """Return where members begin in a file, by where they begin in its content.
+    """Return the offsets of gzip members by the offsets of their decoded content.
 
-    Empty if they do not say their sizes.
+    Empty if the members do not record their sizes.
     """
     stream = GzipStream(file.size, n_bytes)
     return stream.members if stream.list_members(bytes_at(file)) else {}

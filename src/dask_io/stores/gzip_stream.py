@@ -1,11 +1,12 @@
-"""Parts of a gzip stream, decoded from the nearest point at which decoding can begin.
+"""Reading parts of a gzip stream from the nearest point at which decoding can start.
 
-gzip has no random access: decoding begins where a member begins, or where the state of a decoder
-was kept. A stream is decoded forward mostly once. On the way, states are kept at even distances,
-up to a limit, so that going back costs only the distance from the state before.
+gzip has no random access. Decoding can start at the beginning of a member, or where the state of a
+decoder was saved. Most streams are decoded once, from beginning to end. On the way, states are
+saved at even distances, up to a limit, so that going back costs only the distance from the last
+state before.
 
-Members that we write say how long they are, in a field of their header that other readers skip. In
-a stream of such members, decoding begins at any of them.
+Dask IO writes the size of each member to a field of its header that other readers skip. In such a
+stream, decoding can start at any member.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 INPUT_BYTES = 2**16
 """Encoded bytes that are read at once."""
 STATE_BYTES = 48 * 2**10
-"""What a decoder takes: its window of 32 KiB, its tables, and itself."""
+"""Memory of a decoder: its window of 32 KiB, its tables, and the object itself."""
 MOST_RATIO = 1032
 """No stream decodes to more than this many times its size."""
 _GZIP = 31
@@ -41,7 +42,7 @@ _MOST_MEMBERS = 2**20
 
 
 def member_from(deflated: list[bytes], n_bytes: int, checksum: int) -> list[bytes]:
-    """Make a gzip member that says its own size, of the deflated pieces of its content.
+    """Build a gzip member with its size in its header, from deflated pieces of its content.
 
     Examples
     --------
@@ -52,25 +53,25 @@ def member_from(deflated: list[bytes], n_bytes: int, checksum: int) -> list[byte
     b'brain'
     """
     size = _MEMBER_HEADER + sum(map(len, deflated)) + _TRAILER.size
-    said = _FIELD.pack(_ID, _FIELD.size - 4, size, n_bytes)
+    sizes = _FIELD.pack(_ID, _FIELD.size - 4, size, n_bytes)
     header = _MAGIC + bytes([_HAS_EXTRA, 0, 0, 0, 0, 0, 255]) + struct.pack("<H", _FIELD.size)
-    return [header + said, *deflated, _TRAILER.pack(checksum, n_bytes & 0xFFFFFFFF)]
+    return [header + sizes, *deflated, _TRAILER.pack(checksum, n_bytes & 0xFFFFFFFF)]
 
 
 def make_member(content: bytes | memoryview, level: int) -> bytes:
-    """Compress content to a gzip member that says its own size."""
+    """Compress content to a gzip member with its size in its header."""
     packer = zlib.compressobj(level, wbits=-15)
     pieces = [packer.compress(content), packer.flush()]
     return b"".join(member_from(pieces, len(content), zlib.crc32(content)))
 
 
 def longest_member(n_bytes: int) -> int:
-    """Return the bytes that a member takes at most: content that cannot be compressed is stored."""
+    """Return the greatest size of a member: incompressible content is stored as it is."""
     return _MEMBER_HEADER + _TRAILER.size + n_bytes + 5 * (n_bytes // 16000 + 2) + 64
 
 
 def size_of_member(head: bytes) -> tuple[int, int] | None:
-    """Return the bytes of a member and of its content, None if its header does not say them."""
+    """Return the sizes of a member and of its content, None if its header does not have them."""
     if len(head) < _MEMBER_HEADER or head[:4] != _MAGIC + bytes([_HAS_EXTRA]):
         return None
     found, length, size, n_bytes = _FIELD.unpack_from(head, _BEFORE_EXTRA + 2)
@@ -80,9 +81,9 @@ def size_of_member(head: bytes) -> tuple[int, int] | None:
 
 
 class _Point(NamedTuple):
-    """Where decoding can begin: in the content, in the file, and the state of the decoder there.
+    """A point where decoding can start: its offsets in content and file, and a decoder's state.
 
-    Without a state a member begins there.
+    Without a state, it is the beginning of a member.
     """
 
     position: int
@@ -98,7 +99,7 @@ class _Cursor:
     offset: int
     decoder: Any | None
     rest: bytes = b""
-    """Bytes that have been read from the file and not decoded."""
+    """Bytes that have been read from the file but not decoded."""
 
     @classmethod
     def at(cls, point: _Point) -> _Cursor:
@@ -107,7 +108,7 @@ class _Cursor:
 
     @property
     def point(self) -> _Point | None:
-        """A point to come back to, None if the decoder is within what it has read."""
+        """The point to resume from, None if the decoder has input left."""
         if self.rest:
             return None
         state = None if self.decoder is None else self.decoder.copy()
@@ -116,7 +117,7 @@ class _Cursor:
 
 @dataclass
 class GzipStream:
-    """A gzip stream of known length, of which parts are read by any number of threads.
+    """A gzip stream of known length; any number of threads may read parts of it.
 
     Parameters
     ----------
@@ -143,9 +144,10 @@ class GzipStream:
     _front_lock: Lock = field(default_factory=Lock)
 
     def list_members(self, read: Callable[[int, int], bytes]) -> bool:
-        """Look up where members begin, if all of them say their sizes; tell whether they do.
+        """Find the beginnings of all members from the sizes in their headers.
 
-        `read` returns bytes of the file from an offset on, fewer at its end.
+        Returns False if a member does not have its size. `read` returns bytes of the file from an
+        offset on, fewer at its end.
         """
         with self._front_lock:
             if self._is_listed:
@@ -170,9 +172,9 @@ class GzipStream:
 
     @property
     def members(self) -> dict[int, int]:
-        """Where the members known so far begin in the file, by where they begin in the content.
+        """Offsets of the known members in the file, by the offsets of their decoded content.
 
-        The end of a stream whose members say their sizes is listed too.
+        If all members have their sizes, the end of the stream is included.
         """
         return dict(self._members)
 
@@ -193,7 +195,7 @@ class GzipStream:
                 self._idle = [*self._idle[-3:], cursor]
 
     def _read_front(self, file: Reader, start: int, out: memoryview) -> bool:
-        """Read on where nothing has been read before; tell whether that is so."""
+        """Read beyond the furthest position so far; return False if `start` is before it."""
         with self._front_lock:
             if start < self._reached:
                 return False
@@ -231,7 +233,7 @@ class GzipStream:
                 self._keep_state()
 
     def _decode(self, cursor: _Cursor, file: Reader, most: int) -> bytes:
-        """Decode some bytes, at most so many, and possibly none."""
+        """Decode at most `most` bytes, possibly none."""
         cursor.rest = cursor.rest or self._read_on(cursor, file)
         if cursor.decoder is None:
             self._begin_member(cursor, file)
@@ -242,7 +244,7 @@ class GzipStream:
             decoded: bytes = decoder.decompress(cursor.rest, min(most, _MOST_AT_ONCE))
         except zlib.error as error:
             raise ValueError(f"is damaged: its gzip stream cannot be decoded ({error})") from error
-        # Even without input, a decoder may have something left to return.
+        # Even without input, a decoder may have output left.
         if is_last and not decoded and not decoder.eof:
             raise ValueError("is truncated: its gzip stream ends before its data does")
         cursor.rest = decoder.unconsumed_tail
@@ -271,7 +273,7 @@ class GzipStream:
         cursor.decoder = zlib.decompressobj(_GZIP)
 
     def _note_member(self, position: int, offset: int) -> None:
-        """Remember where a member begins, or compare that with what was said."""
+        """Record where a member begins, or compare it with the recorded sizes."""
         with self._lock:
             if self._says_sizes:
                 if self._members.get(position) != offset:
@@ -283,7 +285,7 @@ class GzipStream:
                 self._points.append(_Point(position, offset, None))
 
     def _keep_state(self) -> None:
-        """Keep the state of the decoder that is furthest, at even distances."""
+        """Save the state of the decoder that has come furthest, at even distances."""
         front = self._front
         apart = max(2**20, -(-self.n_bytes // max(1, self.most_points)))
         if self._n_states >= self.most_points:
@@ -303,22 +305,22 @@ class GzipStream:
             return
         while cursor.decoder is not None:
             if self._decode(cursor, file, 1):
-                raise ValueError("is too long: its gzip stream goes on behind its data")
+                raise ValueError("is too long: its gzip stream continues after its data")
         if is_end and cursor is self._front:
             self._check_end(cursor, file)
 
     def _check_end(self, cursor: _Cursor, file: Reader) -> None:
-        """Refuse a stream that goes on; empty members and zeros are allowed."""
+        """Refuse a stream with more data; empty members and zeros are allowed."""
         while cursor.rest or (self.size > cursor.offset):
             cursor.rest = cursor.rest or self._read_on(cursor, file)
             cursor.rest = cursor.rest.lstrip(b"\0") if cursor.decoder is None else cursor.rest
             if not cursor.rest:
                 continue
             if cursor.decoder is None and cursor.rest[0] != _MAGIC[0]:
-                # As gzip does, ignore what is no member.
+                # Ignore trailing bytes that are not a member, as gzip does.
                 return
             if self._decode(cursor, file, 1):
-                raise ValueError("is too long: its gzip stream goes on behind its data")
+                raise ValueError("is too long: its gzip stream continues after its data")
 
 
 _MOST_AT_ONCE = 2**20

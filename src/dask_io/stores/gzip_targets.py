@@ -1,7 +1,7 @@
-"""Block files, or one file, that are gzip streams: writing them.
+"""Writing block files, or one file, compressed with gzip.
 
-A file is a row of gzip members, each of which says how long it is. Every gzip reader takes them
-for one stream, and `GzipFiles` decodes them one by one and in parallel.
+A file is a sequence of gzip members, each with its size in its header. Every gzip reader decodes
+them as one stream, and `GzipFiles` decodes them one by one and in parallel.
 """
 
 from __future__ import annotations
@@ -51,20 +51,20 @@ if TYPE_CHECKING:
 LEVEL = "gzip_level"
 """Key of the metadata that holds the level of a target."""
 _USUAL_LEVEL = 6
-# What zlib takes to compress, whatever the content.
+# Memory that zlib needs to compress any content.
 _COMPRESSOR = 2**19
 _PIECE = 2**18
 
 
 class Gzip:
-    """How files are read and written that are gzip streams; see `Streamed`."""
+    """Reads and writes files that are gzip streams; see `Streamed`."""
 
     def open(self, files: BlockFiles) -> Source:
         """Return the source for files whose names and headers have been checked."""
         return GzipFiles(files)
 
     def read_back(self, files: BlockFiles) -> AsStored:
-        """Return written files, to compare them with what was written."""
+        """Open written files, to verify their checksums."""
         return written_files(files)
 
     def make(
@@ -92,12 +92,12 @@ def _slab_bytes(blocks: Blocks) -> int:
 
 
 def _encoding_bytes(blocks: Blocks) -> int:
-    """Return what it takes to compress a slab: the member and what the compressor holds."""
+    """Return the bytes needed to compress a slab: the member and the compressor's memory."""
     return longest_member(_slab_bytes(blocks)) + _COMPRESSOR + _PIECE
 
 
 def _compress(content: memoryview, level: int) -> list[bytes]:
-    """Compress the content of a member piece by piece, so that no copy of it is made."""
+    """Compress the content of a member piece by piece, without copying it."""
     packer, checksum = zlib.compressobj(level, wbits=-15), 0
     deflated = []
     for at in range(0, len(content), _PIECE):
@@ -118,23 +118,23 @@ class GzipBlocksTarget(BlockFilesTarget):
 
     @property
     def metadata(self) -> Mapping[str, Any]:
-        """What the files will say, and how they are compressed."""
+        """Metadata of the files, and how they are compressed."""
         return _metadata_of(self._blocks)
 
     @property
     def reused_bytes(self) -> int:
-        """What a visit uses of staging: a block."""
+        """Staging bytes of a visit: a block."""
         return room_for(prod(self.grid.longest) * self.dtype.itemsize)
 
     @property
     def codec_bytes(self) -> int:
-        """What a visit holds: a slab as it is stored, and the file if it is written whole."""
+        """Other bytes that a visit holds: a compressed slab, and a file that is written whole."""
         n_bytes = prod(self.grid.longest) * self.dtype.itemsize
         longest = longest_member(len(self._header(Region.whole(self.grid.longest))) + n_bytes)
         return _encoding_bytes(self._blocks) + self._medium.bytes_to_write(longest)
 
     def writer(self, index: tuple[int, ...]) -> BlockWriter:  # type: ignore[override]
-        """Visit a block in the making."""
+        """Visit an unfinished block."""
         return BlockWriter(self, index)
 
     def write_block(self, index: tuple[int, ...], content: memoryview) -> int:
@@ -196,9 +196,9 @@ class BlockWriter(WholeWriter):
 class GzipFileTarget(BlockStore, TargetDefaults, OneFileTarget):
     """A target that becomes one gzip file, in slabs that are compressed by any number of threads.
 
-    Members are written as they come. If they did not come in the order of the data, the file is
-    put in order at the end, for which there must be room on the disk. A file in the making cannot
-    be continued by another run.
+    Members are written as soon as they are compressed. If that is not the order of the data, the
+    file is rewritten in order at the end, which needs disk space for a second copy. Another run
+    cannot continue an unfinished file.
     """
 
     is_indivisible = True
@@ -219,13 +219,13 @@ class GzipFileTarget(BlockStore, TargetDefaults, OneFileTarget):
 
     def _forget_run(self) -> None:
         super()._forget_run()
-        # Offset and size of each member, by where it begins in the content.
+        # Offset and size of each member, by the offset of its decoded content.
         self._members: dict[int, tuple[int, int]] = {}
         self._end = 0
 
     @property
     def metadata(self) -> Mapping[str, Any]:
-        """What the file will say, and how it is compressed."""
+        """Metadata of the file, and how it is compressed."""
         return _metadata_of(self._blocks)
 
     @property
@@ -235,16 +235,16 @@ class GzipFileTarget(BlockStore, TargetDefaults, OneFileTarget):
 
     @property
     def reused_bytes(self) -> int:
-        """What a visit uses of staging: a slab."""
+        """Staging bytes of a visit: a slab."""
         return room_for(prod(self.grid.longest) * self.dtype.itemsize)
 
     @property
     def codec_bytes(self) -> int:
-        """What a visit holds: a slab as it is stored."""
+        """Other bytes that a visit holds: a compressed slab."""
         return _encoding_bytes(self._blocks)
 
     def writer(self, index: tuple[int, ...]) -> BlockWriter:
-        """Visit a slab in the making."""
+        """Visit an unfinished slab."""
         return BlockWriter(self, index)
 
     def write_block(self, index: tuple[int, ...], content: memoryview) -> int:
@@ -266,7 +266,7 @@ class GzipFileTarget(BlockStore, TargetDefaults, OneFileTarget):
         return len(self._header) + first * self.dtype.itemsize
 
     def _reserve(self, position: int, n_bytes: int) -> int:
-        """Return where a member goes; the header is always the first."""
+        """Return the offset for a member; the header always comes first."""
         with self._lock:
             if not self._members:
                 header = make_member(self._header, level_of(self._blocks))
@@ -307,7 +307,7 @@ class GzipFileTarget(BlockStore, TargetDefaults, OneFileTarget):
         return len(self._header) + self.grid.size * self.dtype.itemsize
 
     def _close_file(self) -> None:
-        """Put the members in the order of the data."""
+        """Rewrite the file with its members in the order of the data."""
         self._reserve(0, 0)
         ordered = [self._members[position] for position in sorted(self._members)]
         if ordered == sorted(ordered):

@@ -1,7 +1,6 @@
-"""What headers of several formats have in common: bounded reading, and checks of their entries.
+"""Parsing that several header formats share: bounded reading, and checks of entries.
 
-Headers come from files that anyone may have made. All errors are ValueErrors whose messages
-complete "the file ...".
+Headers are untrusted. All errors are ValueErrors whose messages complete "the file ...".
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from dask_io.stores.block_format import Peek
 
 LONGEST_HEADER = 2**20
-"""Bytes of the longest header of text that is accepted."""
+"""Greatest accepted size of a text header."""
 _MOST_AXES = 64
 _MOST_BYTES = 2**63
 
@@ -133,7 +132,7 @@ def lines_in(metadata: Mapping[str, Any], key: str) -> dict[str, str]:
 
 
 def dtype_name(dtype: np.dtype[Any], names: Mapping[str, Any]) -> Any:
-    """Return what a format calls a type of elements; the keys are NumPy's, without byte order.
+    """Return the format's name for a dtype; the keys are NumPy's names, without byte order.
 
     Raises
     ------

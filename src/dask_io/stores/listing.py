@@ -1,4 +1,4 @@
-"""One listing of a directory, and what is wrong with it: all of it, in one error."""
+"""Check one listing of a directory against the expected blocks; report all problems at once."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from dask_io.stores.block_format import Format
     from dask_io.stores.block_names import Names
 
-# More than this are hardly read; and a hostile description may speak of any number of blocks.
+# Nobody reads more problems than this, and a hostile description may claim any number of blocks.
 _MOST_SHOWN = 1000
 
 
 class Problems:
-    """What is wrong with a store's blocks; beyond a thousand they are only counted."""
+    """Problems with a store's blocks; beyond a thousand they are only counted."""
 
     def __init__(self, place: str) -> None:
         self.place = place
@@ -35,7 +35,7 @@ class Problems:
         self._named: set[str] = set()
 
     def add(self, name: str, problem: str) -> None:
-        """Note what is wrong with a file, unless something is known to be wrong with it."""
+        """Record a problem with a file, unless the file has one already."""
         if name in self._named:
             return
         self._named.add(name)
@@ -58,16 +58,16 @@ class Problems:
 
 
 def scan(folder: Location) -> dict[str, int]:
-    """Return the size of every file in a directory by name, links followed, without opening any.
+    """Return the size of every file in a directory by name; links are followed, nothing is opened.
 
-    What is no regular file gets `NOT_A_FILE`.
+    Entries that are not regular files get `NOT_A_FILE`.
     """
     return medium_of(folder).sizes(folder)
 
 
 @dataclass(slots=True)
 class Matches:
-    """Files whose names a pattern matches, by their numbers; two of one block are a problem."""
+    """Files that match a pattern, by their numbers; two files of one block are a problem."""
 
     by_numbers: dict[tuple[int, ...], str] = field(default_factory=dict)
     others: list[str] = field(default_factory=list)
@@ -88,14 +88,14 @@ def match_names(files: Iterable[str], names: Names) -> Matches:
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """What a directory of blocks should hold."""
+    """The expected contents of a directory of blocks."""
 
     grid: Grid
     names: Names
     itemsize: int
     format: Format
     absent: AbstractSet[tuple[int, ...]] = frozenset()
-    """Blocks that need not be there."""
+    """Blocks that may be missing."""
     offset: int = 0
     """Bytes before the data, if files do not describe themselves."""
 
@@ -106,16 +106,16 @@ class Expected:
 
 @dataclass(slots=True)
 class Checked:
-    """What a listing says about blocks that are as expected so far."""
+    """Results of a listing for blocks without problems so far."""
 
     odd_names: dict[tuple[int, ...], str] = field(default_factory=dict)
     """Names with more zeros than we would write."""
     by_excess: dict[int, list[tuple[int, ...]]] = field(default_factory=dict)
-    """Blocks by the bytes that their files have besides data."""
+    """Blocks by the number of bytes in their files that are not data."""
 
     @property
     def unusual(self) -> list[tuple[int, ...]]:
-        """Blocks whose files have more or fewer bytes besides data than most."""
+        """Blocks whose files have more or fewer bytes that are not data than most."""
         usual = max(self.by_excess.values(), key=len, default=None)
         return [i for blocks in self.by_excess.values() if blocks is not usual for i in blocks]
 
@@ -123,7 +123,7 @@ class Checked:
 def check_blocks(
     files: Mapping[str, int], matches: Matches, expected: Expected, problems: Problems
 ) -> Checked:
-    """Note what is missing, extra or of the wrong size."""
+    """Record blocks that are missing, extra or of the wrong size."""
     axes, by_offset = expected.grid.axes, expected.names.by_offset
     locate = [locator(axis, by_offset=by_offset) for axis in axes]
     lengths = [_length_of(axis) for axis in axes]
@@ -194,7 +194,7 @@ def _wrong_size(size: int, data: int, expected: Expected) -> str:
 def _first_missing(
     grid: Grid, present: set[tuple[int, ...]], n_wanted: int
 ) -> Iterator[tuple[int, ...]]:
-    # Counted one by one: a grid that a hostile manifest claims is too large for any list.
+    # Counted one by one, because the grid of a hostile manifest may be too large for a list.
     flat = 0
     while n_wanted > 0:
         index = _unravel(flat, grid.counts)

@@ -32,7 +32,7 @@ _MOST_AXES = 64
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What a directory of block files says about itself, or what is known about one file.
+    """The description of a directory of block files, or of a single file.
 
     Raises
     ------
@@ -84,12 +84,12 @@ class Manifest:
 
     @classmethod
     def from_json(cls, value: object) -> Manifest:
-        """Read back what `to_json` returned; keys that are not known are left aside.
+        """Read what `to_json` returned; unknown keys are ignored.
 
         Raises
         ------
         ValueError
-            If anything is not as it should be.
+            If a value is missing or invalid.
         """
         if not isinstance(value, dict):
             raise ValueError("is not an object")  # noqa: TRY004 - wrong data, not a wrong call
@@ -124,7 +124,7 @@ class Manifest:
         Raises
         ------
         DataError
-            If it is not a manifest that can be trusted.
+            If it is not a valid manifest.
         StorageError
             If it cannot be read.
         """
@@ -133,11 +133,11 @@ class Manifest:
         try:
             value = _parse(content)
             if isinstance(value, dict):
-                # That is for what lies elsewhere.
+                # Only a description in a journal may refer to a single file.
                 value.pop("file", None)
             return cls.from_json(value)
         except ValueError as error:
-            advice = "repair or remove it, or name the blocks by a pattern"
+            advice = "repair or remove it, or give a pattern for the blocks"
             raise DataError(str(path), [str(error)], advice) from error
 
     def write(self, folder: Location) -> None:

@@ -1,7 +1,7 @@
-"""Block files that are sources of their own, put together as one array.
+"""Block files that are opened as separate sources, and combined into one array.
 
 Files of some formats are more than a header and elements: they may be compressed, in chunks, or
-scale stored values each in its own way. Each file is opened by its format. The blocks of the array
+have their own scaling of stored values. Each file is opened by its format. The blocks of the array
 are the chunks of all files.
 """
 
@@ -40,9 +40,9 @@ if TYPE_CHECKING:
 
 _FILES = "files"
 _MOST_SHOWN = 1000
-# Slices whose scaling is kept.
+# The most slices whose scaling is kept.
 _MOST_SLICES = 2**22
-# What is said about a single file.
+# Metadata that describes a single file, not the array.
 _OF_ONE_FILE = frozenset(("chunks", "maxshape", SPACE, SCALING, BOUNDS))
 
 
@@ -52,15 +52,15 @@ def open_mosaic(
     format: Format,  # noqa: A002 - the word that users know
     names: BlockNames,
 ) -> Mosaic:
-    """Open all files that a pattern names, and put them together.
+    """Open all files that match a pattern, and combine them.
 
-    If files scale stored values differently, so that no scaling of whole slices says the same, the
-    array is that of the real values.
+    If the scaling of the files cannot be expressed as one scaling of whole slices, the array
+    contains the real values.
 
     Raises
     ------
     DataError
-        If they are not the blocks of one array; it names all that do not fit.
+        If they are not the blocks of one array; it lists all that do not fit.
     """
     place, matches = str(folder), match_names(files, names)
     problems = Problems(place)
@@ -116,7 +116,7 @@ def _open_files(
 
 @dataclass(frozen=True)
 class _Grids:
-    """How the array is cut into files, and into the blocks of these."""
+    """The grids of the array: into files, and into the blocks of these files."""
 
     files: Grid
     blocks: Grid
@@ -128,7 +128,7 @@ def _lay_out(
     names: BlockNames,
     problems: Problems,
 ) -> _Grids:
-    """Lay files one after another along each axis; note those that do not fit."""
+    """Place files one after another along each axis; record those that do not fit."""
     along = [sorted(set(each)) for each in zip(*opened, strict=True)]
     expected = along if names.by_offset else [range(each[-1] + 1) for each in along]
     for numbers in _first_missing(expected, opened):
@@ -166,7 +166,7 @@ def _lay_out(
 def _first_missing(
     expected: Sequence[Sequence[int]], opened: Mapping[tuple[int, ...], Source]
 ) -> Iterator[tuple[int, ...]]:
-    """Yield the numbers of files that are not there, up to a thousand."""
+    """Yield the numbers of missing files, up to a thousand."""
     # One by one, because a single name with a large number makes the list too long.
     n_expected = prod(map(len, expected))
     for flat in range(min(n_expected, len(opened) + _MOST_SHOWN)):
@@ -181,14 +181,14 @@ def _first_missing(
 def _common_space(
     sources: Mapping[tuple[int, ...], Source], grid: Grid, problems: Problems
 ) -> Space | None:
-    """Return the space of the array; note files that lie elsewhere in the world."""
+    """Return the space of the array; record files that lie elsewhere in the world."""
     spaces = {index: source.metadata.get(SPACE) for index, source in sources.items()}
     first_index, first = next(iter(spaces.items()))
     if not isinstance(first, Space):
         return None
     whole = crop(first, [-low for low in grid.block(first_index).start])
     if len(spaces) > 1 and all(space == first for space in spaces.values()):
-        # Nobody told the files where they lie.
+        # The files have no positions.
         return whole
     for index, space in spaces.items():
         block = grid.block(index)
@@ -206,28 +206,28 @@ def _scale_alike(
     sources: dict[tuple[int, ...], Source],
     space: Space | None,
 ) -> Mosaic:
-    """Combine the scalings of all files or, where these contradict each other, apply them."""
-    said = _without_own(next(iter(sources.values())))
+    """Combine the scalings of all files; if they contradict each other, apply them instead."""
+    metadata = _without_own(next(iter(sources.values())))
     scalings = {index: scaling_in(source.metadata) for index, source in sources.items()}
     bounds = [source.metadata.get(BOUNDS) for source in sources.values()]
     if any(scalings.values()):
         parts = [(grids.files.block(i), scaling) for i, scaling in scalings.items() if scaling]
         together = combine(parts, grids.files.shape) if len(parts) == len(sources) else None
         if together is not None:
-            said[SCALING] = together.to_json()
+            metadata[SCALING] = together.to_json()
         else:
             sources = {
                 index: source if (found := scalings[index]) is None else RealValues(source, found)
                 for index, source in sources.items()
             }
-            said = _without_own(next(iter(sources.values())))
+            metadata = _without_own(next(iter(sources.values())))
             bounds = [source.metadata.get(BOUNDS) for source in sources.values()]
     if all(bounds):
-        said[BOUNDS] = [min(b[0] for b in bounds if b), max(b[1] for b in bounds if b)]
+        metadata[BOUNDS] = [min(b[0] for b in bounds if b), max(b[1] for b in bounds if b)]
     if space is not None:
-        said[SPACE] = space
+        metadata[SPACE] = space
     return Mosaic(
-        folder, names, files=grids.files, grid=grids.blocks, sources=sources, metadata=said
+        folder, names, files=grids.files, grid=grids.blocks, sources=sources, metadata=metadata
     )
 
 
@@ -236,7 +236,7 @@ def _without_own(source: Source) -> dict[str, Any]:
 
 
 def combine(parts: list[tuple[Region, Scaling]], shape: tuple[int, ...]) -> Scaling | None:
-    """Return the scaling of an array of which these are parts, None if slices differ within.
+    """Combine the scalings of parts of an array; None if parts of one slice differ.
 
     Examples
     --------
@@ -281,7 +281,7 @@ def _fill(
 
 
 def is_mosaic(described: Mapping[str, Any]) -> bool:
-    """Tell whether a source that describes itself so was put together from files."""
+    """Tell whether a description is that of a source combined from files."""
     return _FILES in described
 
 
@@ -290,14 +290,14 @@ def reopen_mosaic(
     at: Location | None,
     format: Format,  # noqa: A002 - the word that users know
 ) -> Mosaic:
-    """Open files again that were described.
+    """Open files again from their description.
 
     Raises
     ------
     ValueError
-        If that is no description; the message completes "its description ...".
+        If the description is invalid; the message completes "its description ...".
     DataError
-        If the files are not what they were.
+        If the files have changed.
     """
     pattern, folder, shape = (described.get(key) for key in (_FILES, "folder", "shape"))
     if not (isinstance(pattern, str) and isinstance(folder, str) and isinstance(shape, list)):
@@ -360,23 +360,23 @@ class Mosaic(SourceDefaults):
 
     @property
     def layout(self) -> Layout:
-        """How elements lie in each block."""
+        """Order of the elements in each block."""
         return self._first.layout
 
     @cached_property
     def access(self) -> Access:
-        """Blocks are decoded whole if those of some file are."""
+        """Blocks are decoded whole if those of any file are."""
         found = {source.access for source in self.sources.values()}
         return Access.ATOMIC if Access.ATOMIC in found else Access.ADDRESSABLE
 
     @cached_property
     def reused_bytes(self) -> int:
-        """The most that a visit to a block of any file uses."""
+        """Staging bytes of a visit: the most that any file needs."""
         return max(int(source.reused_bytes) for source in self.sources.values())
 
     @cached_property
     def codec_bytes(self) -> int:
-        """The most that a visit to a block of any file holds."""
+        """Other bytes that a visit holds: the most that any file needs."""
         return max(int(source.codec_bytes) for source in self.sources.values())
 
     @property
@@ -386,13 +386,13 @@ class Mosaic(SourceDefaults):
 
     @cached_property
     def n_absent(self) -> int | None:
-        """Blocks that are not stored; None if some files do not tell."""
+        """Number of blocks that are not stored; None if unknown for some files."""
         found = [source.n_absent for source in self.sources.values()]
         known = [n for n in found if n is not None]
         return sum(known) if len(known) == len(found) else None
 
     def describe(self) -> dict[str, Any]:
-        """Return what it takes to open the files again."""
+        """Return plain values from which the files can be opened again."""
         return {
             "format": self.format,
             "shape": list(self.grid.shape),
@@ -402,7 +402,7 @@ class Mosaic(SourceDefaults):
         }
 
     def _find(self, index: tuple[int, ...]) -> tuple[Source, tuple[int, ...]]:
-        """Return the file that holds a block, and the block's index in it."""
+        """Return the file that contains a block, and the block's index in it."""
         starts = self.grid.block(index).start
         axes = self.files.axes
         file = tuple(axis.index_at(low) for axis, low in zip(axes, starts, strict=True))
@@ -418,7 +418,7 @@ class Mosaic(SourceDefaults):
         return source.reader(inner, after=after)
 
     def check(self) -> None:
-        """Look at the blocks of every file."""
+        """Check the blocks of every file."""
         for source in self.sources.values():
             source.check()
 

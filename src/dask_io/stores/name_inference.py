@@ -97,7 +97,7 @@ def guess_names(
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """The text that all names have in common, and the numbers in between."""
+    """The text that all names share, and the numbers in between."""
 
     place: str
     literals: tuple[str, ...]

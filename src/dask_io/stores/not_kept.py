@@ -1,4 +1,4 @@
-"""What a source says about its array that a target does not say again."""
+"""Metadata of a source that its target cannot store."""
 
 from __future__ import annotations
 
@@ -8,9 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dask_io.stores.cf_attributes import FILL_VALUE, NAMES, REFERENCE, SAYS_TRUTH, TRUTH, gap_of
+from dask_io.stores.cf_attributes import (
+    BOOL_ATTRIBUTE,
+    FILL_VALUE,
+    NAMES,
+    REFERENCE,
+    STORED_BOOL,
+    missing_value_of,
+)
 from dask_io.stores.scaling import SCALING, STORED_INTEGERS, scaling_in
-from dask_io.stores.space import Space, is_close, says_all_of
+from dask_io.stores.space import Space, includes, is_close
 from dask_io.stores.spec import FOREIGN_HEADERS, SPACE
 
 if TYPE_CHECKING:
@@ -18,8 +25,8 @@ if TYPE_CHECKING:
 
     from dask_io.stores.store import Source, Target
 
-# What stores have the names of, and what is told if not all of them are kept.
-_ONE_BY_ONE = {
+# Metadata that lists names, and the word reported if the target lacks one of the names.
+_LISTED_NAMES = {
     "coordinates": "coordinates",
     "attributes_of_file": "attributes_of_the_file",
     "attributes_of_groups": "attributes_of_groups",
@@ -33,60 +40,63 @@ _OLD_ZARR = 2
 
 
 def not_kept(source: Source, target: Target, *, gives_space: bool = False) -> tuple[str, ...]:
-    """Return what a source says about its array that a target has no place for.
+    """Return the kinds of metadata that a source has and a target cannot store.
 
-    If the user `gives_space`, what the source says about its axes is replaced, not lost.
+    If the user `gives_space`, the source's axes are replaced and do not count as lost.
 
     Examples
     --------
-    A target of raw files has no place for anything:
+    A target of raw files cannot store any metadata:
 
     >>> from types import SimpleNamespace as Store
-    >>> said = {"attributes": {"unit": "mm"}, "dimension_names": ("y", None)}
-    >>> source = Store(metadata=said, dtype=TRUTH)
-    >>> not_kept(source, Store(metadata={}, dtype=TRUTH))
+    >>> metadata = {"attributes": {"unit": "mm"}, "dimension_names": ("y", None)}
+    >>> grid = Store(shape=(2, 3))
+    >>> source = Store(metadata=metadata, dtype=STORED_BOOL, grid=grid)
+    >>> not_kept(source, Store(metadata={}, dtype=STORED_BOOL))
     ('attributes', 'dimension_names')
-    >>> not_kept(source, Store(metadata={**said, "dimension_names": ("y", "x")}, dtype=TRUTH))
+    >>> named = {**metadata, "dimension_names": ("y", "x")}
+    >>> not_kept(source, Store(metadata=named, dtype=STORED_BOOL))
     ()
     """
-    said, held = source.metadata, target.metadata
+    wanted, held = source.metadata, target.metadata
     if gives_space:
-        said = {**said, "dimension_names": held.get("dimension_names"), SPACE: held.get(SPACE)}
-    lost = [*_lost_attributes(said, held, source.dtype), *_lost_axes(said, held)]
+        wanted = {**wanted, "dimension_names": held.get("dimension_names"), SPACE: held.get(SPACE)}
+    lost = [*_lost_attributes(wanted, held, source.dtype), *_lost_axes(wanted, held)]
     lost += [
         word
-        for name, word in _ONE_BY_ONE.items()
-        if not set(said.get(name, ())).issubset(held.get(name, ()))
+        for name, word in _LISTED_NAMES.items()
+        if not set(wanted.get(name, ())).issubset(held.get(name, ()))
     ]
     is_given = gives_space and SPACE not in held
-    lost += [SPACE] if is_given else _lost_space(said, held, source)
-    lost += [f"{key}_header" for key in sorted(FOREIGN_HEADERS & said.keys() - held.keys())]
-    scaling = scaling_in(said)
+    lost += [SPACE] if is_given else _lost_space(wanted, held, source.grid.shape)
+    lost += [f"{key}_header" for key in sorted(FOREIGN_HEADERS & wanted.keys() - held.keys())]
+    scaling = scaling_in(wanted)
     if scaling is not None and not scaling.is_identity and SCALING not in held:
         lost.append(SCALING)
-    if said.get("has_named_type") and not held.get("has_named_type"):
+    if wanted.get("has_named_type") and not held.get("has_named_type"):
         lost.append("names_of_types")
-    if source.dtype.kind == "b" and _says_truth(target):
+    if source.dtype.kind == "b" and _stores_integers_for_bool(target):
         lost.append("booleans")
     return tuple(dict.fromkeys(lost))
 
 
 def _lost_attributes(
-    said: Mapping[str, Any], held: Mapping[str, Any], dtype: np.dtype[Any]
+    wanted: Mapping[str, Any], held: Mapping[str, Any], dtype: np.dtype[Any]
 ) -> Iterator[str]:
-    before, after = said.get("attributes", {}), held.get("attributes", {})
-    types, held_types = (each.get("types_of_attributes", {}) for each in (said, held))
-    beyond = set(said.get("beyond_json", ()))
+    before, after = wanted.get("attributes", {}), held.get("attributes", {})
+    types, held_types = (each.get("types_of_attributes", {}) for each in (wanted, held))
+    beyond = set(wanted.get("beyond_json", ()))
     same = {name for name in beyond if types[name] == held_types.get(name)}
     references = {name for name in beyond if types[name] == REFERENCE}
     missing = before.keys() | beyond - same - references
     missing -= after.keys()
-    # Some formats have a place of their own for these.
+    # Some formats store these in a field of their own, not as an attribute.
     if is_same(before.get(NAMES), held.get("dimension_names")):
         missing -= {NAMES}
-    if held.get("fill_value") is not None and gap_of(said, dtype) is not None:
+    if held.get("fill_value") is not None and missing_value_of(wanted, dtype) is not None:
         missing -= {FILL_VALUE}
-    if says_other_gap(said, dtype) and not is_same(before[FILL_VALUE], after.get(FILL_VALUE)):
+    contradicts = attribute_contradicts_fill(wanted, dtype)
+    if contradicts and not is_same(before[FILL_VALUE], after.get(FILL_VALUE)):
         missing |= {FILL_VALUE}
     if missing:
         yield "some_attributes" if "attributes" in held else "attributes"
@@ -98,16 +108,20 @@ def _lost_attributes(
         yield "references"
 
 
-def says_other_gap(said: Mapping[str, Any], dtype: np.dtype[Any]) -> bool:
-    """Tell whether an attribute of Zarr 2 says other than the fill value, which is for gaps."""
-    value, gap = said.get("attributes", {}).get(FILL_VALUE), gap_of(said, dtype)
-    if value is None or said.get("zarr_format") != _OLD_ZARR:
+def attribute_contradicts_fill(metadata: Mapping[str, Any], dtype: np.dtype[Any]) -> bool:
+    """Tell whether a Zarr 2 array has a ``_FillValue`` attribute unequal to its fill value.
+
+    In Zarr 2, the array's fill value marks missing data, not the attribute.
+    """
+    value = metadata.get("attributes", {}).get(FILL_VALUE)
+    if value is None or metadata.get("zarr_format") != _OLD_ZARR:
         return False
-    return gap is None or not is_same(value, np.asarray(gap).item())
+    missing = missing_value_of(metadata, dtype)
+    return missing is None or not is_same(value, np.asarray(missing).item())
 
 
 def is_same(one: object, other: object) -> bool:
-    """Tell whether two values of attributes are the same, of which one in a list is that one.
+    """Tell whether two attribute values are equal; a list of one value equals that value.
 
     Examples
     --------
@@ -123,37 +137,38 @@ def is_same(one: object, other: object) -> bool:
         return one.keys() == other.keys() and all(is_same(one[key], other[key]) for key in one)
     if isinstance(one, bool) or isinstance(other, bool):
         return one is other
-    # What is no number is not even equal to itself.
+    # NaN is not equal to itself.
     return one == other or (one != one and other != other)  # noqa: PLR0124
 
 
-def _lost_space(said: Mapping[str, Any], held: Mapping[str, Any], source: Source) -> Iterator[str]:
-    space, kept = said.get(SPACE), held.get(SPACE)
-    is_known = space is not None and space.is_known
-    if is_known and not (kept and _is_said(space, kept, source.grid.shape)):
+def _lost_space(
+    wanted: Mapping[str, Any], held: Mapping[str, Any], shape: tuple[int, ...]
+) -> Iterator[str]:
+    space, kept = wanted.get(SPACE), held.get(SPACE)
+    if space is not None and space.is_known and not (kept and _keeps_space(space, kept, shape)):
         yield SPACE
-    # Dask IO reads it back, but no other reader does.
+    # Dask IO reads these back, but no other reader does.
     yield from held.get("hidden", ())
 
 
-def _is_said(space: Space, kept: Space, shape: tuple[int, ...]) -> bool:
+def _keeps_space(space: Space, kept: Space, shape: tuple[int, ...]) -> bool:
     """Tell whether a target keeps the units, types and positions of a space, up to rounding."""
-    # The names of the axes are compared with those of all formats, as dimension names.
+    # Axis names are left out: `_lost_axes` compares them as dimension names, for all formats.
     axes = tuple(replace(axis, name=None) for axis in space.axes)
     is_placed = space.affine is None or is_close(replace(space, axes=kept.axes), kept, shape)
-    return is_placed and says_all_of(Space(kept.axes), Space(axes))
+    return is_placed and includes(Space(kept.axes), Space(axes))
 
 
-def _lost_axes(said: Mapping[str, Any], held: Mapping[str, Any]) -> Iterator[str]:
-    before, after = (each.get("dimension_names") or () for each in (said, held))
+def _lost_axes(wanted: Mapping[str, Any], held: Mapping[str, Any]) -> Iterator[str]:
+    before, after = (each.get("dimension_names") or () for each in (wanted, held))
     if any(name and name != kept for name, kept in zip_longest(before, after)):
         yield "dimension_names"
-    grows, still_grows = (each.get("maxshape") or () for each in (said, held))
-    if grows and not still_grows:
-        yield "unlimited_dimensions" if None in grows else "maxshape"
+    limits, held_limits = (each.get("maxshape") or () for each in (wanted, held))
+    if limits and not held_limits:
+        yield "unlimited_dimensions" if None in limits else "maxshape"
 
 
-def _says_truth(target: Target) -> bool:
-    """Tell whether numbers stand for truth in a target."""
-    said = target.metadata.get("attributes", {})
-    return target.dtype == TRUTH and SAYS_TRUTH.items() <= said.items()
+def _stores_integers_for_bool(target: Target) -> bool:
+    """Tell whether a target stores booleans as integers."""
+    attributes = target.metadata.get("attributes", {})
+    return target.dtype == STORED_BOOL and BOOL_ATTRIBUTE.items() <= attributes.items()

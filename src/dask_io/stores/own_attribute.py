@@ -1,4 +1,4 @@
-"""The attribute in which containers keep what they have no place for.
+"""The attribute in which containers keep metadata that they have no field for.
 
 Zarr, HDF5 and NetCDF have attributes, but no field for an affine map or for the header of another
 format. Dask IO stores these under one attribute of its own, `KEY`, and removes it again when the

@@ -1,7 +1,7 @@
-"""Blocks at the far ends of an array that are stored as large as all others.
+"""Edge blocks that are padded to the size of all other blocks.
 
-A run of such a block is stored as a stretch that holds padding besides its elements, and nothing
-else. So it is moved as one, padding included, and costs one seek as any run does.
+A run of such a block is stored as one stretch that contains only the run's elements and padding.
+The stretch is moved as a whole, padding included, so it costs one seek like any other run.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ if TYPE_CHECKING:
     from dask_io.storage.medium import Reader, Writer
     from dask_io.stores.store import Extent
 
-# Bytes of padding after the last element of a block that are written at once.
+# Bytes of padding to write at once after the last element of a block.
 _AT_ONCE = 2**16
 
 
 def is_padded(shape: tuple[int, ...], stored: tuple[int, ...], layout: Layout) -> bool:
-    """Tell whether padding lies between the elements of a block, not only behind them.
+    """Tell whether padding lies between the elements of a block, not only after them.
 
     Examples
     --------
@@ -54,7 +54,7 @@ def is_padded(shape: tuple[int, ...], stored: tuple[int, ...], layout: Layout) -
 
 
 def any_padded(grid: Grid, stored: tuple[int, ...], layout: Layout) -> bool:
-    """Tell whether some block of a grid has padding between its elements, all stored alike."""
+    """Tell whether any block has padding between its elements if all are stored with one shape."""
     for axis, (n_stored, along) in enumerate(zip(stored, grid.axes, strict=True)):
         last = along.length - along.start_of(max(0, along.n_blocks - 1))
         block = (*grid.longest[:axis], last, *grid.longest[axis + 1 :])
@@ -65,7 +65,7 @@ def any_padded(grid: Grid, stored: tuple[int, ...], layout: Layout) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """A run of a block, and where it lies in storage, with padding up to the next one."""
+    """A run of a block and its location in storage, including the padding up to the next run."""
 
     box: Region
     start: int
@@ -73,7 +73,7 @@ class Stretch:
 
 
 class Piece(NamedTuple):
-    """Bytes that are moved at once: a part of a run with padding behind, or only padding."""
+    """Bytes that are moved at once: a part of a run and the padding after it, or only padding."""
 
     box: Region | None
     offset: int
@@ -85,7 +85,7 @@ def stretches(
 ) -> Iterator[Stretch]:
     """Yield the runs of a region of a block, in storage order.
 
-    What comes behind a run within the block begins where its stretch ends.
+    The stretch of a run ends where the next element of the block begins.
 
     Examples
     --------
@@ -111,8 +111,8 @@ def stretches(
 def _next_start(
     box: Region, shape: tuple[int, ...], stored: tuple[int, ...], layout: Layout
 ) -> int:
-    """Return where the element of the block that follows a run is stored, or else its end."""
-    # The last element of the run, counted on by one within the block: as an odometer.
+    """Return where the next element of the block after a run is stored, else the run's end."""
+    # Advance from the last element of the run by one, with carry, like an odometer.
     position = [high - 1 for high in box.stop]
     for axis in reversed(layout.axes):
         position[axis] += 1
@@ -124,13 +124,13 @@ def _next_start(
 
 
 def scratch_bytes(block_bytes: int, itemsize: int) -> int:
-    """Return the bytes of staging through which a padded block is moved, besides its elements."""
+    """Return the staging bytes needed to move a padded block, in addition to its elements."""
     large = room_for(max(itemsize, min(SLAB, block_bytes))) + 2 * ALIGNMENT
     return large if block_bytes >= LARGE else block_bytes
 
 
 def _cut(staging: memoryview, n_bytes: int) -> tuple[memoryview, memoryview]:
-    """Cut room for elements off; what is left to move them through is aligned if it is large."""
+    """Split a buffer into room for elements and scratch space, which is aligned if it is large."""
     if len(staging) - n_bytes >= LARGE:
         return cut(staging, n_bytes)
     return staging[:n_bytes], staging[n_bytes:]
@@ -138,7 +138,7 @@ def _cut(staging: memoryview, n_bytes: int) -> tuple[memoryview, memoryview]:
 
 @dataclass(frozen=True, slots=True)
 class _Padded:
-    """A block, as large as it is and as large as it is stored."""
+    """A block with its own shape and the padded shape that is stored."""
 
     shape: tuple[int, ...]
     extent: Extent
@@ -152,7 +152,7 @@ class _Padded:
         return self.extent.offset + start * self.dtype.itemsize
 
     def pieces(self, run: Region, most: int) -> Iterator[Piece]:
-        """Yield a run, or a part of one, in pieces of so many bytes, or of one element."""
+        """Yield a run, or a part of one, in pieces of at most `most` bytes, or of one element."""
         itemsize, stored = self.dtype.itemsize, self.extent.shape
         n_stored = max(1, most // itemsize)
         n_elements = max(1, n_stored * prod(self.shape) // prod(stored))
@@ -165,18 +165,18 @@ class _Padded:
                 yield Piece(None if done else box, offset + done, n_moved)
 
     def among_padding(self, raw: memoryview, box: Region) -> NDArray[Any]:
-        """Look at the elements of a run that begins with some bytes."""
+        """Return a view of a run's elements in `raw`, which begins with the first element."""
         strides = self.layout.byte_strides(self.extent.shape, self.dtype.itemsize)
         return np.ndarray(box.shape, plain(self.dtype), raw, strides=strides)
 
 
 def plain(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """Return the type as which elements are copied: of records also what lies between fields."""
+    """Return the dtype for copying elements: raw bytes for records, to include their padding."""
     return dtype if dtype.names is None else np.dtype((np.void, dtype.itemsize))
 
 
 def fill_with(fill: NDArray[Any], raw: NDArray[np.uint8]) -> None:
-    """Repeat the bytes of one element, of a record also what lies between its fields.
+    """Repeat the bytes of one element; for records, this includes the padding between fields.
 
     Examples
     --------
@@ -211,7 +211,7 @@ class PaddedReader(_Padded):
     file: Reader
 
     def read_into(self, region: Region, buffer: memoryview) -> NDArray[Any]:
-        """Read a region's runs one after another, with their padding, behind what is asked for."""
+        """Read a region's runs one after another; the padding goes to the end of the buffer."""
         raw, scratch = _cut(buffer, region.size * self.dtype.itemsize)
         values = view_as_array(raw, region.shape, self.dtype, self.layout)
         for run in self.stretches(region):
@@ -224,7 +224,7 @@ class PaddedReader(_Padded):
         return values
 
     def expect(self, region: Region) -> None:
-        """Be told what will be read part by part: if it is one run, it can be asked for at once."""
+        """Announce a region that will be read in parts; if it is one run, request it at once."""
         runs = list(islice(self.stretches(region), 2))
         if len(runs) == 1:
             self._expect(runs[0])
@@ -252,7 +252,7 @@ class PaddedWriter(_Padded):
         return self._written.intdigest()
 
     def go_on_at(self, region: Region) -> None:
-        """Count as part of the visit that has written what lies before a region."""
+        """Continue the visit that has written everything before a region."""
         self.file.go_on_from(self.offset(next(self.stretches(region)).start))
 
     def write_from(self, region: Region, array: NDArray[Any], staging: memoryview) -> None:
@@ -265,7 +265,7 @@ class PaddedWriter(_Padded):
     def write_filled(
         self, region: Region, staging: memoryview, fill: Callable[[Region, NDArray[Any]], None]
     ) -> None:
-        """Write a region that is put together piece by piece in a staging buffer."""
+        """Write a region that `fill` assembles piece by piece in a staging buffer."""
         itemsize = self.dtype.itemsize
         aside = scratch_bytes(prod(self.extent.shape) * itemsize, itemsize)
         room, scratch = _cut(staging, len(staging) - aside)
@@ -279,7 +279,7 @@ class PaddedWriter(_Padded):
             stream.end()
 
     def _put(self, box: Region, values: NDArray[Any], stream: Stream) -> None:
-        """Put a run, or a part of one, at the end of a stream, with its padding."""
+        """Append a run, or a part of one, to a stream, with its padding."""
         self._written.update(view_as_bytes(values, self.layout))
         for part, _, n_bytes in self.pieces(box, stream.most):
             raw = stream.take(n_bytes)

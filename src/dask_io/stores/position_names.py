@@ -1,7 +1,7 @@
-"""Which number in the names of block files belongs to which axis: by where the blocks lie.
+"""Matching numbers in the names of block files to axes, by the positions of the blocks.
 
-Files of some formats say where their blocks lie in the world. Names may then number the axes in any
-order: tools for brain images wrote ``prefix_{y}_{z}_{x}.nii``, for example.
+Headers of some formats have the position of the block in the world. Names may then number the axes
+in any order: tools for brain images wrote ``prefix_{y}_{z}_{x}.nii``, for example.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from dask_io.stores.space import Affine
 
 _NUMBERS = re.compile("([0-9]+)")
-# A block begins this part of a step, at most, from where a voxel of another one would be.
+# Tolerance, in steps, for the position of a block on the grid of voxels of another one.
 _OF_A_STEP = 0.1
 
 
@@ -38,7 +38,7 @@ def names_by_position(
     suffix
         The ending, which is not searched for numbers.
     header_of
-        Returns the header of a file, None if it has no good one.
+        Returns the header of a file, None if it is invalid.
 
     Returns
     -------
@@ -126,7 +126,7 @@ def _match(
 
 
 def _meaning(pairs: set[tuple[int, int]]) -> str:
-    """Say what a number is if it grows with the start of a block; empty if it does not."""
+    """Return the meaning of a number that grows with the start of blocks; else empty."""
     by_number = dict(pairs)
     numbers, starts = sorted(by_number), sorted(set(by_number.values()))
     if len(by_number) < len(pairs) or [by_number[n] for n in numbers] != starts:

@@ -1,4 +1,4 @@
-"""Stored integers that stand for real values: the scaling, and a source of the real values.
+"""Scaled integers that represent real values, and a source of the real values.
 
 Some formats store integers and, for each slice, the real values of the least and the greatest of
 them. A store describes this under the key ``scaling`` of its metadata, as plain values.
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     from dask_io.stores.store import BlockReader, Source
 
 SCALING = "scaling"
-"""Key of the scaling among all that a store says about its array."""
+"""Key of the scaling in the metadata of a store."""
 BOUNDS = "bounds"
 """Key of the least and the greatest real value that may occur, as far as a store knows."""
 STORED_INTEGERS = "stored_integers"
-"""Key that a source has if it replaced stored integers by real values."""
+"""Key in the metadata of a source that replaced stored integers by real values."""
 
 REAL = np.dtype(np.float64)
 # Elements that are converted at once, so that temporary arrays stay small.
@@ -111,7 +111,7 @@ class Scaling:
 
     def apply(self, stored: NDArray[Any], start: tuple[int, ...]) -> NDArray[np.float64]:
         """Return the real values of the region of an array that begins at `start`."""
-        # As `nibabel` does, so that not even the last digit differs.
+        # The same operations as in nibabel, so that results are identical to the last digit.
         stop = tuple(a + b for a, b in zip(start, stored.shape, strict=True))
         here = self.crop(Region(start, stop))
         wide = (*here.low.shape, *(1,) * (stored.ndim - self.n_axes))
@@ -131,7 +131,7 @@ class Scaling:
         Raises
         ------
         ValueError
-            If it is something else.
+            If the values are not a scaling.
         """
         try:
             low, high = (np.asarray(value[key], REAL) for key in ("low", "high"))
@@ -171,7 +171,7 @@ class RealValues(SourceDefaults):
 
     @property
     def grid(self) -> Grid:
-        """How the array is cut."""
+        """Grid of the blocks."""
         return self.stored.grid
 
     @property
@@ -181,27 +181,27 @@ class RealValues(SourceDefaults):
 
     @property
     def layout(self) -> Layout:
-        """How elements lie in each block."""
+        """Order of the elements in each block."""
         return self.stored.layout
 
     @property
     def access(self) -> Access:
-        """What a part of a block costs."""
+        """The cost of moving a part of a block."""
         return self.stored.access
 
     @property
     def reused_bytes(self) -> int:
-        """Room for what the source needs to read the integers."""
+        """Staging bytes that the source needs to read the integers."""
         return self.stored.reused_bytes + 2 * ALIGNMENT
 
     @property
     def codec_bytes(self) -> int:
-        """What the source needs, and the temporary arrays of a conversion."""
+        """Other bytes that the source needs, and the temporary arrays of a conversion."""
         return self.stored.codec_bytes + 4 * _PIECE * REAL.itemsize
 
     @cached_property
     def metadata(self) -> Mapping[str, Any]:
-        """What the source says, without the scaling and the fill value of the integers."""
+        """Metadata of the source, without the scaling and the fill value of the integers."""
         known = {
             **self.stored.metadata,
             BOUNDS: list(self.scaling.bounds),
@@ -213,7 +213,7 @@ class RealValues(SourceDefaults):
 
     @property
     def tally(self) -> Tally:
-        """What has been moved so far."""
+        """Counts of seeks, visits and bytes."""
         return self.stored.tally
 
     @property
@@ -227,7 +227,7 @@ class RealValues(SourceDefaults):
         return self.stored.n_absent
 
     def describe(self) -> dict[str, Any]:
-        """Return what it takes to open the source again."""
+        """Return plain values from which the source can be opened again."""
         return {**self.stored.describe(), "values": "real"}
 
     @contextmanager
@@ -239,7 +239,7 @@ class RealValues(SourceDefaults):
             yield _RealReader(self, reader, self.grid.block(index).start)
 
     def check(self) -> None:
-        """Look at every block of the source."""
+        """Check every block of the source."""
         self.stored.check()
 
     def fingerprint(self, index: tuple[int, ...]) -> int:
@@ -251,7 +251,7 @@ class RealValues(SourceDefaults):
         self.stored.discard(index)
 
     def discard_rest(self) -> None:
-        """Remove what else belongs to the source."""
+        """Remove the rest of the source after all blocks have been removed."""
         self.stored.discard_rest()
 
 
@@ -266,9 +266,9 @@ class _RealReader:
     def read_into(self, region: Region, buffer: memoryview) -> NDArray[Any]:
         stored, layout = self.source.stored, self.source.layout
         room = stored.reused_bytes + 2 * ALIGNMENT
-        # A block that is decoded stays where it is until the visit ends, so its place is the same
-        # for every region. Otherwise the integers end where the buffer ends: each lies behind the
-        # place of its own real value, and behind those of all before it.
+        # A decoded block stays in the buffer until the visit ends, so its place is the same for
+        # every region. Otherwise the integers are at the end of the buffer: no real value is
+        # written over an integer that has not been converted yet.
         if stored.access is Access.ADDRESSABLE:
             room += region.size * stored.dtype.itemsize
         tail = len(buffer) - room

@@ -99,7 +99,7 @@ class Shards:
             return None
         if offset + n_bytes > shard.n_bytes:
             chunk = ",".join(map(str, index))
-            problem = f"its index says that chunk {chunk} ends behind it"
+            problem = f"according to its index, chunk {chunk} ends after the file does"
             raise DataError(str(shard.path), [problem], "the file is truncated or damaged")
         return shard._replace(offset=offset, n_bytes=n_bytes)
 

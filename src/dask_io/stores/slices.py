@@ -27,7 +27,7 @@ def format_of_files(names: Names, format: Format) -> Format:  # noqa: A002 - the
 
 
 def thick_slices(names: Names, grid: Grid) -> str:
-    """Say along which axis a file would hold more than one slice; empty if there is none."""
+    """Return the problem if a file would contain more than one slice; else empty."""
     for axis in names.slice_axes if isinstance(names, BlockNames) else ():
         if grid.axes[axis].longest > 1:
             return f"files hold one slice along axis {axis}, but chunks are longer than 1 there"
@@ -46,7 +46,7 @@ def _parse_header(whole: Format, axes: tuple[int, ...], peek: Peek) -> Header:
     else:
         there = _axes_in_file(axes, n_axes)
         layout = Layout((*axes, *(there[axis] for axis in header.layout.axes)))
-    # How far one slice lies from the next is not known, so where they lie in the world is not.
+    # The distance between slices is unknown, so their positions in the world are too.
     space = header.space
     if space is not None:
         named = list(space.axes)

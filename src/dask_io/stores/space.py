@@ -1,12 +1,12 @@
-"""What a position in an array means: names and units of its axes, and where they lie in the world.
+"""The space of an array: names and units of its axes, and where elements lie in the world.
 
-Formats translate their own words into a `Space` and back: NIfTI its sform and qform, MINC its
-start, step and cosines, NRRD its origin and directions, OME-Zarr its transformations. Cropping,
-downsampling and re-ordering an array change its space here, by functions that know no format.
+Formats translate their own metadata into a `Space` and back: NIfTI its sform and qform, MINC its
+start, step and cosines, NRRD its origin and directions, OME-Zarr its transformations. Functions
+for cropping, downsampling and transposing a space are here and do not depend on a format.
 
 Rounding: every function computes each coordinate exactly and rounds it once to a double. Two crops
 may therefore differ from one crop in the last digit, and formats that store single precision lose
-more. `is_close` compares positions as far as that matters.
+more. `is_close` compares positions with a tolerance for this.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class AxisType(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SpaceAxis:
-    """An axis of an array; None where the format does not say."""
+    """An axis of an array; None for anything that the format does not specify."""
 
     name: str | None = None
     unit: str | None = None
@@ -56,8 +56,8 @@ class Affine:
     origin
         The coordinates of the first element.
     coordinates
-        What the coordinates are called, such as ``("right", "anterior", "superior")``: each grows
-        in the direction of its name. Empty where the format does not say.
+        Names of the coordinates, such as ``("right", "anterior", "superior")``. Each grows in the
+        direction of its name. Empty if the format does not specify them.
 
     Raises
     ------
@@ -80,7 +80,7 @@ class Affine:
         if any(len(a) != len(b) for a, b in pairwise(self.matrix)):
             raise ValueError("rows of different lengths")
         if self.coordinates and len(self.coordinates) != len(self.origin):
-            raise ValueError(f"{len(self.coordinates)} names of {len(self.origin)} coordinates")
+            raise ValueError(f"{len(self.coordinates)} names for {len(self.origin)} coordinates")
         if not all(map(isfinite, (*self.origin, *(n for row in self.matrix for n in row)))):
             raise ValueError("numbers that are not finite")
 
@@ -88,7 +88,7 @@ class Affine:
     def scaled(
         cls, steps: Sequence[float], origin: Sequence[float], coordinates: Iterable[str] = ()
     ) -> Affine:
-        """Make the map of an array whose axes are the coordinates, each with its own step."""
+        """Return the map of an array whose axes are the coordinates, each with its own step."""
         rows = range(len(steps))
         matrix = tuple(tuple(float(steps[i]) if i == j else 0.0 for j in rows) for i in rows)
         return cls(matrix, tuple(map(float, origin)), tuple(coordinates))
@@ -125,7 +125,7 @@ class Space:
     Raises
     ------
     ValueError
-        If the map is one of another number of axes.
+        If the map has another number of axes.
     """
 
     axes: tuple[SpaceAxis, ...]
@@ -133,7 +133,7 @@ class Space:
 
     def __post_init__(self) -> None:
         if self.affine and any(len(row) != len(self.axes) for row in self.affine.matrix):
-            raise ValueError(f"a map of other axes than the {len(self.axes)} there are")
+            raise ValueError(f"an affine map for another number of axes than {len(self.axes)}")
 
     @classmethod
     def unknown(cls, n_axes: int) -> Space:
@@ -158,13 +158,13 @@ class Space:
         }
 
     @classmethod
-    def from_json(cls, said: Mapping[str, Any]) -> Space:
+    def from_json(cls, values: Mapping[str, Any]) -> Space:
         """Read what `to_json` returned.
 
         Raises
         ------
         ValueError
-            If it is something else.
+            If the values are not a space.
         """
         try:
             axes = tuple(
@@ -173,12 +173,12 @@ class Space:
                     _text(axis["unit"]),
                     axis["type"] and AxisType(axis["type"]),
                 )
-                for axis in said["axes"]
+                for axis in values["axes"]
             )
-            if "matrix" not in said:
+            if "matrix" not in values:
                 return cls(axes)
-            matrix = tuple(tuple(map(float, row)) for row in said["matrix"])
-            origin, coordinates = said["origin"], said["coordinates"]
+            matrix = tuple(tuple(map(float, row)) for row in values["matrix"])
+            origin, coordinates = values["origin"], values["coordinates"]
             affine = Affine(matrix, tuple(map(float, origin)), tuple(map(str, coordinates)))
         except (KeyError, TypeError, AttributeError, OverflowError) as error:
             raise ValueError("is not a list of axes and an affine map") from error
@@ -206,7 +206,7 @@ def crop(space: Space, start: Sequence[int]) -> Space:
 
 
 def downsample(space: Space, factors: Sequence[int]) -> Space:
-    """Return the space of an array of which each element is the mean of a box of elements.
+    """Return the space of a downsampled array, where each element is the mean of a box.
 
     A box's centre lies between the centres of its elements, so the origin moves by half a box
     less half an element.
@@ -230,7 +230,7 @@ def downsample(space: Space, factors: Sequence[int]) -> Space:
 def permute(space: Space, axes: Sequence[int]) -> Space:
     """Return the space of an array with its axes in another order, as `numpy.transpose` does.
 
-    The world stays where it is: only columns of the map move.
+    World coordinates do not change, only the columns of the map are permuted.
     """
     return select(space, axes)
 
@@ -269,11 +269,11 @@ def reorient(space: Space, coordinates: Sequence[str]) -> Space | None:
     return replace(space, affine=Affine(tuple(matrix), tuple(origin), tuple(coordinates)))
 
 
-def what_is_held(space: Space, held: Space | None, shape: Sequence[int]) -> Space | None:
-    """Return the part of a space that a file holds, from the space that is read from the file.
+def stored_part(space: Space, held: Space | None, shape: Sequence[int]) -> Space | None:
+    """Return the part of `space` that a file stores; `held` is the space read from the file.
 
-    Nothing is lost if positions are rounded, coordinates have another direction or no names, or
-    types of axes are missing.
+    Rounded positions, coordinates with another direction or without names, and missing axis types
+    do not count as lost.
     """
     if held is None or len(held.axes) != len(space.axes):
         return None
@@ -293,32 +293,32 @@ def what_is_held(space: Space, held: Space | None, shape: Sequence[int]) -> Spac
 
 
 def is_close(a: Space, b: Space, shape: Sequence[int], tolerance: float = _TOLERANCE) -> bool:
-    """Tell whether two spaces give every element of an array the same place, nearly.
+    """Tell whether two spaces give every element of an array nearly the same position.
 
-    Names, units and types are equal, and no element is further apart than `tolerance` of the
-    shortest step.
+    Names, units and types must be equal. Positions of an element may differ by `tolerance` times
+    the shortest step.
     """
     if a.axes != b.axes or a.affine is None or b.affine is None:
         return a == b
     first, second = a.affine, b.affine
     if (first.coordinates, len(first.origin)) != (second.coordinates, len(second.origin)):
         return False
-    # Positions are linear in the indices, so no element is further apart than this.
-    apart = []
+    # Positions are linear in the indices, so this is an upper bound for every element.
+    distances = []
     for row in range(len(first.origin)):
         steps = zip(first.matrix[row], second.matrix[row], shape, strict=True)
         at_end = sum(abs(p - q) * max(0, length - 1) for p, q, length in steps)
-        apart.append(abs(first.origin[row] - second.origin[row]) + at_end)
-    return hypot(*apart) <= tolerance * min((step for step in first.steps if step), default=1.0)
+        distances.append(abs(first.origin[row] - second.origin[row]) + at_end)
+    return hypot(*distances) <= tolerance * min((step for step in first.steps if step), default=1.0)
 
 
-def says_all_of(space: Space, other: Space) -> bool:
-    """Tell whether a space says everything that another one does; it may say more.
+def includes(space: Space, other: Space) -> bool:
+    """Tell whether a space specifies everything that another one does, and possibly more.
 
     Examples
     --------
     >>> named = Space((SpaceAxis("x", "mm"),), Affine.scaled([1.0], [0.0]))
-    >>> says_all_of(named, Space((SpaceAxis(unit="mm"),))), says_all_of(Space.unknown(1), named)
+    >>> includes(named, Space((SpaceAxis(unit="mm"),))), includes(Space.unknown(1), named)
     (True, False)
     """
     if len(space.axes) != len(other.axes) or other.affine not in {None, space.affine}:

@@ -132,7 +132,7 @@ class ArraySpec:
 
     @cached_property
     def write_grid(self) -> Grid:
-        """What is written at once: shards, or else blocks."""
+        """The grid of units that are written at once: shards, or else blocks."""
         return Grid.regular(self.grid.shape, self.shards) if self.shards else self.grid
 
     @property
@@ -152,7 +152,7 @@ class ArraySpec:
 
     @property
     def longest_file(self) -> int:
-        """The most bytes of what is written at once: a block, or a shard with its index."""
+        """The most bytes that are written at once: a block, or a shard with its index."""
         if self.index is None:
             return self.longest
         return prod(self.index.counts) * self.longest + self.index.chain.longest

@@ -1,7 +1,7 @@
-"""Staging: memory of a thread between files and arrays, which one visit after another uses again.
+"""Staging: memory of a thread between files and arrays, reused by one visit after another.
 
-Fresh memory costs more to touch than a copy within memory. So what a visit needs besides the
-values that it moves, it cuts off the staging that it is given.
+Touching fresh memory costs more than a copy within memory. So a visit takes all buffers that it
+needs from the staging that it is given.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def room_for(*sizes: int) -> int:
 
 
 def cut(staging: memoryview, n_bytes: int) -> tuple[memoryview, memoryview]:
-    """Cut a buffer off; what is left begins at a multiple of `ALIGNMENT` if the whole does.
+    """Split off a buffer; the rest begins at a multiple of `ALIGNMENT` if the whole does.
 
     Examples
     --------
@@ -47,7 +47,7 @@ def cut(staging: memoryview, n_bytes: int) -> tuple[memoryview, memoryview]:
 
 
 def new_staging(store: Store, n_bytes: int) -> memoryview:
-    """Return staging for one visit to a store, of which values of this size are asked."""
+    """Return staging for one visit to a store that moves values of this size."""
     n_bytes += 2 * ALIGNMENT + store.reused_bytes
     memory = memoryview(np.empty(n_bytes + ALIGNMENT, np.uint8).data)
     start = -address_of(memory) % ALIGNMENT
@@ -55,9 +55,9 @@ def new_staging(store: Store, n_bytes: int) -> memoryview:
 
 
 def lasting(piece: NDArray[np.uint8], scratch: memoryview) -> NDArray[np.uint8]:
-    """Return a piece that stays as it is when scratch is used again: a copy if it lies there.
+    """Return a piece that does not change when scratch is reused: a copy if it is in scratch.
 
-    What no codec changes is still where it was put together.
+    Without a codec, a piece is still in the scratch buffer in which it was assembled.
 
     Examples
     --------
@@ -71,9 +71,9 @@ def lasting(piece: NDArray[np.uint8], scratch: memoryview) -> NDArray[np.uint8]:
 
 
 def gathered(pieces: Iterable[memoryview], buffer: memoryview) -> Iterator[memoryview]:
-    """Yield what pieces hold, one behind the other, a buffer at a time.
+    """Yield the concatenated content of pieces, one full buffer at a time.
 
-    So it goes past the page cache, wherever in memory the pieces lie and however long they are.
+    The buffer is aligned, so its content can be written past the page cache.
 
     Examples
     --------

@@ -75,7 +75,7 @@ class Store(Protocol):
 
     @property
     def grid(self) -> Grid:
-        """How the array is cut."""
+        """Grid of the blocks."""
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -220,7 +220,7 @@ class Source(Store, Protocol):
 
         Several threads may share a visit, each with a part of a region. Then `after` is the part
         before, relative to the block's start. It does not count as a new visit, and reading on
-        directly behind that part is not a seek.
+        directly after that part is not a seek.
         """
 
     def check(self) -> None:
@@ -266,7 +266,7 @@ class BlockWriter(Protocol):
         """Checksum of everything that this visit has written, in storage order."""
 
     def go_on_at(self, region: Region) -> None:
-        """Count as part of the visit that wrote everything before a region.
+        """Continue the visit that wrote everything before a region.
 
         It is relative to the block's start. Beginning with it is not a seek.
         """

@@ -1,4 +1,4 @@
-"""What a user says about a source that does not say it itself."""
+"""The user's description of a source whose files do not describe themselves."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """What the user says about a source; None where nothing is said."""
+    """The user's description of a source; None for fields that were not given."""
 
     shape: tuple[int, ...] | None
     dtype: np.dtype[Any] | None
@@ -56,25 +56,25 @@ class Description:
         return grid, self.dtype, parse_order(self.order or "C", len(self.shape))
 
     def agree_with(self, source: Source) -> None:
-        """Refuse what contradicts a source that describes itself.
+        """Check the description against a source that describes itself.
 
         Raises
         ------
         UsageError
-            If it does.
+            If they disagree.
         """
-        said: list[tuple[str, object, object]] = []
+        compared: list[tuple[str, object, object]] = []
         if self.shape is not None:
-            said.append(("shape", self.shape, source.grid.shape))
+            compared.append(("shape", self.shape, source.grid.shape))
         if self.dtype is not None:
-            said.append(("dtype", self.dtype, source.dtype))
+            compared.append(("dtype", self.dtype, source.dtype))
         if self.order is not None:
             layout = parse_order(self.order, len(source.grid.axes))
-            said.append(("order", layout.name, source.layout.name))
-        for word, asked, found in said:
-            if asked != found:
+            compared.append(("order", layout.name, source.layout.name))
+        for word, given, found in compared:
+            if given != found:
                 raise UsageError(
-                    f"{source.place} has {word} {found}, but {word} {asked} is given; "
+                    f"{source.place} has {word} {found}, but {word} {given} is given; "
                     f"leave it out, the source describes itself"
                 )
         if self.offset is not None:
@@ -92,12 +92,12 @@ class Description:
 
 
 def parse_order(order: str, n_axes: int) -> Layout:
-    """Read an order: C, F, or the axes slowest first.
+    """Parse an order: C, F, or the axes, slowest first.
 
     Raises
     ------
     UsageError
-        If it is none of these.
+        If it is anything else.
 
     Examples
     --------
@@ -119,12 +119,12 @@ def parse_order(order: str, n_axes: int) -> Layout:
 
 
 def parse_dtype(dtype: DTypeLike | None) -> np.dtype[Any] | None:
-    """Read a type of elements.
+    """Parse a dtype.
 
     Raises
     ------
     UsageError
-        If it is none that can be stored.
+        If NumPy does not know it, or it cannot be stored.
     """
     if dtype is None:
         return None

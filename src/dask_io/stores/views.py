@@ -37,7 +37,7 @@ AnyStore = TypeVar("AnyStore", bound=Store)
 
 @dataclass(frozen=True)
 class _View(Generic[AnyStore]):
-    """What lies within a region of another store; positions count from the region's corner."""
+    """A region of another store; positions are relative to the region's start."""
 
     whole: AnyStore
     region: Region
@@ -64,32 +64,32 @@ class _View(Generic[AnyStore]):
 
     @property
     def layout(self) -> Layout:
-        """How elements lie in each block."""
+        """Order of the elements in each block."""
         return self.whole.layout
 
     @property
     def access(self) -> Access:
-        """What a part of a block costs."""
+        """The cost of moving a part of a block."""
         return self.whole.access
 
     @property
     def reused_bytes(self) -> int:
-        """What a visit to a block uses of staging besides its values."""
+        """Staging bytes of a visit, apart from its values."""
         return self.whole.reused_bytes
 
     @property
     def codec_bytes(self) -> int:
-        """What a visit to a block holds besides."""
+        """Other bytes that a visit holds."""
         return self.whole.codec_bytes
 
     @property
     def metadata(self) -> Mapping[str, Any]:
-        """What the whole store says about the array."""
+        """Metadata of the whole store."""
         return self.whole.metadata
 
     @property
     def tally(self) -> Tally:
-        """What has been moved so far."""
+        """Counts of seeks, visits and bytes."""
         return self.whole.tally
 
     @property
@@ -98,11 +98,11 @@ class _View(Generic[AnyStore]):
         return self.whole.block_names
 
     def describe(self) -> dict[str, Any]:
-        """Return what it takes to have the whole store again."""
+        """Return plain values from which the whole store can be opened or created again."""
         return self.whole.describe()
 
     def stored(self, index: tuple[int, ...]) -> tuple[int, ...]:
-        """Return which of the whole store's blocks one is."""
+        """Return the index of a block in the whole store."""
         axes = self.whole.grid.axes
         first = (axis.index_at(low) for axis, low in zip(axes, self.region.start, strict=True))
         return tuple(a + b for a, b in zip(first, index, strict=True))
@@ -110,14 +110,14 @@ class _View(Generic[AnyStore]):
 
 @dataclass(frozen=True)
 class SourceView(_View[Source], SourceDefaults):
-    """What lies within a region of another source.
+    """A region of another source.
 
-    Blocks that reach out of the region are read in part. Nothing else is touched.
+    Blocks that extend beyond the region are read in part. Blocks outside it are not read.
     """
 
     @property
     def metadata(self) -> Mapping[str, Any]:
-        """What the whole source says about the array, and which region of it this is."""
+        """Metadata of the whole source, and the region."""
         described = crop_described(self.whole.metadata, self.region)
         return MappingProxyType({**described, "region": self.region})
 
@@ -128,11 +128,11 @@ class SourceView(_View[Source], SourceDefaults):
 
     @property
     def n_absent(self) -> int | None:
-        """Blocks that are not stored; which of the whole source's these are is not looked for."""
+        """Number of blocks that are not stored; None if only the whole source's number is known."""
         return self.whole.n_absent and None
 
     def check(self) -> None:
-        """Look at every block's header, outside the region too."""
+        """Check every block's header, also outside the region."""
         self.whole.check()
 
     def fingerprint(self, index: tuple[int, ...]) -> int:
@@ -144,8 +144,8 @@ class SourceView(_View[Source], SourceDefaults):
         self.whole.list_again()
 
     def discard(self, index: tuple[int, ...]) -> None:  # noqa: ARG002 - none can be
-        """Refuse: what lies outside the region would be lost."""
-        raise UsageError("blocks of which only a region is moved cannot be consumed")
+        """Refuse: data outside the region would be lost."""
+        raise UsageError("a source cannot be consumed if only a region of it is moved")
 
     def discard_rest(self) -> None:
         """Keep the rest."""
@@ -157,7 +157,7 @@ class SourceView(_View[Source], SourceDefaults):
         """Visit a block of the whole source."""
         stored = self.stored(index)
         low = self.whole.grid.block(stored).start
-        # How far a block's part within the region lies from the block's own start.
+        # Offset of the part within the region from the block's own start.
         shift = tuple(min(0, a - b) for a, b in zip(low, self.region.start, strict=True))
         before = None if after is None else after.relative_to(shift)
         with self.whole.reader(stored, after=before) as reader:
@@ -166,7 +166,7 @@ class SourceView(_View[Source], SourceDefaults):
 
 @dataclass(frozen=True, slots=True)
 class _ShiftedReader:
-    """One visit to a block of which only a part is seen."""
+    """One visit to the part of a block that is in the region."""
 
     reader: BlockReader
     shift: tuple[int, ...]
@@ -183,10 +183,10 @@ class _ShiftedReader:
 
 @dataclass(frozen=True)
 class TargetView(_View[Target], TargetDefaults):
-    """What lies within a region of another target.
+    """A region of another target.
 
-    The region holds whole blocks: none would have to be read, changed and written again. The
-    target is one that is filled in place, so that several parts of it can be, by several runs.
+    The region consists of whole blocks, so that no block has to be read, changed and rewritten. The
+    target is filled in place, and several runs may fill different regions of it.
 
     Raises
     ------
@@ -205,19 +205,19 @@ class TargetView(_View[Target], TargetDefaults):
 
     @property
     def durability(self) -> Durability:
-        """What blocks outlast once they are committed."""
+        """What committed blocks survive."""
         return self.whole.durability
 
     def check(self) -> None:
-        """Refuse what the whole target refuses."""
+        """Raise the errors that the whole target raises."""
         self.whole.check()
 
     def create(self, job: bytes = b"{}") -> None:
-        """Make the whole target ready."""
+        """Create the whole target."""
         self.whole.create(job)
 
     def resume(self) -> Ledger:
-        """Do as the whole target does, which keeps no journal."""
+        """Resume the whole target, which has no journal."""
         return self.whole.resume()
 
     def writer(self, index: tuple[int, ...]) -> AbstractContextManager[BlockWriter]:
@@ -235,13 +235,13 @@ class TargetView(_View[Target], TargetDefaults):
         )
 
     def note(self, lines: Iterable[str]) -> None:
-        """Have the whole target note it."""
+        """Add lines to the journal of the whole target."""
         self.whole.note(lines)
 
     def finish(self) -> None:
-        """Complete the whole target, as far as this region goes."""
+        """Complete this region of the whole target."""
         self.whole.finish()
 
     def abandon(self, *, keep: bool = False) -> bool:
-        """Remove what has not been committed."""
+        """Remove uncommitted blocks."""
         return self.whole.abandon(keep=keep)

@@ -230,7 +230,7 @@ def test_strangers_beside_a_manifest_are_left_aside(tmp_path: Path) -> None:
     (tmp_path / "out" / "README.txt").write_text("about")
     assert open_source(tmp_path / "out").grid.shape == (6,)
     np.save(tmp_path / "out" / "more.npy", np.zeros(3))
-    with pytest.raises(DataError, match=r"more\.npy is extra: it is no block"):
+    with pytest.raises(DataError, match=r"more\.npy is extra: it is not a block"):
         open_source(tmp_path / "out")
 
 

@@ -149,7 +149,7 @@ def test_overwriting_stops_at_foreign_files(tmp_path: Path) -> None:
     (folder / ".secret").write_bytes(b"")
     (folder / "b_9_9.npy").mkdir()
     before = names_in(folder)
-    with pytest.raises(UsageError, match=r"\.secret, b_9_9\.npy, notes\\n\.txt; move it away"):
+    with pytest.raises(UsageError, match=r"\.secret, b_9_9\.npy, notes\\n\.txt; move them away"):
         target_at(folder, overwrite=True).create()
     assert names_in(folder) == before
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from xarray.backends.zarr import FillValueCoder
 
-from dask_io.stores.cf_attributes import FILL_VALUE, encoded, gap_of, is_plain_number
+from dask_io.stores.cf_attributes import FILL_VALUE, encoded, is_plain_number, missing_value_of
 
 KINDS = ["i1", "<u2", ">i4", "<i8", ">u8", "<f4", ">f4", "<f8", "S1", "S5"]
 gaps = st.sampled_from(KINDS).flatmap(
@@ -24,7 +24,7 @@ def test_zarr_3_holds_what_xarray_reads(gap: Any) -> None:
     """Every value is encoded as xarray does, and comes back as it was."""
     attributes = {FILL_VALUE: encoded(gap[()], gap.dtype)}
 
-    found = gap_of({"zarr_format": 3, "attributes": attributes}, gap.dtype)
+    found = missing_value_of({"zarr_format": 3, "attributes": attributes}, gap.dtype)
 
     assert attributes[FILL_VALUE] == FillValueCoder.encode(gap[()], gap.dtype)
     assert found == gap or (np.isnan(found) and np.isnan(gap))
@@ -37,7 +37,7 @@ def test_plain_values_are_taken_as_they_are(gap: Any) -> None:
         {"attributes": {FILL_VALUE: gap[()].item()}},
         {"zarr_format": 2, "fill_value": gap},
     ):
-        found = np.asarray(gap_of(said, gap.dtype))
+        found = np.asarray(missing_value_of(said, gap.dtype))
         assert found == gap or (np.isnan(found) and np.isnan(gap))
 
 
@@ -57,7 +57,7 @@ def test_plain_values_are_taken_as_they_are(gap: Any) -> None:
 )
 def test_what_is_no_value_for_gaps(said: dict[str, Any]) -> None:
     """It is taken for none, whoever has written it."""
-    assert gap_of(said, np.dtype("f4")) is None
+    assert missing_value_of(said, np.dtype("f4")) is None
 
 
 def test_types_that_go_without_saying() -> None:

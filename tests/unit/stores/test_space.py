@@ -22,7 +22,7 @@ from dask_io.stores.space import (
     permute,
     reorient,
     select,
-    what_is_held,
+    stored_part,
 )
 
 NUMBERS = st.floats(-1e3, 1e3, allow_subnormal=False)
@@ -177,7 +177,7 @@ def test_what_is_not_a_space_is_refused() -> None:
             Affine(matrix, origin)
     with pytest.raises(ValueError, match="2 names"):
         Affine(((1.0,),), (0.0,), ("x", "y"))
-    with pytest.raises(ValueError, match="other axes"):
+    with pytest.raises(ValueError, match="another number of axes"):
         Space((SpaceAxis(),), Affine.scaled((1.0, 1.0), (0.0, 0.0)))
     smell = {"axes": [{"name": "x", "unit": None, "type": "smell"}]}
     wrong: list[dict[str, Any]] = [{}, {"axes": 3}, smell]
@@ -219,11 +219,11 @@ def test_what_a_file_holds_of_a_space() -> None:
     untyped = replace(space, axes=(SpaceAxis("x", "mm"), SpaceAxis("z", "mm")))
     rounded = replace(affine, origin=(4.0000001, 5.0))
     for held in (rounded, replace(rounded, coordinates=())):
-        assert what_is_held(space, replace(untyped, affine=held), (9, 9)) == space
-    assert what_is_held(space, reorient(untyped, ("right", "superior")), (9, 9)) == space
+        assert stored_part(space, replace(untyped, affine=held), (9, 9)) == space
+    assert stored_part(space, reorient(untyped, ("right", "superior")), (9, 9)) == space
     moved = replace(untyped, affine=replace(affine, origin=(5.0, 5.0)))
-    found = what_is_held(space, moved, (9, 9))
+    found = stored_part(space, moved, (9, 9))
     assert found is not None
     assert found.affine == moved.affine
-    assert what_is_held(space, Space(untyped.axes), (9, 9)) == Space(space.axes)
-    assert what_is_held(space, None, (9, 9)) is None
+    assert stored_part(space, Space(untyped.axes), (9, 9)) == Space(space.axes)
+    assert stored_part(space, None, (9, 9)) is None

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class _Dialect(Protocol):
-    """A format that is HDF5 inside, and has rules for trees of other formats."""
+    """A format based on HDF5 with rules for trees of other formats."""
 
     def convert_for_hdf5(self, tree: Tree) -> Tree:
         """Convert a tree by these rules, but keep every type of elements that HDF5 has."""
@@ -40,7 +40,7 @@ class _Dialect(Protocol):
 
 @dataclass(frozen=True)
 class Hdf5Format:
-    """Files that hold datasets, one of which is an array; also of formats that are HDF5 inside."""
+    """Files with datasets, each of which is an array; also files of formats based on HDF5."""
 
     name: str = "hdf5"
     suffixes: tuple[str, ...] = (".h5", ".hdf5", ".hdf")
@@ -48,7 +48,7 @@ class Hdf5Format:
     tree_versions: frozenset[int] = frozenset()
     dialect: Dialect = HDF5
     making: Callable[[Any, NewArray, str], None] | None = None
-    """Makes a dataset with all that another format stores next to it."""
+    """Creates a dataset with everything that another format stores next to it."""
 
     def open(self, path: Location, inside: str, *, strict: bool) -> Source:
         """Open a dataset; only metadata is read yet."""
@@ -72,7 +72,7 @@ class Hdf5Format:
         UsageError
             If HDF5 cannot hold it, or does not support an option.
         """
-        # A dataset of a source that is HDF5 inside keeps its name.
+        # A dataset of a source based on HDF5 keeps its name.
         original = wanted.metadata.get("hdf5") or wanted.metadata.get("netcdf")
         named = inside or (original.inside if original else DEFAULT_NAME)
         return Hdf5Target(
@@ -133,11 +133,11 @@ class Hdf5Format:
         return read_tree(on_disk(path, self.name), each=each)
 
     def is_group(self, path: Location) -> bool:  # noqa: ARG002 - whatever it is
-        """Tell that no directory is a group: groups are inside a file."""
+        """Return False: groups are inside a file, so no directory is one."""
         return False
 
     def can_hold(self, tree: Tree) -> bool:  # noqa: ARG002 - whatever its format
-        """Hold trees of any format."""
+        """Return True: trees of any format can be converted."""
         return True
 
     def convert(self, tree: Tree) -> Tree:

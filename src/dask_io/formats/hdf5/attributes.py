@@ -1,4 +1,4 @@
-"""Attributes of datasets, groups and files: read as plain values, copied as they are, made."""
+"""Attributes of datasets, groups and files: reading, copying and writing them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
 _LONGEST = 16 * 2**20
-# What HDF5's dimension scales, and NetCDF on top of them, note among the attributes.
+# Attributes that HDF5 uses for dimension scales, and NetCDF for its dimensions.
 INTERNAL = frozenset(
     {
         "CLASS",
@@ -31,13 +31,13 @@ INTERNAL = frozenset(
     }
 )
 _OF_SCALES = frozenset({"CLASS", "NAME"})
-# What has no value.
+# An attribute without a value.
 _NOTHING = h5py.Empty("f4")
 _NO_TYPE = "no type of NumPy"
 
 
 class Attribute(NamedTuple):
-    """What something is said by a name; without a dtype if NumPy has none for it."""
+    """An attribute; `dtype` is None if NumPy has no type for it."""
 
     name: str
     dtype: np.dtype[Any] | None
@@ -46,7 +46,7 @@ class Attribute(NamedTuple):
 
     @property
     def type_name(self) -> str:
-        """What differs if the attribute becomes one of another type."""
+        """A name for the type, to detect attributes whose type changes."""
         if self.is_reference:
             return REFERENCE
         if self.dtype is None:
@@ -58,15 +58,15 @@ class Attribute(NamedTuple):
 
     @property
     def is_text(self) -> bool:
-        """Whether it is a text, or several."""
+        """Whether the value is a string, or an array of strings."""
         return self.dtype is not None and h5py.check_string_dtype(self.dtype) is not None
 
     def plain(self) -> tuple[bool, Any]:
-        """Return whether JSON can hold the value, if not as it is, and the value as it can."""
+        """Return whether JSON can represent the value, possibly with loss, and that value."""
         return (False, None) if self.dtype is None else _as_plain(self.value)
 
     def is_plain(self, owner: np.dtype[Any] | None) -> bool:
-        """Tell whether JSON says all of it, beside elements of its owner's type."""
+        """Tell whether JSON keeps value and type; `owner` is the dtype of the owner's elements."""
         if self.dtype is None or self.is_reference:
             return False
         if self.is_text:
@@ -77,24 +77,24 @@ class Attribute(NamedTuple):
 
 
 def attributes_of(owner: Any) -> list[Attribute]:
-    """Return the attributes of a dataset, group or file that are no notes of HDF5 to itself.
+    """Return the attributes of a dataset, group or file, without those internal to HDF5.
 
     Raises
     ------
     ValueError
-        If one is of an absurd size.
+        If one is implausibly large.
     """
     return [_read(owner, name) for name in names_of_attributes(owner)]
 
 
 def names_of_attributes(owner: Any) -> list[str]:
-    """Return the names of those attributes, whatever their values are.
+    """Return the names of these attributes without reading their values.
 
-    Only of a scale, what it is and its name are notes: images say by the same names what they are.
+    ``CLASS`` and ``NAME`` are internal only for scales: images use the same names.
     """
     is_scale = isinstance(owner, h5py.Dataset) and owner.is_scale
-    notes = INTERNAL if is_scale else INTERNAL - _OF_SCALES
-    return [name for name in owner.attrs if name not in notes]
+    internal = INTERNAL if is_scale else INTERNAL - _OF_SCALES
+    return [name for name in owner.attrs if name not in internal]
 
 
 def _read(owner: Any, name: str) -> Attribute:
@@ -119,22 +119,22 @@ def _is_reference(attribute: Any) -> bool:
 
 
 def plain_attributes(owner: Any) -> dict[str, Any]:
-    """Return attributes as plain values, as far as they are such."""
+    """Return the attributes that JSON can represent, as plain values."""
     found = ((each.name, each.plain()) for each in attributes_of(owner))
     return {name: value for name, (is_known, value) in found if is_known}
 
 
 def beyond_json(owner: Any) -> dict[str, str]:
-    """Return the attributes that JSON cannot hold as they are, with the names of their types.
+    """Return the attributes that JSON cannot represent exactly, with the names of their types.
 
-    They have types that nobody would guess, are texts that are none, or lead elsewhere.
+    They have a type that a reader cannot infer, are strings but not valid UTF-8, or are references.
     """
     dtype = dtype_of(owner) if isinstance(owner, h5py.Dataset) else None
     return {each.name: each.type_name for each in attributes_of(owner) if not each.is_plain(dtype)}
 
 
 def _as_plain(value: Any) -> tuple[bool, Any]:
-    """Return whether JSON can hold a value, and the value as it can."""
+    """Return whether JSON can represent a value, and the value in that form."""
     if isinstance(value, h5py.Empty):
         return True, None if h5py.check_string_dtype(value.dtype) is None else ""
     if isinstance(value, np.ndarray | np.generic):
@@ -154,7 +154,7 @@ def _encoded(text: bytes | str) -> bytes:
 
 
 def _is_utf8(value: Any) -> bool:
-    """Tell whether a text, or each of several, is one."""
+    """Tell whether a string, or every string of an array, is valid UTF-8."""
     texts = value.ravel().tolist() if isinstance(value, np.ndarray) else [value]
     try:
         for text in texts:
@@ -166,22 +166,22 @@ def _is_utf8(value: Any) -> bool:
 
 
 def copy_attributes(
-    source: Any, target: Any, besides: Collection[str] = (), *, strict: bool = True
+    source: Any, target: Any, internal: Collection[str] = (), *, strict: bool = True
 ) -> bool:
-    """Copy attributes bit by bit, and some of those that HDF5 notes for itself.
+    """Copy attributes byte for byte, and the given `internal` ones of HDF5.
 
-    References, which lead elsewhere, are left out; tells whether there are none. Unless it is to be
-    `strict`, what is too long is left out, too.
+    References are left out, as they are valid only in their own file. Attributes that are too long
+    are left out too, unless `strict`. Returns True if there were no references.
 
     Raises
     ------
     ValueError
-        If one is of an absurd size.
+        If one is implausibly large.
     UsageError
         If one is too long for its owner.
     """
     has_all = True
-    for name in [*names_of_attributes(source), *besides]:
+    for name in [*names_of_attributes(source), *internal]:
         found = source.attrs.get_id(name) if name in source.attrs else None
         if found is None or _is_reference(found):
             has_all &= found is None
@@ -210,22 +210,22 @@ def _copy(found: Any, target: Any, name: str) -> None:
 
 
 def write_attributes(owner: Any, attributes: Mapping[str, Any]) -> None:
-    """Write attributes with the types that they have; names that HDF5 needs itself are left out."""
+    """Write attributes with the types of their values, except those internal to HDF5."""
     kind = attributes.get("CLASS")
-    says_scale = isinstance(kind, bytes | str) and _encoded(kind) == b"DIMENSION_SCALE"
-    notes = INTERNAL if says_scale else INTERNAL - _OF_SCALES
+    is_scale = isinstance(kind, bytes | str) and _encoded(kind) == b"DIMENSION_SCALE"
+    internal = INTERNAL if is_scale else INTERNAL - _OF_SCALES
     for name, value in attributes.items():
-        if name not in notes:
+        if name not in internal:
             is_empty = isinstance(value, bytes | str) and not value
             owner.attrs[name] = h5py.Empty("S1") if is_empty else value
 
 
 def as_attribute(value: object) -> Any:
-    """Return what an attribute is to HDF5: what it has no type for is written as JSON."""
+    """Convert a value for HDF5; a value that HDF5 has no type for becomes JSON text."""
     if value is None:
         return _NOTHING
     if isinstance(value, str):
-        # Texts of any length end where they are nothing.
+        # HDF5 ends strings of variable length at the first zero byte.
         text = value.encode(errors="surrogatepass")
         return np.array(text, h5py.string_dtype("utf-8", len(text))) if "\0" in value else value
     if isinstance(value, bool | int | float) and _have_type([value]):
@@ -241,7 +241,7 @@ def as_attribute(value: object) -> Any:
 
 
 def _have_type(numbers: list[Any]) -> bool:
-    """Tell whether there is a type for numbers in which all of them are whole, if they were."""
+    """Tell whether one type can hold all numbers, with every integer exact."""
     whole = [each for each in numbers if isinstance(each, int)]
     least, most = min(whole, default=0), max(whole, default=0)
     if len(whole) < len(numbers):
@@ -250,7 +250,7 @@ def _have_type(numbers: list[Any]) -> bool:
 
 
 def groups_around(dataset: Any) -> dict[str, Any]:
-    """Return the groups that a dataset is in by their paths, besides the outermost."""
+    """Return the groups that contain a dataset by their paths, without the root group."""
     path = dataset.name.strip("/")
     above = [path[:at] for at, sign in enumerate(path) if sign == "/"]
     return {each: dataset.file[each] for each in above}

@@ -1,6 +1,7 @@
-"""Files that hold one block each: a header that HDF5 makes, then the elements, then the end.
+"""HDF5 files that hold one block each: a header, then the elements, and nothing after them.
 
-They are HDF5 files of one contiguous dataset, whose elements are the last thing in the file.
+Each file contains one contiguous dataset. HDF5 writes the header; the elements are written without
+HDF5.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import h5py  # type: ignore[import-untyped]
 
 from dask_io.errors import DaskIOError
-from dask_io.formats.hdf5.create import DEFAULT_NAME, in_one_go, touch
+from dask_io.formats.hdf5.create import DEFAULT_NAME, creation_plist, touch
 from dask_io.formats.hdf5.dataset import understand
 from dask_io.formats.hdf5.file import find_dataset, understanding
 from dask_io.formats.hdf5.filters import type_of
@@ -26,13 +27,13 @@ if TYPE_CHECKING:
 
     from dask_io.stores.block_format import Peek
 
-# HDF5 is told that files are so long: whether they are is found out by their sizes.
+# File size reported to HDF5 when it reads a header alone. The real size is checked separately.
 _ENDLESS = 2**62
 _LONGEST = 2**16
 
 
 def parse_header(peek: Peek) -> Header:
-    """Read what comes before the elements."""
+    """Read everything before the elements."""
     head = peek(_LONGEST)
     return WORKER.call(Limits.for_file(len(head)), _read_head, head)
 
@@ -46,49 +47,48 @@ def _read_head(head: bytes) -> Header:
             spec = array.spec
     except DaskIOError as error:
         reason = str(error).removeprefix("block: ")
-        raise ValueError(f"is no HDF5 file of one block: {reason}") from error
+        raise ValueError(f"is not an HDF5 file with one block: {reason}") from error
     if offset is None and not spec.grid.n_blocks:
         offset = len(head)
     if array.chunks is not None or offset is None or offset > len(head):
-        raise ValueError("is no HDF5 file of one block: its elements are not in one piece")
+        raise ValueError("is not an HDF5 file with one block: its elements are not in one piece")
     return Header(array.shape, spec.dtype, spec.layout, offset)
 
 
 def make_header(block: Header) -> bytes:
-    """Return what comes before the elements, which HDF5 makes."""
+    """Return everything before the elements, as HDF5 writes it."""
     shape, dtype, layout = block.shape, block.dtype, block.layout
     if order_of(layout, shape) != sorted(order_of(layout, shape)):
         raise ValueError(f"stores elements in C order, not {layout.name}; give --order C")
 
     def make(file: Any) -> Any:
         space, name = h5py.h5s.create_simple(shape), DEFAULT_NAME.encode()
-        return h5py.h5d.create(file.id, name, type_of(dtype), space, in_one_go())
+        return h5py.h5d.create(file.id, name, type_of(dtype), space, creation_plist())
 
     return make_head(make, prod(shape) * dtype.itemsize, _LONGEST)
 
 
 def open_head(head: bytes) -> Any:
-    """Open a file of which only the first bytes are known; the others seem to be zeros."""
+    """Open a file from its first bytes; all others read as zeros."""
     return h5py.File(_Head(head, _ENDLESS), "r")
 
 
 def make_head(make: Callable[[Any], Any], n_bytes: int, longest: int) -> bytes:
-    """Return what comes before the elements of a dataset, which lie at the end of a new file.
+    """Return everything before the elements of a dataset at the end of a new file.
 
     Parameters
     ----------
     make
-        Makes the dataset in a file, with everything else that the file holds, and returns its
-        identifier.
+        Creates the dataset, and everything else in the file, and returns the dataset's identifier.
     n_bytes
         The size of the dataset.
     longest
-        The most bytes that may come before it.
+        The greatest allowed size of the header.
 
     Raises
     ------
     ValueError
-        If HDF5 cannot hold it; the message completes "the format ...".
+        If HDF5 cannot store it; the message completes "the format ...".
     """
     head = _Head(longest=longest)
     try:
@@ -104,14 +104,14 @@ def make_head(make: Callable[[Any], Any], n_bytes: int, longest: int) -> bytes:
     begin = head.size if offset is None else int(offset)
     if begin > longest:
         raise ValueError(f"allows headers of {longest} bytes; the metadata needs {begin}")
-    assert head.size == begin + n_bytes, "something lies behind the elements"
+    assert head.size == begin + n_bytes, "the elements are not at the end of the file"
     return head.content[:begin].ljust(begin, b"\0")
 
 
 class _Head(io.RawIOBase):
-    """A file of which only the first bytes are there; what is written behind them is forgotten.
+    """An in-memory file that stores only its first bytes, and discards later writes.
 
-    There are those of `head`, and as many more as are written, up to `longest`.
+    It begins with the bytes of `head`, and grows with each write up to `longest` bytes.
     """
 
     def __init__(self, head: bytes = b"", size: int = 0, *, longest: int = 0) -> None:

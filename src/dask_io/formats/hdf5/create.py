@@ -1,6 +1,7 @@
-"""A new dataset: what is asked for, and what is kept of the source.
+"""Creating a dataset from the user's options and the metadata of the source.
 
-It is made in memory, with all that belongs to it but its values: what a file begins with on disk.
+The file is first created in memory, complete except for the values of the dataset. This image is
+then written to disk as the beginning of the new file.
 """
 
 from __future__ import annotations
@@ -56,18 +57,18 @@ if TYPE_CHECKING:
 
 DEFAULT_NAME = "data"
 _LONGEST_CHUNK = 2**32 - 1
-# Characters of an attribute that may take 64 KiB: three for every number of 8 bytes.
+# An attribute written with this many characters may take 64 KiB: 8 bytes for 3 characters or less.
 _LONG_ATTRIBUTE = 2**14
-# Scales lie along one axis each; longer ones are no small part of the array any more.
+# Bytes of a dimension scale. Scales are held in memory, so larger ones are not copied.
 LONGEST_SCALE = 16 * 2**20
 
 
 def make_template(
     wanted: NewArray, inside: str, *, make: Callable[[Any, NewArray, str], None] | None = None
 ) -> bytes:
-    """Return a file with a dataset that is to be written, and nothing of its values.
+    """Return the image of a file with a new dataset that has no values yet.
 
-    `make` makes it in a file with all that belongs to it in another format that is HDF5 inside.
+    Formats based on HDF5 pass `make`, which creates the dataset and everything else they need.
 
     Raises
     ------
@@ -96,19 +97,19 @@ def _make_template(
 
 
 def _write_own(dataset: Any, wanted: NewArray) -> None:
-    """Write where the array lies; attributes that were copied may be about a larger array."""
+    """Write the space of the array again: a copied attribute may describe a larger array."""
     value = wanted.metadata.get("attributes", {}).get(KEY)
     if value is not None and read_own(value, dataset.ndim) is not None:
         write_attributes(dataset, {KEY: value})
 
 
 def refuse(wanted: NewArray) -> None:
-    """Refuse what HDF5 does not have.
+    """Refuse arrays and options that HDF5 does not support.
 
     Raises
     ------
     UsageError
-        If it is asked for.
+        If HDF5 cannot store the array, or does not support an option.
     """
     for word in ("shards", "format_version"):
         if getattr(wanted.options, word) is not None:
@@ -124,25 +125,25 @@ def refuse(wanted: NewArray) -> None:
     if any(axis.chunk is None for axis in wanted.grid.axes):
         raise UsageError(
             f"chunks of {wanted.grid} are uneven, which HDF5 cannot hold; "
-            "give one length for each axis, or name a directory of block files"
+            "give one length for each axis, or a directory for block files"
         )
 
 
 def make_dataset(
     file: Any, wanted: NewArray, inside: str, *, in_order: bool, kind: Any = None
 ) -> Any:
-    """Make a dataset that is to be written, and nothing of its values.
+    """Create a dataset without values.
 
-    The file may remember in which order things are put into it. By default elements are of a `kind`
-    as those of the source, if they are of its dtype.
+    If `in_order`, HDF5 tracks the order in which members and attributes are created. The type of
+    elements is `kind`; by default, that of the source if the dtype is the same.
     """
     kind = kind or _type(file, wanted, inside)
     group, name = make_groups(file, inside, in_order=in_order), inside.rpartition("/")[2]
     shape = wanted.grid.shape
     maxshape, filters = _maxshape(wanted), _filters(wanted)
-    plist = in_one_go()
+    plist = creation_plist()
     if in_order or _has_long_attributes(wanted):
-        # Only with that there is room for attributes of 64 KiB and more.
+        # Otherwise HDF5 limits attributes to 64 KiB.
         plist.set_attr_creation_order(h5py.h5p.CRT_ORDER_TRACKED | h5py.h5p.CRT_ORDER_INDEXED)
     if filters or maxshape != shape:
         plist.set_fill_time(h5py.h5d.FILL_TIME_IFSET)
@@ -161,14 +162,15 @@ def make_dataset(
 
 
 def _has_long_attributes(wanted: NewArray) -> bool:
-    said = wanted.metadata.get("attributes", {}).values()
-    return any(len(str(value)) >= _LONG_ATTRIBUTE for value in said)
+    values = wanted.metadata.get("attributes", {}).values()
+    return any(len(str(value)) >= _LONG_ATTRIBUTE for value in values)
 
 
 def _type(file: Any, wanted: NewArray, inside: str) -> Any:
-    """Return the type of the elements: the source's, which may have a name, and so may values.
+    """Return the type of the elements: that of the source if the dtype is the same.
 
-    It has that name in a file, too, unless it is in the way of the dataset.
+    This keeps enumerations. A named type is also named in the new file, unless its path collides
+    with that of the dataset.
     """
     original: Original | None = wanted.metadata.get("hdf5")
     if original is None:
@@ -179,28 +181,28 @@ def _type(file: Any, wanted: NewArray, inside: str) -> Any:
             return type_of(wanted.dtype)
         kind = found.id.get_type()
         path = path_of_type(source, kind)
-        if not path or _are_in_one_place(path, inside):
+        if not path or _collide(path, inside):
             return kind.copy()
         return file[path].id if path in file else _copy_type(source[path], file, path)
 
 
-def _are_in_one_place(one: str, other: str) -> bool:
+def _collide(one: str, other: str) -> bool:
     return f"{one}/".startswith(f"{other}/") or f"{other}/".startswith(f"{one}/")
 
 
 def _copy_type(named: Any, file: Any, path: str) -> Any:
-    """Copy a type that has a name, with what is said about it."""
+    """Copy a named type with its attributes."""
     made = named.id.copy()
     made.commit(make_groups(file, path, in_order=False).id, path.rpartition("/")[2].encode())
-    # What is said of more than the dataset need not be held.
+    # Attributes of other objects than the dataset are optional.
     copy_attributes(named, file[path], strict=False)
     return made
 
 
-def in_one_go() -> Any:
-    """Return how a dataset is made that gets its room at once, and is not filled before."""
+def creation_plist() -> Any:
+    """Return creation properties for a dataset that is allocated at once, without filling it."""
     plist = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
-    # Equal datasets make equal files.
+    # Without times, equal datasets give equal files.
     plist.set_obj_track_times(False)
     plist.set_fill_time(h5py.h5d.FILL_TIME_NEVER)
     plist.set_alloc_time(h5py.h5d.ALLOC_TIME_LATE)
@@ -208,7 +210,7 @@ def in_one_go() -> Any:
 
 
 def touch(dataset: Any) -> None:
-    """Write one element, which has HDF5 find room for all of them."""
+    """Write one element, so that HDF5 allocates space for all of them."""
     space, n_axes = dataset.id.get_space(), dataset.ndim
     space.select_hyperslab((0,) * n_axes, (1,) * n_axes)
     element = np.zeros(dataset.dtype.itemsize, np.uint8)
@@ -216,18 +218,18 @@ def touch(dataset: Any) -> None:
 
 
 def _chunks(wanted: NewArray) -> tuple[int, ...]:
-    chunks, said = tuple(axis.chunk or 1 for axis in wanted.grid.axes), wanted.metadata
-    kept, may_be_kept = said.get("chunks"), "hdf5" in said and "region" not in said
+    chunks, metadata = tuple(axis.chunk or 1 for axis in wanted.grid.axes), wanted.metadata
+    kept, may_be_kept = metadata.get("chunks"), "hdf5" in metadata and "region" not in metadata
     if may_be_kept and kept and Grid.regular(wanted.grid.shape, kept) == wanted.grid:
-        # They may be longer than the array is yet.
+        # Chunks of a dataset that may grow can be longer than its current shape.
         chunks = tuple(kept)
     if prod(chunks) * wanted.dtype.itemsize > _LONGEST_CHUNK:
-        raise UsageError("a chunk of HDF5 cannot be of 4 GiB or more; use smaller chunks")
+        raise UsageError("chunks of HDF5 must be smaller than 4 GiB; use smaller chunks")
     return chunks
 
 
 def _maxshape(wanted: NewArray) -> tuple[int | None, ...]:
-    """Return what the dataset may grow to: as the source, if that is a dataset too."""
+    """Return the maximum shape of the dataset: at least that of a source dataset."""
     shape, kept = wanted.grid.shape, wanted.metadata.get("maxshape")
     if kept is None:
         return shape
@@ -235,19 +237,19 @@ def _maxshape(wanted: NewArray) -> tuple[int | None, ...]:
 
 
 def check_codec(wanted: NewArray) -> None:
-    """Refuse filters that are asked for, but that HDF5 does not have.
+    """Check that HDF5 supports the codec that the user gave, if any.
 
     Raises
     ------
     UsageError
-        If there is one.
+        If HDF5 has no such filter.
     """
     if wanted.options.codec is not None:
         _filters(wanted)
 
 
 def _filters(wanted: NewArray) -> list[Filter]:
-    """Return the filters asked for, or else the source's."""
+    """Return the filters that the user gave, else those of the source."""
     try:
         if wanted.options.codec is not None:
             found = parse_filters(wanted.options.codec, wanted.dtype)
@@ -279,7 +281,7 @@ def _kept_filters(original: Original) -> list[Filter]:
 
 
 def _make_described(file: Any, wanted: NewArray, inside: str) -> None:
-    """Make a dataset with what the source says about its array: of one, all that belongs to it."""
+    """Create a dataset with the metadata of the source; all of it, if the source is a dataset."""
     dataset = make_dataset(file, wanted, inside, in_order=False)
     original: Original | None = wanted.metadata.get("hdf5")
     if original is not None:
@@ -287,23 +289,23 @@ def _make_described(file: Any, wanted: NewArray, inside: str) -> None:
             found = find_dataset(source, original.path, original.inside)
             _copy(found, dataset, wanted.metadata.get("region"))
         return
-    said = wanted.metadata
-    plain = {name: as_attribute(value) for name, value in said.get("attributes", {}).items()}
-    classic = said.get("netcdf")
+    metadata = wanted.metadata
+    plain = {name: as_attribute(value) for name, value in metadata.get("attributes", {}).items()}
+    classic = metadata.get("netcdf")
     write_attributes(dataset, plain if classic is None else classic.attributes)
     write_attributes(file, {} if classic is None else classic.attributes_of_file)
-    for axis, name in zip(dataset.dims, said.get("dimension_names") or (), strict=False):
+    for axis, name in zip(dataset.dims, metadata.get("dimension_names") or (), strict=False):
         if name:
             axis.label = name
 
 
 def _copy(source: Any, dataset: Any, region: Region | None) -> None:
-    """Copy what belongs to a dataset: attributes, and the scales along its axes."""
+    """Copy the attributes of a dataset and of the groups around it, and its dimension scales."""
     copy_attributes(source, dataset)
     around = {"": dataset.file, **groups_around(dataset)}
     for path, group in {"": source.file, **groups_around(source)}.items():
         if path in around:
-            # What is said of more than the dataset need not be held.
+            # Attributes of other objects than the dataset are optional.
             copy_attributes(group, around[path], strict=False)
     if source.is_scale:
         dataset.make_scale(name_of_scale(source))
@@ -321,9 +323,9 @@ def _copy(source: Any, dataset: Any, region: Region | None) -> None:
 
 
 def _copy_scale(scale: Any, file: Any, bounds: tuple[int, int] | None) -> Any:
-    """Copy a scale, or the part of it along the array's part; None if it is too large.
+    """Copy a scale, or the part of it within `bounds`; return None if it is too large.
 
-    A run then says that not all coordinates were kept.
+    The run then reports that some coordinates were not kept.
     """
     refuse_others(scale)
     if scale.name in file or scale.nbytes > LONGEST_SCALE or scale.ndim != 1:

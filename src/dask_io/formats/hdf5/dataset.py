@@ -37,7 +37,7 @@ class Dataset:
 
     Without `chunks`, its elements are contiguous. `scales` are datasets along its axes. Only the
     names are known of attributes that JSON cannot represent (`beyond_json`), and of those of the
-    file and the groups around it. Values may have names, and so may the type itself.
+    file and the groups around it. Elements may be of an enumeration, or of a named type.
     """
 
     spec: ArraySpec
@@ -101,10 +101,10 @@ class Dataset:
 
 
 def contents_of(file: Any) -> set[str]:
-    """Return the names of all that a file holds, attributes behind an ``@``.
+    """Return the names of everything in a file, those of attributes after an ``@``.
 
-    Links that lead elsewhere count, but for what they lead to; scales without values do not, nor do
-    types that datasets have.
+    Links are included, but not followed. Scales without values and types of datasets are not
+    included.
     """
     names = {f"@{attribute}" for attribute in file.attrs if attribute not in INTERNAL}
     types: dict[str, Any] = {}
@@ -188,7 +188,7 @@ def refuse_others(dataset: Any) -> None:
     Raises
     ------
     ValueError
-        If it is one.
+        If its values are in other files.
     """
     if dataset.external:
         raise ValueError("has a dataset whose values are in other files, which are not read")
@@ -201,18 +201,18 @@ def _dtype_of(dataset: Any) -> np.dtype[Any]:
         dtype = _without_notes(dataset.dtype)
         problem = check_dtype(dtype)
     except (TypeError, KeyError) as error:
-        raise ValueError("holds elements of a type that NumPy does not have") from error
+        raise ValueError("has elements of a type that NumPy does not have") from error
     if problem:
         raise ValueError(f"holds {problem}")
     stored = dataset.id.get_type()
     is_text = isinstance(stored, h5py.h5t.TypeStringID) and stored.get_size() == dtype.itemsize
     is_zero_padded = is_text and stored.get_strpad() != h5py.h5t.STR_SPACEPAD
     is_opaque = isinstance(stored, h5py.h5t.TypeOpaqueID) and stored.get_size() == dtype.itemsize
-    # Of a single byte there is no order.
+    # Single bytes have no byte order.
     is_integer = isinstance(stored, h5py.h5t.TypeIntegerID)
     is_byte = is_integer and (stored.get_size(), stored.get_precision()) == (1, 8)
     if not (is_zero_padded or is_opaque or is_byte or type_of(dataset.dtype) == stored):
-        raise ValueError(f"holds elements that are stored as no {dtype} is in memory")
+        raise ValueError(f"has elements that are stored differently from {dtype} in memory")
     return dtype
 
 
@@ -237,6 +237,6 @@ def _fill_of(plist: Any, dtype: np.dtype[Any]) -> tuple[bytes, bool]:
     """Return the bytes of the fill value, and whether the dataset defines it."""
     if plist.fill_value_defined() != h5py.h5d.FILL_VALUE_USER_DEFINED:
         return bytes(dtype.itemsize), False
-    said = np.zeros((), h5py.opaque_dtype(dtype) if dtype.kind in "mM" else dtype)
-    plist.get_fill_value(said)
-    return said.tobytes(), True
+    fill = np.zeros((), h5py.opaque_dtype(dtype) if dtype.kind in "mM" else dtype)
+    plist.get_fill_value(fill)
+    return fill.tobytes(), True

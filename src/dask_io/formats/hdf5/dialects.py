@@ -1,4 +1,4 @@
-"""What formats that are HDF5 inside may use of HDF5; they import nothing else of it."""
+"""The part of the HDF5 format that formats based on HDF5 may import."""
 
 from dask_io.formats.hdf5 import Hdf5Format
 from dask_io.formats.hdf5.attributes import (
@@ -10,7 +10,7 @@ from dask_io.formats.hdf5.attributes import (
     write_attributes,
 )
 from dask_io.formats.hdf5.blocks import make_head, open_head
-from dask_io.formats.hdf5.create import in_one_go, make_dataset
+from dask_io.formats.hdf5.create import creation_plist, make_dataset
 from dask_io.formats.hdf5.dataset import refuse_others, understand
 from dask_io.formats.hdf5.file import (
     find_dataset,
@@ -22,7 +22,7 @@ from dask_io.formats.hdf5.file import (
     writing,
 )
 from dask_io.formats.hdf5.filters import type_of
-from dask_io.formats.hdf5.scales import BARE, HIDDEN, found_around, is_bare, noted_dimensions
+from dask_io.formats.hdf5.scales import BARE, HIDDEN, is_bare, objects_in_scope, recorded_dimensions
 from dask_io.formats.hdf5.source import Dialect, open_hdf5, read_description
 from dask_io.formats.hdf5.tree import read_tree
 from dask_io.formats.hdf5.tree_content import Hdf5Model
@@ -38,15 +38,14 @@ __all__ = [
     "Hdf5Model",
     "as_attribute",
     "attributes_of",
+    "creation_plist",
     "find_dataset",
-    "found_around",
-    "in_one_go",
     "in_subprocess",
     "is_bare",
     "make_dataset",
     "make_groups",
     "make_head",
-    "noted_dimensions",
+    "objects_in_scope",
     "open_hdf5",
     "open_head",
     "open_own",
@@ -55,6 +54,7 @@ __all__ = [
     "read_description",
     "read_tree",
     "reading",
+    "recorded_dimensions",
     "refuse_others",
     "type_of",
     "understand",

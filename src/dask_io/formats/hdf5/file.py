@@ -1,8 +1,7 @@
-"""HDF5 files: opened with care, searched for a dataset, made in memory.
+"""HDF5 files: opening untrusted ones safely, finding datasets, and creating files in memory.
 
-A file may come from anyone. Links that lead to other files are not followed, and whatever HDF5
-makes of a broken file becomes one line. It may crash or never end on one, so that files of others
-are opened only in a process that may.
+Links to other files are not followed. Any error of HDF5 becomes one line. HDF5 may crash or hang
+on a damaged file, so files that others wrote are opened only in a subprocess.
 """
 
 from __future__ import annotations
@@ -32,29 +31,31 @@ Ts = TypeVarTuple("Ts")
 
 _MOST_LINKS = 16
 _LONGEST_REASON = 200
-# Seconds of the processor in which ten thousand datasets are looked at and made.
+# Additional CPU seconds to read or create ten thousand datasets.
 _LONG = 60
 
 
 def in_subprocess(path: Path, function: Callable[[*Ts], R], *args: *Ts) -> R:
-    """Have a function look into a file where HDF5 may crash, and return what it returns.
+    """Call a function that reads a file in a subprocess, where HDF5 may crash.
 
     Raises
     ------
     StorageError
         If the file is absent or cannot be read.
     DataError
-        If HDF5 crashes on it, or does not come to an end.
+        If HDF5 crashes on it, or takes too long.
     """
-    return _apart(path, 0, function, *args)
+    return _call_in_subprocess(path, 0, function, *args)
 
 
-def apart_for_long(path: Path, function: Callable[[*Ts], R], *args: *Ts) -> R:
-    """Have a function do all that there is to do with a file of many datasets; else as `apart`."""
-    return _apart(path, _LONG, function, *args)
+def in_subprocess_for_long(path: Path, function: Callable[[*Ts], R], *args: *Ts) -> R:
+    """Call a function as `in_subprocess` does, with more time, for files with many datasets."""
+    return _call_in_subprocess(path, _LONG, function, *args)
 
 
-def _apart(path: Path, more_seconds: int, function: Callable[[*Ts], R], *args: *Ts) -> R:
+def _call_in_subprocess(
+    path: Path, more_seconds: int, function: Callable[[*Ts], R], *args: *Ts
+) -> R:
     with storage_errors(path):
         limits = Limits.for_file(path.stat().st_size)
     limits = limits._replace(seconds=limits.seconds + more_seconds)
@@ -64,7 +65,7 @@ def _apart(path: Path, more_seconds: int, function: Callable[[*Ts], R], *args: *
 
 @contextmanager
 def reading(path: Path) -> Iterator[Any]:
-    """Open a file to look into it, which is done `apart`.
+    """Open a file for reading; call this `in_subprocess` only.
 
     Raises
     ------
@@ -81,7 +82,7 @@ def reading(path: Path) -> Iterator[Any]:
 
 @contextmanager
 def understanding(path: Path) -> Iterator[None]:
-    """Turn whatever HDF5 says of a broken file into one line."""
+    """Turn any exception of HDF5 on a damaged file into an error of one line."""
     try:
         yield
     except DaskIOError:
@@ -89,29 +90,29 @@ def understanding(path: Path) -> Iterator[None]:
     except ValueError as error:
         raise DataError(str(path), [brief(error)]) from error
     except Exception as error:  # the library raises many kinds
-        raise DataError(str(path), [f"is no good HDF5 file: {brief(error)}"]) from error
+        raise DataError(str(path), [f"is not a valid HDF5 file: {brief(error)}"]) from error
 
 
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Turn what goes wrong when HDF5 writes into an error of storage."""
+    """Turn exceptions while HDF5 writes into a `StorageError`."""
     try:
         yield
     except (OSError, RuntimeError, ValueError) as error:
         with storage_errors(path):
             if isinstance(error, OSError) and error.errno is not None:
-                # Without all that HDF5 tells about it.
+                # The reason alone, without the long message of HDF5.
                 raise OSError(error.errno, os.strerror(error.errno)) from error
         raise StorageError(str(path), f"HDF5 cannot write: {brief(error)}") from error
 
 
 def open_own(path: Path, mode: str, **options: Any) -> Any:
-    """Open an unfinished file of a run for writing with HDF5, and make sure that it is that file.
+    """Open an unfinished file of this run for writing, and check that it was not replaced.
 
     Raises
     ------
     StorageError
-        If something else has its name.
+        If another file has taken its name.
     """
     before = regular.check_own(path)
     file = h5py.File(path, mode, **options)
@@ -124,8 +125,8 @@ def open_own(path: Path, mode: str, **options: Any) -> Any:
 
 
 @contextmanager
-def unheard() -> Iterator[None]:
-    """Have h5py say nothing of what it cannot let go of properly: the error is known by then."""
+def silenced() -> Iterator[None]:
+    """Suppress errors that h5py prints while it releases objects; the cause was already raised."""
     hooks = sys.excepthook, sys.unraisablehook
     sys.excepthook, sys.unraisablehook = lambda *_: None, lambda _: None
     try:
@@ -135,19 +136,19 @@ def unheard() -> Iterator[None]:
 
 
 def brief(error: BaseException) -> str:
-    """Return what an exception says, in one line of bounded length."""
-    said = " ".join(str(error).split()) or type(error).__name__
-    return said[:_LONGEST_REASON]
+    """Return the message of an exception in one line of bounded length."""
+    text = " ".join(str(error).split()) or type(error).__name__
+    return text[:_LONGEST_REASON]
 
 
 @contextmanager
 def in_memory(image: bytes | None = None, *, in_order: bool = False) -> Iterator[Any]:
-    """Open a file that is nowhere but in memory: a new one, or one that `image_of` returned.
+    """Open a file in memory: a new one, or the image that `image_of` returned.
 
-    A new one may remember in which order things are put into it.
+    If `in_order`, HDF5 tracks the order in which members of a new file are created.
     """
     if image is None:
-        # HDF5 tells files apart by their names, even those that are nowhere.
+        # HDF5 identifies even files in memory by their names.
         file = h5py.File(
             secrets.token_hex(), "w-", driver="core", backing_store=False, track_order=in_order
         )
@@ -164,14 +165,14 @@ def image_of(file: Any) -> bytes:
 
 
 def find_dataset(file: Any, path: Path, inside: str) -> Any:
-    """Return the dataset of this path in a file; without a path, the only one that there is.
+    """Return the dataset at a path in a file; without a path, the only dataset.
 
     Raises
     ------
     UsageError
-        If there is none, or several.
+        If it does not exist, or there are several without a path.
     DataError
-        If the way to it leads to another file.
+        If the path leads through a link to another file.
     """
     found = _follow(file, path, inside) if inside else file
     if isinstance(found, h5py.Dataset):
@@ -183,7 +184,7 @@ def find_dataset(file: Any, path: Path, inside: str) -> Any:
 
 
 def _with_values(bare: Any, path: Path) -> Any:
-    """Return the variable that has the name of a dimension, which has no values itself."""
+    """Return the variable with the same name as a dimension that has no values itself."""
     name = bare.name.rpartition("/")[2]
     found = bare.parent.get(f"{HIDDEN}{name}")
     if isinstance(found, h5py.Dataset):
@@ -201,14 +202,14 @@ def _follow(file: Any, path: Path, inside: str) -> Any:
         link = here.get(name, getlink=True) if isinstance(here, h5py.Group) else None
         if link is None:
             raise UsageError(
-                f"{shown} is not there; {_which_dataset(path, '', dataset_names(file))}"
+                f"{shown} does not exist; {_which_dataset(path, '', dataset_names(file))}"
             )
         if isinstance(link, h5py.ExternalLink):
-            raise DataError(shown, ["leads to another file, which is not followed"])
+            raise DataError(shown, ["is a link to another file, which is not followed"])
         if isinstance(link, h5py.SoftLink):
             n_links += 1
             if n_links > _MOST_LINKS:
-                raise DataError(shown, ["is reached only through a circle of links"])
+                raise DataError(shown, ["has a chain of links that is too long or circular"])
             here = file if link.path.startswith("/") else here
             parts = [part for part in link.path.split("/") if part not in {"", "."}]
             names.extendleft(reversed(parts))
@@ -218,7 +219,7 @@ def _follow(file: Any, path: Path, inside: str) -> Any:
 
 
 def make_groups(file: Any, inside: str, *, in_order: bool) -> Any:
-    """Make the groups that a path leads through, if they are not there; return the last one."""
+    """Create missing groups along a path; return the innermost one."""
     group = file
     for name in inside.split("/")[:-1]:
         is_new = name not in group
@@ -227,9 +228,9 @@ def make_groups(file: Any, inside: str, *, in_order: bool) -> Any:
 
 
 def dataset_names(group: Any, *, scalars: bool = False) -> list[str]:
-    """Return the names of some datasets in a group; what only describes others if that is all.
+    """Return the names of some datasets in a group.
 
-    Of datasets without axes that is taken for granted, unless they are asked for.
+    Dimension scales, and datasets without axes unless `scalars`, count only if there are no others.
     """
     datasets: list[str] = []
     scales: list[str] = []
@@ -255,6 +256,6 @@ def object_names(file: Any) -> list[str]:
 def _which_dataset(path: Path, inside: str, names: list[str]) -> str:
     above = f"{path}{INSIDE}/{inside}".rstrip("/")
     if not names:
-        return f"{above} holds no dataset"
+        return f"{above} contains no dataset"
     listed = list_names(f"{above}/{name}" for name in sorted(names))
-    return f"name a dataset of {path}, such as {listed}"
+    return f"give a dataset of {path}, such as {listed}"

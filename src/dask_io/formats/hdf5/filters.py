@@ -1,7 +1,7 @@
-"""The filters of chunks: as HDF5 writes them, as users write them, and how they run.
+"""Filters of chunks: their HDF5 parameters, their names for users, and how to run them.
 
 Most run outside of HDF5, as a chain of codecs, in any number of threads. Only HDF5 itself can run
-the others, one chunk at a time. It decodes in another process: a chunk from anyone may crash it.
+the others, one chunk at a time. It decodes in a subprocess, because a damaged chunk may crash it.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-# Numbers up to this are given to filters of HDF5 itself.
+# Filters up to this number are built into HDF5.
 _LAST_OWN = 255
-# A filter that HDF5 may leave out for a chunk that it would not make smaller.
+# Flag of a filter that HDF5 skips for a chunk that it would not make smaller.
 _OPTIONAL = 1
 LOSSLESS = frozenset(
     codec.hdf5.number for codec in CODECS.values() if codec.hdf5 and codec.lossless_for
@@ -50,7 +50,7 @@ class Filter(NamedTuple):
 
     @property
     def record(self) -> Hdf5:
-        """What is known of it."""
+        """The definition of its codec."""
         return self._known[1]
 
     @property
@@ -69,8 +69,8 @@ def filters_of(plist: Any) -> tuple[Filter, ...]:
     found = [plist.get_filter(number) for number in range(plist.get_nfilters())]
     for code, _, _, name in found:
         if not is_available(code):
-            said = f" ({name.decode(errors='replace')})" if name else ""
-            raise ValueError(f"has filter {code}{said}, which is not supported")
+            label = f" ({name.decode(errors='replace')})" if name else ""
+            raise ValueError(f"has filter {code}{label}, which is not supported")
     return tuple(Filter(code, flags, values) for code, flags, values, _ in found)
 
 
@@ -178,7 +178,7 @@ def make_codec(
 class _Outside:
     """Filters that run without HDF5, in any number of threads at once.
 
-    A mask has a bit for each filter that a chunk goes without.
+    A mask has a bit for each filter that a chunk skips.
     """
 
     def __init__(self, configs: tuple[Config, ...], dtype: np.dtype[Any], n_bytes: int) -> None:
@@ -212,7 +212,7 @@ class _Outside:
 class _WithinHdf5:
     """Filters that only HDF5 can run, one chunk at a time, in a file in memory.
 
-    They decode in another process, which a broken chunk may crash.
+    They decode in a subprocess, which a damaged chunk may crash.
     """
 
     _filters: tuple[Filter, ...]
@@ -302,12 +302,12 @@ def set_fill(plist: Any, fill: NDArray[Any]) -> None:
 
 
 def type_of(dtype: np.dtype[Any]) -> Any:
-    """Return a type of elements as HDF5 names it.
+    """Return the HDF5 type of a dtype.
 
     Raises
     ------
     TypeError
-        If it has none that is the same bit by bit.
+        If HDF5 has no type with the same bytes.
     """
     if dtype.kind in "mM":
         dtype = h5py.opaque_dtype(dtype)

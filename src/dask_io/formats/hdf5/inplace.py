@@ -56,7 +56,7 @@ class Hdf5InPlace(Unjournalled, TargetDefaults):
 
     @property
     def layout(self) -> Layout:
-        """HDF5 knows C order only."""
+        """HDF5 supports only C order."""
         return Layout.c(len(self.grid.axes))
 
     @property
@@ -87,11 +87,11 @@ class Hdf5InPlace(Unjournalled, TargetDefaults):
 
     @property
     def durability(self) -> Durability:
-        """HDF5 promises nothing."""
+        """HDF5 guarantees nothing."""
         return Durability.NONE
 
     def describe(self) -> dict[str, Any]:
-        """Return where it is."""
+        """Return the path of the dataset in its file, and its shape."""
         shape = list(self.grid.shape)
         return {"format": self.format, "shape": shape, "inside": self.dataset.name}
 

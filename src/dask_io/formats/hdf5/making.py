@@ -17,7 +17,7 @@ from xxhash import xxh3_64_intdigest
 
 from dask_io.formats.hdf5.create import touch
 from dask_io.formats.hdf5.dataset import understand
-from dask_io.formats.hdf5.file import open_own, unheard, writing
+from dask_io.formats.hdf5.file import open_own, silenced, writing
 from dask_io.formats.hdf5.places import find_places
 from dask_io.formats.hdf5.source import describe_dataset
 from dask_io.storage.local import regular_files as regular
@@ -119,7 +119,7 @@ class FileInMaking:
     def abandon(self) -> None:
         """Close the file; data that HDF5 has not written yet is lost."""
         if self._file is not None:
-            with unheard():
+            with silenced():
                 with suppress(OSError, RuntimeError, ValueError):
                     self._file.close()
                 self._file = self._dataset = None

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Stored(NamedTuple):
-    """Where a block is, and which filters it goes without."""
+    """Location of a block in the file; bits set in `mask` are filters that it skips."""
 
     offset: int
     n_bytes: int
@@ -27,10 +27,11 @@ class Stored(NamedTuple):
 
 @dataclass(frozen=True)
 class Places:
-    """Where all blocks are that are stored, by their numbers in order; the others are not.
+    """Locations of all stored blocks, sorted by block number.
 
-    A dataset so small that its values are among the metadata has them as `compact`. All of that
-    holds as long as the file has this `size_and_time`, if they are known.
+    `compact` holds the values of a small dataset that is stored in the metadata of the file.
+    `size_and_time` are those of the file when it was read, if known: another size or modification
+    time means that the locations are out of date.
     """
 
     numbers: NDArray[np.int64]
@@ -39,7 +40,7 @@ class Places:
     size_and_time: tuple[int, int] | None = None
 
     def as_of(self, file: os.stat_result) -> Places:
-        """Return the same, to hold for a file as it was found."""
+        """Return the same locations, valid for a file with this size and time."""
         return replace(self, size_and_time=(file.st_size, file.st_mtime_ns))
 
     def find(self, number: int) -> Stored | None:
@@ -52,17 +53,17 @@ class Places:
 
     @property
     def n_bytes(self) -> int:
-        """Bytes that all blocks take."""
+        """Size of all stored blocks."""
         return int(self.stored[:, 1].sum()) + len(self.compact or b"")
 
 
 def find_places(dataset: Any, array: Dataset, file_size: int) -> Places:
-    """Ask HDF5 where the blocks of a dataset are; it is not asked again.
+    """Ask HDF5 for the locations of all blocks of a dataset, once.
 
     Raises
     ------
     ValueError
-        If they cannot be there; the message completes "the file ...".
+        If the locations are invalid; the message completes "the file ...".
     """
     if not array.spec.grid.n_blocks:
         return _places([])
@@ -70,15 +71,15 @@ def find_places(dataset: Any, array: Dataset, file_size: int) -> Places:
         return _find_contiguous(dataset, array, file_size)
     n_chunks = dataset.id.get_num_chunks()
     if n_chunks > file_size:
-        raise ValueError(f"says that it stores {n_chunks} chunks, more than it has bytes")
-    told: list[Any] = []
+        raise ValueError(f"claims to store {n_chunks} chunks, more than it has bytes")
+    infos: list[Any] = []
     if n_chunks:
-        dataset.id.chunk_iter(told.append)
-    offsets = np.array([chunk.chunk_offset for chunk in told], np.int64).reshape(
+        dataset.id.chunk_iter(infos.append)
+    offsets = np.array([info.chunk_offset for info in infos], np.int64).reshape(
         -1, len(array.shape)
     )
     numbers = _numbers(dataset, array, array.chunks, offsets)
-    rest = ((chunk.byte_offset, chunk.size, chunk.filter_mask) for chunk in told)
+    rest = ((info.byte_offset, info.size, info.filter_mask) for info in infos)
     places = _places([(number, *each) for number, each in zip(numbers, rest, strict=True)])
     _check(places, array, file_size)
     return places
@@ -92,15 +93,15 @@ def _numbers(
     Raises
     ------
     ValueError
-        If there are no such, or two are the same.
+        If a chunk lies outside the array, or two are the same.
     """
     indices = _unswizzled(dataset, array.maxshape, chunks, offsets // chunks)
     is_off = np.any(offsets % chunks) or np.any(indices < 0)
     if is_off or np.any(indices >= np.array(array.spec.grid.counts)):
-        raise ValueError("has a chunk where its shape has none")
+        raise ValueError("has a chunk outside its shape")
     numbers: list[int] = [array.spec.grid.flat(tuple(index)) for index in indices.tolist()]
     if len(set(numbers)) < len(numbers):
-        raise ValueError("has two chunks in one place")
+        raise ValueError("has two chunks with the same index")
     return numbers
 
 
@@ -110,11 +111,11 @@ def _unswizzled(
     chunks: tuple[int, ...],
     indices: NDArray[np.int64],
 ) -> NDArray[np.int64]:
-    """Return the true indices of chunks, which HDF5 2.0 mixes up in one of its kinds of index.
+    """Return the true indices of chunks, working around a bug of HDF5 2.0.
 
-    In files for its newest versions, if one axis has no limit and is not the first, chunks lie in
-    the index by that axis first, then by those in front. What it tells of a chunk is 0 along these,
-    and all of its number along the axis without a limit.
+    It affects files in the newest file format with one unlimited axis that is not the first. The
+    chunk index then moves the unlimited axis to the front. HDF5 reports 0 for the axes before the
+    unlimited one, and the number of the chunk across all these axes along the unlimited one.
     """
     endless = [axis for axis, length in enumerate(maxshape) if length is None]
     if len(endless) != 1 or not len(indices):
@@ -124,7 +125,7 @@ def _unswizzled(
     counts = tuple(-(-(length or 0) // chunk) for length, chunk in pairs)
     if prod(counts) <= 1 or np.any(indices[:, :axis]) or not np.any(indices[:, axis]):
         return indices
-    # If these are numbers, a chunk at the place of the last one would have a larger one still.
+    # If these are true indices, HDF5 can read the last chunk at its position.
     last = indices[np.argmax(indices[:, axis])]
     if _is_stored(dataset, tuple((last * chunks).tolist())):
         return indices
@@ -135,7 +136,7 @@ def _unswizzled(
 
 
 def _is_stored(dataset: Any, start: tuple[int, ...]) -> bool:
-    """Tell whether HDF5 finds the chunk that begins somewhere."""
+    """Tell whether HDF5 can read the chunk that begins at `start`."""
     if any(at >= length for at, length in zip(start, dataset.shape, strict=True)):
         return False
     try:
@@ -167,8 +168,8 @@ def _find_contiguous(dataset: Any, array: Dataset, file_size: int) -> Places:
 def _check(places: Places, array: Dataset, file_size: int) -> None:
     offsets, sizes = places.stored[:, 0], places.stored[:, 1]
     if np.any(offsets < 0) or np.any(sizes < 0) or np.any(offsets > file_size - sizes):
-        raise ValueError(f"is truncated: it has {file_size} bytes, blocks lie beyond")
+        raise ValueError(f"is truncated: blocks lie beyond its end at {file_size} bytes")
     if not array.filters and np.any(sizes != array.spec.chunk_bytes):
-        raise ValueError(f"has a chunk that is not of {array.spec.chunk_bytes} bytes")
+        raise ValueError(f"has a chunk whose size is not {array.spec.chunk_bytes} bytes")
     if array.filters and np.any(sizes > array.spec.longest):
         raise ValueError(f"has a chunk that is longer than {array.spec.longest} bytes")

@@ -1,4 +1,4 @@
-"""Dimension scales: what axes are called by, and how NetCDF uses them for its dimensions."""
+"""Dimension scales, which give axes their names, and how NetCDF uses them for its dimensions."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-# Where NetCDF notes the dimensions of a variable that is one itself, and has several.
+# Attribute with the dimensions of a NetCDF variable that is itself a scale with several axes.
 _COORDINATES = "_Netcdf4Coordinates"
-# What is around a dataset is looked for among so many names of a group.
+# Members of one group that are searched.
 _MOST_NAMES = 10_000
 HIDDEN = "_nc4_non_coord_"
-"""How variables begin that have the name of a dimension, and do not lie along it alone."""
-# How NetCDF calls a dimension scale that is no variable.
+"""Prefix of a variable that has the name of a dimension, but is not its coordinate variable."""
+# Name of a dimension scale that is a NetCDF dimension without a variable.
 BARE = "This is a netCDF dimension but not a netCDF variable."
 
 
 def is_bare(dataset: Any) -> bool:
-    """Tell whether a dataset stands for a dimension of NetCDF alone, and holds nothing."""
+    """Tell whether a dataset is only a NetCDF dimension, without values."""
     name = name_of_scale(dataset) if dataset.is_scale else b""
     text = name.decode(errors="replace") if isinstance(name, bytes) else name
     return text.startswith(BARE)
@@ -31,28 +31,30 @@ def is_bare(dataset: Any) -> bool:
 def names_of(
     dataset: Any, numbered: Mapping[int, str] | None = None
 ) -> tuple[str | None, ...] | None:
-    """Return what the axes are called: by their labels, or else by the scales along them.
+    """Return the names of the axes: their labels, else the names of the scales along them.
 
-    A scale is its own; of one with more axes NetCDF notes what the others are.
+    The only axis of a scale has the scale's name. If a scale has several axes, NetCDF records their
+    dimensions.
     """
-    noted = noted_dimensions(dataset, numbered)
-    if noted is not None:
-        return tuple(path and path.rpartition("/")[2] for path in noted)
+    recorded = recorded_dimensions(dataset, numbered)
+    if recorded is not None:
+        return tuple(path and path.rpartition("/")[2] for path in recorded)
     names = tuple(name_of(dataset, number) for number in range(dataset.ndim))
     return names if any(names) else None
 
 
-def noted_dimensions(
+def recorded_dimensions(
     dataset: Any, numbered: Mapping[int, str] | None = None
 ) -> tuple[str | None, ...] | None:
-    """Return the paths of the dimensions of a scale with several, which NetCDF notes by numbers.
+    """Return the paths of the dimensions of a scale with several axes, else None.
 
-    None if it is no such scale. Paths by numbers are looked for around it, if they are not known.
+    NetCDF records the dimensions as numbers. `numbered` maps these to paths; without it, the groups
+    around the dataset are searched.
     """
     if not dataset.is_scale or dataset.ndim == 1 or _COORDINATES not in dataset.attrs:
         return None
     if numbered is None:
-        numbered = numbered_dimensions(found_around(dataset, h5py.Dataset))
+        numbered = numbered_dimensions(objects_in_scope(dataset, h5py.Dataset))
     numbers = np.ravel(dataset.attrs[_COORDINATES]).tolist()
     return tuple(map(numbered.get, numbers)) if len(numbers) == dataset.ndim else None
 
@@ -67,8 +69,8 @@ def numbered_dimensions(datasets: Iterable[Any]) -> dict[int, str]:
     return paths
 
 
-def found_around(dataset: Any, kind: type) -> Iterator[Any]:
-    """Yield what is of a kind in the group of a dataset, and in those around it, outermost last."""
+def objects_in_scope(dataset: Any, kind: type) -> Iterator[Any]:
+    """Yield objects of a class in the group of a dataset, then in each group around it."""
     group = dataset
     while group.name != "/":
         group = group.parent
@@ -79,7 +81,7 @@ def found_around(dataset: Any, kind: type) -> Iterator[Any]:
 
 
 def name_of(dataset: Any, number: int) -> str | None:
-    """Return what an axis is called."""
+    """Return the name of an axis, None if it has none."""
     axis = dataset.dims[number]
     if axis.label:
         return str(axis.label)
@@ -91,13 +93,13 @@ def name_of(dataset: Any, number: int) -> str | None:
 
 
 def name_of_scale(scale: Any) -> bytes | str:
-    """Return what a scale says that it is called, nothing if that is no name."""
+    """Return the name that a scale has as an attribute, empty if it is missing or not a string."""
     name = scale.attrs.get("NAME", b"")
     return name if isinstance(name, bytes | str) else b""
 
 
 def scales_along(dataset: Any) -> tuple[str, ...]:
-    """Return the names of the scales along the axes, but for those that hold nothing."""
+    """Return the names of the scales along the axes, except those without values."""
     scales = [scale for axis in dataset.dims if len(axis) for scale in axis.values()]
     names = (scale.name.rpartition("/")[2] for scale in scales if scale.name and not is_bare(scale))
     return tuple(dict.fromkeys(names))

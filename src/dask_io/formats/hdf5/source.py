@@ -45,7 +45,7 @@ def _nothing(file: Any) -> Mapping[str, Any]:  # noqa: ARG001 - for dialects
 
 
 class Dialect(NamedTuple):
-    """A format that is HDF5 inside.
+    """A format based on HDF5.
 
     Attributes
     ----------
@@ -113,7 +113,7 @@ def reopen_hdf5(
     except UsageError as error:
         raise DataError(str(path), [str(error)]) from error
     if described.get("stored_as") not in {None, source.chunks.array.stored_as}:
-        raise DataError(str(path), ["is not the dataset that it was"])
+        raise DataError(str(path), ["is not the same dataset as before"])
     return source
 
 

@@ -1,4 +1,4 @@
-"""Read everything in a file of HDF5 as one tree."""
+"""Read everything in an HDF5 file as one tree."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dask_io.formats.hdf5.attributes import (
 )
 from dask_io.formats.hdf5.create import LONGEST_SCALE
 from dask_io.formats.hdf5.dataset import refuse_others, understand
-from dask_io.formats.hdf5.file import apart_for_long, reading
+from dask_io.formats.hdf5.file import in_subprocess_for_long, reading
 from dask_io.formats.hdf5.filters import LOSSLESS
 from dask_io.formats.hdf5.places import find_places
 from dask_io.formats.hdf5.scales import is_bare, names_of, numbered_dimensions
@@ -57,7 +57,7 @@ def _look_into(
     belonging_to: Callable[[Any], set[str]],
     each: bool,  # noqa: FBT001 - what travels has no names
 ) -> _Found:
-    """Read the metadata of everything in a file, unless all belongs to one dataset.
+    """Read the metadata of everything in a file, unless all of it belongs to one dataset.
 
     `belonging_to` returns the datasets that belong to one; `each` reads everything anyway.
     """
@@ -82,8 +82,8 @@ def _look_into(
                 try:
                     array = understand(found, numbered)
                 except ValueError as error:
-                    shape, said = tuple(found.shape or ()), plain_attributes(found)
-                    arrays[name] = TreeArray(shape, names, said, verbatim=str(error))
+                    shape, attributes = tuple(found.shape or ()), plain_attributes(found)
+                    arrays[name] = TreeArray(shape, names, attributes, verbatim=str(error))
                     continue
                 places = find_places(found, array, as_found.st_size).as_of(as_found)
                 array = replace(array, dimension_names=names if any(names) else None)
@@ -97,7 +97,7 @@ def _holds_values(found: Any) -> bool:
 
 
 def _format_specific(file: Any, content: Mapping[str, Any]) -> Iterator[str]:
-    """Yield names for everything that only HDF5 has a place for."""
+    """Yield names for everything that only HDF5 can store."""
     datasets = [found for found in content.values() if isinstance(found, h5py.Dataset)]
     if any(None in (found.maxshape or ()) for found in datasets):
         yield "unlimited_dimensions"
@@ -116,7 +116,7 @@ def _format_specific(file: Any, content: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _lost_attributes(owner: Any) -> Iterator[str]:
-    """Yield names for attributes that JSON cannot hold, or only as another type."""
+    """Yield names for attributes that JSON cannot represent, or only as another type."""
     plain = plain_attributes(owner)
     for name, kind in beyond_json(owner).items():
         if kind == REFERENCE:
@@ -136,7 +136,7 @@ def _why_not(found: Any) -> str:
     except ValueError as error:
         return str(error)
     if found.id.get_type().detect_class(h5py.h5t.REFERENCE):
-        return "holds references, which lead to places in its own file"
+        return "holds references, which are valid only in their own file"
     return ""
 
 
@@ -148,7 +148,7 @@ def _dimensions(dataset: Any, numbered: Mapping[int, str]) -> tuple[str | None, 
 def _find_main(
     file: Any, content: Mapping[str, Any], belonging_to: Callable[[Any], set[str]]
 ) -> str | None:
-    """Return the one dataset that all else in a file belongs to, if there is one."""
+    """Return the dataset that everything else in a file belongs to, if there is one."""
     datasets = {name: found for name, found in content.items() if isinstance(found, h5py.Dataset)}
     axes = [name for name, found in datasets.items() if found.shape and not is_bare(found)]
     data = [name for name in axes if not datasets[name].is_scale] or axes
@@ -164,7 +164,7 @@ def _find_main(
 
 
 def scales_of(dataset: Any) -> set[str]:
-    """Return the paths of the scales along a dataset's axes that come along with it."""
+    """Return the paths of the scales that are copied together with a dataset."""
     return {
         scale.name.strip("/")
         for axis in dataset.dims
@@ -183,16 +183,16 @@ def read_tree(
 ) -> Tree:
     """Read the metadata of everything in a file; its arrays become sources.
 
-    If all else belongs to one dataset, the others are read only with `each`.
+    If everything belongs to one dataset, the others are read only with `each`.
 
     Raises
     ------
     StorageError
         If the file is absent or cannot be read.
     DataError
-        If it is broken, or some of it is in other files.
+        If it is damaged, or some of it is in other files.
     """
-    found = apart_for_long(path, _look_into, path, belonging_to, each)
+    found = in_subprocess_for_long(path, _look_into, path, belonging_to, each)
     return Tree(
         root=path,
         format=dialect.format,

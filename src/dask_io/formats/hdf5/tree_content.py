@@ -1,7 +1,6 @@
-"""The content of a file of HDF5, and copies of it with other chunks.
+"""The content of an HDF5 file, and copies of it with other chunks.
 
-Datasets whose chunks change are made anew. HDF5 copies everything else, in the process that may
-open files of others.
+Datasets whose chunks change are created again. HDF5 copies everything else, in a subprocess.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from dask_io.formats.hdf5.attributes import (
     copy_attributes,
 )
 from dask_io.formats.hdf5.create import make_dataset
-from dask_io.formats.hdf5.file import apart_for_long, brief, open_own, reading, writing
+from dask_io.formats.hdf5.file import brief, in_subprocess_for_long, open_own, reading, writing
 from dask_io.formats.hdf5.filters import type_of
 from dask_io.formats.hdf5.overwrite import contents_at
 from dask_io.formats.hdf5.scales import name_of_scale
@@ -36,17 +35,17 @@ if TYPE_CHECKING:
 
     from dask_io.stores.container import NewArray
 
-# Attributes with references to other objects of the file; they are made anew.
+# Attributes with references to other objects of the file. They are created again.
 _REFERRING = ("DIMENSION_LIST", "REFERENCE_LIST")
-# Internal attributes that hold in another file, too.
+# Internal attributes that are valid in another file too.
 _NOTES = tuple(sorted(INTERNAL.difference({*_REFERRING, "CLASS", "NAME", "_NCProperties"})))
-# Elements of any length that are copied at once.
+# Elements of variable length that are copied at once.
 _PIECE = 2**14
 
 
 @dataclass(frozen=True)
 class Hdf5Model:
-    """A file of HDF5, or of a format that is HDF5 inside."""
+    """An HDF5 file, or a file of a format based on HDF5."""
 
     path: Path
 
@@ -60,11 +59,11 @@ class Hdf5Model:
         return identity_of(self.path)
 
     def contents(self) -> set[str]:
-        """Return the names of all that the file holds."""
+        """Return the names of everything in the file."""
         return contents_at(self.path)
 
     def build(self, path: Path, wanted: Mapping[str, NewArray]) -> tuple[str, ...]:
-        """Make a file with everything in this one except the values of some datasets."""
+        """Create a file with everything in this one except the values of some datasets."""
         with reading(self.path) as source:
             in_order = bool(source["/"].id.get_create_plist().get_link_creation_order())
             with writing(path), open_own(path, "w", track_order=in_order) as target:
@@ -79,11 +78,11 @@ class Hdf5Model:
 
     def read(self, name: str) -> Any:
         """Return the values of a dataset that is copied verbatim."""
-        return apart_for_long(self.path, _read_values, self.path, name)
+        return in_subprocess_for_long(self.path, _read_values, self.path, name)
 
     def digests(self, names: Iterable[str]) -> dict[str, str]:
         """Return checksums of the values of datasets."""
-        return apart_for_long(self.path, _digest_values, self.path, list(names))
+        return in_subprocess_for_long(self.path, _digest_values, self.path, list(names))
 
 
 def _read_values(path: Path, name: str) -> Any:
@@ -164,9 +163,9 @@ class _Copy:
         self._copy_attributes(found, made)
 
     def _copy_values(self, name: str, found: Any) -> Any:
-        """Copy values by way of memory where HDF5 would change the dataset.
+        """Copy values through memory if a copy by HDF5 would change the dataset.
 
-        It loses the fill value of strings and lists of any length, and the name of a type.
+        HDF5 loses the fill value of elements of variable length, and the name of a type.
         """
         kind, space, plist = self._kind(found), found.id.get_space(), found.id.get_create_plist()
         made = h5py.Dataset(h5py.h5d.create(self._target.id, name.encode(), kind, space, plist))
@@ -175,7 +174,7 @@ class _Copy:
         return made
 
     def _has_named_type(self, found: Any) -> bool:
-        """Tell whether elements have a named type, and can be copied by way of memory."""
+        """Tell whether elements have a named type, and can be copied through memory."""
         is_coded = found.id.get_create_plist().get_nfilters() > 0
         return named_type(found) in self._types and dtype_of(found) is not None and not is_coded
 
@@ -219,7 +218,7 @@ def _has_any_length(kind: Any) -> bool:
 
 @contextmanager
 def _copying(path: Path, name: str) -> Iterator[None]:
-    """Report a dataset that cannot be read apart from a file that cannot be written."""
+    """Report a dataset that cannot be read, to distinguish it from a failure to write."""
     try:
         yield
     except (OSError, RuntimeError, TypeError, ValueError) as error:

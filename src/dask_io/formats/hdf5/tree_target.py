@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, TypeVarTuple, runtime_
 from dask_io.errors import UsageError
 from dask_io.formats.hdf5.create import check_codec, make_dataset, refuse
 from dask_io.formats.hdf5.dataset import understand
-from dask_io.formats.hdf5.file import apart_for_long, brief, in_memory
+from dask_io.formats.hdf5.file import brief, in_memory, in_subprocess_for_long
 from dask_io.formats.hdf5.filters import type_of
 from dask_io.formats.hdf5.making import FileInMaking, Hdf5Writing
 from dask_io.formats.hdf5.overwrite import refuse_more
@@ -39,19 +39,19 @@ Ts = TypeVarTuple("Ts")
 
 @runtime_checkable
 class Model(Content, Protocol):
-    """A tree of which a file can be made; it travels to the process that makes the file."""
+    """A tree from which a file can be created, in a subprocess if necessary."""
 
     @property
     def file(self) -> Path | None:
-        """The file that values are read from, which may be broken."""
+        """The file that values are read from, which may be damaged."""
 
     def contents(self) -> set[str]:
-        """Return the names of everything in the file, attributes behind an ``@``."""
+        """Return the names of everything in the file, those of attributes after an ``@``."""
 
     def build(self, path: Path, wanted: Mapping[str, NewArray]) -> tuple[str, ...]:
-        """Make a file with everything except the values of some arrays, which are made as wanted.
+        """Create a file without the values of the `wanted` arrays.
 
-        Returns names for everything that the file has no place for.
+        Returns names for everything that the file cannot store.
         """
 
 
@@ -76,7 +76,7 @@ def write_tree(
     if any(each.options.shards for each in wanted.values()):
         raise UsageError(f"format {format} has no shards; leave them out")
     plain = {name: replace(each, metadata=dict(each.metadata)) for name, each in wanted.items()}
-    arrays = _apart(model, _describe, plain)
+    arrays = _in_subprocess(model, _describe, plain)
     return TreeFile(
         path,
         model,
@@ -89,9 +89,13 @@ def write_tree(
     )
 
 
-def _apart(model: Model, function: Callable[[*Ts], R], *args: *Ts) -> R:
+def _in_subprocess(model: Model, function: Callable[[*Ts], R], *args: *Ts) -> R:
     """Call a function in a subprocess if it opens a file on which HDF5 may crash."""
-    return function(*args) if model.file is None else apart_for_long(model.file, function, *args)
+    return (
+        function(*args)
+        if model.file is None
+        else in_subprocess_for_long(model.file, function, *args)
+    )
 
 
 def _describe(wanted: Mapping[str, NewArray]) -> dict[str, Dataset]:
@@ -167,7 +171,7 @@ class TreeFile(OneFileTarget):
 
     @property
     def is_indivisible(self) -> bool:
-        """Nothing of it can be resumed."""
+        """An unfinished file cannot be continued."""
         return True
 
     @property
@@ -198,7 +202,7 @@ class TreeFile(OneFileTarget):
         with self._publisher.writer(self._name, Tally(), n_bytes=0):
             pass
         model, path = self._model, self._making.path
-        self.not_kept = _apart(model, model.build, path, self._wanted)
+        self.not_kept = _in_subprocess(model, model.build, path, self._wanted)
 
     def restart(self, job: bytes) -> None:
         """Begin the file of an interrupted run again.
@@ -232,7 +236,7 @@ class TreeFile(OneFileTarget):
         return found
 
     def refuse_loss(self, path: Location) -> None:
-        """Refuse to replace a file that holds more; a broken file may be replaced."""
+        """Refuse to replace a file that contains more; a damaged file may be replaced."""
         if path.is_file():
             self._refuse_more(on_disk(path, self._format), may_be_broken=True)
 
@@ -276,7 +280,7 @@ class Member(Unjournalled, Hdf5Writing):
 
     @property
     def durability(self) -> Durability:
-        """What the file outlasts once it is complete."""
+        """What the complete file survives."""
         return self._file.durability
 
     def resume(self) -> Ledger:
@@ -284,7 +288,7 @@ class Member(Unjournalled, Hdf5Writing):
         return Ledger(self.grid)
 
     def commit(self, cells: Collection[Written]) -> None:
-        """Note what has been written; it is durable when the file is complete."""
+        """Count what has been written; it is durable when the file is complete."""
         self.note(line_of(cell, self.grid) for cell in cells)
 
     def note(self, lines: Iterable[str]) -> None:

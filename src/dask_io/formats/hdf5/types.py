@@ -1,4 +1,4 @@
-"""Types of elements that have a name in their file, and those whose values have names."""
+"""Named types and enumerations."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import h5py  # type: ignore[import-untyped]
 if TYPE_CHECKING:
     import numpy as np
 
-# A type is looked for among so many objects.
+# Objects that are searched for a named type.
 _MOST_OBJECTS = 10_000
 
 
 def dtype_of(dataset: Any) -> np.dtype[Any] | None:
-    """Return the type of elements, None if NumPy has none like it."""
+    """Return the dtype of a dataset, None if NumPy has no such type."""
     try:
         found: np.dtype[Any] = dataset.dtype
     except (TypeError, ValueError):
@@ -24,7 +24,7 @@ def dtype_of(dataset: Any) -> np.dtype[Any] | None:
 
 
 def names_of_values(dtype: np.dtype[Any] | None) -> list[str]:
-    """Return the names that stand for values of elements, or of their fields."""
+    """Return the names of the values of an enumeration, also within fields."""
     if dtype is None:
         return []
     if dtype.names:
@@ -35,7 +35,7 @@ def names_of_values(dtype: np.dtype[Any] | None) -> list[str]:
 
 
 def path_of_type(file: Any, kind: Any) -> str:
-    """Return the path of a type that has a name in its file, nothing if none is found."""
+    """Return the path of a named type, empty if it has no name or is not found."""
     if not kind.committed():
         return ""
     address, numbers = address_of(kind), count()
@@ -47,11 +47,11 @@ def path_of_type(file: Any, kind: Any) -> str:
         return path if is_it else None
 
     path = file.visititems(path_of)
-    # There are names that are no text.
+    # h5py returns bytes for names that are not valid UTF-8.
     return path if isinstance(path, str) else ""
 
 
 def address_of(kind: Any) -> int:
-    """Return where in its file a type is that has a name there."""
+    """Return the address of a named type in its file."""
     address: int = h5py.h5o.get_info(kind).addr
     return address

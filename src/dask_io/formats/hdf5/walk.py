@@ -1,4 +1,4 @@
-"""Walk through everything in a file of HDF5."""
+"""Walk through everything in an HDF5 file."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""How icechunk reaches a repository in an object store: by a client of its own, with our options.
+"""Opening an icechunk repository in an object store.
 
-It is told what obstore would be told, by `storage_options` or by the environment.
+icechunk has its own client. It gets the same settings as obstore, from `storage_options` or from
+environment variables.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from dask_io.errors import UsageError
 if TYPE_CHECKING:
     from dask_io.storage.objects.path import ObjectPath
 
-# What obstore calls it, in all its words, and what icechunk does.
+# Settings of icechunk, each with the names that obstore accepts for it.
 _SETTINGS = {
     "region": ("region", "default_region"),
     "endpoint_url": ("endpoint_url", "endpoint", "endpoint_url_s3"),
@@ -30,28 +31,28 @@ _PREFIX = "aws_"
 
 
 def storage_in(path: ObjectPath) -> icechunk.Storage:
-    """Return what icechunk reads a repository by.
+    """Return the icechunk storage for a repository in an object store.
 
     Raises
     ------
     UsageError
-        If it is in a store that is not reached that way.
+        If the object store is not supported.
     """
     connection = path.connection
     if connection.scheme != "s3":
         raise UsageError(f"{path}: icechunk repositories are read from s3:// and from local disk")
     connection.check_settings()
     given = {name.lower().removeprefix(_PREFIX): each for name, each in connection.options.items()}
-    told = {name: _find(words, given) for name, words in _SETTINGS.items()}
-    told |= {name: _is_on(told[name]) for name in _SWITCHES}
-    # What is not S3 itself has no name for every bucket.
-    is_elsewhere = told["endpoint_url"] is not None
+    settings = {name: _find(words, given) for name, words in _SETTINGS.items()}
+    settings |= {name: _is_on(settings[name]) for name in _SWITCHES}
+    # Other servers than Amazon's rarely have a host name for every bucket.
+    is_elsewhere = settings["endpoint_url"] is not None
     return icechunk.s3_storage(
         bucket=connection.bucket,
         prefix=path.key,
         force_path_style=is_elsewhere,
-        from_env=None if told["access_key_id"] or told["anonymous"] else True,
-        **{name: each for name, each in told.items() if each is not None},
+        from_env=None if settings["access_key_id"] or settings["anonymous"] else True,
+        **{name: each for name, each in settings.items() if each is not None},
     )
 
 
@@ -61,5 +62,5 @@ def _find(words: tuple[str, ...], given: dict[str, Any]) -> Any:
     return next(found, None)
 
 
-def _is_on(said: object) -> bool:
-    return str(said).lower() in {"1", "on", "true", "yes"}
+def _is_on(value: object) -> bool:
+    return str(value).lower() in {"1", "on", "true", "yes"}

@@ -1,4 +1,4 @@
-"""A repository: its versions, and what lies in one of them."""
+"""Repositories: opening them, finding versions, and reading and writing in a session."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _SYSTEM_ERROR = re.compile(r"\(os error ([0-9]+)\)")
 
 
 class Address(NamedTuple):
-    """An array of a version: a branch, a tag or a snapshot; the tip of `main` if none is named.
+    """An array in a version: a branch, a tag or a snapshot; by default the tip of `main`.
 
     Examples
     --------
@@ -54,7 +54,7 @@ class Address(NamedTuple):
 
     @classmethod
     def parse(cls, inside: str) -> Address:
-        """Take apart what comes behind the repository's path."""
+        """Parse the part of a place after the repository's path."""
         first, _, rest = inside.partition("/")
         return cls(first[len(_MARK) :], rest) if first.startswith(_MARK) else cls("", inside)
 
@@ -64,7 +64,7 @@ class Address(NamedTuple):
         return self.version or MAIN
 
     def key(self, name: str) -> str:
-        """Return how icechunk calls a file of the array."""
+        """Return the key of a file of the array in icechunk."""
         return f"{self.array}/{name}" if self.array else name
 
 
@@ -85,7 +85,7 @@ def on_disk(path: Location) -> Path:
 
 
 def groups_around(array: str) -> list[str]:
-    """Return the groups that an array lies in, outermost first.
+    """Return the groups that contain an array, outermost first.
 
     Examples
     --------
@@ -97,24 +97,24 @@ def groups_around(array: str) -> list[str]:
 
 
 def place_of(site: Place) -> str:
-    """Return how users name an array."""
+    """Return the place of an array as users write it."""
     return f"{site.path}{INSIDE}/{site.inside}"
 
 
 @contextmanager
 def repository_errors(place: str) -> Iterator[None]:
-    """Say in one line, and in our words, what icechunk says in many."""
+    """Turn the long errors of icechunk into our own of one line."""
     try:
         yield
     except icechunk.IcechunkError as error:
-        said = _in_brief(error)
+        reason = _first_paragraph(error)
         if is_url(place):
-            raise StorageError(place, said, "check the URL and the network") from error
-        found = _SYSTEM_ERROR.search(said)
+            raise StorageError(place, reason, "check the URL and the network") from error
+        found = _SYSTEM_ERROR.search(reason)
         number = int(found[1]) if found else errno.ENOENT
         if number == errno.ENOENT:
-            # A file that others speak of is missing, or one is none of icechunk's.
-            raise DataError(place, [said], _DAMAGED) from error
+            # A file that others refer to is missing, or a file is not valid.
+            raise DataError(place, [reason], _DAMAGED) from error
         with storage_errors(place):
             raise OSError(number, os.strerror(number)) from error
     except Exception as error:
@@ -124,8 +124,8 @@ def repository_errors(place: str) -> Iterator[None]:
         raise DataError(place, ["icechunk cannot read it"], _DAMAGED) from error
 
 
-def _in_brief(error: Exception) -> str:
-    """Return what icechunk says before it begins to tell where that was."""
+def _first_paragraph(error: Exception) -> str:
+    """Return the message of an icechunk error, without the trace that follows it."""
     text = str(error).strip().removeprefix("x ").split("\n\n")[0]
     lines = [line.strip(" |x") for line in text.splitlines()]
     return " ".join(lines[: lines.index("")] if "" in lines else lines)[:300]
@@ -133,41 +133,41 @@ def _in_brief(error: Exception) -> str:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Keep to ourselves what icechunk remarks; errors are raised all the same."""
+    """Silence the log messages of icechunk; errors are still raised."""
     icechunk.set_logs_filter("off")
     try:
         yield
     finally:
-        # As the environment says.
+        # None restores the setting of the environment.
         icechunk.set_logs_filter(None)
 
 
 def open_repository(path: Location) -> icechunk.Repository:
-    """Open a repository that is there; none of its files may lead out of it.
+    """Open an existing repository; none of its files may be a link.
 
     Raises
     ------
     StorageError
-        If there is nothing.
+        If it does not exist.
     DataError
-        If it is none.
+        If it is not a repository, or is damaged.
     """
     if not path.is_dir():
         raise StorageError(str(path), "no such directory", "check the path")
     if isinstance(path, Path):
         _refuse_others(path)
-    # Chunks in the manifest would be held in memory until the commit. Manifests that icechunk loads
-    # in advance, in a thread of its own, are reported on stdout if they are damaged.
-    in_advance = icechunk.ManifestPreloadConfig(max_total_refs=0)
+    # Inline chunks would stay in memory until the commit. Preloading runs in a thread of icechunk,
+    # which prints to stdout if a manifest is damaged. Both are turned off.
+    preload = icechunk.ManifestPreloadConfig(max_total_refs=0)
     config = icechunk.RepositoryConfig(
-        inline_chunk_threshold_bytes=0, manifest=icechunk.ManifestConfig(preload=in_advance)
+        inline_chunk_threshold_bytes=0, manifest=icechunk.ManifestConfig(preload=preload)
     )
     with repository_errors(str(path)):
         return icechunk.Repository.open(_storage(path), config=config)
 
 
 def make_repository(path: Path) -> None:
-    """Make an empty repository; the configuration of ours is not kept in it."""
+    """Create an empty repository, with icechunk's default configuration."""
     with repository_errors(str(path)):
         icechunk.Repository.create(_storage(path))
 
@@ -175,17 +175,17 @@ def make_repository(path: Path) -> None:
 def _storage(path: Location) -> icechunk.Storage:
     if not isinstance(path, Path):
         return storage_in(path)
-    # It would remark that two commits at once are not safe; those of ours wait for each other.
+    # icechunk warns that concurrent commits are not safe. Ours are serialized by a lock.
     with quiet():
         return icechunk.local_filesystem_storage(str(path.absolute()))
 
 
 def _refuse_others(path: Path) -> None:
-    """Refuse links, which icechunk would follow, and pipes, which it would wait for."""
+    """Refuse links, which icechunk would follow, and pipes, on which it would block."""
     with storage_errors(path):
         for entry in below(path):
             if entry.is_symlink():
-                problem = "is a link, but nothing outside the repository is read"
+                problem = "is a link, which is not followed"
                 raise DataError(entry.path, [problem])
             if not entry.is_file() and not entry.is_dir():
                 problem = f"is {SPECIAL}, not a file of the repository"
@@ -193,12 +193,12 @@ def _refuse_others(path: Path) -> None:
 
 
 def find_snapshot(repository: icechunk.Repository, path: Location, version: str) -> str:
-    """Return the snapshot that a branch, a tag, or its own identifier names.
+    """Return the snapshot of a branch, a tag, or a snapshot identifier.
 
     Raises
     ------
     UsageError
-        If nothing has this name, or more than one thing.
+        If nothing has this name, or a branch and a tag have it.
     """
     name = version or MAIN
     with repository_errors(str(path)):
@@ -215,29 +215,29 @@ def find_snapshot(repository: icechunk.Repository, path: Location, version: str)
             ) from None
     if len(found) > 1:
         snapshots = " or ".join(f"{_MARK}{each}" for each in sorted(found))
-        raise UsageError(f"{name} is a branch and a tag of {path}; name the snapshot: {snapshots}")
+        raise UsageError(f"{name} is a branch and a tag of {path}; give the snapshot: {snapshots}")
     return found.pop()
 
 
 class Tree:
-    """What lies in a session, by key; any number of threads may read and write at once."""
+    """The contents of a session, by key; any number of threads may read and write at once."""
 
     def __init__(self, session: icechunk.Session, path: Location) -> None:
         self.session, self.path = session, path
         self._store = session.store
 
     def size(self, key: str) -> int:
-        """Return the bytes of a chunk that is there."""
+        """Return the size of an existing chunk."""
         with repository_errors(str(self.path)):
             return int(sync(self._store.getsize(key)))
 
     def size_below(self, array: str) -> int:
-        """Return the bytes of all that belongs to an array."""
+        """Return the total size of an array."""
         with repository_errors(str(self.path)):
             return int(sync(self._store.getsize_prefix(array)))
 
     def read(self, key: str, start: int, stop: int) -> NDArray[np.uint8]:
-        """Read a part of a chunk that is there; less than asked for if it is shorter."""
+        """Read a part of an existing chunk; fewer bytes if the chunk ends before `stop`."""
         if start == stop:
             return np.empty(0, np.uint8)
         part = RangeByteRequest(start, stop)
@@ -246,7 +246,7 @@ class Tree:
         return np.empty(0, np.uint8) if found is None else np.asarray(found.as_numpy_array())
 
     def write(self, key: str, content: NDArray[np.uint8] | bytes) -> None:
-        """Write a chunk, or what describes an array."""
+        """Write a chunk or a metadata document."""
         if isinstance(content, bytes):
             buffer = Buffer.from_bytes(content)
         else:
@@ -260,7 +260,7 @@ class Tree:
             sync(self._store.delete_dir(array))
 
     def documents(self, array: str) -> dict[str, bytes]:
-        """Return what describes an array or a group, nothing if there is neither."""
+        """Return the metadata documents of an array or a group, empty if it does not exist."""
         key = Address("", array).key(V3)
         with repository_errors(str(self.path)):
             if not sync(self._store.exists(key)):
@@ -273,13 +273,13 @@ class Tree:
         return {V3: content}
 
     def members(self, group: str) -> list[str]:
-        """Return what lies directly in a group."""
+        """Return the names of the direct members of a group."""
         with repository_errors(str(self.path)):
             names = sync(_gather(self._store.list_dir(group)))
         return sorted(name.strip("/") for name in names if name != V3)
 
     def kind(self, array: str, index: tuple[int, ...]) -> icechunk.ChunkType:
-        """Tell how a chunk is stored, if it is."""
+        """Return how a chunk is stored, if at all."""
         with repository_errors(str(self.path)):
             return self.session.chunk_type(f"/{array}", index)
 

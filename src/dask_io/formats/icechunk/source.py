@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from dask_io.stores.encoded import AsStored
     from dask_io.stores.spec import ArraySpec
 
-# Both icechunk and Python hold what is read, and earlier memory is not always released.
+# Both icechunk and Python hold the bytes that are read, and may not release them at once.
 _N_COPIES = 3
 
 
@@ -98,7 +98,7 @@ def _reopen_chunks(described: Mapping[str, Any], at: Location | None) -> Icechun
     tree = _tree_at(repository, path, str(snapshot))
     found = tree.documents(array)
     if not is_same_array(found, stored.array):
-        problem = "is not the array that it was" if found else "is no array any more"
+        problem = "is not the same array as before" if found else "is not an array any more"
         raise DataError(place_of(stored.site), [problem])
     return IcechunkChunks(stored, tree)
 
@@ -111,9 +111,9 @@ def _tree_at(repository: icechunk.Repository, path: Location, snapshot: str) -> 
 def _which_array(site: Place, members: list[str]) -> str:
     above = place_of(site).rstrip("/")
     if not members:
-        return f"{place_of(site)} is a group that holds no array"
+        return f"{place_of(site)} is a group without arrays"
     listed = list_names(f"{above}/{name}" for name in members)
-    return f"{place_of(site)} is a group; name an array in it, such as {listed}"
+    return f"{place_of(site)} is a group; give an array in it, such as {listed}"
 
 
 def whole_chunks(spec: ArraySpec) -> ArraySpec:

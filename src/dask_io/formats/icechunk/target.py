@@ -47,7 +47,7 @@ from dask_io.storage.os_errors import storage_errors
 from dask_io.storage.own_names import JOURNAL
 from dask_io.storage.tally import Traffic
 from dask_io.stores.chunked_target import ChunkedTarget
-from dask_io.stores.container import beside
+from dask_io.stores.container import stand_in_path
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -74,7 +74,7 @@ _OWN_NAMES = frozenset(
         "transactions",
     }
 )
-_TOKEN = "dask_io"  # noqa: S105 - the name of an entry, no secret
+_TOKEN = "dask_io"  # noqa: S105 - the name of an entry, not a secret
 # The joined pieces, and copies in Python and in icechunk.
 _N_COPIES = 3
 
@@ -93,15 +93,15 @@ def make_icechunk(
     Raises
     ------
     UsageError
-        If icechunk cannot hold it, or does not support an option.
+        If icechunk cannot store it, or does not support an option.
     """
     if wanted.options.format_version not in {None, _ZARR_VERSION}:
         raise UsageError(f"icechunk holds arrays of Zarr {_ZARR_VERSION} only")
     options = replace(wanted.options, format_version=_ZARR_VERSION)
-    # It has its own way to name chunks.
+    # icechunk names chunks in its own way.
     kept = {key: each for key, each in wanted.metadata.items() if key != "chunk_key_encoding"}
     documents = describe_new(replace(wanted, options=options, metadata=kept))
-    _refuse_unheld(json.loads(documents[V3]).get("attributes", {}))
+    _refuse_not_json(json.loads(documents[V3]).get("attributes", {}))
     return IcechunkTarget(
         DocumentedArray(Place(path, inside), documents),
         write_empty=options.write_empty,
@@ -110,7 +110,7 @@ def make_icechunk(
     )
 
 
-def _refuse_unheld(attributes: Mapping[str, Any]) -> None:
+def _refuse_not_json(attributes: Mapping[str, Any]) -> None:
     """Refuse attributes that icechunk, which requires strict JSON, cannot store."""
     for name, value in attributes.items():
         try:
@@ -167,7 +167,7 @@ class IcechunkTarget(ChunkedTarget, JournalledTarget):
         self.stored, self.site, self.array = stored, stored.site, stored.array
         self.address, self._path = Address.parse(self.site.inside), on_disk(self.site.path)
         ChunkedTarget.__init__(self, whole_chunks(self.array.spec), write_empty=write_empty)
-        path = beside(self._path, self.site.inside)
+        path = stand_in_path(self._path, self.site.inside)
         JournalledTarget.__init__(
             self, path, is_one_file=True, overwrite=overwrite, durability=durability
         )
@@ -354,15 +354,15 @@ class IcechunkTarget(ChunkedTarget, JournalledTarget):
             self._refuse()
         if not os.path.lexists(path) or self._is_left_over() or _is_empty(path):
             if self.address.branch != MAIN:
-                raise UsageError(f"{shown} names a branch of a repository that is not there")
+                raise UsageError(f"{shown} is on a branch of a repository that does not exist")
             return []
         if not _ROW.recognises(path):
-            raise UsageError(f"{path} is no icechunk repository; choose another target")
+            raise UsageError(f"{path} is not an icechunk repository; choose another target")
         tree = self._look_at_branch()
         for group in groups_around(self.address.array):
             if (found := tree.documents(group)) and not is_group(found):
                 around = place_of(Place(path, group))
-                raise UsageError(f"{around} is an array, so it can hold no other")
+                raise UsageError(f"{around} is an array, so it cannot contain another one")
         documents = tree.documents(self.address.array)
         if documents and is_group(documents):
             raise UsageError(f"{shown} is a group, not an array to overwrite")
@@ -413,8 +413,8 @@ class IcechunkTarget(ChunkedTarget, JournalledTarget):
         except (icechunk.ConflictError, icechunk.RebaseFailedError) as error:
             raise StorageError(
                 self.place,
-                "someone else has committed a change of it meanwhile",
-                "look at the history, and run it again",
+                "another commit has changed it in the meantime",
+                "look at the history, and run the command again",
             ) from error
 
 

@@ -1,7 +1,7 @@
-"""MINC: a volume in a file, of version 2, which is HDF5 inside, or for reading 1, which is NetCDF.
+"""MINC: one volume per file; version 2, based on HDF5, and for reading also version 1 (NetCDF).
 
-The array is that of the stored values, and its metadata tells which real values they stand for.
-libminc is not needed: the HDF5 format makes and reads the files.
+The array contains the stored values, and its metadata has their scaling to real values. libminc is
+not needed: files are read and created with the HDF5 format.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 
 def _describe_new(file: Any) -> Mapping[str, Any]:
     """Return the metadata of the volume in a new file."""
-    # Coordinates of other formats, and uneven positions, have no place.
+    # MINC cannot store coordinates of other formats, or uneven positions.
     return {"coordinates": (), **volume_in(file).described}
 
 
 @dataclass(frozen=True)
 class MincFormat(Hdf5Format):
-    """Files that hold one volume each. Targets are always of version 2."""
+    """Files with one volume each. Targets are always of version 2."""
 
     name: str = "minc"
     suffixes: tuple[str, ...] = (".mnc",)

@@ -1,4 +1,4 @@
-"""Files that hold one block each: all that MINC says about it, then the elements, then the end."""
+"""MINC files with one block each: all metadata, then the elements, and nothing after them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import h5py  # type: ignore[import-untyped]
 
 from dask_io.errors import DaskIOError
 from dask_io.formats.hdf5.dialects import (
-    in_one_go,
+    creation_plist,
     make_head,
     open_head,
     type_of,
@@ -32,7 +32,7 @@ _LONGEST_HEADER, _FIRST_LOOK = 16 * 2**20, 2**16
 
 
 def parse_header(peek: Peek) -> Header:
-    """Read what comes before the elements of a block."""
+    """Read everything before the elements of a block."""
     n_bytes = _FIRST_LOOK
     while True:
         head = peek(n_bytes)
@@ -45,7 +45,7 @@ def parse_header(peek: Peek) -> Header:
 
 
 def _read_head(head: bytes) -> Header | int:
-    """Return the header of a block, or how many bytes of the file that takes."""
+    """Return the header of a block, or the number of bytes needed to read it."""
     block = Path("block")
     try:
         with understanding(block), open_head(head) as file:
@@ -73,7 +73,7 @@ def _read_head(head: bytes) -> Header | int:
 
 
 def make_header(block: Header) -> bytes:
-    """Return what comes before the elements of a block."""
+    """Return everything before the elements of a block."""
     shape, dtype, layout = block.shape, block.dtype, block.layout
     if order_of(layout, shape) != sorted(order_of(layout, shape)):
         raise ValueError(f"stores elements in C order, not {layout.name}; give --order C")
@@ -83,7 +83,7 @@ def make_header(block: Header) -> bytes:
 
     def make(file: Any) -> Any:
         group, space = file.require_group(f"{ROOT}/image/0"), h5py.h5s.create_simple(shape)
-        made = h5py.h5d.create(group.id, b"image", type_of(dtype), space, in_one_go())
+        made = h5py.h5d.create(group.id, b"image", type_of(dtype), space, creation_plist())
         write_volume(file, volume)
         return made
 

@@ -1,6 +1,6 @@
-"""MINC 2 files, which are HDF5 inside: what they say is read from there, and written.
+"""Reading and writing the metadata of MINC 2 files, which are based on HDF5.
 
-All use of the HDF5 format is here and in the package's own module.
+Only this module and the package itself use the HDF5 format.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import h5py  # type: ignore[import-untyped]
 import numpy as np
 
 from dask_io.formats.hdf5.dialects import (
-    in_one_go,
+    creation_plist,
     in_subprocess,
     make_dataset,
     reading,
@@ -40,19 +40,19 @@ ROOT = "minc-2.0"
 PATH_OF_IMAGE = f"{ROOT}/{IMAGE}"
 
 _MOST_SLICES = 2**20
-# Bytes of all attributes of a file, and how many there may be.
+# Limits for all attributes of a file: their size in bytes and their number.
 _MOST_BYTES, _MOST_ATTRIBUTES = 4 * 2**20, 20_000
-# What fits into the header of a dataset.
+# Bytes of values that fit into the header of a dataset.
 _COMPACT = 32 * 2**10
 
 
 def read_volume(path: Path) -> Volume:
-    """Return what a file says about its image.
+    """Return the metadata of the image in a file.
 
     Raises
     ------
     DataError
-        If it is not a MINC 2 file, or broken.
+        If it is not a MINC 2 file, or is damaged.
     """
     return in_subprocess(path, _read_volume, path)
 
@@ -63,7 +63,7 @@ def _read_volume(path: Path) -> Volume:
 
 
 def volume_in(file: Any) -> Volume:
-    """Return what an open file says about its image.
+    """Return the metadata of the image in an open file.
 
     Raises
     ------
@@ -82,7 +82,7 @@ def volume_in(file: Any) -> Volume:
     dimensions = tuple(str(attributes[IMAGE].get("dimorder", "")).split(","))[: image.ndim]
     volume = Volume(tuple(image.shape), dtype, dimensions, attributes, left_out=left_out)
     found = [_read_range(find(file, f"{ROOT}/{path}"), volume) for path in (IMAGE_MIN, IMAGE_MAX)]
-    # libminc takes these for files that do not say it.
+    # Defaults of libminc for files without image-min and image-max.
     low, high = (found[n] if found[n] is not None else np.float64(n) for n in (0, 1))
     return scaled(volume, np.asarray(low), np.asarray(high))
 
@@ -108,7 +108,7 @@ def scaled(volume: Volume, low: Any, high: Any) -> Volume:
 
 
 def find(file: Any, path: str) -> Any:
-    """Return what is at a path, None if nothing is, or only by a link."""
+    """Return the object at a path, None if there is none, or only through a link."""
     found = file
     for name in path.split("/"):
         link = found.get(name, getlink=True) if isinstance(found, h5py.Group) else None
@@ -176,7 +176,7 @@ def _read_range(dataset: Any, volume: Volume) -> Any:
         return None
     refuse_others(dataset)
     if dataset.dtype.kind not in "iuf" or dataset.size > _MOST_SLICES:
-        raise ValueError(f"has a {dataset.name.rpartition('/')[2]} that cannot be one")
+        raise ValueError(f"has an invalid {dataset.name.rpartition('/')[2]}")
     along = _plain(dataset.attrs.get("dimorder", b""))
     names = tuple(str(along).split(","))[: dataset.ndim]
     # A dataset without axes may have a stray dimorder.
@@ -186,7 +186,7 @@ def _read_range(dataset: Any, volume: Volume) -> Any:
 
 
 def write_volume(file: Any, volume: Volume) -> None:
-    """Write all that a file says about its image; the image is there, or will be made."""
+    """Write the metadata of an image, which exists already or is created later."""
     root = file.require_group(ROOT)
     for path in ("dimensions", "info", "image/0"):
         root.require_group(path)
@@ -203,10 +203,10 @@ def write_volume(file: Any, volume: Volume) -> None:
 
 
 def _make(root: Any, path: str, values: Any) -> None:
-    """Make a small dataset: within its header, so that nothing of it lies behind the image."""
+    """Create a small dataset with its values in its header, so that nothing follows the image."""
     if path in root:
         return
-    plist = in_one_go()
+    plist = creation_plist()
     if values.nbytes <= _COMPACT:
         plist.set_layout(h5py.h5d.COMPACT)
         plist.set_alloc_time(h5py.h5d.ALLOC_TIME_DEFAULT)
@@ -236,7 +236,7 @@ def _write_attribute(owner: Any, name: str, value: Value) -> None:
 
 
 def make_described(file: Any, wanted: NewArray, inside: str) -> None:
-    """Make an image that is to be written, with all that MINC stores next to it."""
+    """Create an image without values, with all its metadata."""
     volume = volume_for(wanted.metadata, wanted.grid.shape, wanted.dtype)
     make_dataset(file, wanted, inside, in_order=False)
     write_volume(file, volume)

@@ -1,4 +1,4 @@
-"""Reading an image: of MINC 2, which is HDF5 inside, or of MINC 1, which is NetCDF 3."""
+"""Reading an image of MINC 2, which is based on HDF5, or of MINC 1, which is NetCDF 3."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
     from dask_io.stores.store import Source
 
 REAL = "real"
-"""What real values are called in a path: ``scan.mnc::/real``."""
+"""The path of the real values in a file: ``scan.mnc::/real``."""
 
 _CLASSIC = b"CDF"
 _MOST_SLICES = 2**20
 _OF_IMAGE = frozenset(("image", "image-min", "image-max", "rootvariable"))
-# What other formats can keep of how HDF5 stores an image.
+# Metadata of HDF5 storage that other formats can keep.
 _OF_STORAGE = ("chunks", "codecs", "filters", "maxshape", "fill_value")
 
 
@@ -76,14 +76,14 @@ def open_image(path: Location, inside: str = "", *, strict: bool = False) -> Sou
     Raises
     ------
     DataError
-        If it is not a MINC file, or broken.
+        If it is not a MINC file, or is damaged.
     UsageError
-        If something else in it is asked for.
+        If `inside` is the path of anything else.
     """
     if inside not in {"", REAL, "image", PATH_OF_IMAGE}:
         raise UsageError(
-            f"{path}{INSIDE}/{inside} is not there; a MINC file holds one image, leave "
-            f"{INSIDE}/{inside} out, or name its real values as {INSIDE}/{REAL}"
+            f"{path}{INSIDE}/{inside} does not exist; a MINC file holds one image, so leave "
+            f"{INSIDE}/{inside} out, or give {INSIDE}/{REAL} for its real values"
         )
     file = on_disk(path, "minc")
     source, volume = _open_classic(file) if is_classic(file) else _open_hdf5(file, strict=strict)
@@ -120,17 +120,17 @@ def _open_classic(path: Path) -> tuple[Source, Volume]:
 
 
 def _dtype_of(image: Variable) -> np.dtype[Any]:
-    """Return the type of stored values; NetCDF 3 has no unsigned types, MINC says which are."""
+    """Return the dtype of stored values; MINC marks unsigned ones, which NetCDF 3 lacks."""
     dtype = np.dtype("i1") if image.dtype.kind == "S" else image.dtype
-    said = plain_values(image.attributes).get("signtype")
-    is_unsigned = said == "unsigned" or (said != "signed__" and dtype.itemsize == 1)
+    sign = plain_values(image.attributes).get("signtype")
+    is_unsigned = sign == "unsigned" or (sign != "signed__" and dtype.itemsize == 1)
     if dtype.kind == "i" and is_unsigned:
         return np.dtype(dtype.str.replace("i", "u"))
     return dtype
 
 
 def _read_volume(path: Path, header: Header, image: Variable, file_size: int) -> Volume:
-    """Return what a file of version 1 says, under the paths that version 2 has for it."""
+    """Return the metadata of a file of version 1, under the paths of version 2."""
     attributes = {"": _plain(header.attributes), IMAGE: _plain(image.attributes)}
     for name, one in header.variables.items():
         if name not in _OF_IMAGE:

@@ -1,4 +1,4 @@
-"""What a MINC file says about its image, in either version, as plain values.
+"""Metadata of a MINC image, of either version, as plain values.
 
 A `Volume` holds the names of the dimensions, the attributes of everything in the file, and the
 scaling of stored integers. It is translated into the metadata of stores and back.
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     Attributes: TypeAlias = Mapping[str, Mapping[str, Value]]
 
 MINC = "minc"
-"""Key of what only MINC says, among all that a store says about its array."""
+"""Key of the metadata that only MINC has."""
 IMAGE, IMAGE_MIN, IMAGE_MAX = "image/0/image", "image/0/image-min", "image/0/image-max"
 DIMENSIONS, INFO = "dimensions/", "info/"
 
@@ -37,12 +37,12 @@ _COMMENTS = {
     "yspace": "Y increases from patient posterior to anterior",
     "zspace": "Z increases from patient inferior to superior",
 }
-# What the image says about its own storage, and links of version 1 to other variables.
+# Attributes of the image about its storage, and links of version 1 to other variables.
 _OF_VERSION_1 = frozenset(("parent", "children", "signtype", "image-min", "image-max"))
 _OF_VALUES = frozenset(("valid_range", "valid_min", "valid_max", "_FillValue"))
 _OF_VARIABLE = frozenset(("dimorder", "complete", "vartype", "varid", "version"))
 _OF_STORAGE = _OF_VERSION_1 | _OF_VALUES | _OF_VARIABLE
-# What a dimension said about the positions in the file that the array comes from.
+# Attributes of a dimension about positions, which a new file computes again.
 _OF_POSITIONS = frozenset(("start", "step", "spacing", "dimorder"))
 _OF_WRITER = frozenset(("ident", "minc_version"))
 _ATTRIBUTE_NAME = re.compile(r"[^/\0]{1,200}")
@@ -52,20 +52,20 @@ _TYPES = frozenset(("u1", "i1", "u2", "i2", "u4", "i4", "f4", "f8"))
 
 @dataclass(frozen=True)
 class Volume:
-    """What a file says about its image.
+    """Metadata of the image in a file.
 
     Attributes
     ----------
     shape, dtype
-        Of the stored values.
+        Shape and type of the stored values.
     dimensions
-        The names of the axes, as MINC calls them.
+        The names of the axes in MINC.
     attributes
-        The attributes of the file under ``""``, and those of all else under its path.
+        The attributes of the file under ``""``, and those of every other object under its path.
     scaling
         How integers are scaled; None for floats, which are real values themselves.
     bounds
-        The least and the greatest real value that floats may have, if the file tells.
+        The least and the greatest real value of floats, if the file has them.
     left_out
         Attributes that are too long, or of a type that is not supported, as ``path@name``.
     """
@@ -83,11 +83,13 @@ class Volume:
             found = f"{len(self.dimensions)} dimensions of {len(self.shape)} axes"
             raise ValueError(f"has an image whose dimorder names {found}")
         if len(set(self.dimensions)) != len(self.dimensions):
-            raise ValueError(f"has an image along {','.join(self.dimensions)}, of which two agree")
+            raise ValueError(
+                f"has an image along {','.join(self.dimensions)}, with the same name twice"
+            )
         if self.dtype.str[1:] not in _TYPES:
-            raise ValueError(f"has an image of {self.dtype}, which MINC does not have")
+            raise ValueError(f"has an image of type {self.dtype}, which MINC does not have")
         if self.scaling is not None and self.scaling.low.shape != self.shape[: self.scaling.n_axes]:
-            raise ValueError("has image-min and image-max of other slices than the image has")
+            raise ValueError("has image-min and image-max that do not match the image's slices")
 
     @cached_property
     def space(self) -> Space:
@@ -106,7 +108,7 @@ class Volume:
 
     @property
     def metadata(self) -> dict[str, Any]:
-        """What a store says about the array."""
+        """Metadata of the array, without its space."""
         found: dict[str, Any] = {
             MINC: {"attributes": {k: dict(v) for k, v in self.attributes.items()}},
             "attributes": _own(self.attributes),
@@ -133,7 +135,7 @@ class Volume:
 
     @property
     def described(self) -> dict[str, Any]:
-        """All that a store says about the array, with its space."""
+        """Metadata of the array, with its space."""
         names = tuple(axis.name for axis in self.space.axes)
         return {**self.metadata, "dimension_names": names, SPACE: self.space}
 
@@ -149,14 +151,14 @@ def volume_for(
     dtype: np.dtype[Any],
     start: Sequence[int] = (),
 ) -> Volume:
-    """Return what a new file says about an array, or about the block of it that begins at `start`.
+    """Return the metadata of a new file for an array, or for its block that begins at `start`.
 
     The space in the metadata is that of the block.
 
     Raises
     ------
     ValueError
-        If MINC cannot hold it; the message completes "the format ...".
+        If MINC cannot store it; the message completes "the format ...".
     """
     if dtype.str[1:] not in _TYPES:
         raise ValueError(
@@ -187,7 +189,7 @@ def volume_for(
             about = {**_dimension(name), **kept_here, **new, "length": length}
             made[f"{DIMENSIONS}{name}"] = about
     except (KeyError, TypeError, AttributeError, IndexError) as error:
-        raise ValueError("cannot store metadata that is not as MINC describes it") from error
+        raise ValueError("cannot store metadata of MINC that is invalid") from error
     return Volume(shape, dtype, dimensions, made, scaling, bounds)
 
 
@@ -199,17 +201,17 @@ def _dimension(name: str) -> dict[str, Value]:
 
 
 def kept_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the part of what a source says that a MINC file has a place for.
+    """Return the part of a source's metadata that a MINC file can store.
 
     Raises
     ------
     ValueError
-        If it is not as MINC describes it; the message completes "the format ...".
+        If metadata of MINC is invalid; the message completes "the format ...".
     """
     try:
         return _kept_metadata(metadata)
     except (KeyError, TypeError, AttributeError) as error:
-        raise ValueError("cannot store metadata that is not as MINC describes it") from error
+        raise ValueError("cannot store metadata of MINC that is invalid") from error
 
 
 def _kept_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
@@ -259,9 +261,9 @@ def _value_range(
         if scaling is not None and not scaling.is_identity:
             raise ValueError(
                 "stores floats as real values, but the source has scaled integers; "
-                "name the source as FILE.mnc::/real"
+                "give the source as FILE.mnc::/real"
             )
-        # Nobody has looked at the values yet, so any may occur.
+        # The values have not been read yet, so any may occur.
         widest = (float(np.finfo("f4").min), float(np.finfo("f4").max))
         bounds = tuple(map(float, kept.get(BOUNDS, widest)))
         info = np.finfo(dtype)

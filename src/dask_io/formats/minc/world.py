@@ -1,4 +1,4 @@
-"""Dimensions of MINC and the space that they stand for.
+"""Dimensions of MINC and the space that they describe.
 
 Each dimension has a start, a step and, if it is spatial, the cosines of its direction. Steps and
 starts are measured along that direction: the world coordinates of the first element are the sum of
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 NAMES = {"xspace": "x", "yspace": "y", "zspace": "z", "time": "t", "vector_dimension": "c"}
-"""What dimensions are called outside of MINC."""
+"""Names of axes for the dimensions of MINC."""
 SPATIAL = ("xspace", "yspace", "zspace")
 
 _TYPES = {
@@ -31,7 +31,7 @@ _TYPES = {
 _DIMENSIONS = {**{short: name for name, short in NAMES.items()}, **{n: n for n in NAMES}}
 _WORLD = ("right", "anterior", "superior")
 _OPPOSITE = {"left": "right", "posterior": "anterior", "inferior": "superior"}
-# Coordinates that are called like axes grow as the world of MINC does.
+# Coordinates that are named like axes grow in the same direction as MINC's.
 _SHORT = {"x": "right", "y": "anterior", "z": "superior", "t": "time"}
 _TIME = "time"
 # Steps of a space and of the file that it was read from agree this closely, relatively.
@@ -46,25 +46,25 @@ def read_space(dimensions: Sequence[str], about: Sequence[Mapping[str, Any]]) ->
     ValueError
         If a number is missing, or not finite; the message completes "the file ...".
     """
-    axes = tuple(_axis(name, said) for name, said in zip(dimensions, about, strict=True))
+    axes = tuple(_axis(name, each) for name, each in zip(dimensions, about, strict=True))
     spatial = [n for n, name in enumerate(dimensions) if name in SPATIAL]
     if any(about[n].get("spacing") == "irregular" for n in spatial):
         return Space(axes)
     matrix, origin = np.zeros((3, len(axes))), np.zeros(3)
     for axis in spatial:
-        name, said = dimensions[axis], about[axis]
-        cosines = _cosines(said, name)
-        matrix[:, axis] = _number(said, "step", 1.0, name) * cosines
-        origin += _number(said, "start", 0.0, name) * cosines
+        name, each = dimensions[axis], about[axis]
+        cosines = _cosines(each, name)
+        matrix[:, axis] = _number(each, "step", 1.0, name) * cosines
+        origin += _number(each, "start", 0.0, name) * cosines
     rows, low, coordinates = matrix.tolist(), origin.tolist(), [*_WORLD]
-    for axis, (name, said) in enumerate(zip(dimensions, about, strict=True)):
-        if axis not in spatial and "step" in said and said.get("spacing") != "irregular":
-            step = _number(said, "step", 1.0, name)
+    for axis, (name, each) in enumerate(zip(dimensions, about, strict=True)):
+        if axis not in spatial and "step" in each and each.get("spacing") != "irregular":
+            step = _number(each, "step", 1.0, name)
             rows.append([step if n == axis else 0.0 for n in range(len(axes))])
-            low.append(_number(said, "start", 0.0, name))
+            low.append(_number(each, "start", 0.0, name))
             coordinates.append(name)
     if not all(map(isfinite, low)) or not all(isfinite(n) for row in rows for n in row):
-        raise ValueError("has dimensions that reach beyond all numbers")
+        raise ValueError("has dimensions whose positions are too large for a number")
     return Space(axes, Affine(tuple(map(tuple, rows)), tuple(low), tuple(coordinates)))
 
 
@@ -97,12 +97,12 @@ def _cosines(about: Mapping[str, Any], name: str) -> NDArray[np.float64]:
 def name_dimensions(
     space: Space | None, names: Sequence[str | None], n_axes: int
 ) -> tuple[str, ...]:
-    """Return what MINC calls the axes: by their names, or by their order if these do not tell."""
+    """Return the MINC dimensions for the axes: by their names if known, else by their order."""
     if space is not None and any(axis.name for axis in space.axes):
         names = [axis.name for axis in space.axes]
     found = [_DIMENSIONS.get(name or "") for name in names]
     if len(found) == n_axes and "vector_dimension" in found[:-1]:
-        # MINC has several values for each element only along the fastest axis.
+        # MINC allows vector_dimension only as the fastest axis.
         found = ["c" if name == "vector_dimension" else name for name in found]
     if len(found) == n_axes == len(set(found)) and None not in found:
         return tuple(filter(None, found))
@@ -112,7 +112,7 @@ def name_dimensions(
 
 
 class _Placed(NamedTuple):
-    """Columns of the spatial axes in the world, the world's origin, and other starts and steps."""
+    """Columns of the spatial axes, the origin, and start and step of all other axes."""
 
     columns: dict[int, NDArray[np.float64]]
     origin: NDArray[np.float64]
@@ -124,14 +124,14 @@ def place_dimensions(
 ) -> list[dict[str, Any]]:
     """Return start, step, direction and unit of each dimension of an array.
 
-    `known` are the attributes that they had in the file which the array comes from: of all steps
-    and directions that mean the same, theirs are kept. Without a space, or with one that MINC
+    `known` are the attributes of the dimensions in the file that the array comes from. Their steps
+    and directions are kept if they describe the same space. Without a space, or with one that MINC
     cannot express, starts are 0 and steps 1.
     """
     placed = _place(space, dimensions)
     is_known = space is not None and space.affine is not None
     found: list[dict[str, Any]] = [
-        # Positions along other axes may be unknown although those in the world are not.
+        # Positions along other axes may be unknown even if those in the world are known.
         {} if is_known and name not in SPATIAL else {"start": 0.0, "step": 1.0}
         for name in dimensions
     ]
@@ -158,7 +158,7 @@ def _place(space: Space | None, dimensions: Sequence[str]) -> _Placed:
         return nowhere
     affine, names = space.affine, list(space.affine.coordinates)
     if not names and len(affine.origin) == len(dimensions):
-        # Each coordinate then is that of an axis.
+        # Without names, each coordinate belongs to the axis in the same place.
         world = dict(zip(SPATIAL, _WORLD, strict=True))
         names = [world.get(name, name) for name in dimensions]
     matrix, origin = np.zeros((3, len(dimensions))), np.zeros(3)
@@ -191,7 +191,7 @@ def _direction(
         if np.abs(step * cosines - column).max() <= _CLOSE * length:
             return step, cosines
     except ValueError:
-        pass  # The attributes do not come from a good file.
+        pass  # The attributes are invalid, so they are not kept.
     own = column[SPATIAL.index(name)] or column[int(np.abs(column).argmax())]
     step = length if own > 0 else -length
     return step, column / step + 0.0
@@ -204,7 +204,7 @@ def _starts(directions: list[NDArray[np.float64]], origin: NDArray[np.float64]) 
     cosines = np.stack(directions, axis=1)
     found: NDArray[Any]
     if all(sorted(map(abs, each)) == [0, 0, 1] for each in directions):
-        # Exact, which an inverse need not be.
+        # This is exact, unlike solving the equations.
         found = origin @ cosines
     else:
         found = np.linalg.lstsq(cosines, origin, rcond=None)[0]

@@ -29,12 +29,12 @@ from dask_io.formats.hdf5.dialects import write_attributes as write_all
 from dask_io.formats.netcdf.enumerations import Enumerations
 from dask_io.formats.netcdf.related_variables import MOST_BYTES, RelatedVariables, Variable, last_of
 from dask_io.stores.cf_attributes import (
+    BOOL_ATTRIBUTE,
     FILL_VALUE,
     NAMES,
     OF_ITS_TYPE,
-    SAYS_TRUTH,
-    TRUTH,
-    gap_of,
+    STORED_BOOL,
+    missing_value_of,
 )
 from dask_io.stores.dtypes import cast_metadata
 from dask_io.stores.not_kept import is_same
@@ -136,8 +136,8 @@ def _booleans_as_integers(wanted: NewArray) -> NewArray:
     """Return the array with integers if its elements are booleans."""
     if wanted.dtype.kind != "b":
         return wanted
-    metadata = cast_metadata(wanted.metadata, wanted.dtype, TRUTH)
-    return replace(wanted, dtype=TRUTH, metadata=metadata)
+    metadata = cast_metadata(wanted.metadata, wanted.dtype, STORED_BOOL)
+    return replace(wanted, dtype=STORED_BOOL, metadata=metadata)
 
 
 def describe_file(file: Any, attributes: Mapping[str, Any]) -> None:
@@ -158,7 +158,7 @@ def _related_variables(wanted: NewArray) -> RelatedVariables:
     variable = wanted.metadata.get("netcdf")
     if variable is not None:
         found: RelatedVariables = variable.read(wanted.metadata.get("region"))
-        truth = typed(SAYS_TRUTH) if wanted.dtype.kind == "b" else {}
+        truth = typed(BOOL_ATTRIBUTE) if wanted.dtype.kind == "b" else {}
         return replace(found, attributes={**found.attributes, **truth})
     names = list(wanted.metadata.get("dimension_names") or [None] * len(wanted.grid.shape))
     for axis, name in enumerate(names):
@@ -205,10 +205,10 @@ def to_netcdf_attributes(metadata: Mapping[str, Any], dtype: np.dtype[Any]) -> d
     Attributes that refer to its values get the type of the elements. For integer elements, floats
     stay as they are, because they refer to the values after scaling.
     """
-    plain, fill_value = metadata.get("attributes", {}), gap_of(metadata, dtype)
+    plain, fill_value = metadata.get("attributes", {}), missing_value_of(metadata, dtype)
     if dtype.kind == "b":
         # With a fill value, xarray would read one of the two booleans as missing.
-        plain, fill_value, dtype = {**plain, **SAYS_TRUTH}, None, TRUTH
+        plain, fill_value, dtype = {**plain, **BOOL_ATTRIBUTE}, None, STORED_BOOL
     found = typed({name: value for name, value in plain.items() if name != FILL_VALUE})
     for name in OF_ITS_TYPE.intersection(found):
         value = np.asarray(found[name])
@@ -334,7 +334,7 @@ def as_stored(values: Any, attributes: Mapping[str, Any]) -> tuple[NDArray[Any],
     found = np.asarray(values)
     if found.dtype.kind == "b":
         others = {name: value for name, value in attributes.items() if name != FILL_VALUE}
-        found, attributes = found.astype(TRUTH), {**others, **typed(SAYS_TRUTH)}
+        found, attributes = found.astype(STORED_BOOL), {**others, **typed(BOOL_ATTRIBUTE)}
     is_text = found.dtype.kind in "UT" or (
         found.dtype.kind == "O" and all(isinstance(each, str) for each in found.ravel())
     )

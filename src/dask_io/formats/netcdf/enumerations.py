@@ -10,8 +10,8 @@ import h5py  # type: ignore[import-untyped]
 
 from dask_io.formats.hdf5.dialects import (
     find_dataset,
-    found_around,
     make_groups,
+    objects_in_scope,
     path_of_type,
     reading,
     type_of,
@@ -34,7 +34,7 @@ def name_of_enumeration(dataset: Any) -> str:
     if h5py.check_enum_dtype(dataset.dtype) is None:
         return ""
     kind = dataset.id.get_type()
-    equal = (each.name for each in found_around(dataset, h5py.Datatype) if each.id.equal(kind))
+    equal = (each.name for each in objects_in_scope(dataset, h5py.Datatype) if each.id.equal(kind))
     return last_of(path_of_type(dataset.file, kind) or next(equal, ""))
 
 

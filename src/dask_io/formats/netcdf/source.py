@@ -20,9 +20,9 @@ from dask_io.formats.hdf5.dialects import (
     find_dataset,
     in_subprocess,
     is_bare,
-    noted_dimensions,
     read_description,
     reading,
+    recorded_dimensions,
     refuse_others,
 )
 from dask_io.formats.netcdf.classic import read_header
@@ -158,7 +158,7 @@ class _Dataset:
         """Paths of its dimension scales; a scale is its own dimension."""
         if self.dataset.is_scale and self.dataset.ndim == 1:
             return (self.path,)
-        noted = noted_dimensions(self.dataset) or [
+        noted = recorded_dimensions(self.dataset) or [
             axis[0].name.strip("/") if len(axis) else None for axis in self.dataset.dims
         ]
         return tuple(path or f"{self.path}_{number}" for number, path in enumerate(noted))

@@ -41,9 +41,9 @@ from dask_io.hierarchy.conversions import (
 )
 from dask_io.hierarchy.tree import ROOT, Tree, TreeArray
 from dask_io.storage.os_errors import storage_errors
-from dask_io.stores.cf_attributes import FILL_VALUE, gap_of
+from dask_io.stores.cf_attributes import FILL_VALUE, missing_value_of
 from dask_io.stores.chunked_source import ChunkedSource
-from dask_io.stores.not_kept import says_other_gap
+from dask_io.stores.not_kept import attribute_contradicts_fill
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -279,5 +279,5 @@ def _lost(converted: Tree) -> Iterator[str]:
 def _loses_fill_value(source: Source) -> bool:
     """Tell whether the fill value in the attributes does not fit the type of the elements."""
     metadata, dtype = source.metadata, source.dtype
-    is_other = FILL_VALUE in metadata["attributes"] and gap_of(metadata, dtype) is None
-    return is_other or says_other_gap(metadata, dtype)
+    is_other = FILL_VALUE in metadata["attributes"] and missing_value_of(metadata, dtype) is None
+    return is_other or attribute_contradicts_fill(metadata, dtype)

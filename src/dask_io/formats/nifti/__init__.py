@@ -70,7 +70,7 @@ def _describe(spec: ArraySpec, options: TargetOptions, *, has_manifest: bool) ->
         spec = _in_version(spec, version)
     if has_manifest:
         return spec
-    # A file names its axes even if nobody else does, and it may not be able to say all.
+    # A file always names its axes, and it may not be able to store the whole space.
     shape = spec.grid.shape
     block = Header(shape, spec.dtype, spec.layout, 0, spec.space, spec.metadata)
     content = make_header(block)

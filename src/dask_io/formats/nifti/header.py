@@ -1,7 +1,7 @@
-"""Headers of NIfTI files, version 1 and 2: reading them without trust, and making them.
+"""Headers of NIfTI files, version 1 and 2: reading untrusted ones, and creating new ones.
 
-nibabel's header classes know the fields. Everything that could send a reader astray is checked
-here before the values are used: nibabel accepts negative dimensions, for example.
+nibabel's header classes parse the fields. The values are checked here before they are used, as
+nibabel accepts negative dimensions, for example.
 
 The header of an array is kept byte for byte in its metadata, with the extensions that follow it.
 The header of a new file is that header with other dimensions and another position.
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 KEY = "nifti"
 """Key of the metadata that holds the header and the extensions of an array."""
 LONGEST_HEADER = 2**24
-"""Bytes before the data that are accepted; extensions take most of them."""
+"""Greatest accepted size of everything before the data, most of which may be extensions."""
 LONGEST_DIMENSION = 2**15 - 1
 """Elements along an axis of a NIfTI-1 file."""
 _MOST_AXES = 7
@@ -69,7 +69,7 @@ class Kept:
 
     def __post_init__(self) -> None:
         if len(self.content) not in _KINDS or _byte_order(self.content) is None:
-            raise ValueError("keeps something else than a NIfTI header")
+            raise ValueError("cannot store metadata that is not a NIfTI header")
 
     @property
     def header(self) -> Nifti1Header:
@@ -89,30 +89,30 @@ class Kept:
         Raises
         ------
         ValueError
-            If it keeps something else under that key; the message completes "the format ...".
+            If the key contains something else; the message completes "the format ...".
         """
-        said = metadata.get(KEY)
-        if said is None:
+        stored = metadata.get(KEY)
+        if stored is None:
             return None
         try:
-            listed = tuple((int(code), str(content)) for code, content in said["extensions"])
-            return _decode(str(said["header"]), listed)
+            listed = tuple((int(code), str(content)) for code, content in stored["extensions"])
+            return _decode(str(stored["header"]), listed)
         except (KeyError, TypeError, ValueError) as error:
-            raise ValueError("keeps something else than a NIfTI header") from error
+            raise ValueError("cannot store metadata that is not a NIfTI header") from error
 
 
-# Every block of an array asks for it.
+# Cached because every block of an array uses the same header.
 @lru_cache(maxsize=8)
 def _decode(header: str, extensions: tuple[tuple[int, str], ...]) -> Kept:
     try:
         decoded = tuple((code, b64decode(text, validate=True)) for code, text in extensions)
         return Kept(b64decode(header, validate=True), decoded)
     except Base64Error as error:
-        raise ValueError("keeps something else than a NIfTI header") from error
+        raise ValueError("cannot store metadata that is not a NIfTI header") from error
 
 
 def _byte_order(content: bytes) -> str | None:
-    """Return how numbers are stored in a header, None if it is not a NIfTI header."""
+    """Return the byte order of a header, None if it is not a NIfTI header."""
     for order in "<>":
         if struct.unpack(f"{order}i", content[:4])[0] in _KINDS:
             return order
@@ -120,7 +120,7 @@ def _byte_order(content: bytes) -> str | None:
 
 
 def parse_header(peek: Peek, *, is_pair: bool = False) -> Header:
-    """Read a header without trusting it; that of a pair is in a file without data."""
+    """Read and check an untrusted header; that of a pair is in a file without data."""
     head = peek(_PEEKED)
     if len(head) >= _EXTENDER and _byte_order(head) is None:
         raise ValueError("is not a NIfTI file: it does not begin with a header's length")
@@ -136,7 +136,7 @@ def parse_header(peek: Peek, *, is_pair: bool = False) -> Header:
     # The extensions of a pair are in the file of its header.
     before = peek(LONGEST_HEADER if is_pair else offset)
     if not is_pair and len(before) < offset:
-        raise ValueError(f"is truncated: its data begins at byte {offset}, where it has ended")
+        raise ValueError(f"is truncated: it ends before its data, which begins at byte {offset}")
     kept = Kept(bytes(head[:length]), _extensions_in(before, length, order))
     return Header(
         shape,
@@ -183,18 +183,18 @@ def _dtype_of(header: Nifti1Header) -> np.dtype[Any]:
     if dtype.itemsize < 1 or (dtype.kind == "V" and dtype.names is None):
         raise ValueError(f"has voxels of an unsupported data type, code {code}")
     if n_bits != dtype.itemsize * 8:
-        raise ValueError(f"has {n_bits} bits per voxel, but its data type {dtype} has other ones")
+        raise ValueError(f"has {n_bits} bits per voxel, which does not match data type {dtype}")
     return dtype
 
 
 def _offset_of(header: Nifti1Header, length: int, *, is_pair: bool) -> int:
-    said = float(header["vox_offset"])
-    if not isfinite(said) or said != int(said) or not 0 <= said <= LONGEST_HEADER:
-        raise ValueError(f"has its data at byte {said:g}; at most {LONGEST_HEADER} is allowed")
+    offset = float(header["vox_offset"])
+    if not isfinite(offset) or offset != int(offset) or not 0 <= offset <= LONGEST_HEADER:
+        raise ValueError(f"has its data at byte {offset:g}; at most {LONGEST_HEADER} is allowed")
     if is_pair:
-        return int(said)
+        return int(offset)
     # Old writers leave it 0.
-    return max(int(said), length + _EXTENDER) if not said else _past_header(int(said), length)
+    return _past_header(int(offset), length) if offset else length + _EXTENDER
 
 
 def _past_header(offset: int, length: int) -> int:
@@ -214,7 +214,7 @@ def _extensions_in(before: bytes, length: int, order: str) -> tuple[tuple[int, b
         if size < _EXTENSION and not any(before[at:]):
             break
         if size < _EXTENSION or at + size > len(before):
-            raise ValueError(f"has an extension of {size} bytes at byte {at}, which cannot be")
+            raise ValueError(f"has an extension of invalid size {size} at byte {at}")
         found.append((code, before[at + _EXTENSION : at + size]))
         at += size
     return tuple(found)
@@ -241,7 +241,7 @@ def make_header(block: Header, *, is_pair: bool = False) -> bytes:
 
 
 def new_header(dtype: np.dtype[Any], version: int = 1) -> Nifti1Header:
-    """Return the header of an array that has none; it says nothing about position or scaling."""
+    """Return a header for an array without one, with neither position nor scaling."""
     order = ">" if dtype.str[0] == ">" else "<"
     header = (Nifti1Header if version == 1 else Nifti2Header)(endianness=order)
     header["scl_slope"], header["scl_inter"] = 1, 0

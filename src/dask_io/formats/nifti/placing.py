@@ -45,7 +45,7 @@ _ALIGNED = 2
 
 
 def space_of(header: Nifti1Header, n_axes: int) -> Space:
-    """Return where a header says that its array lies."""
+    """Return the space that a header describes."""
     # Hostile headers have numbers that overflow; the result is checked instead.
     with np.errstate(all="ignore"):
         return _space_of(header, n_axes)
@@ -105,10 +105,10 @@ def _qform_of(header: Nifti1Header) -> NDArray[np.float64] | None:
 
 
 def place_header(header: Nifti1Header, space: Space | None, n_axes: int) -> None:
-    """Change a header so that its array lies where a space says.
+    """Change a header so that it describes a space.
 
-    A header that says so already, nearly, stays as it is. If the array was only moved along its
-    own axes, sform and qform are moved. Otherwise both are replaced.
+    A header that already describes nearly the same space is not changed. If the array was only
+    moved along its own axes, sform and qform are moved. Otherwise both are replaced.
     """
     if space is not None:
         with np.errstate(all="ignore"):
@@ -128,7 +128,7 @@ def _place(header: Nifti1Header, space: Space, n_axes: int) -> None:
 
 
 def _shift_between(own: Space, space: Space) -> NDArray[np.float64] | None:
-    """Return how many elements apart two arrays of the same voxels begin; None if they differ."""
+    """Return the offset, in elements, between two arrays on one grid of voxels; None otherwise."""
     if own.axes != space.axes:
         return None
     if own.affine is None or space.affine is None:
@@ -208,7 +208,7 @@ def _world_rows(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], float | None] | None:
     """Return matrix and origin in the coordinates of NIfTI, and the first time.
 
-    None if the first three axes are not those of space, so that NIfTI cannot say it.
+    None if the first three axes are not spatial, which NIfTI cannot store.
     """
     assert space.affine is not None
     affine, n_axes = space.affine, len(space.axes)
@@ -235,7 +235,7 @@ def _world_rows(
 
 
 def _row_of(number: int, space: Space) -> tuple[int, int]:
-    """Return the coordinate of NIfTI, and its direction, that a coordinate of a space is."""
+    """Return the NIfTI coordinate for a coordinate of a space, and its direction."""
     affine = space.affine
     assert affine is not None
     if affine.coordinates and affine.coordinates[number].lower() in _ROWS:

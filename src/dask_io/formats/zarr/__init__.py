@@ -44,7 +44,7 @@ class ZarrFormat:
         return read_tree(path)
 
     def can_hold(self, tree: Tree) -> bool:  # noqa: ARG002 - of any format
-        """Tell that trees of any format can be converted."""
+        """Return True: trees of any format can be converted."""
         return True
 
     def digests(self, path: Location, names: Collection[str]) -> dict[str, str]:

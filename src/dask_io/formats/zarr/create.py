@@ -1,4 +1,4 @@
-"""The metadata of a new array: what is asked for, and what is kept of the source."""
+"""The metadata of a new array, from the user's options and the metadata of the source."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dask_io.errors import UsageError
 from dask_io.formats.zarr.documents import add_fields, make_array_documents
 from dask_io.formats.zarr.metadata import nothing_of, understand
 from dask_io.stores.block_files import order_of
-from dask_io.stores.cf_attributes import FILL_VALUE, NAMES, encoded, gap_of
+from dask_io.stores.cf_attributes import FILL_VALUE, NAMES, encoded, missing_value_of
 from dask_io.stores.dtypes import check_dtype
 from dask_io.stores.own_attribute import add_own
 
@@ -31,18 +31,18 @@ _VERSIONS = (2, _NEWEST)
 
 
 def describe_new(wanted: NewArray) -> dict[str, bytes]:
-    """Return the documents of an array that is to be made.
+    """Return the metadata documents of a new array.
 
     Raises
     ------
     UsageError
-        If Zarr cannot hold the array, or does not support an option.
+        If Zarr cannot store the array, or does not support an option.
     """
     options, source = wanted.options, wanted.metadata
     version = options.format_version or source.get("zarr_format") or _NEWEST
     if version not in _VERSIONS:
         raise UsageError(f"version {version} of Zarr is not known; give 2 or 3")
-    wanted = _with_gaps(replace(wanted, metadata=add_own(wanted.metadata)), version)
+    wanted = _with_missing_value(replace(wanted, metadata=add_own(wanted.metadata)), version)
     problem = check_dtype(wanted.dtype)
     if problem:
         raise UsageError(f"a target cannot hold {problem}")
@@ -65,31 +65,34 @@ def describe_new(wanted: NewArray) -> dict[str, bytes]:
             documents = add_fields(documents, source.get("extra_fields", {}))
         made = understand(documents)
     except (ValueError, TypeError, OverflowError, NotImplementedError) as error:
-        said = " ".join(str(error).split())[:200]
+        reason = " ".join(str(error).split())[:200]
         filters = [each["id"] for each in codecs if _is_for_arrays(each)]
         if filters and options.codec is None:
-            said += f"; choose a codec in place of the source's {filters[0]}, say zstd:3"
+            reason += f"; choose a codec in place of the source's {filters[0]}, such as zstd:3"
         raise UsageError(
-            f"Zarr {version} cannot hold an array of {wanted.dtype}: {said}"
+            f"Zarr {version} cannot hold an array of {wanted.dtype}: {reason}"
         ) from error
-    _check_held(made, wanted, codecs)
+    _check_made(made, wanted, codecs)
     return documents
 
 
-def _with_gaps(wanted: NewArray, version: int) -> NewArray:
-    """Have the value that stands for a gap where this version has it, if the source is no Zarr."""
-    said = wanted.metadata
-    gap = None if "zarr_format" in said else gap_of(said, wanted.dtype)
-    if gap is None and "netcdf" in said and version != _NEWEST:
-        # What is not stored has a value in NetCDF that is none for gaps.
-        return replace(wanted, metadata={**said, "fill_value": None})
-    if gap is None:
+def _with_missing_value(wanted: NewArray, version: int) -> NewArray:
+    """Store the missing-data value where this Zarr version expects it.
+
+    A source that is itself Zarr is left as it is.
+    """
+    metadata = wanted.metadata
+    missing = None if "zarr_format" in metadata else missing_value_of(metadata, wanted.dtype)
+    if missing is None and "netcdf" in metadata and version != _NEWEST:
+        # NetCDF has a default fill value. In Zarr 2 it would wrongly mark missing data.
+        return replace(wanted, metadata={**metadata, "fill_value": None})
+    if missing is None:
         return wanted
-    attributes = {name: each for name, each in said["attributes"].items() if name != FILL_VALUE}
+    attributes = {name: each for name, each in metadata["attributes"].items() if name != FILL_VALUE}
     if version == _NEWEST:
-        attributes[FILL_VALUE] = encoded(gap, wanted.dtype)
-        return replace(wanted, metadata={**said, "attributes": attributes})
-    return replace(wanted, metadata={**said, "attributes": attributes, "fill_value": gap})
+        attributes[FILL_VALUE] = encoded(missing, wanted.dtype)
+        return replace(wanted, metadata={**metadata, "attributes": attributes})
+    return replace(wanted, metadata={**metadata, "attributes": attributes, "fill_value": missing})
 
 
 def _chunks(wanted: NewArray) -> tuple[int, ...]:
@@ -103,7 +106,7 @@ def _chunks(wanted: NewArray) -> tuple[int, ...]:
 
 
 def choose_codecs(text: str) -> list[Config]:
-    """Read the codecs that are asked for.
+    """Parse the codecs that the user gave.
 
     Raises
     ------
@@ -117,7 +120,7 @@ def choose_codecs(text: str) -> list[Config]:
 
 
 def _codecs(wanted: NewArray) -> list[Config]:
-    """Return the codecs asked for, or else the source's."""
+    """Return the codecs that the user gave, else those of the source."""
     if wanted.options.codec is not None:
         return choose_codecs(wanted.options.codec)
     kept: Sequence[Config] = wanted.metadata.get("codecs", ())
@@ -125,7 +128,7 @@ def _codecs(wanted: NewArray) -> list[Config]:
         if not is_lossless(config, wanted.dtype):
             raise UsageError(
                 f"the source's codec {config['id']} would change values if they were encoded "
-                "again, or Zarr has none like it; choose a codec, such as zstd:3 or none"
+                "again, or Zarr has no equivalent; choose a codec, such as zstd:3 or none"
             )
     return _fitting(kept, wanted)
 
@@ -142,7 +145,7 @@ def _fill_value(wanted: NewArray, version: int) -> Any:
     given = wanted.options.fill_value, wanted.metadata.get("fill_value", 0)
     if given != (None, None):
         return wanted.fill_value
-    # Of version 2 there are arrays without one: to some readers 0 would mean "missing".
+    # Arrays of version 2 may have no fill value. Some readers would take 0 for "missing".
     return None if version < _NEWEST else nothing_of(wanted.dtype)[()]
 
 
@@ -195,9 +198,9 @@ def _for_v3(wanted: NewArray, codecs: Sequence[Config], chunks: tuple[int, ...])
 def _shards(
     shards: tuple[int, ...], chunks: tuple[int, ...], shape: tuple[int, ...]
 ) -> tuple[int, ...]:
-    """Return the shards' lengths, where -1 is the fewest chunks that hold the whole axis.
+    """Return the shape of shards; -1 means the fewest chunks that cover the whole axis.
 
-    Where one chunk does, which has been clipped to the axis, a shard is clipped, too.
+    If one chunk covers the axis, it was clipped to it, so the shard is clipped too.
     """
     if len(shards) == len(chunks):
         each = zip(shards, chunks, shape, strict=True)
@@ -212,7 +215,7 @@ def _times(lengths: Sequence[int]) -> str:
 
 
 def _kept_keys(wanted: NewArray) -> Mapping[str, str]:
-    """Return how the source names its chunks, or nothing if it is of another version."""
+    """Return how the source names its chunks, empty if it has another version of Zarr."""
     version = wanted.metadata.get("zarr_format")
     is_kept = (wanted.options.format_version or version) == version
     return wanted.metadata.get("chunk_key_encoding", {}) if is_kept else {}
@@ -228,7 +231,7 @@ def _is_for_arrays(config: Config) -> bool:
 
 
 def _as_v3(config: Config, itemsize: int) -> dict[str, Any]:
-    """Write a codec of numcodecs as version 3 does."""
+    """Return a codec of numcodecs as metadata of version 3."""
     name, own = config["id"], CODECS[config["id"]].zarr3
     parameters = {key: value for key, value in config.items() if key != "id"}
     written = own.write(parameters, itemsize) if own else None
@@ -237,17 +240,17 @@ def _as_v3(config: Config, itemsize: int) -> dict[str, Any]:
     return _named(name, **written)
 
 
-def _check_held(made: ZarrArray, wanted: NewArray, codecs: Sequence[Config]) -> None:
-    """Hold what zarr-python made of it against what was asked for."""
+def _check_made(made: ZarrArray, wanted: NewArray, codecs: Sequence[Config]) -> None:
+    """Check that zarr-python described the array that was requested."""
     longest = wanted.grid.longest
-    found: list[tuple[str, object, object]] = [
+    compared: list[tuple[str, object, object]] = [
         ("dtype", made.spec.dtype, wanted.dtype),
         ("chunks", made.spec.grid, wanted.grid),
         ("order", order_of(made.spec.layout, longest), order_of(wanted.layout, longest)),
         ("codecs", [c["id"] for c in made.codecs], [c["id"] for c in codecs]),
     ]
-    for word, is_held, asked in found:
-        if is_held != asked:
+    for word, found, requested in compared:
+        if found != requested:
             raise UsageError(
-                f"Zarr {made.version} cannot hold {word} {asked}: it becomes {is_held}"
+                f"Zarr {made.version} cannot hold {word} {requested}: it becomes {found}"
             )

@@ -1,7 +1,7 @@
-"""The files that describe an array, ``zarr.json`` or ``.zarray`` and ``.zattrs``.
+"""Metadata documents of an array: ``zarr.json``, or ``.zarray`` and ``.zattrs``.
 
-zarr-python says what they mean and how they are written. It is given them in memory, once their
-size and what can be checked beforehand has been.
+zarr-python parses and writes them, in memory. Before it parses a document, its size and shape are
+checked here.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ _LONGEST_AXIS = 2**63
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Keep to oneself what zarr-python remarks on parts of the format that may yet change."""
+    """Silence warnings of zarr-python about parts of the format that may change."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
 
 
 def read_documents(root: Location) -> dict[str, bytes]:
-    """Return what describes the array or group in a directory, newest version first, by name."""
+    """Return the metadata documents in a directory by name, newest version first."""
     with storage_errors(root):
         for names in ((V3,), (V2, V2_ATTRIBUTES), (V2_GROUP, V2_ATTRIBUTES)):
             found = {name: read_document(root, name) for name in names if (root / name).is_file()}
@@ -55,18 +55,18 @@ def read_documents(root: Location) -> dict[str, bytes]:
 
 
 def leads_into(path: Location, folder: Location) -> bool:
-    """Tell whether a path, links followed, lies in a directory, which is given without links."""
+    """Tell whether a path, with links followed, is inside a directory, given without links."""
     real = os.path.realpath(path) if isinstance(path, Path) else str(path)
     return real == str(folder) or real.startswith(str(folder).rstrip("/") + "/")
 
 
 def read_document(root: Location, name: str) -> bytes:
-    """Read one of the files that describe what is in a directory.
+    """Read a metadata document in a directory.
 
     Raises
     ------
     DataError
-        If it lies elsewhere, or is longer than any that is meant well.
+        If it is a link out of the directory, or is implausibly long.
     """
     path = root / name
     if not leads_into(path, root.resolve()):
@@ -78,7 +78,7 @@ def read_document(root: Location, name: str) -> bytes:
 
 
 def parse(content: bytes) -> dict[str, Any]:
-    """Read a document.
+    """Parse a document.
 
     Raises
     ------
@@ -113,12 +113,12 @@ def attributes_of(documents: Mapping[str, bytes]) -> dict[str, Any]:
 
 
 def load(documents: Mapping[str, bytes]) -> Any:
-    """Have zarr-python understand an array's documents.
+    """Parse an array's documents with zarr-python.
 
     Raises
     ------
     ValueError
-        If it does not, or they do not make sense; the message completes "the file ...".
+        If they are invalid; the message completes "the file ...".
     """
     name = V3 if V3 in documents else V2
     if name not in documents:
@@ -130,12 +130,12 @@ def load(documents: Mapping[str, bytes]) -> Any:
         with quiet():
             return zarr.open_array(store, mode="r", zarr_format=3 if name == V3 else 2)
     except Exception as error:  # whatever hostile metadata makes zarr-python raise
-        said = " ".join(str(error).split())[:200]
-        raise ValueError(f"cannot be understood: {type(error).__name__}: {said}") from error
+        reason = " ".join(str(error).split())[:200]
+        raise ValueError(f"cannot be understood: {type(error).__name__}: {reason}") from error
 
 
 def _check_shapes(document: Mapping[str, Any], *, is_v3: bool) -> None:
-    """Refuse absurd shapes, before anyone works with them."""
+    """Refuse implausible shapes before they are used."""
     version = document.get("zarr_format")
     if version != (3 if is_v3 else 2) or isinstance(version, bool):
         raise ValueError("does not name its version of Zarr")
@@ -163,7 +163,7 @@ def _inside(value: object, key: str) -> Any:
 
 def _lengths(value: object, what: str, least: int) -> list[int]:
     if not isinstance(value, list):
-        raise ValueError(f"does not say its {what}")  # noqa: TRY004 - wrong data, not a wrong call
+        raise ValueError(f"does not specify its {what}")  # noqa: TRY004 - wrong data, not a wrong call
     for length in value[: _MOST_AXES + 1]:
         if type(length) is not int or not least <= length < _LONGEST_AXIS:
             raise ValueError(f"has {what} that are not all whole numbers from {least} to 2^63")
@@ -171,7 +171,7 @@ def _lengths(value: object, what: str, least: int) -> list[int]:
 
 
 def make_array_documents(**description: Any) -> dict[str, bytes]:
-    """Have zarr-python write the documents of an array, described as for `zarr.create_array`."""
+    """Create the documents of an array with zarr-python; arguments as for `zarr.create_array`."""
     return _made(lambda store: zarr.create_array(store, **description))
 
 
@@ -183,7 +183,7 @@ def add_fields(documents: Mapping[str, bytes], fields: Mapping[str, Any]) -> dic
 
 
 def make_group_documents(version: int) -> dict[str, bytes]:
-    """Have zarr-python write the documents of a group."""
+    """Create the documents of a group with zarr-python."""
     return _made(lambda store: zarr.create_group(store, zarr_format=version))  # type: ignore[arg-type]
 
 
@@ -195,7 +195,7 @@ def _made(make: Callable[[MemoryStore], object]) -> dict[str, bytes]:
 
 
 def is_consolidated(root: Location) -> bool:
-    """Tell whether a group has the metadata of its members in its own."""
+    """Tell whether a group has consolidated metadata."""
     if (root / CONSOLIDATED).is_file():
         return True
     documents = read_documents(root)

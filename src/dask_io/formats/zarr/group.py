@@ -1,7 +1,6 @@
-"""Groups of Zarr arrays: what is in one.
+"""Reading the contents of a Zarr group.
 
-The arrays of a group are sources and targets of their own; see `tree_target` for how a group is
-written.
+The arrays of a group are sources and targets of their own. `tree_target` writes groups.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ if TYPE_CHECKING:
 
     from dask_io.storage.location import Location
 
-# More than any group of a sane dataset has; a directory tree that is none ends here.
+# More than any reasonable group has. The limit stops a walk through unrelated directories.
 _MOST_ARRAYS = 10_000
 DEEPEST = 100
 DOCUMENTS = frozenset({V3, V2, V2_ATTRIBUTES, V2_GROUP, CONSOLIDATED})
@@ -54,10 +53,10 @@ DOCUMENTS = frozenset({V3, V2, V2_ATTRIBUTES, V2_GROUP, CONSOLIDATED})
 
 @dataclass(frozen=True)
 class Group:
-    """What a group holds, by path within it; the group itself has the path ``""``.
+    """The contents of a group by path within it; the group itself has the path ``""``.
 
-    `consolidated` are the groups that hold the metadata of their members in their own. `files` are
-    those beside the metadata of groups, such as descriptions that other tools put there.
+    `consolidated` are the groups with consolidated metadata. `files` are files next to the metadata
+    of groups, such as descriptions from other tools.
     """
 
     root: Location
@@ -78,11 +77,11 @@ class Group:
 
     @property
     def attributes(self) -> dict[str, Any]:
-        """What the group says about itself."""
+        """Attributes of the group itself."""
         return attributes_of(self.groups[ROOT])
 
     def to_json(self) -> dict[str, Any]:
-        """Return what it takes to make a group like it, as plain values."""
+        """Return plain values from which an equal group can be created."""
         return {
             "groups": {
                 path: {name: text.decode() for name, text in documents.items()}
@@ -94,7 +93,7 @@ class Group:
 
     @classmethod
     def from_json(cls, root: Location, described: Mapping[str, Any]) -> Group:
-        """Read back what `to_json` returned, of a group that may be elsewhere now."""
+        """Read what `to_json` returned; the group may have moved to another `root`."""
         groups = {
             checked_path(path): {_document(name): text.encode() for name, text in documents.items()}
             for path, documents in described["groups"].items()
@@ -112,19 +111,19 @@ class Group:
 
 def _document(name: str) -> str:
     if name not in {V3, V2_GROUP, V2_ATTRIBUTES}:
-        raise ValueError(f"{name} is no metadata of a group")
+        raise ValueError(f"{name} is not metadata of a group")
     return name
 
 
 def is_group_at(root: Location) -> bool:
-    """Tell whether a directory is that of a group; what cannot be understood is none."""
+    """Tell whether a directory is a group with valid metadata."""
     with suppress(ValueError, DataError):
         return is_group(read_documents(root))
     return False
 
 
 def is_described(root: Location, like: Mapping[str, bytes]) -> bool:
-    """Tell whether a group has the same documents as another one, and they can be understood."""
+    """Tell whether a directory has all documents of a group, and they are valid."""
     with suppress(ValueError, DataError):
         found = read_documents(root)
         return found.keys() >= like.keys() and is_group(found) and attributes_of(found) is not None
@@ -132,19 +131,19 @@ def is_described(root: Location, like: Mapping[str, bytes]) -> bool:
 
 
 class _Node(NamedTuple):
-    """A group or an array in a directory: its path, its documents, what else lies beside them."""
+    """A group or an array in a directory: its path, its documents, and other entries."""
 
     path: str
     documents: dict[str, bytes]
     others: dict[str, bool]
-    """By their names, and whether they are directories."""
+    """Whether each entry is a directory, by name."""
 
 
 def _nodes(root: Location, path: str = ROOT) -> Iterator[_Node]:
-    """Yield the groups and arrays in a directory, each behind what is in it."""
+    """Yield the groups and arrays in a directory, members before their group."""
     folder = root / path
     if path.count("/") >= DEEPEST:
-        deep = f"has groups in groups, more than {DEEPEST} deep"
+        deep = f"has groups nested more than {DEEPEST} deep"
         raise DataError(str(root), [deep])
     documents = read_documents(folder)
     if not documents:
@@ -163,19 +162,19 @@ def _nodes(root: Location, path: str = ROOT) -> Iterator[_Node]:
 
 
 def _holds_others(documents: Mapping[str, bytes]) -> bool:
-    """Tell whether documents are those of a group; what is wrong with them is said elsewhere."""
+    """Tell whether documents are those of a group; errors in them are reported elsewhere."""
     with suppress(ValueError):
         return is_group(documents)
     return False
 
 
 def read_group(root: Location) -> Group:
-    """Read the metadata of a group and of all that is in it; links are not followed.
+    """Read the metadata of a group and of everything in it; links are not followed.
 
     Raises
     ------
     DataError
-        If some cannot be understood, or there is more than can be.
+        If some metadata is invalid, or there are too many arrays.
     """
     groups: dict[str, dict[str, bytes]] = {}
     arrays: dict[str, dict[str, bytes]] = {}
@@ -194,13 +193,13 @@ def read_group(root: Location) -> Group:
         files += [join(path, name) for name in _files_in(folder, others)]
         if len(arrays) + len(groups) > _MOST_ARRAYS:
             raise DataError(str(root), [f"holds more than {_MOST_ARRAYS} arrays"])
-    # The outermost first.
+    # Outer groups first.
     groups, arrays = dict(sorted(groups.items())), dict(sorted(arrays.items()))
     return Group(root, groups, arrays, tuple(consolidated), tuple(files))
 
 
 def _is_consolidated(folder: Location, documents: Mapping[str, bytes]) -> bool:
-    """Tell whether the documents of a group hold those of its members, too."""
+    """Tell whether a group has consolidated metadata."""
     if V3 in documents:
         return parse(documents[V3]).get("consolidated_metadata") is not None
     with storage_errors(folder):
@@ -208,7 +207,7 @@ def _is_consolidated(folder: Location, documents: Mapping[str, bytes]) -> bool:
 
 
 def _files_in(folder: Location, others: Mapping[str, bool]) -> Iterator[str]:
-    """Yield the files among what lies in a group besides its members, and those in folders."""
+    """Yield the files among the other entries of a group, and those in its other directories."""
     for name, is_folder in others.items():
         if not is_folder:
             yield name
@@ -219,9 +218,9 @@ def _files_in(folder: Location, others: Mapping[str, bool]) -> Iterator[str]:
 
 
 def refuse_special(path: Location) -> None:
-    """Refuse a link: nothing in a group is left out silently, and nothing outside it is read.
+    """Refuse links, which may lead out of the group; leaving them out silently would lose data.
 
-    Also refuse a pipe, a socket and a device: they have no content to copy.
+    Also refuse pipes, sockets and devices, which have no content to copy.
     """
     if not isinstance(path, Path):
         return
@@ -231,19 +230,19 @@ def refuse_special(path: Location) -> None:
         mode = path.lstat().st_mode
         if stat.S_ISLNK(mode):
             raise DataError(
-                shown, ["is a link, which is not followed"], "replace it by what it points to"
+                shown, ["is a link, which is not followed"], "replace it with the file it points to"
             )
         if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
             raise DataError(shown, [f"is {SPECIAL}, not a file"], "remove it")
 
 
 def join(path: str, name: str) -> str:
-    """Return the path of what has a name in a group."""
+    """Return the path of a member of a group."""
     return f"{path}/{name}" if path else name
 
 
 def in_memory(documents: Mapping[str, Mapping[str, bytes]]) -> MemoryStore:
-    """Return a store for zarr-python that holds documents, which are given by path and name."""
+    """Return a zarr-python store that holds documents, given by path and name."""
     content: dict[str, AnyBuffer] = {
         join(path, name): Buffer.from_bytes(text)
         for path, named in documents.items()
@@ -253,9 +252,9 @@ def in_memory(documents: Mapping[str, Mapping[str, bytes]]) -> MemoryStore:
 
 
 def gather(documents: Mapping[str, Mapping[str, bytes]], path: str) -> tuple[str, bytes]:
-    """Have zarr-python gather the metadata of a group's members; return a document with its name.
+    """Consolidate the metadata of a group with zarr-python; return the document and its name.
 
-    The documents are those of all groups and arrays that lie in the group, by path and name.
+    `documents` are those of the group and of everything in it, by path and name.
     """
     plain = {
         inside: {n: _without_consolidated(text) if n == V3 else text for n, text in named.items()}
@@ -295,9 +294,9 @@ class _Files(LocalStore):
 
 
 def consolidate(root: Location) -> None:
-    """Gather the metadata of a group's members in the group's own anew."""
+    """Consolidate the metadata of a group again."""
     if isinstance(root, Path):
-        # There may be links, which zarr-python follows.
+        # zarr-python follows links, unlike us.
         with quiet(), storage_errors(root):
             zarr.consolidate_metadata(_Files(root))
         return

@@ -1,4 +1,4 @@
-"""What is part of a group that is there, and what is not: for those who replace it."""
+"""Which files belong to an existing group, to replace the group without losing others."""
 
 from __future__ import annotations
 
@@ -24,48 +24,51 @@ if TYPE_CHECKING:
     from dask_io.storage.location import Location
 
 _MARKS = frozenset({V3, V2, V2_GROUP})
-# A journal, or one that a killed run was making.
+# A journal, or the beginning of one that a killed run left.
 _OF_JOURNAL = re.compile(r"\.dask-io(?:\.[0-9a-f]{8}\.part)?/")
-# What killed runs leave beside an array: a journal that they were making, or scratch blocks.
-_LEFT_BESIDE = re.compile(r"\.(.+)\.(?:dask-io\.[0-9a-f]{8}\.part|[a-z0-9_]{8}\.scratch)")
+# Leftovers of killed runs next to an array: the beginning of a journal, or scratch blocks.
+_LEFTOVER = re.compile(r"\.(.+)\.(?:dask-io\.[0-9a-f]{8}\.part|[a-z0-9_]{8}\.scratch)")
 
 
 @dataclass(frozen=True)
 class Hierarchy:
-    """What belongs to a group, by path within it: groups, itself among them, arrays, and files."""
+    """Paths of everything in a group: groups, including the group itself, arrays, and files."""
 
     groups: frozenset[str] = frozenset()
     arrays: frozenset[str] = frozenset()
     files: frozenset[str] = frozenset()
 
     def __or__(self, other: Hierarchy) -> Hierarchy:
-        """Return what belongs to either."""
+        """Return everything that is in either hierarchy."""
         return Hierarchy(
             self.groups | other.groups, self.arrays | other.arrays, self.files | other.files
         )
 
     def to_word(self) -> str:
-        """Return it as a word of a journal, which has no spaces."""
+        """Return the hierarchy as a word without spaces, for a line of a journal."""
         named = {field.name: sorted(getattr(self, field.name)) for field in fields(self)}
         return json.dumps(named, separators=(",", ":")).replace(" ", "\\u0020")
 
     @classmethod
     def from_word(cls, word: str) -> Hierarchy:
-        """Read back what `to_word` returned.
+        """Read what `to_word` returned.
 
         Raises
         ------
         ValueError
-            If that is something else.
+            If the word is not a hierarchy.
         """
         try:
             named = json.loads(word)
             return cls(*(frozenset(map(checked_path, named[field.name])) for field in fields(cls)))
         except (AttributeError, KeyError, RecursionError, TypeError) as error:
-            raise ValueError(f"does not say what belongs to it: {error}") from error
+            raise ValueError(f"does not list the contents of a group: {error}") from error
 
     def has(self, file: str, chunks: Mapping[str, Callable[[str], bool]]) -> bool:
-        """Tell whether a file is part of it; of arrays, `chunks` tell which are theirs."""
+        """Tell whether a file belongs to the hierarchy.
+
+        `chunks` has a function for each array that recognises the paths of its chunks.
+        """
         if _whole_path(file) in self.files:
             return True
         for folder, inside in _ways_to(file):
@@ -74,21 +77,21 @@ class Hierarchy:
                 return _is_of_journal(inside) or is_part_of_array(inside, is_chunk)
             if folder in self.groups:
                 is_document = whole_name(inside) in DOCUMENTS
-                return is_document or _is_of_journal(inside) or self._is_beside(folder, inside)
+                return is_document or _is_of_journal(inside) or self._is_leftover(folder, inside)
         return False
 
-    def _is_beside(self, folder: str, inside: str) -> bool:
-        left = _LEFT_BESIDE.fullmatch(inside.partition("/")[0])
+    def _is_leftover(self, folder: str, inside: str) -> bool:
+        left = _LEFTOVER.fullmatch(inside.partition("/")[0])
         return left is not None and join(folder, left[1].replace(":", "/")) in self.arrays
 
     def describes(self, file: str) -> bool:
-        """Tell whether a file is one that makes a group or an array of a directory."""
+        """Tell whether a file is a metadata document of a group or an array."""
         folder, _, name = file.rpartition("/")
         return name in DOCUMENTS and (folder in self.groups or folder in self.arrays)
 
 
 def _ways_to(file: str) -> Iterator[tuple[str, str]]:
-    """Yield the directories that a file lies in, innermost first, and its path in each."""
+    """Yield the directories that contain a file, innermost first, and its path in each."""
     parts = file.split("/")
     for n in range(len(parts) - 1, -1, -1):
         yield "/".join(parts[:n]), "/".join(parts[n:])
@@ -104,10 +107,11 @@ def _is_of_journal(inside: str) -> bool:
 
 
 class Parts(NamedTuple):
-    """The files of a group that is there, in the order in which they are to be removed.
+    """The files of an existing group, in the order of their removal.
 
-    `own` describe the group itself, `inner` all that is in it, groups before arrays. What makes a
-    group or an array of a directory goes before its attributes, so that none is seen without them.
+    `own` are documents of the group itself, `inner` those of its members, groups before arrays. The
+    main document of a group or array is removed before its attributes, so that readers never see
+    one without the other.
     """
 
     names: Hierarchy
@@ -117,34 +121,34 @@ class Parts(NamedTuple):
 
     @property
     def journals(self) -> set[str]:
-        """The journals of arrays and groups in it."""
+        """Journals of arrays and groups within the group."""
         inside = f"/{JOURNAL}/"
         return {join(file.partition(inside)[0], JOURNAL) for file in self.others if inside in file}
 
 
-def find_parts(root: Location, told: Hierarchy, *, unfinished: bool) -> Parts:
-    """Return what may be removed of a directory, if nothing else is there.
+def find_parts(root: Location, recorded: Hierarchy, *, unfinished: bool) -> Parts:
+    """Return the files of a group that may be removed, if the directory contains no others.
 
     Parameters
     ----------
     root
         The directory.
-    told
-        What its journal says to belong to the group, besides what describes itself.
+    recorded
+        Contents that the group's journal lists, in addition to those with metadata documents.
     unfinished
         Whether a run may have left chunks of more than one array in the same place.
 
     Raises
     ------
     UsageError
-        If something is there that is no part of a group, or is not yet.
+        If the directory contains anything else, or an array that another run is writing.
     """
     files = [name for name, _ in medium_of(root).files(root)]
     found = _documented(root, files)
     shown = str(root)
     if ROOT in found.arrays:
-        raise UsageError(f"{shown} is an array, or broken, and no group to overwrite")
-    names = told | found
+        raise UsageError(f"{shown} is an array, or damaged, not a group to overwrite")
+    names = recorded | found
     chunks = {} if unfinished else {name: _chunk_names(root / name) for name in found.arrays}
     foreign = [file for file in files if not names.has(file, chunks)]
     _refuse_begun(root, foreign)
@@ -153,7 +157,7 @@ def find_parts(root: Location, told: Hierarchy, *, unfinished: bool) -> Parts:
 
 
 def _refuse_begun(root: Location, foreign: Iterable[str]) -> None:
-    """Refuse a group in which another run has begun an array that is none yet."""
+    """Refuse a group in which another run has an unfinished array."""
     for file in foreign:
         folder, is_journal, _ = file.partition(f"/{JOURNAL}/")
         if is_journal and is_unfinished(root / folder / JOURNAL):
@@ -162,13 +166,13 @@ def _refuse_begun(root: Location, foreign: Iterable[str]) -> None:
 
 
 def find_left(root: Location, names: Hierarchy) -> Parts:
-    """Return what is left of a group that was to be removed, and nothing else that is there."""
+    """Return the remaining files of a partly removed group, and no others."""
     files = (name for name, _ in medium_of(root).files(root))
     return _in_order(names, [file for file in files if names.has(file, {})])
 
 
 def _in_order(names: Hierarchy, files: Iterable[str]) -> Parts:
-    """Return files as they are to be removed."""
+    """Return files in the order of their removal."""
 
     def rank(file: str) -> tuple[bool, int, bool]:
         folder, _, name = file.rpartition("/")
@@ -184,7 +188,7 @@ def _in_order(names: Hierarchy, files: Iterable[str]) -> Parts:
 
 
 def _documented(root: Location, files: Iterable[str]) -> Hierarchy:
-    """Return the groups and arrays that describe themselves, each in a group that does."""
+    """Return the groups and arrays with metadata documents, each inside such a group."""
     groups: set[str] = set()
     arrays: set[str] = set()
     marked = {folder for folder, _, name in (f.rpartition("/") for f in files) if name in _MARKS}
@@ -196,7 +200,7 @@ def _documented(root: Location, files: Iterable[str]) -> Hierarchy:
 
 
 def _chunk_names(array: Location) -> Callable[[str], bool]:
-    """Return what tells whether a path in an array is that of a chunk."""
+    """Return a function that tells whether a path in an array is that of a chunk."""
     with suppress(ValueError, DataError):
         return understand(read_documents(array)).has_chunk
     return could_be_chunk

@@ -56,7 +56,7 @@ class ZarrInPlace(Unjournalled, ZarrTarget):
         left_out = {name_of(index) for index in last if self._is_left_out(index)}
         self._publisher.commit(names - left_out, whole - left_out)
         self._publisher.leave_out(left_out)
-        # An old chunk would not have the fill value.
+        # Chunks that are left out mean the fill value, so old ones are removed.
         self._medium.remove([self.site.root / name for name in left_out])
 
     def finish(self) -> None:

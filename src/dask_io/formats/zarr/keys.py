@@ -1,4 +1,4 @@
-"""Where the chunks of an array are: a file for each, named by its place in the grid."""
+"""Names of the files of chunks, by their index in the grid."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Keys:
         return self.separator.join([*([self.prefix] if self.prefix else []), *map(str, index)])
 
     def parse(self, name: str) -> tuple[int, ...] | None:
-        """Return the index of the chunk that a path is that of, None if of none."""
+        """Return the index of the chunk with this path, None if it is not the path of a chunk."""
         numbers = name.split(self.separator)
         if self.prefix and numbers.pop(0) != self.prefix:
             return None

@@ -139,13 +139,13 @@ def _from_v3(array: Any) -> ZarrArray:
     codecs = [codec.to_dict() for codec in metadata.codecs]
     if codecs[0]["name"] == "sharding_indexed":
         if len(codecs) > 1:
-            raise ValueError("has codecs behind its sharding, which is not supported")
+            raise ValueError("has codecs after its sharding, which is not supported")
         sharding = codecs[0]["configuration"]
         index = _index(array, sharding)
         codecs = list(sharding["codecs"])
     elif any(codec["name"] == "sharding_indexed" for codec in codecs):
         raise ValueError("has codecs before its sharding, which is not supported")
-    layout, endian, configs = _take_apart(codecs, len(array.shape))
+    layout, endian, configs = _split_codecs(codecs, len(array.shape))
     dtype = array.dtype.newbyteorder(endian) if endian else array.dtype
     encoding = metadata.chunk_key_encoding
     return ZarrArray(
@@ -160,7 +160,7 @@ def _from_v3(array: Any) -> ZarrArray:
 
 
 def _index(array: Any, sharding: Mapping[str, Any]) -> ShardIndex:
-    layout, endian, configs = _take_apart(list(sharding["index_codecs"]), len(array.shape) + 1)
+    layout, endian, configs = _split_codecs(list(sharding["index_codecs"]), len(array.shape) + 1)
     if endian == ">" or layout != Layout.c(len(array.shape) + 1):
         raise ValueError("has shards whose index is not in C order and little-endian")
     if any(config["id"] != "crc32c" for config in configs):
@@ -170,7 +170,7 @@ def _index(array: Any, sharding: Mapping[str, Any]) -> ShardIndex:
     return ShardIndex(tuple(shard // chunk for shard, chunk in pairs), tuple(configs), at_end)
 
 
-def _take_apart(
+def _split_codecs(
     codecs: Sequence[Mapping[str, Any]], n_axes: int
 ) -> tuple[Layout, str | None, list[dict[str, Any]]]:
     """Split the codecs of version 3 into the layout, the byte order and all others."""

@@ -78,18 +78,18 @@ def check_images(group: Group) -> None:
             with quiet():
                 image.from_zarr(zarr.open_group(store, path=path or None, mode="r"))
         except Exception as error:  # whatever hostile metadata makes it raise
-            problem = f"is no valid OME-Zarr {version}: {_reason(error)}"
+            problem = f"is not valid OME-Zarr {version}: {_reason(error)}"
             raise DataError(str(group.root / path), [problem]) from error
 
 
 def _reason(error: Exception) -> str:
-    """Return the first of the problems that a model found; one mistake may cause a dozen."""
+    """Return the first problem that a model reports; one mistake may cause many."""
     from pydantic import ValidationError  # noqa: PLC0415 - comes with ome-zarr-models
 
-    said = str(error)
+    text = str(error)
     if isinstance(error, ValidationError):
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        # Types that were tried are named among the keys.
+        # The keys include the types that were tried.
         keys = [str(key) for key in first["loc"] if "[" not in str(key)]
-        said = f"{'.'.join(keys) or 'image'}: {first['msg']}"
-    return " ".join(said.split())[:_LONGEST]
+        text = f"{'.'.join(keys) or 'image'}: {first['msg']}"
+    return " ".join(text.split())[:_LONGEST]

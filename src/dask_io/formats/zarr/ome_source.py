@@ -40,7 +40,7 @@ class LevelChunks(ZarrChunks):
 
     @property
     def metadata(self) -> Mapping[str, Any]:
-        """The metadata of the array, and what the image says about it."""
+        """Metadata of the array and of the image."""
         found, level = super().metadata, self.level
         translated = {f"{self._image.name}@{name}" for name in level.translated}
         around = found["attributes_of_groups"]
@@ -110,5 +110,5 @@ def _groups_around(site: Place) -> list[Location]:
     """Return the groups that an array may belong to, innermost first."""
     if site.inside:
         return site.groups[::-1]
-    # Elsewhere a look costs a request.
+    # In an object store, each check costs a request.
     return [site.path.parent] if isinstance(site.path, Path) else []

@@ -1,9 +1,9 @@
 """The metadata of an OME-Zarr image as a `Space`, and back.
 
-OME-Zarr 0.4 and 0.5 have a positive scale and a translation for each axis. They have no place for
-rotations, flips, or the names of directions in the world. An image that needs these also has its
-exact space in an attribute of its own, see `dask_io.stores.own_attribute`. Other readers then see
-the step lengths and the origin along the axes of the array.
+OME-Zarr 0.4 and 0.5 have a positive scale and a translation for each axis. They cannot store
+rotations, flips, or the names of directions in the world. For an image that needs these, Dask IO
+also stores the exact space in its own attribute, see `dask_io.stores.own_attribute`. Other readers
+see the step lengths and the origin along the axes of the array.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from dask_io.errors import UsageError
 from dask_io.stores.given_space import type_of
 from dask_io.stores.own_attribute import KEY, headers_in, own_value, read_own
-from dask_io.stores.space import Affine, AxisType, Space, SpaceAxis, says_all_of
+from dask_io.stores.space import Affine, AxisType, Space, SpaceAxis, includes
 from dask_io.stores.spec import SPACE
 from dask_io.stores.unit_words import unit_word
 
@@ -47,7 +47,7 @@ class Level:
     headers
         Headers of other formats that the image was made from.
     translated
-        The attributes of the group that contain nothing else.
+        The attributes of the group that are completely translated into the other fields.
     """
 
     axes: tuple[str | None, ...]
@@ -74,7 +74,7 @@ class Image:
 
     @property
     def space(self) -> Space:
-        """What other readers understand."""
+        """The space as other readers see it."""
         return Space(self.axes, Affine.scaled(self.scale, self.translation))
 
     def to_json(self, name: str, version: int) -> dict[str, Any]:
@@ -93,8 +93,8 @@ class Image:
 
 
 def _axis_to_json(axis: SpaceAxis) -> dict[str, str]:
-    said = {"name": axis.name, "type": axis.type, "unit": axis.unit}
-    return {key: str(value) for key, value in said.items() if value is not None}
+    fields = {"name": axis.name, "type": axis.type, "unit": axis.unit}
+    return {key: str(value) for key, value in fields.items() if value is not None}
 
 
 def make_image(space: Space) -> Image:
@@ -140,7 +140,7 @@ def _complete(axes: tuple[SpaceAxis, ...]) -> tuple[SpaceAxis, ...]:
         known = ",".join(name or "?" for name in names)
         raise UsageError(
             f"OME-Zarr needs a name for every axis, but the axes are {known}; "
-            f"name all {len(axes)}, as in --axes {_example(len(axes))}"
+            f"give names for all {len(axes)}, as in --axes {_example(len(axes))}"
         )
     return tuple(
         SpaceAxis(name, axis.unit and unit_word(axis.unit), axis.type or type_of(str(name)))
@@ -186,12 +186,12 @@ def image_attributes(
     UsageError
         If OME-Zarr does not allow its axes.
     """
-    said = metadata.get(SPACE)
+    exact = metadata.get(SPACE)
     space = space_of(metadata, n_axes)
     image = make_image(space)
     kept = headers_in(metadata)
-    if said is not None and not says_all_of(image.space, said):
-        kept[SPACE] = said
+    if exact is not None and not includes(image.space, exact):
+        kept[SPACE] = exact
     own = own_value(kept)
     return {**image.to_json(name, version), **({KEY: own} if own else {})}
 
@@ -218,9 +218,9 @@ def hides_orientation(space: Space) -> bool:
 
 
 def read_level(attributes: Mapping[str, Any], path: str, n_axes: int) -> Level | None:
-    """Return what the attributes of a group say about one of its arrays; None if nothing.
+    """Return the metadata of one array of an image group, None if the group has none for it.
 
-    What cannot be understood is left out.
+    Invalid metadata is ignored.
     """
     for image in _images(attributes):
         level = next(_datasets(image, path), None)
@@ -256,7 +256,7 @@ def _images(attributes: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def _all_about_images(attributes: Mapping[str, Any]) -> set[str]:
-    """Return the attribute of a group that says nothing but its images."""
+    """Return the attribute of a group that contains only its images, if there is one."""
     if "ome" not in attributes:
         return {"multiscales"}
     return set() if attributes["ome"].keys() - {"version", "multiscales"} else {"ome"}
@@ -280,7 +280,7 @@ def _datasets(image: Mapping[str, Any], path: str) -> Iterator[Mapping[str, Any]
 
 
 def _describes(exact: Space, found: Space, names: tuple[str | None, ...]) -> bool:
-    """Tell whether an exact space is that of an image, which others may have changed since."""
+    """Tell whether an exact space still describes an image, which others may have changed."""
     named = space_of({SPACE: exact, "dimension_names": names}, len(names))
     try:
         return make_image(named).space == found
@@ -288,14 +288,14 @@ def _describes(exact: Space, found: Space, names: tuple[str | None, ...]) -> boo
         return False
 
 
-def _read_axes(said: object, n_axes: int) -> tuple[SpaceAxis, ...] | None:
-    if not isinstance(said, list) or len(said) != n_axes:
+def _read_axes(listed: object, n_axes: int) -> tuple[SpaceAxis, ...] | None:
+    if not isinstance(listed, list) or len(listed) != n_axes:
         return None
     axes = []
-    for axis in said:
+    for axis in listed:
         # Up to version 0.3, axes were only names.
-        about = axis if isinstance(axis, dict) else {"name": axis}
-        name, unit, kind = (about.get(key) for key in ("name", "unit", "type"))
+        fields = axis if isinstance(axis, dict) else {"name": axis}
+        name, unit, kind = (fields.get(key) for key in ("name", "unit", "type"))
         axes.append(
             SpaceAxis(
                 name if isinstance(name, str) else None,

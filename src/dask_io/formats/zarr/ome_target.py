@@ -84,7 +84,7 @@ def make_image_target(
     )
     named = any(axis.name for axis in space_of(metadata, n_axes).axes)
     documents, group = _nested(describe_new(array)), _group_documents(attributes, version)
-    # Now, too: nothing is written that would turn out to be invalid in the end.
+    # Validated now, not only at the end, so that an invalid image is never begun.
     _validate(path / inside, documents, group)
     return ImageTarget(
         DocumentedArray(Place(path, join(inside, LEVEL)), documents),
@@ -109,7 +109,7 @@ def _choose_version(image: Place, wanted: NewArray) -> int:
 
 
 def _nested(documents: Mapping[str, bytes]) -> dict[str, bytes]:
-    """Return documents of an array whose chunks lie in nested directories, as OME-Zarr wants."""
+    """Return documents of an array with chunks in nested directories, as OME-Zarr requires."""
     if V2 not in documents:
         return dict(documents)
     array = {**parse(documents[V2]), "dimension_separator": "/"}
@@ -138,12 +138,12 @@ def _validate(image: Location, documents: Mapping[str, bytes], group: Mapping[st
 def remake_image_target(
     described: Mapping[str, Any], at: Location, *, durability: Durability, reserve: bool
 ) -> ImageTarget:
-    """Describe a target again that was described before.
+    """Describe a target of an earlier run again.
 
     Raises
     ------
     ValueError
-        If that is not a description of one.
+        If the description is invalid.
     """
     group = described.get("group")
     if not isinstance(group, dict) or not all(isinstance(text, str) for text in group.values()):
@@ -191,7 +191,7 @@ class ImageTarget(ZarrTarget):
 
     @property
     def metadata(self) -> Mapping[str, Any]:
-        """The metadata of the array, and what the image says about it."""
+        """Metadata of the array and of the image."""
         level = read_level(attributes_of(self._group), LEVEL, len(self.grid.axes))
         if level is None:
             return super().metadata
@@ -200,7 +200,7 @@ class ImageTarget(ZarrTarget):
         return MappingProxyType({**super().metadata, **added})
 
     def describe(self) -> dict[str, Any]:
-        """Return what it takes to make the image again."""
+        """Return plain values from which the image can be created again."""
         return {
             **super().describe(),
             "group": {n: each.decode() for n, each in self._group.items()},

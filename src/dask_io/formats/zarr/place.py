@@ -35,24 +35,24 @@ if TYPE_CHECKING:
     from dask_io.storage.medium import Medium
 
 _KEYS = (Keys("c", "/"), Keys("c", "."), Keys("", "/"), Keys("", "."))
-# The chunk of an array of version 3 that has no axes; of version 2 it is `0`.
+# The only chunk of an array without axes in version 3; in version 2 it is `0`.
 _WITHOUT_AXES = "c"
-# What makes an array of chunks comes first.
+# The main documents, which turn a directory into an array, come first.
 METADATA = (V3, V2, V2_ATTRIBUTES)
-# In an array of which a run has begun to remove chunks: those would be taken for the fill value.
+# Marks an array from which a run has begun to remove chunks. Readers would see the fill value.
 _CONSUMED = ".dask-io-consumed"
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where an array is: a directory, or one in the groups of a container."""
+    """The directory of an array, which may be inside the groups of a container."""
 
     path: Location
     inside: str = ""
 
     @classmethod
     def again(cls, root: Location, inside: str) -> Place:
-        """Return the place of an array that was in such groups, if it still is."""
+        """Return the place of an array that was in these groups, if its path still ends so."""
         names = PurePosixPath(inside).parts
         is_inside = bool(names) and root.parts[-len(names) :] == names
         return cls(root.parents[len(names) - 1], inside) if is_inside else cls(root)
@@ -64,35 +64,35 @@ class Place:
 
     @property
     def groups(self) -> list[Location]:
-        """The directories of the groups around it, outermost first."""
+        """Directories of the groups around the array, outermost first."""
         names = PurePosixPath(self.inside).parts
         return [self.path.joinpath(*names[:n]) for n in range(len(names))]
 
     @property
     def medium(self) -> Medium:
-        """What holds it."""
+        """The storage of the array: local disk or an object store."""
         return medium_of(self.path)
 
     def version_around(self) -> int | None:
-        """Return the version of the innermost group that is there, None if there is none."""
+        """Return the Zarr version of the innermost existing group, None if there is none."""
         for folder in reversed(self.groups):
             if found := read_documents(folder):
                 return 3 if V3 in found else 2
         return None
 
     def refuse_neighbours(self) -> None:
-        """Refuse a place in an array, and one that links lead out of the container to.
+        """Refuse a place inside an array, in an unfinished group, or outside the container.
 
         Raises
         ------
         UsageError
-            If it is one.
+            If it is inside another array, or links lead out of the container.
         StorageError
-            If it is in a group that another run writes, or has not come to an end with.
+            If it is in a group that another run writes, or did not finish.
         """
         for folder in self.groups:
             if folder.is_dir() and (found := read_documents(folder)) and not is_group(found):
-                raise UsageError(f"{folder} is an array, so it can hold no other")
+                raise UsageError(f"{folder} is an array, so it cannot contain another one")
             if is_unfinished(folder / JOURNAL):
                 refuse_locked(folder / JOURNAL)
                 _refuse_unfinished(folder)
@@ -110,7 +110,7 @@ class Place:
             raise UsageError(f"{self.root} leads out of {self.path}")
 
     def holds_anything(self) -> bool:
-        """Tell whether something is there, be it a file in place of the directory."""
+        """Tell whether the directory has content, or a file has its name."""
         if not self.root.is_dir():
             return is_taken(self.root)
         return bool(self.medium.names(self.root))
@@ -121,9 +121,9 @@ class Place:
         Raises
         ------
         UsageError
-            If something else is there.
+            If the directory contains anything else.
         DataError
-            If a run has begun to use it up: what that has not come to read would be lost.
+            If a run has begun to consume it: data that the run has not read would be lost.
         """
         self.refuse_consumed()
         shown = str(self.root)
@@ -136,7 +136,7 @@ class Place:
         return [self.root / name for name in sorted(files, key=lambda name: name not in METADATA)]
 
     def _find_chunk_names(self, shown: str) -> Callable[[str], bool]:
-        """Return what tells whether a path is that of a chunk of the array that is there."""
+        """Return a function that tells whether a path is that of a chunk of the existing array."""
         journal = self.root / JOURNAL
         with suppress(ValueError, DataError):
             documents = read_documents(self.root)
@@ -144,19 +144,19 @@ class Place:
                 raise UsageError(f"{shown} is a group, not an array to overwrite")
             if not documents and not logs_of(journal).exists(journal):
                 return lambda _: False
-            # A run that did not end may have left chunks of the old array and of the new one.
+            # An unfinished run may have left chunks of both the old and the new array.
             if documents and not is_unfinished(journal):
                 return understand(documents).has_chunk
         return could_be_chunk
 
     def remove(self, files: list[Location]) -> None:
-        """Remove files of the array; it is none any more, in the groups around it too, at once."""
+        """Remove files of the array; first its metadata, also from groups that consolidate it."""
         self.medium.remove(self.root / name for name in METADATA)
-        self._tell_groups()
+        self._update_groups()
         self.medium.remove(files)
 
     def files_left(self) -> list[Location]:
-        """Return what can be part of an array, and nothing else that may be there."""
+        """Return the files that can be part of an array, and no others."""
         return [
             self.root / name
             for name, _ in self.medium.files(self.root)
@@ -169,61 +169,61 @@ class Place:
             yield name, found.size
 
     def describe(self, documents: Mapping[str, bytes]) -> None:
-        """Make the directory an array, in groups that are some; the main document comes last."""
+        """Turn the directory into an array, with groups around it; write the main document last."""
         self._make_groups(version=3 if V3 in documents else 2)
         for name in sorted(documents, key=METADATA.index, reverse=True):
             write_whole(self.root / name, documents[name])
-        self._tell_groups()
+        self._update_groups()
 
     def describe_group(self, documents: Mapping[str, bytes]) -> None:
-        """Make the directory a group with these documents, which are written in their order."""
+        """Turn the directory into a group; write its documents in the given order."""
         self._make_groups(version=3 if V3 in documents else 2)
         for name, content in documents.items():
             write_whole(self.root / name, content)
-        self._tell_groups()
+        self._update_groups()
 
     def _make_groups(self, version: int) -> None:
-        """Make the groups around it that are not there yet."""
+        """Create missing groups around the array."""
         for folder in self.groups:
             if not read_documents(folder):
                 with _alone(folder):
-                    # Another run may just have done it.
+                    # Another run may have created it just now.
                     if not read_documents(folder):
                         for name, content in make_group_documents(version).items():
                             write_whole(folder / name, content)
 
     def mark_consumed(self) -> None:
-        """Have the array, if it still is one, known as one that is not whole any more."""
+        """Mark the array as incomplete, if it still exists."""
         if any((self.root / name).is_file() for name in METADATA):
             write_whole(self.root / _CONSUMED, b"")
 
     def refuse_consumed(self) -> None:
-        """Refuse an array of which chunks may be gone.
+        """Refuse an array that has lost chunks.
 
         Raises
         ------
         DataError
-            If a run has begun to remove them.
+            If a run has begun to remove chunks.
         """
         if (self.root / _CONSUMED).is_file():
-            gone = "some of its chunks have been removed by a run with --consume"
+            problem = "some of its chunks have been removed by a run with --consume"
             advice = (
                 "complete that run with dask-io resume and its target; if the target is complete, "
                 "use it, and remove the rest of this array yourself"
             )
-            raise DataError(str(self.root), [gone], advice)
+            raise DataError(str(self.root), [problem], advice)
 
     def clear(self, chunks: Iterable[Location]) -> None:
-        """Remove what is left of an array whose chunks are gone, and nothing else."""
+        """Remove the remaining files of an array whose chunks have been removed, and no others."""
         with storage_errors(self.root):
             self.medium.remove(self.root / name for name in (*METADATA, _CONSUMED))
             logs_of(self.root).remove(self.root / JOURNAL)
-            # The array's own directory too, if nothing else is in it.
+            # Also the array's own directory, if it is empty now.
             self.medium.tidy(self.root.parent, [*chunks, self.root / JOURNAL])
-        self._tell_groups()
+        self._update_groups()
 
-    def _tell_groups(self) -> None:
-        """Have groups that hold the metadata of their members gather it anew."""
+    def _update_groups(self) -> None:
+        """Update the consolidated metadata of the groups around the array."""
         for folder in self.groups:
             if is_consolidated(folder):
                 with _alone(folder):
@@ -232,49 +232,49 @@ class Place:
 
 @contextmanager
 def _alone(folder: Location) -> Iterator[None]:
-    """Have runs that write into one group change its own metadata one after another."""
+    """Lock the metadata of a group, so that runs change it one after another."""
     with alone(folder / JOURNAL):
         _refuse_unfinished(folder)
         yield
 
 
 def _refuse_unfinished(folder: Location) -> None:
-    """Refuse to make a group of what another run is to make one of, when it is complete."""
+    """Refuse a directory that an unfinished run will turn into a group."""
     if is_unfinished(folder / JOURNAL):
         raise StorageError(
             str(folder),
-            "it is unfinished: the run that writes all of the group did not end",
+            "it is unfinished: the run that writes the whole group did not complete",
             f"complete it with dask-io resume {folder}",
         )
 
 
 def refuse_foreign(root: Location, what: str, foreign: Iterable[str]) -> None:
-    """Refuse to overwrite what holds other files.
+    """Refuse to overwrite a directory that contains other files.
 
     Raises
     ------
     UsageError
-        If there are any.
+        If there are other files.
     """
     names = sorted(foreign)
     if names:
         raise UsageError(
-            f"{root} holds what is not part of {what}: {list_names(names)}; "
-            "move it away, or choose another target"
+            f"{root} contains files that are not part of {what}: {list_names(names)}; "
+            "move them away, or choose another target"
         )
 
 
 def is_part_of_array(name: str, is_chunk: Callable[[str], bool]) -> bool:
-    """Tell whether a path within an array is that of its metadata or a chunk, be it unfinished."""
+    """Tell whether a path within an array is its metadata or a chunk, finished or not."""
     folder, slash, last = name.rpartition("/")
     name = folder + slash + whole_name(last)
     return name in METADATA or is_chunk(name)
 
 
 def whole_name(name: str) -> str:
-    """Return the name that a file will have when it is whole."""
-    is_in_the_making = name.startswith(".") and name.endswith(".part")
-    return name[1:].removesuffix(".part") if is_in_the_making else name
+    """Return the final name of a file that may still have its temporary name."""
+    is_temporary = name.startswith(".") and name.endswith(".part")
+    return name[1:].removesuffix(".part") if is_temporary else name
 
 
 def could_be_chunk(name: str) -> bool:

@@ -65,7 +65,7 @@ def open_zarr(path: Location, inside: str, *, strict: bool) -> ChunkedSource[Zar
         if is_group(documents):
             raise UsageError(_which_array(root, path, inside))
         if name not in documents:
-            nothing = "it holds no Zarr array: there is no zarr.json and no .zarray"
+            nothing = "it contains no Zarr array: zarr.json and .zarray are missing"
             raise DataError(str(root), [nothing])
         site.refuse_consumed()
         return ChunkedSource(ZarrChunks(DocumentedArray(site, documents)), strict=strict)
@@ -91,7 +91,7 @@ def reopen_zarr(
     found = read_documents(root)
     is_consumed = not found and len(absent) == chunks.spec.grid.n_blocks
     if not is_consumed and not is_same_array(found, stored.array):
-        problem = "is not the array that it was" if found else "is no Zarr array any more"
+        problem = "is not the same array as before" if found else "is not a Zarr array any more"
         raise DataError(chunks.place, [problem])
     return ChunkedSource(chunks, strict=described.get("strict") is True)
 
@@ -119,15 +119,15 @@ def _refuse_way_out(site: Place) -> None:
 def _where_to_look(path: Location, inside: str) -> str:
     """Return advice about a path that does not exist."""
     known = _members(path, f"{path}::") if inside and is_group(read_documents(path)) else ""
-    return f"name an array of {path}, such as {known}" if known else "check the path"
+    return f"give an array of {path}, such as {known}" if known else "check the path"
 
 
 def _which_array(root: Location, path: Location, inside: str) -> str:
     group = f"{root} is a group"
     known = _members(root, f"{path}::/{inside}".rstrip("/"))
     if not known:
-        return f"{group} that holds no array"
-    return f"{group}; name an array in it, such as {known}"
+        return f"{group} without arrays"
+    return f"{group}; give an array in it, such as {known}"
 
 
 def _members(group: Location, above: str) -> str:

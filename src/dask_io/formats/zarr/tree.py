@@ -1,4 +1,4 @@
-"""Trees of Zarr: reading a group as one, and making the group that holds one."""
+"""Reading a Zarr group as a tree, and creating a group for a tree."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from dask_io.formats.zarr.verbatim import GroupContent, array_files, shape_of
 from dask_io.hierarchy.conversions import check_names, check_records
 from dask_io.hierarchy.tree import ROOT, Tree, TreeArray
 from dask_io.storage.own_names import JOURNAL
-from dask_io.stores.cf_attributes import FILL_VALUE, NAMES, gap_of
+from dask_io.stores.cf_attributes import FILL_VALUE, NAMES, missing_value_of
 from dask_io.stores.spec import SPACE
 
 if TYPE_CHECKING:
@@ -87,18 +87,18 @@ def read_tree(root: Location) -> Tree:
 def _verbatim_array(
     documents: Mapping[str, bytes], dimensions: tuple[str | None, ...], reason: str
 ) -> TreeArray:
-    said = _plain_attributes(documents)
-    return TreeArray(shape_of(documents), dimensions, said, verbatim=reason)
+    attributes = _plain_attributes(documents)
+    return TreeArray(shape_of(documents), dimensions, attributes, verbatim=reason)
 
 
 def _format_specific(group: Group, arrays: Mapping[str, TreeArray]) -> Iterator[str]:
-    """Yield names for everything that only Zarr has a place for."""
+    """Yield names for everything that only Zarr can store."""
     if group.files:
         yield "files"
     sources = [each.source for each in arrays.values() if each.source is not None]
-    said = [attributes_of(documents) for documents in group.groups.values()]
-    said += [each.metadata["attributes"] for each in sources]
-    if any(None in attributes.values() for attributes in said):
+    owners = [attributes_of(documents) for documents in group.groups.values()]
+    owners += [each.metadata["attributes"] for each in sources]
+    if any(None in attributes.values() for attributes in owners):
         yield "some_attributes"
     if any(each.metadata.get("extra_fields") for each in sources):
         yield "extra_fields"
@@ -120,22 +120,24 @@ def _dimensions(documents: Mapping[str, bytes]) -> tuple[str | None, ...]:
 def _plain_attributes(documents: Mapping[str, bytes]) -> dict[str, Any]:
     """Return the attributes of an array that is copied verbatim, with a plain fill value."""
     try:
-        said, document = attributes_of(documents), parse(documents[V3 if V3 in documents else V2])
+        attributes = attributes_of(documents)
+        document = parse(documents[V3 if V3 in documents else V2])
     except ValueError:
         return {}
-    plain = {name: value for name, value in said.items() if name not in {NAMES, FILL_VALUE}}
+    plain = {name: value for name, value in attributes.items() if name not in {NAMES, FILL_VALUE}}
     kind, version = ("data_type", 3) if V3 in documents else ("dtype", 2)
     try:
         dtype = np.dtype(document.get(kind))
-        gap = gap_of({**document, "zarr_format": version, "attributes": said}, dtype)
-        return plain if gap is None else {**plain, FILL_VALUE: np.array(gap, dtype).item()}
+        metadata = {**document, "zarr_format": version, "attributes": attributes}
+        missing = missing_value_of(metadata, dtype)
+        return plain if missing is None else {**plain, FILL_VALUE: np.array(missing, dtype).item()}
     except (TypeError, ValueError):
-        # No string can be told from a fill value.
+        # NumPy has no dtype for strings of variable length, so they have no missing-data value.
         return plain
 
 
 def convert(tree: Tree) -> Tree:
-    """Return a tree that a group can hold.
+    """Return a tree that a group can store.
 
     Raises
     ------
@@ -149,7 +151,7 @@ def convert(tree: Tree) -> Tree:
 
 
 def _is_name(part: str) -> bool:
-    """Tell whether a part of a path stays in a group, and means nothing else there."""
+    """Tell whether a part of a path stays inside the group and is not reserved."""
     is_reserved = part in {"", ".", ".."} or part in DOCUMENTS or part == JOURNAL
     return not is_reserved and part.isprintable() and "\\" not in part
 
@@ -231,7 +233,7 @@ def _find_files(
 
 def _make_group(tree: Tree, version: int | None) -> Group:
     """Make a group for the attributes of a tree; its metadata will be consolidated."""
-    groups = {path: _group_documents(said, version) for path, said in tree.groups.items()}
+    groups = {path: _group_documents(each, version) for path, each in tree.groups.items()}
     return Group(tree.root, groups, {}, consolidated=(ROOT,), files=())
 
 

@@ -87,7 +87,7 @@ class GroupTarget:
         return str(self.root)
 
     def describe(self) -> dict[str, Any]:
-        """Return what it takes to make the groups."""
+        """Return plain values from which the groups can be created again."""
         return self._group.to_json()
 
     def digests(self) -> dict[str, str]:
@@ -183,22 +183,22 @@ class GroupTarget:
             self._journal.begin_again(job, lines)
         else:
             if replaces:
-                # Runs that write arrays of the group may be changing what it says itself; one that
-                # was killed meanwhile has left its lock.
+                # Runs that write arrays of the group may be changing its metadata. A run that was
+                # killed meanwhile has left its lock.
                 with alone(place):
                     pass
             try:
                 self._journal = Journal.begin(place, job, lines, durable=self._is_durable)
             except FileExistsError:
-                # Of two runs that find the place free, one gets it.
+                # If two runs find the place free, only one of them gets it.
                 if logs_of(place).exists(place):
                     raise TargetExistsError(self.place, unfinished=True) from None
-                reason = "another run is changing what the group says"
+                reason = "another run is changing the metadata of the group"
                 raise LockedError(self.place, reason, "try again") from None
         self.is_resumable = True
 
     def _clear(self, old: Parts) -> None:
-        """Remove the group that is replaced, its metadata first, and note that it is gone."""
+        """Remove the old group, its metadata first, and record that it has been removed."""
         assert self._journal is not None, "only the run that holds the journal removes files"
         self._has_removed = True
         for files in (old.own, old.inner, old.others):
@@ -291,7 +291,7 @@ class GroupTarget:
         self._journal.check_held()
 
     def finish(self) -> None:
-        """Make a group of the arrays; it counts as complete once its images have been checked."""
+        """Write the metadata of the groups; complete once all images have been validated."""
         group = self._group
         for name in group.files:
             self._copy(group.root / name, self.root / name)
@@ -305,7 +305,7 @@ class GroupTarget:
         self._journal = None
 
     def damaged_groups(self) -> list[str]:
-        """Return the groups whose metadata is missing or cannot be understood."""
+        """Return the groups whose metadata is missing or invalid."""
         groups = self._group.groups
         return [path for path in groups if not is_described(self.root / path, groups[path])]
 
@@ -315,13 +315,13 @@ class GroupTarget:
         for path in sorted(paths, key=_innermost_first):
             folder = self.root / path
             self._make_folder(folder)
-            # The document that makes a group of a directory comes last.
+            # The main document, which turns a directory into a group, comes last.
             for name in sorted(made[path], key=lambda name: name in {V3, V2_GROUP}):
                 self._check_held()
                 self._medium.write_whole(folder / name, made[path][name])
 
     def _documents(self) -> dict[str, dict[str, bytes]]:
-        """Return the documents of all groups; consolidated metadata is gathered anew."""
+        """Return the documents of all groups, with updated consolidated metadata."""
         group = self._group
         made = {path: dict(documents) for path, documents in group.groups.items()}
         arrays = {name: read_documents(self.root / name) for name in self._names}

@@ -27,7 +27,7 @@ from dask_io.formats.zarr.group import (
 )
 from dask_io.hierarchy.checksums import digest
 from dask_io.storage.files import medium_of, read_whole
-from dask_io.stores.cf_attributes import FILL_VALUE, NAMES, encoded, gap_of
+from dask_io.stores.cf_attributes import FILL_VALUE, NAMES, encoded, missing_value_of
 from dask_io.stores.container import INSIDE
 
 if TYPE_CHECKING:
@@ -42,8 +42,8 @@ if TYPE_CHECKING:
 # Arrays that are not moved in blocks are held in memory.
 _MOST_BYTES = 32 * 2**20
 _BYTES_OF_TEXT = 16
-# Codecs that zarr-python may run: those that we decode, too, and that of strings. Some others, such
-# as pickle, execute code that is stored in a chunk.
+# Codecs that zarr-python may run: those that Dask IO decodes itself, and the one for strings.
+# Others, such as pickle, can execute code that is stored in a chunk.
 _HARMLESS = frozenset({"vlen-utf8", "bytes", "transpose", "sharding_indexed"}).union(LOSSLESS)
 _NEWEST = 3
 
@@ -55,9 +55,9 @@ class GroupContent:
     group: Group
 
     def identity(self, names: Iterable[str] | None = None) -> int:
-        """Return a number that changes when a file does, of the group or of these arrays.
+        """Return a number that changes when a file of the group, or of these arrays, changes.
 
-        Files that lie next to the metadata of groups always count.
+        Files next to the metadata of groups are always included.
         """
         root = self.group.root
         medium = medium_of(root)
@@ -108,7 +108,7 @@ class GroupContent:
 def _refuse_large(place: str, n_bytes: int) -> None:
     """Refuse an array that is too large to be copied verbatim."""
     if n_bytes > _MOST_BYTES:
-        raise UsageError(f"{place} is too large to be read at once; name one array")
+        raise UsageError(f"{place} is too large to be read at once; give one array")
 
 
 def _refuse_codecs(documents: Mapping[str, bytes]) -> None:
@@ -126,9 +126,9 @@ def _refuse_codecs(documents: Mapping[str, bytes]) -> None:
 
 
 def _codec_names(codecs: object, key: str) -> list[str]:
-    """Return the names of codecs, and of those that they use themselves."""
+    """Return the names of codecs, including nested ones."""
     if not isinstance(codecs, list):
-        raise ValueError("does not say its codecs")  # noqa: TRY004 - wrong data, not a wrong call
+        raise ValueError("has no list of codecs")  # noqa: TRY004 - wrong data, not a wrong call
     names = []
     for codec in codecs:
         named = codec if isinstance(codec, dict) else {key: codec}
@@ -148,13 +148,13 @@ def _read_values(content: Mapping[str, bytes]) -> Any:
             array = zarr.open_array(MemoryStore(kept), mode="r")
             values = np.asarray(array[...])
     except Exception as error:  # whatever hostile metadata makes zarr-python raise
-        said = " ".join(str(error).split())[:200]
-        raise ValueError(f"cannot be read: {type(error).__name__}: {said}") from error
+        reason = " ".join(str(error).split())[:200]
+        raise ValueError(f"cannot be read: {type(error).__name__}: {reason}") from error
     return values.astype(object) if values.dtype.kind == "T" else values
 
 
 def shape_of(documents: Mapping[str, bytes]) -> tuple[int, ...]:
-    """Return the shape of an array, as far as its documents have one."""
+    """Return the shape of an array, empty if its documents have none."""
     try:
         found = parse(documents[V3 if V3 in documents else V2]).get("shape")
     except ValueError:
@@ -169,27 +169,27 @@ def array_files(tree: Tree, name: str, version: int) -> dict[str, bytes]:
     Raises
     ------
     UsageError
-        If Zarr cannot hold it, or there is too much of it.
+        If Zarr cannot store it, or it is too large.
     """
     array, shown = tree.arrays[name], f"{tree.place}{INSIDE}/{name}"
     n_bytes = prod(array.shape) * _BYTES_OF_TEXT
     _refuse_large(shown, n_bytes)
-    values, said = np.asarray(tree.content.read(name)), dict(array.attributes)
+    values, attributes = np.asarray(tree.content.read(name)), dict(array.attributes)
     is_text = values.dtype.kind == "O" and all(isinstance(each, str) for each in values.ravel())
     _refuse_large(shown, n_bytes + sum(map(len, values.ravel())) if is_text else values.nbytes)
     if values.dtype.hasobject and not is_text:
-        raise UsageError(f"{shown} cannot be held by Zarr: it {array.verbatim}")
+        raise UsageError(f"Zarr cannot hold {shown}: it {array.verbatim}")
     names = [each or f"dim_{axis}" for axis, each in enumerate(array.dimensions)]
-    fill, gap = None, gap_of({"attributes": said}, values.dtype)
+    fill, missing = None, missing_value_of({"attributes": attributes}, values.dtype)
     if version == _NEWEST:
         fill = "" if is_text else np.zeros((), values.dtype)[()]
-        if gap is not None:
-            said[FILL_VALUE] = encoded(gap, values.dtype)
+        if missing is not None:
+            attributes[FILL_VALUE] = encoded(missing, values.dtype)
     else:
-        said[NAMES] = names
-        if gap is not None:
-            fill = gap
-            del said[FILL_VALUE]
+        attributes[NAMES] = names
+        if missing is not None:
+            fill = missing
+            del attributes[FILL_VALUE]
     kept: dict[str, AnyBuffer] = {}
     with quiet():
         made = zarr.create_array(
@@ -198,7 +198,7 @@ def array_files(tree: Tree, name: str, version: int) -> dict[str, bytes]:
             chunks=tuple(max(1, length) for length in values.shape),
             dtype=str if is_text else values.dtype,
             fill_value=fill,
-            attributes=said,
+            attributes=attributes,
             zarr_format=version,  # type: ignore[arg-type]
             dimension_names=names if version == _NEWEST else None,
             compressors=None,

@@ -158,15 +158,15 @@ def test_one_dataset_needs_no_name_and_of_several_one_is_named(tmp_path: Path) -
     assert np.array_equal(read(f"{tmp_path}/a.h5::x"), np.arange(11))
     with h5py.File(tmp_path / "a.h5", "a") as file:
         file["night"] = ARRAY
-    with pytest.raises(UsageError, match=r"name a dataset of .* such as .*::/day/1, .*::/night"):
+    with pytest.raises(UsageError, match=r"give a dataset of .* such as .*::/day/1, .*::/night"):
         dask_io.open(tmp_path / "a.h5")
-    with pytest.raises(UsageError, match=r"::/noon is not there; name a dataset"):
+    with pytest.raises(UsageError, match=r"::/noon does not exist; give a dataset"):
         dask_io.open(f"{tmp_path}/a.h5::/noon")
-    with pytest.raises(UsageError, match=r"::/night/deep is not there"):
+    with pytest.raises(UsageError, match=r"::/night/deep does not exist"):
         dask_io.open(f"{tmp_path}/a.h5::/night/deep")
     with h5py.File(tmp_path / "empty.h5", "w"):
         pass
-    with pytest.raises(UsageError, match="holds no dataset"):
+    with pytest.raises(UsageError, match="contains no dataset"):
         dask_io.open(tmp_path / "empty.h5")
 
 
@@ -189,16 +189,16 @@ def outside(file: Any, folder: Path) -> None:
     [
         ("external", "values are in other files, which are not read"),
         ("virtual", "virtual dataset: its values may be in other files"),
-        ("link", "leads to another file, which is not followed"),
-        ("soft", "leads to another file, which is not followed"),
-        ("circle", "a circle of links"),
+        ("link", "is a link to another file, which is not followed"),
+        ("soft", "is a link to another file, which is not followed"),
+        ("circle", "a chain of links that is too long or circular"),
         ("scalar", "without axes"),
         ("nothing", "without axes"),
         ("texts", "Python objects, which are never loaded"),
         ("lists", "Python objects, which are never loaded"),
         ("references", "Python objects, which are never loaded"),
-        ("spaced", "stored as no"),
-        ("odd", "stored as no"),
+        ("spaced", "stored differently from"),
+        ("odd", "stored differently from"),
         ("arrays", "elements that are arrays"),
     ],
 )
@@ -232,7 +232,7 @@ def test_files_that_are_none(tmp_path: Path) -> None:
         dask_io.open(tmp_path / "a.h5")
     for content in (b"", b"hello", b"\x89HDF\r\n\x1a\n" + b"\0" * 100):
         (tmp_path / "a.h5").write_bytes(content)
-        with pytest.raises(DataError, match="is no good HDF5 file"):
+        with pytest.raises(DataError, match="is not a valid HDF5 file"):
             dask_io.open(tmp_path / "a.h5")
     whole = write(tmp_path / "b.h5").read_bytes()
     (tmp_path / "c.h5").write_bytes(whole[:-1000])

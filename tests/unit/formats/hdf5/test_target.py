@@ -269,7 +269,9 @@ def test_nothing_else_is_overwritten(rich: Path, tmp_path: Path) -> None:
 
     with pytest.raises(TargetExistsError):
         dask_io.resplit(tmp_path / "a.npy", f"{rich}::/new", chunks=(5, 5, 7))
-    with pytest.raises(UsageError, match="holds more, which would be lost: @title, scans, scans/1"):
+    with pytest.raises(
+        UsageError, match="contains more, which would be lost: @title, scans, scans/1"
+    ):
         overwrite(rich)
     with pytest.raises(UsageError, match="would be lost: @title, z, z@units; choose another"):
         overwrite(f"{rich}::/scans/1")
@@ -301,7 +303,7 @@ def test_what_cannot_be_read_is_not_overwritten(tmp_path: Path) -> None:
     """Nobody can say what would be lost."""
     np.save(tmp_path / "a.npy", ARRAY)
     (tmp_path / "b.h5").write_bytes(b"something else")
-    with pytest.raises(UsageError, match="nobody can say what would be lost"):
+    with pytest.raises(UsageError, match="cannot be read, so it is not overwritten"):
         dask_io.split(tmp_path / "a.npy", tmp_path / "b.h5", chunks=(5, 5, 7), overwrite=True)
     assert (tmp_path / "b.h5").read_bytes() == b"something else"
 
@@ -390,7 +392,7 @@ def test_block_files_are_those_of_anyone(tmp_path: Path) -> None:
         assert np.array_equal(file["data"][...], ARRAY[10:, 5:])
     with h5py.File(folder / "part_1_0_0.h5", "w") as file:
         file.create_dataset("x", data=ARRAY[4:8], chunks=True)
-    with pytest.raises(DataError, match=r"part_1_0_0\.h5 is no HDF5 file of one block"):
+    with pytest.raises(DataError, match=r"part_1_0_0\.h5 is not an HDF5 file with one block"):
         dask_io.open(folder)
 
 

@@ -165,7 +165,7 @@ def _change(folder: Path, name: str) -> None:
         ("missing", "b_1_0_1.mnc is missing"),
         ("far", "b_0_0_1.mnc is missing"),
         ("other", "b_1_0_1.mnc has .* blocks of"),
-        ("no-file", "b_1_0_1.mnc .*is no good HDF5 file"),
+        ("no-file", "b_1_0_1.mnc .*is not a valid HDF5 file"),
         ("moved", "b_1_0_1.mnc lies at another place in the world than its name"),
     ],
 )

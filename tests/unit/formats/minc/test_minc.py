@@ -312,7 +312,7 @@ def test_casting_keeps_real_values(scan: Path, tmp_path: Path) -> None:
     dask_io.resplit(scan, tmp_path / "wide.mnc", chunks=-1, dtype="int32", **OPTIONS)
 
     assert np.array_equal(load(tmp_path / "wide.mnc")[0], load(scan)[0])
-    with pytest.raises(UsageError, match=r"scaled integers; name the source as FILE\.mnc::/real"):
+    with pytest.raises(UsageError, match=r"scaled integers; give the source as FILE\.mnc::/real"):
         dask_io.resplit(scan, tmp_path / "float.mnc", chunks=-1, dtype="float32", **OPTIONS)
     dask_io.resplit(
         f"{scan}::/real",
@@ -370,7 +370,7 @@ def _break(path: Path, name: str) -> None:
     ("name", "message"),
     [
         ("dimorder", "dimorder names 2 dimensions of 3 axes"),
-        ("twice", "of which two agree"),
+        ("twice", "with the same name twice"),
         ("step", "a step of xspace that is not a finite number"),
         ("cosines", "direction_cosines of xspace that are all zero"),
         ("slices", "minima and maxima of different slices"),

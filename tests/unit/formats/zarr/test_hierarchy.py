@@ -82,7 +82,7 @@ def test_a_word_of_the_journal_says_all(
 )
 def test_words_that_say_something_else(word: str) -> None:
     """They are refused; one that leads out of the group, too."""
-    with pytest.raises(ValueError, match=r"Expecting|does not say|is not a path"):
+    with pytest.raises(ValueError, match=r"Expecting|does not list|is not a path"):
         Hierarchy.from_word(word)
 
 

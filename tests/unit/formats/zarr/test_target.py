@@ -224,7 +224,7 @@ def test_arrays_in_groups_that_are_not_there(version: int, tmp_path: Path) -> No
     write(target, np.ones((4, 6), "<i4"))
     with quiet():
         assert zarr.open_array(tmp_path / "g.zarr", path="day/1", mode="r").shape == (4, 6)
-    with pytest.raises(UsageError, match="is an array, so it can hold no other"):
+    with pytest.raises(UsageError, match="is an array, so it cannot contain another one"):
         target_at(tmp_path / "g.zarr::/day/1/2").create()
 
 
@@ -403,7 +403,7 @@ def test_overwriting_removes_all_of_an_array_and_nothing_else(tmp_path: Path) ->
 
     (path / "c" / "notes.txt").write_text("mine")
     before = names(path)
-    with pytest.raises(UsageError, match=r"not part of an array: c/notes.txt; move it away"):
+    with pytest.raises(UsageError, match=r"not part of an array: c/notes.txt; move them away"):
         target_at(path, overwrite=True).create()
     assert names(path) == before
 
@@ -413,14 +413,14 @@ def test_only_what_an_array_can_have_is_removed(tmp_path: Path) -> None:
     path = tmp_path / "x.zarr"
     (path / "c" / "empty").mkdir(parents=True)
     (path / "2021.3.12").write_text("a diary")
-    with pytest.raises(UsageError, match=r"not part of an array: 2021.3.12; move it away"):
+    with pytest.raises(UsageError, match=r"not part of an array: 2021.3.12; move them away"):
         target_at(path, overwrite=True).create()
     (path / "2021.3.12").unlink()
     write(target_at(path, overwrite=True), np.ones((4, 6), "<i4"))
 
     for name in ("c/0/2", "0.0"):
         (path / name).write_text("mine")
-        with pytest.raises(UsageError, match=f"not part of an array: {name}; move it away"):
+        with pytest.raises(UsageError, match=f"not part of an array: {name}; move them away"):
             target_at(path, overwrite=True).create()
         (path / name).unlink()
     write(
@@ -501,9 +501,9 @@ def test_a_shard_may_hold_a_whole_axis(tmp_path: Path) -> None:
         ),
         ({"options": TargetOptions(format_version=2, shards=(4, 6))}, "Zarr 2 has no shards"),
         ({"options": TargetOptions(format_version=4)}, "version 4 of Zarr is not known"),
-        ({"options": TargetOptions(fill_value=1.5)}, "fill value 1.5 is no int32"),
-        ({"options": TargetOptions(fill_value="x")}, "fill value 'x' is no int32"),
-        ({"options": TargetOptions(fill_value=2**40)}, "is no int32"),
+        ({"options": TargetOptions(fill_value=1.5)}, "fill value 1.5 is not a valid int32"),
+        ({"options": TargetOptions(fill_value="x")}, "fill value 'x' is not a valid int32"),
+        ({"options": TargetOptions(fill_value=2**40)}, "is not a valid int32"),
         ({"grid": Grid((Axis.of([1, 3]), Axis.of([6])))}, "are uneven"),
         ({"dtype": np.dtype("O")}, "Python objects"),
         ({"dtype": np.dtype([("a", "<i2"), ("b", "u1", (3,))])}, "Zarr 3 cannot hold"),
