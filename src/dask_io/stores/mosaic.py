@@ -327,7 +327,8 @@ class Mosaic(SourceDefaults):
         metadata: Mapping[str, Any],
     ) -> None:
         self.folder, self._names, self.files, self.grid = folder, names, files, grid
-        self.sources, self.metadata = sources, MappingProxyType(dict(metadata))
+        # A plain dictionary, because a read-only view of one cannot be pickled.
+        self.sources, self._metadata = sources, dict(metadata)
         self.tally = Tally()
         for source in sources.values():
             plain: Any = source.stored if isinstance(source, RealValues) else source
@@ -337,6 +338,11 @@ class Mosaic(SourceDefaults):
     def _first(self) -> Source:
         first: Source = next(iter(self.sources.values()))
         return first
+
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        """Metadata of the array, read-only."""
+        return MappingProxyType(self._metadata)
 
     @property
     def place(self) -> str:

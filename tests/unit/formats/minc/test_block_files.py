@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from typing import TYPE_CHECKING, Any
 
 import h5py  # type: ignore[import-untyped]
@@ -10,7 +11,10 @@ import pytest
 
 import dask_io
 from dask_io.errors import DataError, InterruptedRunError, UsageError
+from dask_io.formats import open_source
+from dask_io.geometry import Region
 from dask_io.stores.scaling import scaling_in
+from dask_io.testing.conformance import read_region
 from tests.unit.formats.minc.volumes import REAL_FILES, load, make_raw, rewrite, run, stored
 
 if TYPE_CHECKING:
@@ -101,6 +105,21 @@ def test_blocks_that_scale_a_slice_differently_become_real_values(
     assert dask_io.verify(tmp_path / "blocks", tmp_path / "merged.mnc", memory="4MiB").equal
 
 
+def test_blocks_of_files_are_pickled(whole: Path, tmp_path: Path) -> None:
+    """Real values of several files can be sent to other processes after their metadata was read."""
+    make_scaled(whole, tmp_path / "blocks")
+    source = open_source(tmp_path / "blocks")
+    metadata = dict(source.metadata)
+    assert metadata["stored_integers"]
+
+    sent = pickle.loads(pickle.dumps(source))  # noqa: S301 - our own bytes
+
+    assert dict(sent.metadata) == metadata
+    index = next(source.grid.indices())
+    region = Region.whole(source.grid.block(index).shape)
+    assert np.array_equal(read_region(sent, index, region), read_region(source, index, region))
+
+
 def test_compressed_blocks_of_either_kind_are_merged(whole: Path, tmp_path: Path) -> None:
     """Files in gzip chunks form one array, whose blocks are their chunks."""
     values = make_scaled(whole, tmp_path / "plain")
@@ -184,5 +203,5 @@ def test_files_of_others_are_not_consumed(whole: Path, tmp_path: Path) -> None:
     """Nothing of a file that holds several chunks can be removed alone."""
     cut(whole, tmp_path / "blocks", (2, 6, 4))
 
-    with pytest.raises(UsageError, match="nothing can be removed alone"):
+    with pytest.raises(UsageError, match="single blocks cannot be removed"):
         dask_io.resplit(tmp_path / "blocks", tmp_path / "out", chunks=2, consume=True)
