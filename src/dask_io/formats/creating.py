@@ -97,7 +97,7 @@ def make_target(
     is_folder = not inside and _is_directory(path, place, format)
     container = _target_container(root, inside, format, is_folder=is_folder)
     if container is not None:
-        order = find_row(container.name).order
+        order = find_row(container.name).fixed_order()
         layout = Layout.named(order, n_axes) if order else layout
         array = NewArray(grid, dtype, layout, options, metadata)
         return container.make(

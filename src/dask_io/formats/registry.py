@@ -71,7 +71,7 @@ class Row:
     shared
         Suffixes that files of other formats may also have, if the format is given by name.
     order
-        ``"C"`` or ``"F"`` if a container always stores elements in this order.
+        ``"C"`` or ``"F"`` if a container always stores elements in this order; see `fixed_order`.
     library
         The library that its module imports and that must be installed.
     object_class, objects
@@ -105,6 +105,10 @@ class Row:
             If it cannot be imported; the message contains the command that installs its library.
         """
         return self.load_container() if self.container else self.load_blocks()
+
+    def fixed_order(self) -> str:
+        """Return the order of a new target, ``"C"`` or ``"F"``; empty if it can have any."""
+        return self.order if self.container else self.load_blocks().order
 
     @property
     def is_installed(self) -> bool:

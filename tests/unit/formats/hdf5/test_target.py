@@ -218,7 +218,7 @@ def test_what_zarr_says_is_kept(tmp_path: Path) -> None:
         ({"codec": "gzip:11"}, "codec 'gzip:11' has level '11'"),
         ({"shards": (10, 10, 7)}, "has no shards"),
         ({"format_version": 2}, "has no format-version"),
-        ({"order": "F"}, "C order, not F; give --order C"),
+        ({"order": "F"}, "C order, not F; leave --order out"),
         ({"chunks": ((5, 7), 5, 7)}, "uneven"),
         ({"fill_value": "x"}, "fill value 'x' is no"),
         ({"consume": True, "codec": "gzip:1"}, "durable only when it is complete"),
