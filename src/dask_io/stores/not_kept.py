@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     from dask_io.stores.store import Source, Target
 
+DIFFERING = "differing_entries"
+"""Key of the metadata of several files: names of entries that are not the same in all of them."""
 # What stores have the names of, and what is told if not all of them are kept.
 _ONE_BY_ONE = {
     "coordinates": "coordinates",
@@ -28,6 +30,7 @@ _ONE_BY_ONE = {
     "user_block": "user_block",
     "extended_header": "extended_header",
     STORED_INTEGERS: "stored_integers",
+    DIFFERING: "metadata_of_some_files",
 }
 _OLD_ZARR = 2
 
