@@ -468,3 +468,31 @@ def test_formats_without_a_place_say_so(tmp_path: Path) -> None:
     done = dask_io.merge(array, tmp_path / "a.npy")
 
     assert done.not_kept == ("attributes", "space", "nifti_header")
+
+
+def test_a_name_that_ends_in_ome_zarr_makes_an_image(source: Path, tmp_path: Path) -> None:
+    """The longest suffix decides; an explicit format, or a path inside a group, wins."""
+    dask_io.resplit(source, tmp_path / "a.ome.zarr", chunks=(5, 5, 5))
+    assert "ome" in about(tmp_path / "a.ome.zarr")
+    assert np.array_equal(read(tmp_path / "a.ome.zarr"), ARRAY)
+
+    dask_io.resplit(tmp_path / "a.ome.zarr", tmp_path / "b.ome.zarr", chunks=(4, 5, 5))
+    assert "ome" in about(tmp_path / "b.ome.zarr")
+    assert dask_io.verify(source, tmp_path / "b.ome.zarr").equal
+
+    dask_io.resplit(source, tmp_path / "c.ome.zarr", chunks=(5, 5, 5), format="zarr")
+    dask_io.resplit(source, f"{tmp_path}/d.ome.zarr::/x", chunks=(5, 5, 5))
+    with quiet():
+        for place in ("c.ome.zarr", "d.ome.zarr/x"):
+            found = zarr.open_array(tmp_path / place, mode="r")
+            assert np.array_equal(np.asarray(found[...]), ARRAY)
+
+
+def test_groups_of_arrays_keep_their_kind_under_any_suffix(tmp_path: Path) -> None:
+    """Several arrays that are not an image stay a group, whatever the suffix."""
+    with h5py.File(tmp_path / "two.h5", "w") as file:
+        file["x"], file["y"] = ARRAY, ARRAY
+    dask_io.resplit(tmp_path / "two.h5", tmp_path / "two.ome.zarr", chunks=(5, 5, 5))
+    with quiet():
+        group = zarr.open_group(tmp_path / "two.ome.zarr", mode="r")
+        assert sorted(group.array_keys()) == ["x", "y"]

@@ -150,6 +150,14 @@ class PackedTarget(ChunkedTarget, OneFileTarget):
         self._entries: list[tuple[tuple[int, ...], int, int]] = []
         self._end, self._appending = len(MARK), Lock()
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {
+            name: value for name, value in super().__getstate__().items() if name != "_appending"
+        }
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__({**state, "_appending": Lock()})
+
     def describe(self) -> dict[str, Any]:
         """Return the path, and what the file will contain."""
         return describe(self.path, self.spec)

@@ -17,6 +17,7 @@ from dask_io.formats.registry import (
     find_row,
     format_names,
     row_of,
+    target_row_of,
 )
 from dask_io.formats.reopening import make_blocks
 from dask_io.geometry import Layout, Region
@@ -97,7 +98,7 @@ def make_target(
     is_folder = not inside and _is_directory(path, place, format)
     container = _target_container(root, inside, format, is_folder=is_folder)
     if container is not None:
-        order = find_row(container.name).order
+        order = find_row(container.name).fixed_order()
         layout = Layout.named(order, n_axes) if order else layout
         array = NewArray(grid, dtype, layout, options, metadata)
         return container.make(
@@ -187,7 +188,8 @@ def _target_container(
     is_folder: bool,
 ) -> Container | None:
     """Return the container of a target, by the format's name, the suffix, or existing content."""
-    row = find_row(format) if format is not None else row_of(path.name)
+    by_suffix = row_of(path.name) if inside else target_row_of(path.name)
+    row = find_row(format) if format is not None else by_suffix
     if row is None and inside:
         return find_container(path, None)
     is_pattern = has_field(str(path)) and not is_taken(path)

@@ -263,6 +263,10 @@ def _to_text(number: float) -> str:
     return repr(float(number)).upper()
 
 
+def _trailer(n_bytes: int) -> int:
+    return -n_bytes % _UNIT
+
+
 FORMAT = Format(
     "fits",
     (".fits", ".fit", ".fts"),
@@ -273,5 +277,5 @@ FORMAT = Format(
     keeps=frozenset({"fits"}),
     order="C",
     byte_order=">",
-    trailer=lambda n_bytes: -n_bytes % _UNIT,
+    trailer=_trailer,
 )

@@ -79,9 +79,13 @@ def parse_header(peek: Peek) -> Header:
         shape = (*channels, *shape)
         space = _with_channels(space)
         check_shape(shape, dtype)
-    kept = {name: value for name, value in fields.items() if name not in _OWN}
+    kept = {name: value for name, value in fields.items() if _is_kept(name)}
     metadata = {"metaimage": kept} if kept else {}
     return Header(shape, dtype, Layout.f(len(shape)), len(content), space, metadata)
+
+
+def _is_kept(name: str) -> bool:
+    return name.strip() not in _OWN and "=" not in name
 
 
 def _is_true(fields: dict[str, str], key: str, default: str = "False") -> bool:
@@ -130,7 +134,8 @@ def make_header(block: Header) -> bytes:
     lines += [f"{_BYTE_ORDER[0]} = {block.dtype.str[0] == '>'}", "CompressedData = False"]
     lines += _space_lines(space, len(shape)) if space is not None else []
     kept = lines_in(block.metadata, "metaimage")
-    lines += [f"{name} = {value}" for name, value in kept.items()]
+    # The entries may come from another store's attributes, not from a MetaImage file.
+    lines += [f"{name} = {value}" for name, value in kept.items() if _is_kept(name)]
     lines += [f"DimSize = {to_text(shape)}", f"ElementNumberOfChannels = {n_channels}"]
     lines += [f"ElementType = {kind}", "ElementDataFile = "]
     return encode_padded("\n".join(lines), "LOCAL\n")

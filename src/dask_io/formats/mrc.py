@@ -50,6 +50,7 @@ _HEADER = np.dtype(
         ("label", "S80", 10),
     ]
 )
+_LARGEST = float(np.finfo(np.float32).max)
 _EDGES, _SKEWED = "xyz", "abc"
 _FIRST_STACK, _LAST_STACK = 401, 630
 # The usual space group by the number of axes: an image, a volume, a stack of volumes.
@@ -171,7 +172,8 @@ def _kept(block: Header) -> dict[str, Any]:
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, int | float)
+    # Larger numbers do not fit into single precision.
+    return isinstance(value, int | float) and abs(value) <= _LARGEST
 
 
 def _set_cell(made: NDArray[Any], space: Space | None, angles: Sequence[float]) -> None:
@@ -188,6 +190,8 @@ def _set_cell(made: NDArray[Any], space: Space | None, angles: Sequence[float]) 
         or min(steps) <= 0
         or {axis.unit for axis in space.axes[-n_axes:]} != {"angstrom"}
     ):
+        return
+    if max(*abs(origin), *(steps * made["n"].max())) > _LARGEST:
         return
     names = "".join(reversed(affine.coordinates))
     edges = _SKEWED if set(names) <= set(_SKEWED) else _EDGES

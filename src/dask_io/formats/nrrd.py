@@ -94,6 +94,13 @@ def _is_kept(name: str) -> bool:
     return _compact(name) not in _OWN
 
 
+def _is_line(name: str) -> bool:
+    """Tell whether a kept entry may be written: it is read back as the same entry."""
+    if ":" in name or name.startswith("#") or name != name.strip():
+        return False
+    return name.endswith("=") or (_is_kept(name) and _compact(name) != "datafile")
+
+
 def _dtype(fields: dict[str, str]) -> np.dtype[np.generic]:
     name = fields["type"].lower()
     code = next((code for code, ours in _TYPES.items() if name in {ours, f"{ours}_t"}), "")
@@ -197,7 +204,10 @@ def make_header(block: Header) -> bytes:
     lines += [f"sizes: {to_text(block.shape)}", "encoding: raw"]
     if dtype.itemsize > 1:
         lines.append(f"endian: {'big' if dtype.str[0] == '>' else 'little'}")
-    kept = lines_in(block.metadata, "nrrd")
+    # The entries may come from another store's attributes, not from an NRRD file.
+    kept = {
+        name: value for name, value in lines_in(block.metadata, "nrrd").items() if _is_line(name)
+    }
     by_name = {_compact(name): value for name, value in kept.items()}
     lines += _space_lines(block.space, by_name.get("space", "")) if block.space else []
     if block.space and "kinds" not in by_name:
@@ -264,6 +274,8 @@ def _vector(numbers: Sequence[float]) -> str:
 
 
 def _quote(words: list[str]) -> str:
+    # A word must not end the line, or the header.
+    words = [word if word.isprintable() else "" for word in words]
     return " ".join('"' + word.replace("\\", r"\\").replace('"', r"\"") + '"' for word in words)
 
 

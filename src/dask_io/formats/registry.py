@@ -71,7 +71,7 @@ class Row:
     shared
         Suffixes that files of other formats may also have, if the format is given by name.
     order
-        ``"C"`` or ``"F"`` if a container always stores elements in this order.
+        ``"C"`` or ``"F"`` if a container always stores elements in this order; see `fixed_order`.
     library
         The library that its module imports and that must be installed.
     object_class, objects
@@ -105,6 +105,10 @@ class Row:
             If it cannot be imported; the message contains the command that installs its library.
         """
         return self.load_container() if self.container else self.load_blocks()
+
+    def fixed_order(self) -> str:
+        """Return the order of a new target, ``"C"`` or ``"F"``; empty if it can have any."""
+        return self.order if self.container else self.load_blocks().order
 
     @property
     def is_installed(self) -> bool:
@@ -301,6 +305,21 @@ def find_row(name: str) -> Row:
     return found if isinstance(found, Row) else Row(name, cast("Format", found).suffixes, address)
 
 
+def target_row_of(name: str) -> Row | None:
+    """Return the row of the format that a new target gets by its name: the longest suffix counts.
+
+    Examples
+    --------
+    A new ``x.ome.zarr`` is an image; an existing one is opened as a Zarr group, as any image is.
+
+    >>> target_row_of("x.ome.zarr").name, row_of("x.ome.zarr").name, target_row_of("x.zarr").name
+    ('ome-zarr', 'zarr', 'zarr')
+    """
+    found = ((suffix, row) for row in _ROWS for suffix in row.suffixes if name.endswith(suffix))
+    longest = max(found, key=lambda each: len(each[0]), default=None)
+    return row_of(name) if longest is None else longest[1]
+
+
 def row_of(name: str) -> Row | None:
     """Return the row of the format with the suffix of a file or directory name."""
     # All suffixes have a dot. Without one, the slow search for other packages is skipped.
@@ -329,9 +348,9 @@ def load_format(name: str) -> AnyFormat:
     return find_row(name).load()
 
 
-def format_of(name: str) -> AnyFormat | None:
-    """Return the format with the suffix of a file or directory name."""
-    row = row_of(name)
+def target_format_of(name: str) -> AnyFormat | None:
+    """Return the format that a new target gets by its name."""
+    row = target_row_of(name)
     return None if row is None else row.load()
 
 

@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from os import PathLike
 
     from dask_io.formats.registry import AnyFormat
+    from dask_io.geometry import Grid
     from dask_io.geometry.chunks import Chunks
     from dask_io.jobs.settings import Settings
     from dask_io.journal.ledger import Ledger
@@ -102,9 +103,10 @@ def _describe_requested(
     if place is None:
         row = find_row(settings.format or store.format)
         if not _is_encoded(store, row.name, settings):
-            fixed = "" if row.container else row.load_blocks().order
-            layout = Layout.named(fixed, len(shape)) if fixed else layout
-            return _PlannedTarget(None, Side(grid, layout, row.name), dtype)
+            fixed = row.fixed_order()
+            stored = Layout.named(fixed, len(shape)) if fixed else layout
+            _refuse_other_order(row.name, stored, requested.order, grid)
+            return _PlannedTarget(None, Side(grid, stored, row.name), dtype)
         place = _unwritten_place(store, row.load(), settings)
     if dtype != store.dtype:
         metadata = cast_metadata(metadata, store.dtype, dtype)
@@ -127,19 +129,23 @@ def _describe_requested(
             f"{target.format} stores {dtype} as {target.dtype}, but elements are {store.dtype} and "
             f"would be converted twice; give --dtype {target.dtype}"
         )
-    longest = grid.longest
-    if requested.order is not None and order_of(target.layout, longest) != order_of(
-        layout, longest
-    ):
-        raise UsageError(
-            f"{target.format} stores elements in {target.layout.name} order, not "
-            f"{requested.order}; leave --order out"
-        )
+    _refuse_other_order(target.format, target.layout, requested.order, grid)
     planned = _describe(store, target)
     if requested.target is None:
         return planned._replace(target=None)
     check_places(store, target)
     return planned
+
+
+def _refuse_other_order(name: str, stored: Layout, order: str | None, grid: Grid) -> None:
+    """Refuse an order that a target of this format cannot have."""
+    if order is None:
+        return
+    wanted = parse_order(order, len(grid.axes))
+    if order_of(stored, grid.longest) != order_of(wanted, grid.longest):
+        raise UsageError(
+            f"{name} stores elements in {stored.name} order, not {order}; leave --order out"
+        )
 
 
 def _described(store: Source, settings: Settings) -> Mapping[str, Any]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from dask_io.errors import UsageError, list_names
 from dask_io.formats.creating import check_places
-from dask_io.formats.registry import find_row, format_of, load_format, row_of, tree_rows
+from dask_io.formats.registry import find_row, load_format, row_of, target_format_of, tree_rows
 from dask_io.geometry.chunks import normalize_chunks
 from dask_io.geometry.shards import normalize_shards
 from dask_io.hierarchy.container import DividedContainer, TreeContainer
@@ -71,10 +71,10 @@ def plan_tree(
     tree = find_tree(source, options, each=isinstance(kind, DividedContainer))
     if tree is None or (target is not None and INSIDE in fspath(target)):
         return None
-    if kind is not None and tree.dialect == kind.name:
+    if kind is not None and (tree.dialect == kind.name or _may_be_plain(kind, tree, settings)):
         if tree.is_one_level and settings.is_for_one_array:
             return None
-        # A group that follows the convention already stays as it is.
+        # A group that follows the convention already stays as it is, and so do other groups.
         kind = find_row(find_row(kind.name).dialect_of).load()
         settings = replace(settings, format=kind.name)
     if target is None:
@@ -100,7 +100,13 @@ def plan_tree(
 def _format_of(target: str | PathLike[str], settings: Settings) -> AnyFormat | None:
     """Return the format of a target, by its option or its suffix; None if it has neither."""
     given = settings.format
-    return format_of(Path(target).name) if given is None else load_format(given)
+    return target_format_of(Path(target).name) if given is None else load_format(given)
+
+
+def _may_be_plain(kind: AnyFormat, tree: Tree, settings: Settings) -> bool:
+    """Tell whether only the suffix asks for a convention that a tree of arrays cannot follow."""
+    is_convention = bool(find_row(kind.name).dialect_of)
+    return is_convention and settings.format is None and not tree.is_one_level
 
 
 def _refuse_two_formats(target: str | PathLike[str], settings: Settings) -> None:

@@ -7,7 +7,7 @@ are the chunks of all files.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
 from operator import call
@@ -24,6 +24,7 @@ from dask_io.storage.medium import NOT_A_FILE
 from dask_io.storage.tally import Tally
 from dask_io.stores.block_names import BlockNames
 from dask_io.stores.listing import Problems, is_inside, locator, match_names, scan
+from dask_io.stores.not_kept import DIFFERING, is_same
 from dask_io.stores.scaling import BOUNDS, SCALING, RealValues, Scaling, scaling_in
 from dask_io.stores.space import Space, crop, is_close
 from dask_io.stores.spec import SPACE
@@ -44,6 +45,11 @@ _MOST_SHOWN = 1000
 _MOST_SLICES = 2**22
 # Metadata that describes a single file, not the array.
 _OF_ONE_FILE = frozenset(("chunks", "maxshape", SPACE, SCALING, BOUNDS))
+# Entries that differ between the blocks of one array; those of the first file are used.
+_OF_EACH_FILE = frozenset(("start", "length", "ident", "history", "codecs"))
+_OF_EACH_FILE |= frozenset(("valid_range", "valid_min", "valid_max"))
+# Lists of names; the array has the names of all files.
+_NAMES = frozenset(("attributes_of_file", "attributes_of_groups", "coordinates"))
 
 
 def open_mosaic(
@@ -83,7 +89,7 @@ def open_mosaic(
         if is_inside(index := tuple(map(call, locators, numbers)))
     }
     assert len(sources) == grids.files.n_blocks == len(opened), "every file has its place"
-    space = _common_space(sources, grids.files, problems)
+    space = common_space(sources, grids.files, problems)
     problems.raise_if_any()
     return _scale_alike(folder, names, grids, sources, space)
 
@@ -178,25 +184,38 @@ def _first_missing(
             yield tuple(numbers)
 
 
-def _common_space(
+def common_space(
     sources: Mapping[tuple[int, ...], Source], grid: Grid, problems: Problems
 ) -> Space | None:
     """Return the space of the array; record files that lie elsewhere in the world."""
-    spaces = {index: source.metadata.get(SPACE) for index, source in sources.items()}
-    first_index, first = next(iter(spaces.items()))
-    if not isinstance(first, Space):
+    found = {index: source.metadata.get(SPACE) for index, source in sources.items()}
+    spaces = {index: space for index, space in found.items() if isinstance(space, Space)}
+    if not spaces:
         return None
+    # Files that do not say where they lie take the place that their names give them.
+    known = {index: space for index, space in spaces.items() if space.is_known}
+    first_index, first = next(iter((known or spaces).items()))
     whole = crop(first, [-low for low in grid.block(first_index).start])
-    if len(spaces) > 1 and all(space == first for space in spaces.values()):
+    if len(found) > 1 and all(space == first for space in known.values()):
         # The files have no positions.
         return whole
-    for index, space in spaces.items():
+    for index, space in known.items():
         block = grid.block(index)
-        if not isinstance(space, Space) or not is_close(
-            crop(whole, block.start), space, block.shape
-        ):
-            problems.add(sources[index].place, "lies at another place in the world than its name")
+        expected = crop(whole, block.start)
+        if is_close(expected, space, block.shape):
+            continue
+        if is_close(expected, replace(space, axes=expected.axes), block.shape):
+            problem = f"has axes {_axes_text(space)}, expected {_axes_text(expected)}"
+        else:
+            problem = "lies at another place in the world than its name"
+        problems.add(sources[index].place, problem)
     return whole
+
+
+def _axes_text(space: Space) -> str:
+    """Return names and units of axes, and types if there are any, for messages."""
+    words = ((axis.name, axis.type, axis.unit and f"in {axis.unit}") for axis in space.axes)
+    return ", ".join(" ".join(filter(None, each)) or "without a name" for each in words)
 
 
 def _scale_alike(
@@ -207,7 +226,7 @@ def _scale_alike(
     space: Space | None,
 ) -> Mosaic:
     """Combine the scalings of all files; if they contradict each other, apply them instead."""
-    metadata = _without_own(next(iter(sources.values())))
+    metadata = _agreed_metadata(sources)
     scalings = {index: scaling_in(source.metadata) for index, source in sources.items()}
     bounds = [source.metadata.get(BOUNDS) for source in sources.values()]
     if any(scalings.values()):
@@ -220,7 +239,7 @@ def _scale_alike(
                 index: source if (found := scalings[index]) is None else RealValues(source, found)
                 for index, source in sources.items()
             }
-            metadata = _without_own(next(iter(sources.values())))
+            metadata = _agreed_metadata(sources)
             bounds = [source.metadata.get(BOUNDS) for source in sources.values()]
     if all(bounds):
         metadata[BOUNDS] = [min(b[0] for b in bounds if b), max(b[1] for b in bounds if b)]
@@ -231,8 +250,41 @@ def _scale_alike(
     )
 
 
-def _without_own(source: Source) -> dict[str, Any]:
-    return {key: value for key, value in source.metadata.items() if key not in _OF_ONE_FILE}
+def _agreed_metadata(sources: Mapping[tuple[int, ...], Source]) -> dict[str, Any]:
+    """Return the metadata on which all files agree, and the names of entries that differ."""
+    described = [
+        {key: value for key, value in source.metadata.items() if key not in _OF_ONE_FILE | _NAMES}
+        for source in sources.values()
+    ]
+    kept, differing = agree(described)
+    for key in sorted(_NAMES):
+        names = [name for source in sources.values() for name in source.metadata.get(key, ())]
+        if names:
+            kept[key] = list(dict.fromkeys(names))
+    return {**kept, DIFFERING: differing} if differing else kept
+
+
+def agree(described: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Return the entries that several files have in common, and the names of the others.
+
+    Examples
+    --------
+    >>> agree([{"a": 1, "b": {"x": 1, "y": 2}}, {"a": 1, "b": {"x": 1, "y": 3}, "c": 4}])
+    ({'a': 1, 'b': {'x': 1}}, ('b/y', 'c'))
+    """
+    first, kept, differing = described[0], dict[str, Any](), list[str]()
+    for name in dict.fromkeys(name for each in described for name in each):
+        values = [each.get(name) for each in described]
+        if all(isinstance(value, dict) for value in values):
+            kept[name], inner = agree(values)
+            differing += [f"{name}/{key}" for key in inner]
+        elif name in _OF_EACH_FILE and name in first:
+            kept[name] = first[name]
+        elif all(name in each and is_same(each[name], values[0]) for each in described):
+            kept[name] = values[0]
+        elif name not in _OF_EACH_FILE:
+            differing.append(name)
+    return kept, tuple(differing)
 
 
 def combine(parts: list[tuple[Region, Scaling]], shape: tuple[int, ...]) -> Scaling | None:
@@ -327,7 +379,8 @@ class Mosaic(SourceDefaults):
         metadata: Mapping[str, Any],
     ) -> None:
         self.folder, self._names, self.files, self.grid = folder, names, files, grid
-        self.sources, self.metadata = sources, MappingProxyType(dict(metadata))
+        # A plain dictionary, because a read-only view of one cannot be pickled.
+        self.sources, self._metadata = sources, dict(metadata)
         self.tally = Tally()
         for source in sources.values():
             plain: Any = source.stored if isinstance(source, RealValues) else source
@@ -337,6 +390,11 @@ class Mosaic(SourceDefaults):
     def _first(self) -> Source:
         first: Source = next(iter(self.sources.values()))
         return first
+
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        """Metadata of the array, read-only."""
+        return MappingProxyType(self._metadata)
 
     @property
     def place(self) -> str:

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
     from dask_io.stores.store import Source, Target
 
+DIFFERING = "differing_entries"
+"""Key of the metadata of several files: names of entries that differ between them."""
 # Metadata that lists names, and the word reported if the target lacks one of the names.
 _LISTED_NAMES = {
     "coordinates": "coordinates",
@@ -35,6 +37,7 @@ _LISTED_NAMES = {
     "user_block": "user_block",
     "extended_header": "extended_header",
     STORED_INTEGERS: "stored_integers",
+    DIFFERING: "metadata_of_some_files",
 }
 _OLD_ZARR = 2
 

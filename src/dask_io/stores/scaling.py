@@ -199,17 +199,20 @@ class RealValues(SourceDefaults):
         """Other bytes that the source needs, and the temporary arrays of a conversion."""
         return self.stored.codec_bytes + 4 * _PIECE * REAL.itemsize
 
-    @cached_property
+    @property
     def metadata(self) -> Mapping[str, Any]:
         """Metadata of the source, without the scaling and the fill value of the integers."""
+        # Only the dictionary is cached, because a read-only view of one cannot be pickled.
+        return MappingProxyType(self._metadata)
+
+    @cached_property
+    def _metadata(self) -> dict[str, Any]:
         known = {
             **self.stored.metadata,
             BOUNDS: list(self.scaling.bounds),
             STORED_INTEGERS: (str(self.stored.dtype),),
         }
-        return MappingProxyType(
-            {key: value for key, value in known.items() if key not in {SCALING, "fill_value"}}
-        )
+        return {key: value for key, value in known.items() if key not in {SCALING, "fill_value"}}
 
     @property
     def tally(self) -> Tally:

@@ -16,6 +16,7 @@ Each test is a method that takes an empty directory, pytest's ``tmp_path``. It r
 
 from __future__ import annotations
 
+import pickle
 import random
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -129,6 +130,26 @@ class StoreConformance:
                 block = case.grid.block(index)
                 read = read_region(source, index, Region.whole(block.shape))
                 assert _same(read, case.part(block)), f"block {index} of {case} differs"
+
+    def test_pickled_sources_read_the_same(self, tmp_path: Path) -> None:
+        """A source can be sent to another process, also after its metadata was read."""
+        for folder, case in self.examples(tmp_path):
+            self.write(folder, case)
+            source = self.open_source(folder, case)
+            metadata = dict(source.metadata)
+            sent = pickle.loads(pickle.dumps(source))  # noqa: S301 - our own bytes
+            assert sent.metadata.keys() == metadata.keys()
+            for index in case.grid.indices():
+                block = case.grid.block(index)
+                read = read_region(sent, index, Region.whole(block.shape))
+                assert _same(read, case.part(block)), f"block {index} of {case} differs"
+
+    def test_pickled_targets_describe_themselves(self, tmp_path: Path) -> None:
+        """A target can be sent to another process before it is created."""
+        for folder, case in self.examples(tmp_path):
+            target = self.make_target(folder, case)
+            sent = pickle.loads(pickle.dumps(target))  # noqa: S301 - our own bytes
+            assert sent.describe() == target.describe()
 
     def test_describes_what_was_written(self, tmp_path: Path) -> None:
         """Shape, dtype, grid and layout survive, in the target and in the source."""

@@ -161,3 +161,15 @@ def test_hostile_headers_are_refused_in_one_line(old: str, new: str, problem: st
         return
     with pytest.raises(ValueError, match=problem):
         parse(text)
+
+
+@pytest.mark.parametrize(
+    "name", ["HeaderSize", "BinaryDataByteOrderMSB", "ElementDataFile", "NDims", "NDims = 1 ;"]
+)
+def test_kept_entries_do_not_replace_entries_of_a_new_file(name: str) -> None:
+    """Entries that another store kept cannot change what a new file says about its block."""
+    kept = {"metaimage": {name: "True"}}
+    content = make_header(Header((2, 3), np.dtype("<i2"), Layout.f(2), metadata=kept))
+    header = parse(content)
+    assert (header.shape, header.dtype, header.offset) == ((2, 3), np.dtype("<i2"), len(content))
+    assert not header.metadata

@@ -194,3 +194,20 @@ def test_entries_of_a_hostile_manifest_are_left_out() -> None:
     kept = {"labels": ["x" * 200, 5], "ispg": "a", "cellb": [1, "b", 3]}
     block = Header((2, 3), np.dtype("<i2"), Layout.c(2), metadata={"mrc": kept})
     assert parse(make_header(block)).metadata == {"mrc": {"labels": ["x" * 80, "5"]}}
+
+
+def test_numbers_too_large_for_a_header_are_left_out() -> None:
+    """Kept angles and positions that single precision cannot hold are not written."""
+    axes = tuple(SpaceAxis(name, "angstrom") for name in "zyx")
+    huge = Affine.scaled((1e300, 1.0, 1.0), (0.0, 0.0, 0.0), "cba")
+    for affine in (Affine.scaled((1.0, 1.0, 1.0), (0.0, 0.0, 0.0), "cba"), huge):
+        block = Header(
+            (2, 3, 4),
+            np.dtype("<i2"),
+            Layout.c(3),
+            space=Space(axes, affine),
+            metadata={"mrc": {"cellb": [10**400, 1, 1]}},
+        )
+        header = parse(make_header(block))
+        assert header.shape == (2, 3, 4)
+        assert header.metadata == {}

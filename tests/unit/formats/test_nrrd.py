@@ -200,3 +200,23 @@ def test_entries_of_a_hostile_manifest_are_left_out() -> None:
     block = Header((2, 3), np.dtype("u1"), Layout.f(2), metadata={"nrrd": kept})
     content = make_header(block)
     assert parse_header(lambda n_bytes: content[:n_bytes]).metadata == {"nrrd": {"good": "1"}}
+
+
+@pytest.mark.parametrize(
+    "name", ["sizes", "Type", "encoding", "data file", "datafile", "byte skip", "x: sizes", "#"]
+)
+def test_kept_entries_do_not_replace_fields_of_a_new_file(name: str) -> None:
+    """Entries that another store kept cannot change what a new file says about its block."""
+    block = Header((2, 3), np.dtype("u1"), Layout.f(2), metadata={"nrrd": {name: "1 1"}})
+    content = make_header(block)
+    header = parse_header(lambda n_bytes: content[:n_bytes])
+    assert (header.shape, header.offset, header.metadata) == ((2, 3), len(content), {})
+
+
+def test_names_of_axes_cannot_end_the_header() -> None:
+    """A name with line breaks, which other formats allow, is left out."""
+    space = Space((SpaceAxis("a\n\nb"), SpaceAxis("x")))
+    content = make_header(Header((2, 3), np.dtype("u1"), Layout.f(2), space=space))
+    header = parse_header(lambda n_bytes: content[:n_bytes])
+    assert header.offset == len(content)
+    assert header.space == Space((SpaceAxis(), SpaceAxis("x")))

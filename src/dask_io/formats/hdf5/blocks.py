@@ -19,7 +19,6 @@ from dask_io.formats.hdf5.dataset import understand
 from dask_io.formats.hdf5.file import find_dataset, understanding
 from dask_io.formats.hdf5.filters import type_of
 from dask_io.formats.isolation import WORKER, Limits
-from dask_io.stores.block_files import order_of
 from dask_io.stores.block_format import Format, Header
 
 if TYPE_CHECKING:
@@ -57,9 +56,7 @@ def _read_head(head: bytes) -> Header:
 
 def make_header(block: Header) -> bytes:
     """Return everything before the elements, as HDF5 writes it."""
-    shape, dtype, layout = block.shape, block.dtype, block.layout
-    if order_of(layout, shape) != sorted(order_of(layout, shape)):
-        raise ValueError(f"stores elements in C order, not {layout.name}; give --order C")
+    shape, dtype = block.shape, block.dtype
 
     def make(file: Any) -> Any:
         space, name = h5py.h5s.create_simple(shape), DEFAULT_NAME.encode()
@@ -155,4 +152,4 @@ class _Head(io.RawIOBase):
         return len(view)
 
 
-FORMAT = Format("hdf5", (".h5", ".hdf5", ".hdf"), _LONGEST, parse_header, make_header)
+FORMAT = Format("hdf5", (".h5", ".hdf5", ".hdf"), _LONGEST, parse_header, make_header, order="C")

@@ -21,7 +21,6 @@ from dask_io.formats.isolation import WORKER, Limits
 from dask_io.formats.minc.hdf5_file import PATH_OF_IMAGE, ROOT, find, volume_in, write_volume
 from dask_io.formats.minc.source import open_image
 from dask_io.formats.minc.volume import kept_metadata, volume_for
-from dask_io.stores.block_files import order_of
 from dask_io.stores.block_format import Format, Header
 from dask_io.stores.spec import SPACE
 
@@ -74,9 +73,7 @@ def _read_head(head: bytes) -> Header | int:
 
 def make_header(block: Header) -> bytes:
     """Return everything before the elements of a block."""
-    shape, dtype, layout = block.shape, block.dtype, block.layout
-    if order_of(layout, shape) != sorted(order_of(layout, shape)):
-        raise ValueError(f"stores elements in C order, not {layout.name}; give --order C")
+    shape, dtype = block.shape, block.dtype
     if len(block.start) not in {0, len(shape)}:
         raise ValueError("stores blocks with all axes, not slices; write a field for each axis")
     volume = volume_for({**block.metadata, SPACE: block.space}, shape, dtype, block.start)
@@ -98,5 +95,6 @@ FORMAT = Format(
     make_header,
     has_space=True,
     keep=kept_metadata,
+    order="C",
     open_file=open_image,
 )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import h5py  # type: ignore[import-untyped]
@@ -10,7 +12,13 @@ import pytest
 
 import dask_io
 from dask_io.errors import DataError, InterruptedRunError, UsageError
+from dask_io.formats import open_source
+from dask_io.geometry import Grid, Region
+from dask_io.stores.listing import Problems
+from dask_io.stores.mosaic import common_space
 from dask_io.stores.scaling import scaling_in
+from dask_io.stores.space import Affine, Space, SpaceAxis, crop
+from dask_io.testing.conformance import read_region
 from tests.unit.formats.minc.volumes import REAL_FILES, load, make_raw, rewrite, run, stored
 
 if TYPE_CHECKING:
@@ -101,6 +109,21 @@ def test_blocks_that_scale_a_slice_differently_become_real_values(
     assert dask_io.verify(tmp_path / "blocks", tmp_path / "merged.mnc", memory="4MiB").equal
 
 
+def test_blocks_of_files_are_pickled(whole: Path, tmp_path: Path) -> None:
+    """Real values of several files can be sent to other processes after their metadata was read."""
+    make_scaled(whole, tmp_path / "blocks")
+    source = open_source(tmp_path / "blocks")
+    metadata = dict(source.metadata)
+    assert metadata["stored_integers"]
+
+    sent = pickle.loads(pickle.dumps(source))  # noqa: S301 - our own bytes
+
+    assert dict(sent.metadata) == metadata
+    index = next(source.grid.indices())
+    region = Region.whole(source.grid.block(index).shape)
+    assert np.array_equal(read_region(sent, index, region), read_region(source, index, region))
+
+
 def test_compressed_blocks_of_either_kind_are_merged(whole: Path, tmp_path: Path) -> None:
     """Files in gzip chunks form one array, whose blocks are their chunks."""
     values = make_scaled(whole, tmp_path / "plain")
@@ -154,6 +177,9 @@ def _change(folder: Path, name: str) -> None:
         (folder / "b_1_0_1.mnc").write_bytes((REAL_FILES / "small.mnc").read_bytes())
     elif name == "no-file":
         (folder / "b_1_0_1.mnc").write_bytes(b"nothing")
+    elif name == "unit":
+        with h5py.File(folder / "b_1_0_1.mnc", "r+") as file:
+            file["minc-2.0/dimensions/zspace"].attrs["units"] = "um"
     else:
         with h5py.File(folder / "b_1_0_1.mnc", "r+") as file:
             file["minc-2.0/dimensions/zspace"].attrs["start"] = 77.0
@@ -166,6 +192,7 @@ def _change(folder: Path, name: str) -> None:
         ("far", "b_0_0_1.mnc is missing"),
         ("other", "b_1_0_1.mnc has .* blocks of"),
         ("no-file", "b_1_0_1.mnc .*is not a valid HDF5 file"),
+        ("unit", "b_1_0_1.mnc has axes z space in um, .*expected z space"),
         ("moved", "b_1_0_1.mnc lies at another place in the world than its name"),
     ],
 )
@@ -178,6 +205,35 @@ def test_files_that_do_not_fit_are_named(
 
     with pytest.raises(DataError, match=message):
         dask_io.open(tmp_path / "blocks" / "b_{0}_{1}_{2}.mnc")
+
+
+def test_attributes_on_which_files_differ_are_reported(whole: Path, tmp_path: Path) -> None:
+    """What all files agree on is kept; the rest is left out, and the result says so."""
+    cut(whole, tmp_path / "blocks", (2, 6, 4))
+    for number, path in enumerate(sorted((tmp_path / "blocks").iterdir())):
+        with h5py.File(path, "r+") as file:
+            image = file["minc-2.0/image/0/image"]
+            image.attrs["same"], image.attrs["other"] = "a", f"b{number}"
+
+    result = dask_io.merge(tmp_path / "blocks", tmp_path / "merged.mnc", **OPTIONS)
+
+    assert result.not_kept == ("metadata_of_some_files",)
+    with h5py.File(tmp_path / "merged.mnc") as file:
+        attributes = file["minc-2.0/image/0/image"].attrs
+        assert attributes["same"] == b"a"
+        assert "other" not in attributes
+
+
+def test_a_file_without_a_place_does_not_hide_that_of_others() -> None:
+    """If only the first file does not say where it lies, the others do."""
+    grid = Grid.regular((4,), (2,))
+    space = Space((SpaceAxis("x", "mm"),), Affine.scaled([0.5], [3.0]))
+    for unknown in (None, Space.unknown(1)):
+        sources: Any = {
+            (0,): SimpleNamespace(metadata={"space": unknown}, place="b_0"),
+            (1,): SimpleNamespace(metadata={"space": space}, place="b_1"),
+        }
+        assert common_space(sources, grid, Problems("blocks")) == crop(space, [-2])
 
 
 def test_files_of_others_are_not_consumed(whole: Path, tmp_path: Path) -> None:
