@@ -63,7 +63,7 @@ class BlockFilesTarget(BlockStore, TargetDefaults, JournalledTarget):
             durability=durability,
         )
         self._reserve = reserve
-        self._headers: dict[Region, bytes] = {}
+        self._headers: dict[object, bytes] = {}
 
     @property
     def access(self) -> Access:
@@ -122,7 +122,7 @@ class BlockFilesTarget(BlockStore, TargetDefaults, JournalledTarget):
         if self._blocks.format.header_suffix:
             return b""
         # Headers of blocks with one shape are equal, unless they have the block's position.
-        block = region if self._blocks.format.has_space else Region.whole(region.shape)
+        block = region if self._blocks.format.has_space else region.shape
         header = self._headers.get(block)
         if header is None:
             header = self._blocks.header_of(region)
