@@ -23,8 +23,9 @@ from dask_io.stores.unit_words import is_same_unit, length_ratio
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-_OPPOSITE = {"left": "right", "anterior": "posterior", "superior": "inferior"}
-_OPPOSITE |= {other: name for name, other in _OPPOSITE.items()}
+_PAIRS = (("right", "left"), ("anterior", "posterior"), ("superior", "inferior"))
+OPPOSITE = {a: b for one, other in _PAIRS for a, b in ((one, other), (other, one))}
+"""The opposite of each direction in a patient's body."""
 # Single precision keeps an origin a thousand steps away to 0.0001 of a step.
 _TOLERANCE = 1e-3
 
@@ -259,7 +260,7 @@ def reorient(space: Space, coordinates: Sequence[str]) -> Space | None:
     if affine is None or affine.coordinates == tuple(coordinates):
         return space
     numbers = {name: row for row, name in enumerate(affine.coordinates)}
-    rows = [(numbers.get(name), numbers.get(_OPPOSITE.get(name, ""))) for name in coordinates]
+    rows = [(numbers.get(name), numbers.get(OPPOSITE.get(name, ""))) for name in coordinates]
     matrix, origin = [], []
     for same, opposite in rows:
         row, sign = (opposite, -1) if same is None else (same, 1)
