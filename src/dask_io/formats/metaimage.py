@@ -30,6 +30,7 @@ from dask_io.stores.header_parsing import (
     to_text,
 )
 from dask_io.stores.space import AxisType, Space, SpaceAxis, reorient
+from dask_io.stores.unit_words import is_same_unit
 
 if TYPE_CHECKING:
     from dask_io.stores.block_format import Peek
@@ -49,6 +50,7 @@ _OWN = {*_ORIGIN, *_MATRIX, *_BYTE_ORDER, "ObjectType", "NDims", "DimSize", "Bin
 _OWN |= {"CompressedData", "CompressedDataSize", "HeaderSize", "ElementSpacing", "ElementSize"}
 _OWN |= {"ElementNumberOfChannels", "ElementType", "ElementDataFile", "ElementMin", "ElementMax"}
 _OWN |= {"DistanceUnits"}
+_UNITS = ("mm", "um", "cm")
 _LAST = re.compile(rb"(?:^|\n)[ \t]*ElementDataFile[ \t]*=[^\n]*\n")
 
 
@@ -94,7 +96,7 @@ def _is_true(fields: dict[str, str], key: str, default: str = "False") -> bool:
 
 def _space(fields: dict[str, str], n_axes: int) -> Space:
     unit = fields.get("DistanceUnits", "").lower()
-    axes = (SpaceAxis(unit=unit if unit in {"mm", "um", "cm"} else None),) * n_axes
+    axes = (SpaceAxis(unit=unit if unit in _UNITS else None),) * n_axes
     spacing = fields.get("ElementSpacing", fields.get("ElementSize"))
     origin = next((fields[key] for key in _ORIGIN if key in fields), None)
     if spacing is None and origin is None:
@@ -144,7 +146,8 @@ def make_header(block: Header) -> bytes:
 def _space_lines(space: Space, n_axes: int) -> list[str]:
     units = {axis.unit for axis in space.axes[-n_axes:]}
     unit = units.pop() if len(units) == 1 else None
-    lines = [f"DistanceUnits = {unit}"] if unit in {"mm", "um", "cm"} else []
+    word = next((word for word in _UNITS if is_same_unit(word, unit)), None)
+    lines = [] if word is None else [f"DistanceUnits = {word}"]
     affine = _square(space, n_axes)
     if affine is None:
         return lines

@@ -16,6 +16,7 @@ from dask_io.geometry import Layout
 from dask_io.stores.block_format import Format, Header
 from dask_io.stores.header_parsing import affine_of, check_shape, decode_text, dtype_name
 from dask_io.stores.space import AxisType, Space, SpaceAxis
+from dask_io.stores.unit_words import length_ratio
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -177,7 +178,7 @@ def _is_number(value: object) -> bool:
 
 
 def _set_cell(made: NDArray[Any], space: Space | None, angles: Sequence[float]) -> None:
-    """Write the position of a block if MRC can: steps above 0 along x, y and z, in angstrom."""
+    """Write the position of a block if MRC can: steps above 0 along x, y and z, as a length."""
     if space is None or space.affine is None or len(space.affine.origin) > 3:  # noqa: PLR2004
         return
     affine = space.affine
@@ -185,12 +186,11 @@ def _set_cell(made: NDArray[Any], space: Space | None, angles: Sequence[float]) 
     columns = np.array(affine.matrix).T[-n_axes:, ::-1][::-1]
     steps, origin = np.diag(columns), np.array(affine.origin)[::-1]
     is_scaled = columns.shape == (n_axes, n_axes) and not (columns - np.diag(steps)).any()
-    if (
-        not is_scaled
-        or min(steps) <= 0
-        or {axis.unit for axis in space.axes[-n_axes:]} != {"angstrom"}
-    ):
+    units = {axis.unit for axis in space.axes[-n_axes:]}
+    ratio = length_ratio(units.pop(), "angstrom") if len(units) == 1 else None
+    if ratio is None or not is_scaled or min(steps) <= 0:
         return
+    steps, origin = steps * float(ratio), origin * float(ratio)
     if max(*abs(origin), *(steps * made["n"].max())) > _LARGEST:
         return
     names = "".join(reversed(affine.coordinates))

@@ -25,7 +25,7 @@ from dask_io.report.text import plan_text
 from dask_io.storage.location import locate
 from dask_io.storage.pace import Pace
 from dask_io.stores.not_kept import not_kept
-from dask_io.stores.store import inferred_axes, inferred_in
+from dask_io.stores.store import inferred_in
 from dask_io.stores.views import SourceView
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ class Job(Runnable):
     @property
     def inferred_axes(self) -> str:
         """The names of the axes, if the target's format needs names and nothing gives them."""
-        return "" if self.target is None else inferred_axes(self.target)
+        return "" if self.target is None else self.target.inferred_axes
 
     def _move(self, on_progress: Callable[[Progress], None] | None) -> RunResult:
         outlet = self.open_outlet()
@@ -256,7 +256,7 @@ class JointJob(Runnable):
     @property
     def inferred_axes(self) -> str:
         """The names of the axes, if the target's format needs names and nothing gives them."""
-        return inferred_axes(self.targets[0])
+        return self.targets[0].inferred_axes
 
     def _move(self, on_progress: Callable[[Progress], None] | None) -> RunResult:
         check_before_run(list(map(Move, self.windows, self.targets)), workers=self.workers)

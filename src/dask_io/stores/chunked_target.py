@@ -55,6 +55,7 @@ class ChunkedTarget(ABC):
     """
 
     in_pieces = False
+    inferred_axes = ""
     block_names: ClassVar[None] = None
     n_absent: ClassVar[int] = 0
     is_sequential: ClassVar[bool] = False

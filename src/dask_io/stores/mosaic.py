@@ -274,7 +274,7 @@ def agree(described: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Any], tuple
     """
     first, kept, differing = described[0], dict[str, Any](), list[str]()
     for name in dict.fromkeys(name for each in described for name in each):
-        values = [each.get(name) for each in described]
+        values: list[Any] = [each.get(name) for each in described]
         if all(isinstance(value, dict) for value in values):
             kept[name], inner = agree(values)
             differing += [f"{name}/{key}" for key in inner]

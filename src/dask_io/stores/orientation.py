@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dask_io.stores.space import OPPOSITE
+
 if TYPE_CHECKING:
     from dask_io.stores.space import Affine
-
-_PAIRS = (("right", "left"), ("anterior", "posterior"), ("superior", "inferior"))
-_OPPOSITES = {a: b for one, other in _PAIRS for a, b in ((one, other), (other, one))}
 
 
 def directions(affine: Affine) -> tuple[str, ...] | None:
@@ -27,7 +26,7 @@ def directions(affine: Affine) -> tuple[str, ...] | None:
         row = max(range(len(column)), key=lambda n: abs(column[n]))
         name = affine.coordinates[row]
         if column[row] < 0:
-            name = _OPPOSITES.get(name, f"-{name}")
+            name = OPPOSITE.get(name, f"-{name}")
         found.append(name if column[row] else "none")
     return tuple(found)
 

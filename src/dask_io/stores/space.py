@@ -18,11 +18,14 @@ from itertools import pairwise
 from math import hypot, isfinite
 from typing import TYPE_CHECKING, Any
 
+from dask_io.stores.unit_words import is_same_unit, length_ratio
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-_OPPOSITE = {"left": "right", "anterior": "posterior", "superior": "inferior"}
-_OPPOSITE |= {other: name for name, other in _OPPOSITE.items()}
+_PAIRS = (("right", "left"), ("anterior", "posterior"), ("superior", "inferior"))
+OPPOSITE = {a: b for one, other in _PAIRS for a, b in ((one, other), (other, one))}
+"""The opposite of each direction in a patient's body."""
 # Single precision keeps an origin a thousand steps away to 0.0001 of a step.
 _TOLERANCE = 1e-3
 
@@ -257,7 +260,7 @@ def reorient(space: Space, coordinates: Sequence[str]) -> Space | None:
     if affine is None or affine.coordinates == tuple(coordinates):
         return space
     numbers = {name: row for row, name in enumerate(affine.coordinates)}
-    rows = [(numbers.get(name), numbers.get(_OPPOSITE.get(name, ""))) for name in coordinates]
+    rows = [(numbers.get(name), numbers.get(OPPOSITE.get(name, ""))) for name in coordinates]
     matrix, origin = [], []
     for same, opposite in rows:
         row, sign = (opposite, -1) if same is None else (same, 1)
@@ -272,12 +275,16 @@ def reorient(space: Space, coordinates: Sequence[str]) -> Space | None:
 def stored_part(space: Space, held: Space | None, shape: Sequence[int]) -> Space | None:
     """Return the part of `space` that a file stores; `held` is the space read from the file.
 
-    Rounded positions, coordinates with another direction or without names, and missing axis types
-    do not count as lost.
+    Positions that are rounded or in another unit of length, coordinates with another direction or
+    without names, and missing axis types do not count as lost.
     """
     if held is None or len(held.axes) != len(space.axes):
         return None
-    axes = tuple(replace(a, type=b.type) for a, b in zip(held.axes, space.axes, strict=True))
+    held = _in_units_of(space, held)
+    axes = tuple(
+        replace(a, type=b.type, unit=b.unit if is_same_unit(a.unit, b.unit) else a.unit)
+        for a, b in zip(held.axes, space.axes, strict=True)
+    )
     if space.affine is None or held.affine is None:
         return Space(axes)
     wanted, turned = space.affine, held
@@ -290,6 +297,22 @@ def stored_part(space: Space, held: Space | None, shape: Sequence[int]) -> Space
     if is_close(replace(turned, axes=axes), Space(axes, wanted), shape):
         return Space(axes, space.affine)
     return replace(held, axes=axes)
+
+
+def _in_units_of(space: Space, held: Space) -> Space:
+    """Return positions that are held in another unit of length in the unit of a space."""
+    ours, theirs = ({axis.unit for axis in each.axes if axis.unit} for each in (space, held))
+    if held.affine is None or len(ours) != 1 or len(theirs) != 1:
+        return held
+    unit = ours.pop()
+    ratio = length_ratio(theirs.pop(), unit)
+    if ratio in {None, 1}:
+        return held
+    factor = Fraction(ratio or 1)
+    matrix = tuple(tuple(float(_times(n, factor)) for n in row) for row in held.affine.matrix)
+    origin = tuple(float(_times(n, factor)) for n in held.affine.origin)
+    axes = tuple(replace(axis, unit=unit if axis.unit else None) for axis in held.axes)
+    return Space(axes, replace(held.affine, matrix=matrix, origin=origin))
 
 
 def is_close(a: Space, b: Space, shape: Sequence[int], tolerance: float = _TOLERANCE) -> bool:
@@ -325,7 +348,7 @@ def includes(space: Space, other: Space) -> bool:
         return False
     return all(
         theirs.name in {None, ours.name}
-        and theirs.unit in {None, ours.unit}
+        and (theirs.unit is None or is_same_unit(ours.unit, theirs.unit))
         and theirs.type in {None, ours.type}
         for ours, theirs in zip(space.axes, other.axes, strict=True)
     )

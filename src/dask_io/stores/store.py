@@ -160,11 +160,6 @@ def inferred_in(store: Store) -> str:
     return f"{names.pattern} ({names.meaning})" if names is not None and names.inferred else ""
 
 
-def inferred_axes(target: Target) -> str:
-    """Return the names of the axes that a target had to infer; empty if it did not."""
-    return str(getattr(target, "inferred_axes", ""))
-
-
 class Checkable(Protocol):
     """One visit to a block whose checksum is known."""
 
@@ -303,6 +298,10 @@ class Target(Store, Protocol):
         """Whether it converts elements of other types as NumPy does."""
 
     @property
+    def inferred_axes(self) -> str:
+        """Names of the axes, if the format needs names and nothing gives them; else empty."""
+
+    @property
     def piecewise(self) -> Memory | None:
         """The memory of a visit with `in_pieces`, None if the codecs need whole blocks."""
 
@@ -356,6 +355,7 @@ class TargetDefaults(StoreDefaults):
     """Members of most targets: each block is a file, and is encoded as a whole."""
 
     converts_as_numpy = True
+    inferred_axes = ""
     in_pieces = False
     piecewise: Memory | None = None
     grid: Any

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 _PREFIXES = {
     "y": "yocto",
     "z": "zepto",
@@ -25,6 +27,19 @@ _PREFIXES = {
     "Z": "zetta",
     "Y": "yotta",
 }
+# Powers of ten of the prefixes, in the unit without a prefix.
+_POWERS = {
+    **{word: 3 * n for n, word in enumerate(("milli", "micro", "nano", "pico", "femto"), 1)},
+    **{word: 3 * n for n, word in enumerate(("atto", "zepto", "yocto"), 6)},
+    **{word: -3 * n for n, word in enumerate(("kilo", "mega", "giga", "tera", "peta"), 1)},
+    **{word: -3 * n for n, word in enumerate(("exa", "zetta", "yotta"), 6)},
+    "deci": 1,
+    "centi": 2,
+    "hecto": -2,
+    "": 0,
+}
+_METERS = {f"{word}meter": Fraction(10) ** -power for word, power in _POWERS.items()}
+_METERS["angstrom"] = Fraction(1, 10**10)
 _LENGTHS = {f"{symbol}m": f"{word}meter" for symbol, word in _PREFIXES.items()}
 _TIMES = {f"{symbol}s": f"{word}second" for symbol, word in _PREFIXES.items()}
 _OTHERS = {
@@ -58,3 +73,22 @@ def unit_word(unit: str) -> str:
         return _WORDS[unit]
     # British spelling, and plurals.
     return unit.removesuffix("s").replace("metre", "meter") if "met" in unit else unit
+
+
+def is_same_unit(one: str | None, other: str | None) -> bool:
+    """Tell whether two words are the same unit, such as ``mm`` and ``millimeter``."""
+    return one == other or (
+        one is not None and other is not None and unit_word(one) == unit_word(other)
+    )
+
+
+def length_ratio(one: str | None, other: str | None) -> Fraction | None:
+    """Return how many of another unit one unit is; None if they are not both lengths.
+
+    Examples
+    --------
+    >>> length_ratio("nm", "angstrom"), length_ratio("mm", "micrometer"), length_ratio("s", "mm")
+    (Fraction(10, 1), Fraction(1000, 1), None)
+    """
+    a, b = (None if unit is None else _METERS.get(unit_word(unit)) for unit in (one, other))
+    return None if a is None or b is None else a / b

@@ -150,6 +150,7 @@ class StoreConformance:
             target = self.make_target(folder, case)
             sent = pickle.loads(pickle.dumps(target))  # noqa: S301 - our own bytes
             assert sent.describe() == target.describe()
+            assert sent.inferred_axes == target.inferred_axes
 
     def test_describes_what_was_written(self, tmp_path: Path) -> None:
         """Shape, dtype, grid and layout survive, in the target and in the source."""

@@ -9,6 +9,7 @@ import pytest
 
 import dask_io
 from dask_io.errors import UsageError
+from dask_io.planning import Plan
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,6 +38,7 @@ def test_block_files_need_no_order(suffix: str, source: Path, tmp_path: Path) ->
 def test_plans_without_a_target_have_the_order_of_the_format(name: str, source: Path) -> None:
     """A plan of costs alone assumes the order that the target would have."""
     job = dask_io.plan(source, format=name, chunks=(2, 3, 8))
+    assert isinstance(job.plan, Plan)
     assert job.plan.problem.target.layout.name == "C"
 
 

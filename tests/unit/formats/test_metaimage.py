@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -173,3 +173,19 @@ def test_kept_entries_do_not_replace_entries_of_a_new_file(name: str) -> None:
     header = parse(content)
     assert (header.shape, header.dtype, header.offset) == ((2, 3), np.dtype("<i2"), len(content))
     assert not header.metadata
+
+
+@pytest.mark.parametrize(
+    ("unit", "word"),
+    [("mm", "mm"), ("millimeter", "mm"), ("um", "um"), ("micron", "um"), ("centimeter", "cm")],
+)
+def test_units_are_kept_however_they_are_spelled(unit: str, word: str, tmp_path: Path) -> None:
+    """The unit is written as MetaImage spells it, and nothing is reported as lost."""
+    np.save(tmp_path / "a.npy", ARRAY)
+    options: dict[str, Any] = {"axes": "x,y,z", "spacing": "0.5", "unit": unit}
+    direct = dask_io.resplit(tmp_path / "a.npy", tmp_path / "a.mha", chunks=-1, **options)
+    dask_io.resplit(tmp_path / "a.npy", tmp_path / "a.zarr", chunks=-1, **options)
+    again = dask_io.resplit(tmp_path / "a.zarr", tmp_path / "b.mha", chunks=-1)
+    for path in (tmp_path / "a.mha", tmp_path / "b.mha"):
+        assert f"DistanceUnits = {word}".encode() in path.read_bytes()
+    assert "space" not in (*direct.not_kept, *again.not_kept)

@@ -137,8 +137,8 @@ def test_an_extended_header_is_passed_over_and_reported(tmp_path: Path) -> None:
 
 
 def test_what_it_cannot_hold_is_reported(tmp_path: Path) -> None:
-    """Lengths that are not in angstrom, and types and axes that it does not have."""
-    axes = tuple(SpaceAxis(name, "mm", AxisType.SPACE) for name in "zyx")
+    """Steps that are not lengths, and types and axes that it does not have."""
+    axes = tuple(SpaceAxis(name, "second", AxisType.SPACE) for name in "zyx")
     space = Space(axes, Affine.scaled((1, 1, 1), (0, 0, 0), "zyx"))
     found = parse(make_header(Header((2, 3, 4), np.dtype("<f4"), Layout.c(3), space=space))).space
     assert found is not None
@@ -211,3 +211,27 @@ def test_numbers_too_large_for_a_header_are_left_out() -> None:
         header = parse(make_header(block))
         assert header.shape == (2, 3, 4)
         assert header.metadata == {}
+
+
+@pytest.mark.parametrize("unit", ["nm", "nanometer", "angstrom", "mm", "um"])
+@pytest.mark.parametrize("target", ["a.mrc", "a"])
+def test_lengths_are_stored_in_angstrom(unit: str, target: str, tmp_path: Path) -> None:
+    """Any unit of length is converted, so that the position of a volume is kept."""
+    np.save(tmp_path / "a.npy", np.zeros((2, 4, 6), "<i2"))
+    result = dask_io.resplit(
+        tmp_path / "a.npy",
+        tmp_path / target,
+        chunks=-1 if target.endswith(".mrc") else (2, 2, 6),
+        format="mrc",
+        axes="z,y,x",
+        spacing="1,1,2",
+        unit=unit,
+    )
+    assert result.not_kept == ()
+    assert dask_io.verify(tmp_path / "a.npy", tmp_path / target).equal
+    size = {"nm": 1e1, "nanometer": 1e1, "angstrom": 1.0, "mm": 1e7, "um": 1e4}[unit]
+    for path in [tmp_path / target] if target.endswith(".mrc") else (tmp_path / "a").glob("*.mrc"):
+        found = parse(path.read_bytes()).space
+        assert found is not None
+        assert found.affine is not None
+        assert found.affine.steps == pytest.approx((size, size, 2 * size))

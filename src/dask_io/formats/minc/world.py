@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from dask_io.stores.space import Affine, AxisType, Space, SpaceAxis
+from dask_io.stores.space import OPPOSITE, Affine, AxisType, Space, SpaceAxis
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -30,7 +30,6 @@ _TYPES = {
 }
 _DIMENSIONS = {**{short: name for name, short in NAMES.items()}, **{n: n for n in NAMES}}
 _WORLD = ("right", "anterior", "superior")
-_OPPOSITE = {"left": "right", "posterior": "anterior", "inferior": "superior"}
 # Coordinates that are named like axes grow in the same direction as MINC's.
 _SHORT = {"x": "right", "y": "anterior", "z": "superior", "t": "time"}
 _TIME = "time"
@@ -165,7 +164,8 @@ def _place(space: Space | None, dimensions: Sequence[str]) -> _Placed:
     others = {}
     for short, row, low in zip(names, affine.matrix, affine.origin, strict=False):
         name = _SHORT.get(short, short)
-        if (plain := _OPPOSITE.get(name, name)) in _WORLD:
+        plain = name if name in _WORLD else OPPOSITE.get(name, name)
+        if plain in _WORLD:
             sign = 1.0 if plain == name else -1.0
             matrix[_WORLD.index(plain)] = sign * np.array(row)
             origin[_WORLD.index(plain)] = sign * low

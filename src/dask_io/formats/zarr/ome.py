@@ -13,6 +13,7 @@ import zarr
 from dask_io.errors import DataError
 from dask_io.formats.zarr.documents import attributes_of, quiet
 from dask_io.formats.zarr.group import in_memory
+from dask_io.formats.zarr.ome_space import multiscales
 from dask_io.stores.container import needs
 
 if TYPE_CHECKING:
@@ -35,17 +36,11 @@ def level_axes(group: Group) -> dict[str, tuple[str, ...]]:
 
 def image_groups(group: Group) -> list[str]:
     """Return the paths of the groups that are images, or labels of one."""
-    return [path for path, each in group.groups.items() if _multiscales(attributes_of(each))]
-
-
-def _multiscales(attributes: Mapping[str, Any]) -> list[Any]:
-    about = attributes.get("ome", attributes)
-    found = about.get("multiscales") if isinstance(about, dict) else None
-    return found if isinstance(found, list) else []
+    return [path for path, each in group.groups.items() if multiscales(attributes_of(each))]
 
 
 def _levels(inside: str, attributes: Mapping[str, Any]) -> Iterator[tuple[str, tuple[str, ...]]]:
-    for image in _multiscales(attributes):
+    for image in multiscales(attributes):
         if not isinstance(image, dict):
             continue
         axes, levels = image.get("axes") or [], image.get("datasets") or []

@@ -248,11 +248,15 @@ def _read_level(
     return Level(names, space, headers, frozenset(translated))
 
 
-def _images(attributes: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+def multiscales(attributes: Mapping[str, Any]) -> list[Any]:
+    """Return the images that the attributes of a group describe, which may not be valid."""
     about = attributes.get("ome", attributes)
     found = about.get("multiscales") if isinstance(about, dict) else None
-    images = found if isinstance(found, list) else []
-    return [image for image in images if isinstance(image, dict)]
+    return found if isinstance(found, list) else []
+
+
+def _images(attributes: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return [image for image in multiscales(attributes) if isinstance(image, dict)]
 
 
 def _all_about_images(attributes: Mapping[str, Any]) -> set[str]:
