@@ -27,6 +27,8 @@ from dask_io.stores.gzip_stream import (
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from dask_io.storage.medium import Reader
+
 CONTENT = random.Random(1).randbytes(3_000) * 700
 
 
@@ -75,6 +77,46 @@ def test_any_part_in_any_order(path: Path) -> None:
     with ThreadPoolExecutor(4) as pool:
         found = pool.map(lambda part: read(again, path, *part), parts * 3)
         assert list(found) == [CONTENT[start:stop] for start, stop in parts * 3]
+
+
+class Failing:
+    """A file whose reads fail from some read on, or never if that is None."""
+
+    def __init__(self, file: Reader, failing: int | None, error: BaseException) -> None:
+        self._file, self._left, self._error = file, failing, error
+        self.size = file.size
+
+    def read(self, offset: int, n_bytes: int, out: memoryview) -> memoryview:
+        """Read, or fail."""
+        if self._left is not None:
+            self._left -= 1
+            if self._left < 0:
+                raise self._error
+        return self._file.read(offset, n_bytes, out)
+
+
+@pytest.mark.parametrize("error", [OSError("transient"), KeyboardInterrupt()])
+def test_a_read_that_failed_is_repeated(tmp_path: Path, error: BaseException) -> None:
+    """After a read that failed anywhere, the same read and all later ones return the right data."""
+    content = random.Random(2).randbytes(5_000_000)
+    path = tmp_path / "x.gz"
+    path.write_bytes(gzip.compress(content, 1))
+    stream, out = GzipStream(path.stat().st_size, len(content), 4), bytearray(1_500_000)
+    parts = [(start, min(start + len(out), len(content))) for start in (0, 1_500_000, 4_000_000)]
+    with open_reader(path, Tally()) as file:
+        for start, stop in parts:
+            for failing in (0, 3, 21, None):
+                part = memoryview(out)[: stop - start]
+                part[:] = bytes(len(part))
+                if failing is None:
+                    stream.read(file, start, part)
+                    assert part == content[start:stop]
+                else:
+                    with pytest.raises(type(error)):
+                        stream.read(Failing(file, failing, error), start, part)  # type: ignore[arg-type]
+        for start, stop in parts[::-1]:
+            stream.read(file, start, memoryview(out)[: stop - start])
+            assert out[: stop - start] == content[start:stop]
 
 
 @given(st.binary(min_size=1, max_size=5000), st.integers(0, 9))
