@@ -146,6 +146,22 @@ def test_a_bomb_is_refused_before_anything_is_planned(tmp_path: Path) -> None:
         dask_io.info(tmp_path / "x.nii.gz")
 
 
+def test_a_bomb_of_many_slabs_is_refused_at_once(tmp_path: Path) -> None:
+    """A header that claims more slabs than can be counted costs neither time nor memory."""
+    header = nib.Nifti2Header()
+    header.set_data_dtype("u1")
+    header["dim"][:4] = [3, 2**26, 2**26, 2**8]
+    header["vox_offset"], header["magic"] = 544, b"n+2"
+    path = tmp_path / "x.nii.gz"
+    path.write_bytes(gzip.compress(header.binaryblock + bytes(1000)))
+
+    def read() -> None:
+        with pytest.raises(DataError, match="bytes, which cannot be decoded to"):
+            dask_io.open(path)
+
+    assert stays_within(16 * MIB, read)
+
+
 def test_a_stream_that_goes_on_takes_no_memory(tmp_path: Path) -> None:
     """200 MiB behind 1 MiB of data are not decoded."""
     header = nib.Nifti1Header()

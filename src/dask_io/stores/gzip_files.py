@@ -83,8 +83,15 @@ def cut_into_slabs(grid: Grid, layout: Layout, itemsize: int) -> Grid:
 def _cut_axis(axis: Axis, most: int) -> Axis:
     if axis.longest <= most:
         return axis
-    lengths = (min(most, length - at) for length in axis.lengths() for at in range(0, length, most))
-    return Axis.of(lengths)
+    runs: list[tuple[int, int]] = []
+    for length, count in axis.runs:
+        cut_block = Axis.regular(length, most).runs
+        # Blocks that are cut evenly, or not at all, stay one run.
+        if len(cut_block) == 1:
+            runs.append((cut_block[0][0], cut_block[0][1] * count))
+        else:
+            runs.extend(cut_block * count)
+    return Axis(tuple(runs))
 
 
 class GzipFiles(SourceDefaults):
@@ -99,14 +106,14 @@ class GzipFiles(SourceDefaults):
         self._files = files
         blocks = files.blocks
         self.dtype, self.layout = blocks.dtype, blocks.layout
+        if files.n_bytes_on_disk:
+            n_bytes = blocks.grid.size * self.dtype.itemsize
+            _refuse_bomb(files.place, files.n_bytes_on_disk, n_bytes)
         self.grid = cut_into_slabs(blocks.grid, self.layout, self.dtype.itemsize)
         # Slabs of a file cannot be removed alone.
         self.is_indivisible = self.grid != blocks.grid
         self.tally = Tally()
         self.n_bytes_on_disk = files.n_bytes_on_disk
-        if files.n_bytes_on_disk:
-            n_bytes = self.grid.size * self.dtype.itemsize
-            _refuse_bomb(files.place, files.n_bytes_on_disk, n_bytes)
         self._streams: dict[tuple[int, ...], GzipStream] = {}
         self._lock = Lock()
 

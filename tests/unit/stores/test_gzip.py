@@ -13,9 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dask_io.geometry import Axis, Grid, Layout
 from dask_io.storage.files import open_reader
 from dask_io.storage.tally import Tally
-from dask_io.stores.gzip_files import bytes_at
+from dask_io.stores.gzip_files import bytes_at, cut_into_slabs
 from dask_io.stores.gzip_stream import (
     GzipStream,
     content_of,
@@ -195,3 +196,13 @@ def test_the_first_bytes_are_decoded_only_as_far_as_needed() -> None:
     content = b"".join([bomb.compress(bytes(2**20)) for _ in range(50)]) + bomb.flush()
     assert content_of(lambda n: content[:n], 348) == bytes(348)
     assert len(content_of(lambda n: content[:n], 2**16)) == 2**16
+
+
+def test_slabs_are_not_listed_one_by_one() -> None:
+    """An axis of many slabs has few runs, and slabs end where blocks end."""
+    grid = Grid((Axis(((2**40, 3),)), Axis(((2**40 + 1, 2),))))
+    cut = cut_into_slabs(grid, Layout.f(2), 1)
+    assert cut.axes[0].runs == ((2**21, 3 * 2**19),)
+    assert cut.axes[1].runs == ((1, 2 * (2**40 + 1)),)
+    odd = cut_into_slabs(Grid((Axis(((2**21 + 1, 2),)),)), Layout.f(1), 1)
+    assert odd.axes[0].runs == ((2**21, 1), (1, 1), (2**21, 1), (1, 1))
