@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import shutil
 import subprocess
+import sys
 import zlib
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,8 @@ import pytest
 
 import dask_io
 from dask_io.errors import DataError, InterruptedRunError, UsageError
+from dask_io.formats import make_target
+from dask_io.geometry import Grid, Layout
 from tests.commands import run
 from tests.peak import stays_within
 
@@ -134,6 +137,50 @@ def test_an_interrupted_compressed_file_is_begun_again(volume: Path, tmp_path: P
     assert list(tmp_path.iterdir()) == []
     dask_io.merge(volume, target, memory="12MiB", codec="gzip:1")
     assert gzip.decompress(target.read_bytes()) == volume.read_bytes()
+
+
+_KILLED_WHILE_SORTING = """
+import os, sys
+import dask_io
+from dask_io.stores import gzip_targets
+
+write = gzip_targets._pieces
+
+def die_after_some(file, members):
+    for number, piece in enumerate(write(file, members)):
+        yield piece
+        if number == 3:
+            os._exit(9)
+
+gzip_targets._pieces = die_after_some
+gzip_targets.sorted = lambda values: sorted(values, reverse=isinstance(values, dict))
+dask_io.merge(sys.argv[1], sys.argv[2], memory="12MiB", workers=1, codec="gzip:1")
+"""
+
+
+@pytest.mark.parametrize("again", ["resume", "overwrite"])
+def test_a_run_that_is_killed_while_it_sorts_leaves_nothing(
+    again: str, volume: Path, tmp_path: Path
+) -> None:
+    """The next run removes the incomplete copy, and writes the file."""
+    target = tmp_path / "y.nii.gz"
+    command = [sys.executable, "-c", _KILLED_WHILE_SORTING, str(volume), str(target)]
+    assert subprocess.run(command, check=False).returncode == 9
+    assert (tmp_path / "..y.nii.gz.part.part").exists()
+    if again == "resume":
+        dask_io.resume(target, workers=1)
+    else:
+        dask_io.merge(volume, target, workers=1, codec="gzip:1", overwrite=True)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["y.nii.gz", "y.nii.gz.dask-io"]
+    assert gzip.decompress(target.read_bytes()) == volume.read_bytes()
+
+
+def test_a_compressed_file_counts_as_one_file(tmp_path: Path) -> None:
+    """Slabs of one file need no names of their own on the disk."""
+    grid = Grid.regular((256, 256, 300), (256, 256, 300))
+    target = make_target(tmp_path / "y.nii.gz", grid=grid, dtype=np.dtype("u2"), layout=Layout.f(3))
+    assert target.grid.n_blocks > 1
+    assert target.footprint.n_files == 1
 
 
 def test_a_bomb_is_refused_before_anything_is_planned(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ for one stream, and `GzipFiles` decodes them one by one and in parallel.
 from __future__ import annotations
 
 import zlib
+from contextlib import suppress
 from functools import partial
 from itertools import pairwise
 from math import prod
@@ -19,6 +20,7 @@ from dask_io.errors import DataError, StorageError
 from dask_io.geometry import Region
 from dask_io.journal.one_file_target import OneFileTarget
 from dask_io.storage.files import open_reader
+from dask_io.storage.medium import Durability
 from dask_io.storage.tally import Tally
 from dask_io.stores.addressable import view_as_bytes
 from dask_io.stores.atomic import WholeWriter
@@ -35,7 +37,7 @@ from dask_io.stores.gzip_files import (
 )
 from dask_io.stores.gzip_stream import longest_member, make_member, member_from
 from dask_io.stores.staging import room_for
-from dask_io.stores.store import Access, TargetDefaults
+from dask_io.stores.store import Access, Footprint, TargetDefaults
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -43,7 +45,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from dask_io.storage.medium import Durability, Reader
+    from dask_io.journal.ledger import Ledger
+    from dask_io.storage.medium import Reader
     from dask_io.stores.block_files import Blocks
     from dask_io.stores.encoded import AsStored
     from dask_io.stores.store import Source, Target
@@ -222,6 +225,29 @@ class GzipFileTarget(BlockStore, TargetDefaults, OneFileTarget):
         # Offset and size of each member, by where it begins in the content.
         self._members: dict[int, tuple[int, int]] = {}
         self._end = 0
+
+    def create(self, job: bytes = b"{}") -> None:
+        """Create the target, and remove what a killed run has left."""
+        super().create(job)
+        self._remove_sorted_copy()
+
+    def resume(self) -> Ledger:
+        """Continue where an interrupted run ended, and remove what it has left."""
+        ledger = super().resume()
+        self._remove_sorted_copy()
+        return ledger
+
+    def _remove_sorted_copy(self) -> None:
+        """Remove the incomplete copy of a run that was killed while it sorted the members."""
+        path = self._publisher.partial(self._name)
+        copy = self._medium.publisher(path.parent, Durability.FSYNC).partial(path.name)
+        with suppress(OSError, StorageError):
+            self._medium.remove([copy])
+
+    @property
+    def footprint(self) -> Footprint:
+        """One file, whatever the number of slabs."""
+        return Footprint(1)
 
     @property
     def metadata(self) -> Mapping[str, Any]:
