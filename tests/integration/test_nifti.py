@@ -106,10 +106,13 @@ def test_compressed_blocks(volume: Path, tmp_path: Path) -> None:
     pattern = folder / "b_{0}_{1}_{2}.nii.gz"
     done = dask_io.split(volume, pattern, chunks=(64, 96, 300), codec="gzip:1")
     assert done.not_kept == ()
+    assert dask_io.info(folder).metadata["codecs"] == [{"id": "gzip", "level": 1}]
     assert dask_io.verify(folder).equal
     (folder / "dask-io.json").unlink()
     shutil.rmtree(folder / ".dask-io")
     assert dask_io.verify(folder, volume).equal
+    # Without a manifest, nothing records the level.
+    assert dask_io.info(folder).metadata["codecs"] == [{"id": "gzip"}]
     dask_io.merge(folder, tmp_path / "y.nii", memory="24MiB")
     assert (tmp_path / "y.nii").read_bytes() == volume.read_bytes()
     block = nib.load(folder / "b_0_0_2.nii.gz")

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from math import prod
 from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple
+from zlib import Z_BEST_COMPRESSION
 
 from dask_io.errors import DataError
 from dask_io.geometry import Axis, Grid
@@ -39,11 +40,19 @@ SLAB_BYTES = 2 * 2**20
 PLANE_BYTES = 8 * 2**20
 """A single plane may have this many."""
 CODEC = "gzip"
+LEVEL = "gzip_level"
+"""Key of the compression level in the metadata of an array."""
 # Streams whose decoders are kept, and decoders for all of them.
 _MOST_STREAMS = 4
 _MOST_POINTS = 64
 _AT_ONCE = 2**20
 _LEAST_SIZE = 2**10
+
+
+def known_level(metadata: Mapping[str, Any]) -> int | None:
+    """Return the compression level in the metadata of an array, None if it has no valid one."""
+    level = metadata.get(LEVEL)
+    return level if type(level) is int and 0 <= level <= Z_BEST_COMPRESSION else None
 
 
 def slab_shape(shape: tuple[int, ...], layout: Layout, itemsize: int) -> tuple[int, ...]:
@@ -163,8 +172,11 @@ class GzipFiles(SourceDefaults):
     @property
     def metadata(self) -> Mapping[str, Any]:
         """What the files say, and how they are compressed."""
-        codecs = [{"id": CODEC, "level": 6}]
-        return {**self._files.metadata, "codecs": codecs, "note": self.note}
+        known = self._files.metadata
+        level = known_level(known)
+        # A gzip stream does not record its level; a manifest may.
+        codec = {"id": CODEC} if level is None else {"id": CODEC, "level": level}
+        return {**known, "codecs": [codec], "note": self.note}
 
     @property
     def block_names(self) -> BlockNames | None:

@@ -31,6 +31,7 @@ from dask_io.stores.gzip_files import (
     CODEC,
     GzipFiles,
     cut_into_slabs,
+    known_level,
     members_in,
     slab_shape,
     written_files,
@@ -51,8 +52,6 @@ if TYPE_CHECKING:
     from dask_io.stores.encoded import AsStored
     from dask_io.stores.store import Source, Target
 
-LEVEL = "gzip_level"
-"""Key of the metadata that holds the level of a target."""
 _USUAL_LEVEL = 6
 # What zlib takes to compress, whatever the content.
 _COMPRESSOR = 2**19
@@ -81,8 +80,8 @@ class Gzip:
 
 def level_of(blocks: Blocks) -> int:
     """Return the level at which a target is compressed."""
-    level = blocks.spec.metadata.get(LEVEL, _USUAL_LEVEL)
-    return level if isinstance(level, int) and 0 <= level <= zlib.Z_BEST_COMPRESSION else 6
+    level = known_level(blocks.spec.metadata)
+    return _USUAL_LEVEL if level is None else level
 
 
 def _metadata_of(blocks: Blocks) -> Mapping[str, Any]:

@@ -24,8 +24,9 @@ from dask_io.formats.nifti.header import (
     parse_header,
 )
 from dask_io.stores.block_format import Format, Header
+from dask_io.stores.gzip_files import LEVEL
 from dask_io.stores.gzip_stream import content_of
-from dask_io.stores.gzip_targets import LEVEL, Gzip
+from dask_io.stores.gzip_targets import Gzip
 from dask_io.stores.space import is_close
 
 if TYPE_CHECKING:
