@@ -61,7 +61,7 @@ class Kept:
     Raises
     ------
     ValueError
-        If the content is not a NIfTI header.
+        If the content is not a NIfTI header, or the code of an extension is out of range.
     """
 
     content: bytes
@@ -70,6 +70,8 @@ class Kept:
     def __post_init__(self) -> None:
         if len(self.content) not in _KINDS or _byte_order(self.content) is None:
             raise ValueError("keeps something else than a NIfTI header")
+        if not all(-(2**31) <= code < 2**31 for code, _ in self.extensions):
+            raise ValueError("keeps an extension whose code is not a 32-bit integer")
 
     @property
     def header(self) -> Nifti1Header:
@@ -97,7 +99,7 @@ class Kept:
         try:
             listed = tuple((int(code), str(content)) for code, content in said["extensions"])
             return _decode(str(said["header"]), listed)
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise ValueError("keeps something else than a NIfTI header") from error
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from base64 import b64encode
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -363,6 +364,11 @@ def test_other_things_kept_under_its_key_are_refused() -> None:
             make_header(replace(block, metadata={"nifti": said}))
     with pytest.raises(ValueError, match="something else"):
         Kept(bytes(348))
+    header = b64encode(nib.Nifti1Header().binaryblock).decode()
+    for code in (99999999999, -(2**31) - 1, float("inf"), float("nan"), "x", None):
+        said = {"header": header, "extensions": [[code, ""]]}
+        with pytest.raises(ValueError, match="keeps something else than a NIfTI header"):
+            make_header(replace(block, metadata={"nifti": said}))
 
 
 def test_a_file_is_recognised_by_its_content(tmp_path: Path) -> None:
