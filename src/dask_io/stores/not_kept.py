@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dask_io.stores.cf_attributes import FILL_VALUE, NAMES, REFERENCE, SAYS_TRUTH, TRUTH, gap_of
-from dask_io.stores.scaling import SCALING, STORED_INTEGERS, scaling_in
+from dask_io.stores.scaling import SCALED_FLOATS, SCALING, STORED_INTEGERS, scaling_in
 from dask_io.stores.space import Space, is_close, says_all_of
 from dask_io.stores.spec import FOREIGN_HEADERS, SPACE
 
@@ -28,6 +28,7 @@ _ONE_BY_ONE = {
     "user_block": "user_block",
     "extended_header": "extended_header",
     STORED_INTEGERS: "stored_integers",
+    SCALED_FLOATS: SCALING,
 }
 _OLD_ZARR = 2
 

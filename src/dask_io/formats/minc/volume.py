@@ -259,7 +259,7 @@ def _value_range(
         if scaling is not None and not scaling.is_identity:
             raise ValueError(
                 "stores floats as real values, but the source has scaled integers; "
-                "name the source as FILE.mnc::/real"
+                "name the source as FILE.mnc::/real, or keep the integers of a NIfTI source"
             )
         # Nobody has looked at the values yet, so any may occur.
         widest = (float(np.finfo("f4").min), float(np.finfo("f4").max))

@@ -23,6 +23,7 @@ from nibabel.nifti2 import Nifti2Header
 from nibabel.spatialimages import HeaderDataError
 
 from dask_io.formats.nifti.placing import place_header, space_of
+from dask_io.formats.nifti.scaling import describe_scaling, set_scaling
 from dask_io.geometry import Layout
 from dask_io.stores.block_format import Header
 
@@ -146,7 +147,7 @@ def parse_header(peek: Peek, *, is_pair: bool = False) -> Header:
         Layout.f(len(shape)),
         offset,
         space_of(header, len(shape)),
-        {KEY: kept.to_json()},
+        {KEY: kept.to_json(), **describe_scaling(header, dtype)},
     )
 
 
@@ -237,6 +238,7 @@ def make_header(block: Header, *, is_pair: bool = False) -> bytes:
         header["dim"][0] = n_axes
     header["dim"][1 : n_axes + 1] = block.shape
     _set_dtype(header, block.dtype)
+    set_scaling(header, block.metadata)
     place_header(header, block.space, n_axes)
     extensions = kept.extensions if kept is not None else ()
     return _with_extensions(header, extensions, is_pair=is_pair)
