@@ -291,17 +291,21 @@ class GzipStream:
                 if self._members.get(position) != offset:
                     raise ValueError("is damaged: its gzip members are not as long as they say")
                 return
-            last = self._points[-1]
-            if position > last.position and len(self._members) < _MOST_MEMBERS:
+            # Streams of other programs may have a member every 64 KiB, and nothing counts them.
+            if position - self._points[-1].position >= self._apart:
                 self._members[position] = offset
                 self._points.append(_Point(position, offset, None))
 
+    @property
+    def _apart(self) -> int:
+        """Bytes between two points, so that there are at most `most_points` after the first."""
+        return max(2**20, -(-self.n_bytes // max(1, self.most_points)))
+
     def _keep_state(self, front: _Cursor) -> None:
         """Keep the state of the decoder that is furthest, at even distances."""
-        apart = max(2**20, -(-self.n_bytes // max(1, self.most_points)))
         if self._n_states >= self.most_points:
             return
-        if front.position - self._points[-1].position < apart or front.decoder is None:
+        if front.position - self._points[-1].position < self._apart or front.decoder is None:
             return
         point = front.point
         if point is not None:

@@ -180,6 +180,19 @@ def test_sizes_that_are_not_true_are_found(tmp_path: Path) -> None:
         read(stream, path, 0, 1050)
 
 
+def test_few_of_many_members_are_kept(tmp_path: Path) -> None:
+    """A stream of many small members, as bgzip writes it, is read in any order with few points."""
+    path = tmp_path / "x.gz"
+    content = random.Random(4).randbytes(1_000) * 9_000
+    parts = [content[at : at + 5_000] for at in range(0, len(content), 5_000)]
+    path.write_bytes(b"".join(gzip.compress(part, 1) for part in parts))
+    stream = stream_of(path, len(content))
+    ends = range(0, len(content) + 1, 1_500_000)
+    for start, stop in [*pairwise(ends), *reversed([*pairwise(ends)])]:
+        assert read(stream, path, start, stop) == content[start:stop]
+    assert 2 <= len(stream.members) <= 5
+
+
 def test_other_streams_are_not_listed(tmp_path: Path) -> None:
     """If one member does not say its size, all are decoded from the start."""
     path = tmp_path / "x.gz"
