@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import h5py
+import h5py  # type: ignore[import-untyped]
 import nibabel as nib
 import numpy as np
 import pytest
