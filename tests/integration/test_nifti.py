@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import shutil
 import subprocess
+import sys
 import zlib
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,8 @@ import pytest
 
 import dask_io
 from dask_io.errors import DataError, InterruptedRunError, UsageError
+from dask_io.formats import make_target
+from dask_io.geometry import Grid, Layout
 from tests.commands import run
 from tests.peak import stays_within
 
@@ -103,10 +106,13 @@ def test_compressed_blocks(volume: Path, tmp_path: Path) -> None:
     pattern = folder / "b_{0}_{1}_{2}.nii.gz"
     done = dask_io.split(volume, pattern, chunks=(64, 96, 300), codec="gzip:1")
     assert done.not_kept == ()
+    assert dask_io.info(folder).metadata["codecs"] == [{"id": "gzip", "level": 1}]
     assert dask_io.verify(folder).equal
     (folder / "dask-io.json").unlink()
     shutil.rmtree(folder / ".dask-io")
     assert dask_io.verify(folder, volume).equal
+    # Without a manifest, nothing records the level.
+    assert dask_io.info(folder).metadata["codecs"] == [{"id": "gzip"}]
     dask_io.merge(folder, tmp_path / "y.nii", memory="24MiB")
     assert (tmp_path / "y.nii").read_bytes() == volume.read_bytes()
     block = nib.load(folder / "b_0_0_2.nii.gz")
@@ -136,6 +142,50 @@ def test_an_interrupted_compressed_file_is_begun_again(volume: Path, tmp_path: P
     assert gzip.decompress(target.read_bytes()) == volume.read_bytes()
 
 
+_KILLED_WHILE_SORTING = """
+import os, sys
+import dask_io
+from dask_io.stores import gzip_targets
+
+write = gzip_targets._pieces
+
+def die_after_some(file, members):
+    for number, piece in enumerate(write(file, members)):
+        yield piece
+        if number == 3:
+            os._exit(9)
+
+gzip_targets._pieces = die_after_some
+gzip_targets.sorted = lambda values: sorted(values, reverse=isinstance(values, dict))
+dask_io.merge(sys.argv[1], sys.argv[2], memory="12MiB", workers=1, codec="gzip:1")
+"""
+
+
+@pytest.mark.parametrize("again", ["resume", "overwrite"])
+def test_a_run_that_is_killed_while_it_sorts_leaves_nothing(
+    again: str, volume: Path, tmp_path: Path
+) -> None:
+    """The next run removes the incomplete copy, and writes the file."""
+    target = tmp_path / "y.nii.gz"
+    command = [sys.executable, "-c", _KILLED_WHILE_SORTING, str(volume), str(target)]
+    assert subprocess.run(command, check=False).returncode == 9
+    assert (tmp_path / "..y.nii.gz.part.part").exists()
+    if again == "resume":
+        dask_io.resume(target, workers=1)
+    else:
+        dask_io.merge(volume, target, workers=1, codec="gzip:1", overwrite=True)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["y.nii.gz", "y.nii.gz.dask-io"]
+    assert gzip.decompress(target.read_bytes()) == volume.read_bytes()
+
+
+def test_a_compressed_file_counts_as_one_file(tmp_path: Path) -> None:
+    """Slabs of one file need no names of their own on the disk."""
+    grid = Grid.regular((256, 256, 300), (256, 256, 300))
+    target = make_target(tmp_path / "y.nii.gz", grid=grid, dtype=np.dtype("u2"), layout=Layout.f(3))
+    assert target.grid.n_blocks > 1
+    assert target.footprint.n_files == 1
+
+
 def test_a_bomb_is_refused_before_anything_is_planned(tmp_path: Path) -> None:
     """A small stream cannot hold what its header claims."""
     header = nib.Nifti1Header()
@@ -144,6 +194,22 @@ def test_a_bomb_is_refused_before_anything_is_planned(tmp_path: Path) -> None:
     (tmp_path / "x.nii.gz").write_bytes(gzip.compress(header.binaryblock + bytes(2**20)))
     with pytest.raises(DataError, match="bytes, which cannot be decoded to"):
         dask_io.info(tmp_path / "x.nii.gz")
+
+
+def test_a_bomb_of_many_slabs_is_refused_at_once(tmp_path: Path) -> None:
+    """A header that claims more slabs than can be counted costs neither time nor memory."""
+    header = nib.Nifti2Header()
+    header.set_data_dtype("u1")
+    header["dim"][:4] = [3, 2**26, 2**26, 2**8]
+    header["vox_offset"], header["magic"] = 544, b"n+2"
+    path = tmp_path / "x.nii.gz"
+    path.write_bytes(gzip.compress(header.binaryblock + bytes(1000)))
+
+    def read() -> None:
+        with pytest.raises(DataError, match="bytes, which cannot be decoded to"):
+            dask_io.open(path)
+
+    assert stays_within(16 * MIB, read)
 
 
 def test_a_stream_that_goes_on_takes_no_memory(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from math import prod
 from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple
+from zlib import Z_BEST_COMPRESSION
 
 from dask_io.errors import DataError
 from dask_io.geometry import Axis, Grid
@@ -39,11 +40,19 @@ SLAB_BYTES = 2 * 2**20
 PLANE_BYTES = 8 * 2**20
 """A single plane may have this many."""
 CODEC = "gzip"
+LEVEL = "gzip_level"
+"""Key of the compression level in the metadata of an array."""
 # Streams whose decoders are kept, and decoders for all of them.
 _MOST_STREAMS = 4
 _MOST_POINTS = 64
 _AT_ONCE = 2**20
 _LEAST_SIZE = 2**10
+
+
+def known_level(metadata: Mapping[str, Any]) -> int | None:
+    """Return the compression level in the metadata of an array, None if it has no valid one."""
+    level = metadata.get(LEVEL)
+    return level if type(level) is int and 0 <= level <= Z_BEST_COMPRESSION else None
 
 
 def slab_shape(shape: tuple[int, ...], layout: Layout, itemsize: int) -> tuple[int, ...]:
@@ -83,8 +92,15 @@ def cut_into_slabs(grid: Grid, layout: Layout, itemsize: int) -> Grid:
 def _cut_axis(axis: Axis, most: int) -> Axis:
     if axis.longest <= most:
         return axis
-    lengths = (min(most, length - at) for length in axis.lengths() for at in range(0, length, most))
-    return Axis.of(lengths)
+    runs: list[tuple[int, int]] = []
+    for length, count in axis.runs:
+        cut_block = Axis.regular(length, most).runs
+        # Blocks that are cut evenly, or not at all, stay one run.
+        if len(cut_block) == 1:
+            runs.append((cut_block[0][0], cut_block[0][1] * count))
+        else:
+            runs.extend(cut_block * count)
+    return Axis(tuple(runs))
 
 
 class GzipFiles(SourceDefaults):
@@ -99,14 +115,14 @@ class GzipFiles(SourceDefaults):
         self._files = files
         blocks = files.blocks
         self.dtype, self.layout = blocks.dtype, blocks.layout
+        if files.n_bytes_on_disk:
+            n_bytes = blocks.grid.size * self.dtype.itemsize
+            _refuse_bomb(files.place, files.n_bytes_on_disk, n_bytes)
         self.grid = cut_into_slabs(blocks.grid, self.layout, self.dtype.itemsize)
         # Slabs of a file cannot be removed alone.
         self.is_indivisible = self.grid != blocks.grid
         self.tally = Tally()
         self.n_bytes_on_disk = files.n_bytes_on_disk
-        if files.n_bytes_on_disk:
-            n_bytes = self.grid.size * self.dtype.itemsize
-            _refuse_bomb(files.place, files.n_bytes_on_disk, n_bytes)
         self._streams: dict[tuple[int, ...], GzipStream] = {}
         self._lock = Lock()
 
@@ -156,8 +172,11 @@ class GzipFiles(SourceDefaults):
     @property
     def metadata(self) -> Mapping[str, Any]:
         """Metadata of the files, and how they are compressed."""
-        codecs = [{"id": CODEC, "level": 6}]
-        return {**self._files.metadata, "codecs": codecs, "note": self.note}
+        known = self._files.metadata
+        level = known_level(known)
+        # A gzip stream does not record its level; a manifest may.
+        codec = {"id": CODEC} if level is None else {"id": CODEC, "level": level}
+        return {**known, "codecs": [codec], "note": self.note}
 
     @property
     def block_names(self) -> BlockNames | None:

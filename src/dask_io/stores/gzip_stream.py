@@ -100,11 +100,14 @@ class _Cursor:
     decoder: Any | None
     rest: bytes = b""
     """Bytes that have been read from the file but not decoded."""
+    is_front: bool = False
+    """Whether it decodes data that has not been decoded before."""
 
     @classmethod
-    def at(cls, point: _Point) -> _Cursor:
+    def at(cls, point: _Point, *, is_front: bool = False) -> _Cursor:
         position, offset, state = point
-        return cls(position, offset, None if state is None else state.copy())
+        decoder = None if state is None else state.copy()
+        return cls(position, offset, decoder, is_front=is_front)
 
     @property
     def point(self) -> _Point | None:
@@ -135,7 +138,7 @@ class GzipStream:
     _points: list[_Point] = field(default_factory=lambda: [_Point(0, 0, None)])
     _members: dict[int, int] = field(default_factory=lambda: {0: 0})
     _idle: list[_Cursor] = field(default_factory=list)
-    _front: _Cursor = field(default_factory=lambda: _Cursor(0, 0, None))
+    _front: _Cursor | None = None
     _reached: int = 0
     _n_states: int = 0
     _is_listed: bool = False
@@ -188,9 +191,7 @@ class GzipStream:
         """
         if start < self._reached or not self._read_front(file, start, out):
             cursor = self._take(start)
-            self._advance(cursor, file, start, None)
-            self._advance(cursor, file, start + len(out), out)
-            self._settle(cursor, file)
+            self._fill(cursor, file, start, out)
             with self._lock:
                 self._idle = [*self._idle[-3:], cursor]
 
@@ -199,19 +200,32 @@ class GzipStream:
         with self._front_lock:
             if start < self._reached:
                 return False
-            front = self._front
-            self._advance(front, file, start, None)
-            self._advance(front, file, start + len(out), out)
-            self._settle(front, file)
+            # A read that fails leaves its decoder at an unknown position. The decoder is put back
+            # only after success; otherwise, the next read starts again from a known point.
+            front, self._front = self._front, None
+            if front is None or front.position != self._reached:
+                front = _Cursor.at(self._point_before(self._reached), is_front=True)
+            self._fill(front, file, start, out)
             with self._lock:
                 self._reached = front.position
+            self._front = front
             return True
+
+    def _fill(self, cursor: _Cursor, file: Reader, start: int, out: memoryview) -> None:
+        """Decode and drop everything before `start`, then decode into the buffer."""
+        self._advance(cursor, file, start, None)
+        assert cursor.position == start, "the decoder is past the data that it is asked for"
+        self._advance(cursor, file, start + len(out), out)
+        self._settle(cursor, file)
+
+    def _point_before(self, position: int) -> _Point:
+        number = bisect_right(self._points, position, key=lambda point: point.position) - 1
+        return self._points[number]
 
     def _take(self, start: int) -> _Cursor:
         """Return the nearest decoder before a position: one that is idle, or a new one."""
         with self._lock:
-            number = bisect_right(self._points, start, key=lambda point: point.position) - 1
-            point = self._points[number]
+            point = self._point_before(start)
             near = [each for each in self._idle if point.position < each.position <= start]
             if not near:
                 return _Cursor.at(point)
@@ -229,8 +243,8 @@ class GzipStream:
                 at = cursor.position - begin
                 out[at : at + len(decoded)] = decoded
             cursor.position += len(decoded)
-            if cursor is self._front:
-                self._keep_state()
+            if cursor.is_front:
+                self._keep_state(cursor)
 
     def _decode(self, cursor: _Cursor, file: Reader, most: int) -> bytes:
         """Decode at most `most` bytes, possibly none."""
@@ -279,18 +293,21 @@ class GzipStream:
                 if self._members.get(position) != offset:
                     raise ValueError("is damaged: its gzip members are not as long as they say")
                 return
-            last = self._points[-1]
-            if position > last.position and len(self._members) < _MOST_MEMBERS:
+            # Streams of other programs may have a member every 64 KiB, and nothing counts them.
+            if position - self._points[-1].position >= self._apart:
                 self._members[position] = offset
                 self._points.append(_Point(position, offset, None))
 
-    def _keep_state(self) -> None:
+    @property
+    def _apart(self) -> int:
+        """Bytes between two points, so that there are at most `most_points` after the first."""
+        return max(2**20, -(-self.n_bytes // max(1, self.most_points)))
+
+    def _keep_state(self, front: _Cursor) -> None:
         """Save the state of the decoder that has come furthest, at even distances."""
-        front = self._front
-        apart = max(2**20, -(-self.n_bytes // max(1, self.most_points)))
         if self._n_states >= self.most_points:
             return
-        if front.position - self._points[-1].position < apart or front.decoder is None:
+        if front.position - self._points[-1].position < self._apart or front.decoder is None:
             return
         point = front.point
         if point is not None:
@@ -306,7 +323,7 @@ class GzipStream:
         while cursor.decoder is not None:
             if self._decode(cursor, file, 1):
                 raise ValueError("is too long: its gzip stream continues after its data")
-        if is_end and cursor is self._front:
+        if is_end and cursor.is_front:
             self._check_end(cursor, file)
 
     def _check_end(self, cursor: _Cursor, file: Reader) -> None:

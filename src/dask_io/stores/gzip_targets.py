@@ -7,6 +7,7 @@ them as one stream, and `GzipFiles` decodes them one by one and in parallel.
 from __future__ import annotations
 
 import zlib
+from contextlib import suppress
 from functools import partial
 from itertools import pairwise
 from math import prod
@@ -19,6 +20,7 @@ from dask_io.errors import DataError, StorageError
 from dask_io.geometry import Region
 from dask_io.journal.one_file_target import OneFileTarget
 from dask_io.storage.files import open_reader
+from dask_io.storage.medium import Durability
 from dask_io.storage.tally import Tally
 from dask_io.stores.addressable import view_as_bytes
 from dask_io.stores.atomic import WholeWriter
@@ -29,13 +31,14 @@ from dask_io.stores.gzip_files import (
     CODEC,
     GzipFiles,
     cut_into_slabs,
+    known_level,
     members_in,
     slab_shape,
     written_files,
 )
 from dask_io.stores.gzip_stream import longest_member, make_member, member_from
 from dask_io.stores.staging import room_for
-from dask_io.stores.store import Access, TargetDefaults
+from dask_io.stores.store import Access, Footprint, TargetDefaults
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -43,13 +46,12 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from dask_io.storage.medium import Durability, Reader
+    from dask_io.journal.ledger import Ledger
+    from dask_io.storage.medium import Reader
     from dask_io.stores.block_files import Blocks
     from dask_io.stores.encoded import AsStored
     from dask_io.stores.store import Source, Target
 
-LEVEL = "gzip_level"
-"""Key of the metadata that holds the level of a target."""
 _USUAL_LEVEL = 6
 # Memory that zlib needs to compress any content.
 _COMPRESSOR = 2**19
@@ -78,8 +80,8 @@ class Gzip:
 
 def level_of(blocks: Blocks) -> int:
     """Return the level at which a target is compressed."""
-    level = blocks.spec.metadata.get(LEVEL, _USUAL_LEVEL)
-    return level if isinstance(level, int) and 0 <= level <= zlib.Z_BEST_COMPRESSION else 6
+    level = known_level(blocks.spec.metadata)
+    return _USUAL_LEVEL if level is None else level
 
 
 def _metadata_of(blocks: Blocks) -> Mapping[str, Any]:
@@ -222,6 +224,29 @@ class GzipFileTarget(BlockStore, TargetDefaults, OneFileTarget):
         # Offset and size of each member, by the offset of its decoded content.
         self._members: dict[int, tuple[int, int]] = {}
         self._end = 0
+
+    def create(self, job: bytes = b"{}") -> None:
+        """Create the target, and remove what a killed run has left."""
+        super().create(job)
+        self._remove_sorted_copy()
+
+    def resume(self) -> Ledger:
+        """Continue where an interrupted run ended, and remove what it has left."""
+        ledger = super().resume()
+        self._remove_sorted_copy()
+        return ledger
+
+    def _remove_sorted_copy(self) -> None:
+        """Remove the incomplete copy of a run that was killed while it sorted the members."""
+        path = self._publisher.partial(self._name)
+        copy = self._medium.publisher(path.parent, Durability.FSYNC).partial(path.name)
+        with suppress(OSError, StorageError):
+            self._medium.remove([copy])
+
+    @property
+    def footprint(self) -> Footprint:
+        """One file, whatever the number of slabs."""
+        return Footprint(1)
 
     @property
     def metadata(self) -> Mapping[str, Any]:

@@ -16,7 +16,7 @@ from dask_io.stores.cf_attributes import (
     STORED_BOOL,
     missing_value_of,
 )
-from dask_io.stores.scaling import SCALING, STORED_INTEGERS, scaling_in
+from dask_io.stores.scaling import SCALED_FLOATS, SCALING, STORED_INTEGERS, scaling_in
 from dask_io.stores.space import Space, includes, is_close
 from dask_io.stores.spec import FOREIGN_HEADERS, SPACE
 
@@ -38,6 +38,7 @@ _LISTED_NAMES = {
     "extended_header": "extended_header",
     STORED_INTEGERS: "stored_integers",
     DIFFERING: "metadata_of_some_files",
+    SCALED_FLOATS: SCALING,
 }
 _OLD_ZARR = 2
 

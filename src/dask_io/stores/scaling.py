@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 SCALING = "scaling"
 """Key of the scaling in the metadata of a store."""
+SCALED_FLOATS = "scaled_floats"
+"""Key of slope and intercept of stored floats, which only NIfTI has."""
 BOUNDS = "bounds"
 """Key of the least and the greatest real value that may occur, as far as a store knows."""
 STORED_INTEGERS = "stored_integers"

@@ -13,9 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dask_io.geometry import Axis, Grid, Layout
 from dask_io.storage.files import open_reader
 from dask_io.storage.tally import Tally
-from dask_io.stores.gzip_files import bytes_at
+from dask_io.stores.gzip_files import bytes_at, cut_into_slabs
 from dask_io.stores.gzip_stream import (
     GzipStream,
     content_of,
@@ -26,6 +27,8 @@ from dask_io.stores.gzip_stream import (
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from dask_io.storage.medium import Reader
 
 CONTENT = random.Random(1).randbytes(3_000) * 700
 
@@ -75,6 +78,46 @@ def test_any_part_in_any_order(path: Path) -> None:
     with ThreadPoolExecutor(4) as pool:
         found = pool.map(lambda part: read(again, path, *part), parts * 3)
         assert list(found) == [CONTENT[start:stop] for start, stop in parts * 3]
+
+
+class Failing:
+    """A file whose reads fail after the first few."""
+
+    def __init__(self, file: Reader, failing: int, error: BaseException) -> None:
+        self._file, self._left, self._error = file, failing, error
+        self.size = file.size
+
+    def read(self, offset: int, n_bytes: int, out: memoryview) -> memoryview:
+        """Read, or fail."""
+        self._left -= 1
+        if self._left < 0:
+            raise self._error
+        return self._file.read(offset, n_bytes, out)
+
+
+@pytest.mark.parametrize("error", [OSError("transient"), KeyboardInterrupt()])
+def test_a_read_that_failed_is_repeated(tmp_path: Path, error: BaseException) -> None:
+    """After a read that failed anywhere, the same read and all later ones return the right data."""
+    content = random.Random(2).randbytes(5_000_000)
+    path = tmp_path / "x.gz"
+    path.write_bytes(gzip.compress(content, 1))
+    out = bytearray(1_500_000)
+    parts = [(start, min(start + len(out), len(content))) for start in (0, 1_500_000, 4_000_000)]
+    with open_reader(path, Tally()) as file:
+        for failing in (0, 3, 21):
+            stream = GzipStream(file.size, len(content), 4)
+            for start, stop in parts:
+                with pytest.raises(type(error)):
+                    stream.read(
+                        Failing(file, failing, error),  # type: ignore[arg-type]
+                        start,
+                        memoryview(out)[: stop - start],
+                    )
+                stream.read(file, start, memoryview(out)[: stop - start])
+                assert out[: stop - start] == content[start:stop]
+            for start, stop in parts[::-1]:
+                stream.read(file, start, memoryview(out)[: stop - start])
+                assert out[: stop - start] == content[start:stop]
 
 
 @given(st.binary(min_size=1, max_size=5000), st.integers(0, 9))
@@ -137,6 +180,19 @@ def test_sizes_that_are_not_true_are_found(tmp_path: Path) -> None:
         read(stream, path, 0, 1050)
 
 
+def test_few_of_many_members_are_kept(tmp_path: Path) -> None:
+    """A stream of many small members, as bgzip writes it, is read in any order with few points."""
+    path = tmp_path / "x.gz"
+    content = random.Random(4).randbytes(1_000) * 9_000
+    parts = [content[at : at + 5_000] for at in range(0, len(content), 5_000)]
+    path.write_bytes(b"".join(gzip.compress(part, 1) for part in parts))
+    stream = stream_of(path, len(content))
+    ends = range(0, len(content) + 1, 1_500_000)
+    for start, stop in [*pairwise(ends), *reversed([*pairwise(ends)])]:
+        assert read(stream, path, start, stop) == content[start:stop]
+    assert 2 <= len(stream.members) <= 5
+
+
 def test_other_streams_are_not_listed(tmp_path: Path) -> None:
     """If one member does not say its size, all are decoded from the start."""
     path = tmp_path / "x.gz"
@@ -153,3 +209,13 @@ def test_the_first_bytes_are_decoded_only_as_far_as_needed() -> None:
     content = b"".join([bomb.compress(bytes(2**20)) for _ in range(50)]) + bomb.flush()
     assert content_of(lambda n: content[:n], 348) == bytes(348)
     assert len(content_of(lambda n: content[:n], 2**16)) == 2**16
+
+
+def test_slabs_are_not_listed_one_by_one() -> None:
+    """An axis of many slabs has few runs, and slabs end where blocks end."""
+    grid = Grid((Axis(((2**40, 3),)), Axis(((2**40 + 1, 2),))))
+    cut = cut_into_slabs(grid, Layout.f(2), 1)
+    assert cut.axes[0].runs == ((2**21, 3 * 2**19),)
+    assert cut.axes[1].runs == ((1, 2 * (2**40 + 1)),)
+    odd = cut_into_slabs(Grid((Axis(((2**21 + 1, 2),)),)), Layout.f(1), 1)
+    assert odd.axes[0].runs == ((2**21, 1), (1, 1), (2**21, 1), (1, 1))

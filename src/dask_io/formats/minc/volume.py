@@ -261,7 +261,7 @@ def _value_range(
         if scaling is not None and not scaling.is_identity:
             raise ValueError(
                 "stores floats as real values, but the source has scaled integers; "
-                "give the source as FILE.mnc::/real"
+                "give the source as FILE.mnc::/real, or keep the integers of a NIfTI source"
             )
         # The values have not been read yet, so any may occur.
         widest = (float(np.finfo("f4").min), float(np.finfo("f4").max))

@@ -1,8 +1,8 @@
 """NIfTI: volumes of the brain with their place in the world, one file each, or one per block.
 
 A file is a header and then the voxels in Fortran order, so its data is read and written by offset.
-Stored values are moved as they are: scl_slope and scl_inter stay in the header. Any number of
-blocks may be read or written at once.
+Stored values are moved as they are: scl_slope and scl_inter stay in the header, and are translated
+for formats that have a scaling too. Any number of blocks may be read or written at once.
 """
 
 from __future__ import annotations
@@ -23,9 +23,11 @@ from dask_io.formats.nifti.header import (
     new_header,
     parse_header,
 )
+from dask_io.formats.nifti.scaling import keep_scaling
 from dask_io.stores.block_format import Format, Header
+from dask_io.stores.gzip_files import LEVEL
 from dask_io.stores.gzip_stream import content_of
-from dask_io.stores.gzip_targets import LEVEL, Gzip
+from dask_io.stores.gzip_targets import Gzip
 from dask_io.stores.space import is_close
 
 if TYPE_CHECKING:
@@ -101,6 +103,7 @@ _PAIR = Format(
     partial(make_header, is_pair=True),
     has_space=True,
     keeps=frozenset({KEY}),
+    keep=keep_scaling,
     order="F",
     header_suffix=".hdr",
     prepare=prepare,

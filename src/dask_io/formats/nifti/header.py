@@ -23,6 +23,7 @@ from nibabel.nifti2 import Nifti2Header
 from nibabel.spatialimages import HeaderDataError
 
 from dask_io.formats.nifti.placing import place_header, space_of
+from dask_io.formats.nifti.scaling import describe_scaling, set_scaling
 from dask_io.geometry import Layout
 from dask_io.stores.block_format import Header
 
@@ -61,7 +62,7 @@ class Kept:
     Raises
     ------
     ValueError
-        If the content is not a NIfTI header.
+        If the content is not a NIfTI header, or the code of an extension is out of range.
     """
 
     content: bytes
@@ -70,6 +71,8 @@ class Kept:
     def __post_init__(self) -> None:
         if len(self.content) not in _KINDS or _byte_order(self.content) is None:
             raise ValueError("cannot store metadata that is not a NIfTI header")
+        if not all(-(2**31) <= code < 2**31 for code, _ in self.extensions):
+            raise ValueError("cannot store an extension whose code is not a 32-bit integer")
 
     @property
     def header(self) -> Nifti1Header:
@@ -97,7 +100,7 @@ class Kept:
         try:
             listed = tuple((int(code), str(content)) for code, content in stored["extensions"])
             return _decode(str(stored["header"]), listed)
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise ValueError("cannot store metadata that is not a NIfTI header") from error
 
 
@@ -144,7 +147,7 @@ def parse_header(peek: Peek, *, is_pair: bool = False) -> Header:
         Layout.f(len(shape)),
         offset,
         space_of(header, len(shape)),
-        {KEY: kept.to_json()},
+        {KEY: kept.to_json(), **describe_scaling(header, dtype)},
     )
 
 
@@ -235,6 +238,7 @@ def make_header(block: Header, *, is_pair: bool = False) -> bytes:
         header["dim"][0] = n_axes
     header["dim"][1 : n_axes + 1] = block.shape
     _set_dtype(header, block.dtype)
+    set_scaling(header, block.metadata)
     place_header(header, block.space, n_axes)
     extensions = kept.extensions if kept is not None else ()
     return _with_extensions(header, extensions, is_pair=is_pair)
