@@ -208,10 +208,13 @@ def _world_rows(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], float | None] | None:
     """Return matrix and origin in the coordinates of NIfTI, and the first time.
 
-    None if the first three axes are not spatial, which NIfTI cannot store.
+    None if the orientation is unknown, or the first three axes are not spatial.
     """
     assert space.affine is not None
     affine, n_axes = space.affine, len(space.axes)
+    if not affine.coordinates:
+        # The spacing is known, but not the orientation, which must not be invented.
+        return None
     is_spatial = [axis.type in {None, AxisType.SPACE} for axis in space.axes]
     if not all(is_spatial[:_N_SPATIAL]) or any(
         axis.type is AxisType.SPACE for axis in space.axes[_N_SPATIAL:]

@@ -296,7 +296,8 @@ def header_for(space: Space, shape: tuple[int, ...]) -> Any:
 def test_fresh_headers_place_arrays_of_other_formats() -> None:
     """Axes may come in any order, and coordinates may grow to the left."""
     names = [SpaceAxis(name, "millimeter", AxisType.SPACE) for name in "zyx"]
-    plain = header_for(Space(tuple(names), Affine.scaled((3, 2, 0.5), (30, 20, 10))), (4, 5, 6))
+    upwards = Affine.scaled((3, 2, 0.5), (30, 20, 10), ("superior", "anterior", "right"))
+    plain = header_for(Space(tuple(names), upwards), (4, 5, 6))
     assert plain.get_best_affine().tolist() == [
         [0, 0, 0.5, 10], [0, 2, 0, 20], [3, 0, 0, 30], [0, 0, 0, 1],
     ]  # fmt: skip
@@ -305,9 +306,19 @@ def test_fresh_headers_place_arrays_of_other_formats() -> None:
     left = Affine.scaled((1, 2, 3), (4, 5, 6), ("left", "posterior", "superior"))
     flipped = header_for(Space(tuple(names[::-1]), left), (4, 5, 6))
     assert flipped.get_best_affine()[:3].tolist() == [[-1, 0, 0, -4], [0, -2, 0, -5], [0, 0, 3, 6]]
-    flat = header_for(crop(Space(tuple(names[1:]), Affine.scaled((2, 1), (7, 8))), (1, 1)), (4, 5))
+    plane = Affine.scaled((2, 1), (7, 8), ("anterior", "right"))
+    flat = header_for(crop(Space(tuple(names[1:]), plane), (1, 1)), (4, 5))
     assert np.linalg.det(flat.get_best_affine()) != 0
     assert flat.get_best_affine()[:2, 3].tolist() == [9, 9]
+
+
+def test_no_orientation_is_invented() -> None:
+    """A spacing without names of directions is a voxel size, not a position in a patient."""
+    names = tuple(SpaceAxis(name, "millimeter", AxisType.SPACE) for name in "zyx")
+    header = header_for(Space(names, Affine.scaled((3, 2, 0.5), (0, 0, 0))), (4, 5, 6))
+    assert (int(header["sform_code"]), int(header["qform_code"])) == (0, 0)
+    assert header.get_zooms() == (3, 2, 0.5)
+    assert header.get_xyzt_units() == ("mm", "unknown")
 
 
 def test_what_nifti_cannot_place_has_no_position() -> None:
@@ -368,7 +379,7 @@ def test_other_things_kept_under_its_key_are_refused() -> None:
     header = b64encode(nib.Nifti1Header().binaryblock).decode()
     for code in (99999999999, -(2**31) - 1, float("inf"), float("nan"), "x", None):
         kept = {"header": header, "extensions": [[code, ""]]}
-        with pytest.raises(ValueError, match="keeps something else than a NIfTI header"):
+        with pytest.raises(ValueError, match="not a NIfTI header"):
             make_header(replace(block, metadata={"nifti": kept}))
 
 
