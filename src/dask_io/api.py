@@ -473,7 +473,8 @@ def plan_merge(source: Place, target: str | PathLike[str], **options: Unpack[Opt
     if not names_one_file(target, settings.format, settings.storage_options):
         name = fspath(target)
         raise UsageError(
-            f"merge writes one file, but {name} has no file suffix; use {name}.npy, for example"
+            f"merge writes one file, but {name} does not have the suffix of a known file format; "
+            f"use {name}.npy, for example"
         )
     return _plan_array(source, target, -1, settings)
 

@@ -48,6 +48,11 @@ def prepare(spec: ArraySpec, options: TargetOptions, *, has_manifest: bool) -> A
     UsageError
         If an option is not supported.
     """
+    if options.codec is not None:
+        raise UsageError(
+            f"codec {options.codec}: .nii files are not compressed; leave --codec out, or give a "
+            "target that ends in .nii.gz"
+        )
     replace(options, format_version=None).refuse(KEY)
     return _describe(spec, options, has_manifest=has_manifest)
 
