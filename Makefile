@@ -27,7 +27,7 @@ BENCH_ARGS ?=
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo test lint types contracts tests peer-suites slow fuzz bench-engine bench-graph bench-zarr bench-climate bench-copies format docs house lock env dev clean walk
+.PHONY: help demo test lint types contracts tests peer-suites slow fuzz bench-engine bench-graph bench-zarr bench-climate bench-copies bench-volumes format docs house lock env dev clean walk
 
 help: ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -74,6 +74,9 @@ bench-climate: dev ## Turn hourly maps into time series; compare with Dask and, 
 
 bench-copies: dev ## Measure copies from F to C order in memory, next to copies from C to C
 	$(DEV)/bin/python -m benchmarks.copies $(BENCH_ARGS)
+
+bench-volumes: dev ## Turn a NIfTI volume twenty times larger than the budget into Zarr and back
+	$(DEV)/bin/python -m benchmarks.volumes $(BENCH_ARGS)
 
 walk: dev ## List the functions from `dask-io resplit` to the first byte of array data
 	$(DEV)/bin/python -m benchmarks.walk

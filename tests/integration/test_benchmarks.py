@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import copies
+from benchmarks import copies, volumes
 
 ROOT = Path(__file__).parents[2]
 
@@ -158,3 +158,20 @@ def test_copies_benchmark_compares_orders(capsys: pytest.CaptureFixture[str]) ->
         for dtype in ("uint8", "float64")
     ]
     assert all("of C to C" in line for line in lines)
+
+
+def test_volumes_benchmark_brings_the_volume_back(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A volume many times larger than the budget goes to Zarr and comes back bit-identical."""
+    tiny = ["--size", "4MiB", "--memory", "200KiB", "--chunks", "16", "--warm"]
+    volumes.main([*tiny, "--dir", str(tmp_path)])
+
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[-1] == "the volume that came back is bit-identical"
+    assert [line.partition(":")[0] for line in lines[1:4]] == [
+        "copy of the file",
+        "NIfTI to Zarr",
+        "Zarr to NIfTI",
+    ]
+    assert not any(tmp_path.iterdir())
