@@ -151,9 +151,7 @@ class PackedTarget(ChunkedTarget, OneFileTarget):
         self._end, self._appending = len(MARK), Lock()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {
-            name: value for name, value in super().__getstate__().items() if name != "_appending"
-        }
+        return {**super().__getstate__(), "_appending": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__({**state, "_appending": Lock()})

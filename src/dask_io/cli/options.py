@@ -64,7 +64,7 @@ strategy = click.option(
     default="auto",
     show_default=True,
     metavar="NAME",
-    help="auto (the best), naive, keep, ...; an unknown name lists all.",
+    help="auto (the best), sweep, spill, ...; an unknown name lists all.",
 )
 objective = click.option(
     "--objective",
@@ -165,7 +165,12 @@ running = stack(
     format_,
     dtype,
     casting,
-    click.option("--format-version", type=int, metavar="N", help="Its version: 2 or 3 for zarr."),
+    click.option(
+        "--format-version",
+        type=int,
+        metavar="N",
+        help="Version of the format: Zarr 2 or 3, NIfTI 1 or 2.",
+    ),
     codec,
     click.option(
         "--shards",
@@ -196,7 +201,7 @@ running = stack(
         type=click.Choice(["none", "rename", "fsync"]),
         default="fsync",
         show_default=True,
-        help="What written blocks survive: nothing, the end of the process, a power failure.",
+        help="Written blocks are safe: never, if the process ends, if power fails.",
     ),
     click.option("--check", is_flag=True, help="Check the header of every block first."),
     source,

@@ -7,6 +7,7 @@ effect. `Synced` simulates a power failure, after which only synced data is left
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 from contextlib import contextmanager, suppress
@@ -198,6 +199,10 @@ class _Content(NamedTuple):
     time: int = 0
 
 
+# Above the numbers of the files that tests open.
+_HIGH_NUMBER = 512
+
+
 class Synced:
     """The durable state of a directory: synced file contents and synced names.
 
@@ -221,7 +226,10 @@ class Synced:
         self._note(Path(f"/proc/self/fd/{fd}").readlink())
 
     def _note(self, path: Path) -> None:
-        self._held_open.append(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        # What a killed run left behind may close the number of a file that it had open once more.
+        self._held_open.append(fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _HIGH_NUMBER))
+        os.close(fd)
         inode = path.stat().st_ino
         if path.is_dir():
             self._names[inode] = {inner.name: inner.stat().st_ino for inner in path.iterdir()}

@@ -260,7 +260,7 @@ def test_versions(tmp_path: Path) -> None:
         (np.zeros((2, 3), "S3"), {}, r"\|S3"),
         (np.zeros((1,) * 8, "u1"), {}, "has 1 to 7 dimensions, not 8"),
         (np.zeros((2, 3), "u1"), {"order": "C"}, "stores elements in F order, not C; leave"),
-        (np.zeros((2, 3), "u1"), {"codec": "zstd"}, "format nifti has no codec"),
+        (np.zeros((2, 3), "u1"), {"codec": "zstd"}, "codec zstd: .nii files are not compressed"),
     ],
 )
 def test_what_nifti_cannot_hold_is_refused(
