@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from dask_io.errors import DataError, MissingLibraryError, StorageError, UsageError
 from dask_io.formats.places import (
     has_field,
+    has_wildcard,
     pattern_of,
     refuse_inside,
     refuse_unfinished,
@@ -34,9 +35,9 @@ from dask_io.stores.blocks import peeking_at_header
 from dask_io.stores.discovery import open_by_headers
 from dask_io.stores.listing import scan
 from dask_io.stores.mosaic import Mosaic, open_mosaic
-from dask_io.stores.name_inference import guess_names
+from dask_io.stores.name_inference import guess_names, is_coloured
 from dask_io.stores.position_names import names_by_position
-from dask_io.stores.slices import format_of_files, thick_slices
+from dask_io.stores.slices import check_slices, format_of_files
 from dask_io.stores.spec import ArraySpec
 from dask_io.stores.user_description import Description, parse_dtype
 
@@ -135,17 +136,25 @@ def _open(
         if _describes(place.parent, names):
             return _open_manifest(place.parent, chosen.name, given)
         files = scan(place.parent)
-        if names.slice_axes:
-            names = pattern_of(place, _count_axes(place.parent, files, chosen, names, given))
+        names = pattern_of(place, _count_axes(place.parent, files, chosen, names, given))
         return _open_blocks(place.parent, files, chosen, names, given)
+    return _open_by_name(place, format, given)
+
+
+def _open_by_name(
+    place: Location,
+    format: str | None,  # noqa: A002 - the word that users know
+    given: Description,
+) -> BlockFiles | Mosaic:
+    """Open a file, the files that match a wildcard, or those that a legend lists."""
+    if has_wildcard(place.name) and not is_taken(place):
+        return _open_wildcard(place, format, given)
     if not place.exists():
         raise StorageError(str(place), "no such file or directory", "check the path")
     listed = _listed_in(place) if place.suffix == _LEGEND else []
-    return (
-        _open_directory(place.parent, format, given, listed)
-        if listed
-        else _open_file(place, choose_format(place, format), given)
-    )
+    if listed:
+        return _open_directory(place.parent, format, given, listed)
+    return _open_file(place, choose_format(place, format), given)
 
 
 def _checked_offset(offset: int | None) -> int | None:
@@ -166,8 +175,9 @@ def _open_container(place: Location, format: str | None, *, strict: bool) -> Sou
 
 def _describes(folder: Location, names: BlockNames) -> bool:
     """Whether a directory has a valid manifest for files of these names."""
-    with suppress(DataError, StorageError):
-        return manifest.Manifest.read(folder).names == names
+    with suppress(DataError, StorageError, ValueError):
+        found = manifest.Manifest.read(folder).names
+        return found == BlockNames(names.pattern, found.n_axes)
     return False
 
 
@@ -253,6 +263,41 @@ def _open_directory(
     return _open_blocks(folder, files, chosen, names, given)
 
 
+def _open_wildcard(
+    place: Location,
+    format: str | None,  # noqa: A002 - the word that users know
+    given: Description,
+) -> BlockFiles | Mosaic:
+    """Open the block files whose names match a path such as ``scan/*.npy``.
+
+    Raises
+    ------
+    StorageError
+        If no file matches.
+    DataError
+        If only some of the files match that follow the same pattern.
+    """
+    folder = place.parent
+    if not folder.is_dir():
+        raise StorageError(str(folder), "no such directory", "check the path")
+    files = scan(folder)
+    # Brackets are part of the name.
+    wanted = re.escape(place.name).replace(r"\*", ".*").replace(r"\?", ".")
+    found = [name for name in files if re.fullmatch(wanted, name) and not name.startswith(".")]
+    if not found:
+        raise StorageError(str(place), "no file has such a name", "check the path")
+    source = _open_directory(folder, format, given, found)
+    names, chosen = source.block_names, set(found)
+    others = [name for name in files if names and name not in chosen and names.parse(name)]
+    if others:
+        raise DataError(
+            str(place),
+            [f"it leaves out files such as {min(others)}, which belong to the same array"],
+            "give the directory, and --region to use a part of the array",
+        )
+    return source
+
+
 def _choose_variant(folder: Location, name: str, files: list[str]) -> tuple[Format, list[str]]:
     """Return the format of all block files in a directory, and those of them that have data."""
     whole = find_row(name).load_blocks()
@@ -320,11 +365,20 @@ def _count_axes(
     names: BlockNames,
     given: Description,
 ) -> int:
-    """Return the number of axes of an array that is stored in slices, 0 if it is unknown."""
+    """Return the number of axes of an array that is stored in slices, 0 if it is unknown.
+
+    A single number in the names of 2-D files counts slices, also if the pattern does not say so.
+    """
     if not chosen.longest_header:
-        return len(given.shape or ())
+        n_given = len(given.shape or ())
+        return n_given if names.slice_axes or len(names.axes) == 1 else 0
     ours = [name for name, size in files.items() if size != NOT_A_FILE and names.parse(name)]
-    return len(_first_shape(folder, ours, chosen)) + len(names.slice_axes) if ours else 0
+    if not ours or names.by_offset or not (names.slice_axes or len(names.axes) == 1):
+        return 0
+    shape = _first_shape(folder, ours, chosen)
+    if not names.slice_axes and len(shape) != len("yx") and not is_coloured(shape):
+        return 0
+    return len(shape) + (len(names.slice_axes) or 1)
 
 
 def _open_blocks(
@@ -349,8 +403,8 @@ def _open_blocks(
             f"{names.pattern} has {names.n_axes} fields, but the given shape has "
             f"{len(grid.axes)} axes"
         )
-    if problem := thick_slices(names, grid):
-        raise UsageError(f"{names.pattern}: {problem}; use chunks of 1 along it")
+    if problem := check_slices(names, grid):
+        raise UsageError(f"{names.pattern}: {problem}; leave out the chunks of the source")
     spec = ArraySpec(grid, dtype, layout)
     return BlockFiles(Blocks(folder, names, chosen, spec, given.offset or 0), files)
 

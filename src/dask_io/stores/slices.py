@@ -26,11 +26,22 @@ def format_of_files(names: Names, format: Format) -> Format:  # noqa: A002 - the
     return replace(format, parse_header=parse, make_header=make)
 
 
-def thick_slices(names: Names, grid: Grid) -> str:
-    """Return the problem if a file would contain more than one slice; else empty."""
-    for axis in names.slice_axes if isinstance(names, BlockNames) else ():
+def slices_by_names(names: Names) -> dict[int, int]:
+    """Return the chunks that files with these names have by themselves: whole slices."""
+    if not isinstance(names, BlockNames) or not names.slice_axes:
+        return {}
+    return {axis: 1 if axis in names.axes else -1 for axis in range(names.n_axes)}
+
+
+def check_slices(names: Names, grid: Grid) -> str:
+    """Return the problem if files with these names cannot hold the blocks of a grid; else empty."""
+    slice_axes = names.slice_axes if isinstance(names, BlockNames) else ()
+    for axis in slice_axes:
         if grid.axes[axis].longest > 1:
             return f"files hold one slice along axis {axis}, but chunks are longer than 1 there"
+    for axis, along in enumerate(grid.axes if slice_axes else ()):
+        if isinstance(names, BlockNames) and axis not in names.axes and along.n_blocks > 1:
+            return f"files are not numbered along axis {axis}, but chunks cut it"
     return ""
 
 
