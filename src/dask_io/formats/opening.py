@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from dask_io.errors import DataError, MissingLibraryError, StorageError, UsageError
 from dask_io.formats.places import (
@@ -34,11 +34,11 @@ from dask_io.stores.block_names import BlockNames, OneName
 from dask_io.stores.blocks import peeking_at_header
 from dask_io.stores.discovery import open_by_headers
 from dask_io.stores.listing import scan
-from dask_io.stores.mosaic import Mosaic, open_mosaic
 from dask_io.stores.name_inference import guess_names, is_coloured
 from dask_io.stores.position_names import names_by_position
 from dask_io.stores.slices import check_slices, format_of_files
 from dask_io.stores.spec import ArraySpec
+from dask_io.stores.stack import open_files
 from dask_io.stores.user_description import Description, parse_dtype
 
 if TYPE_CHECKING:
@@ -51,7 +51,11 @@ if TYPE_CHECKING:
     from dask_io.geometry.chunks import Chunks
     from dask_io.storage.location import Location
     from dask_io.stores.block_format import Format, Header
+    from dask_io.stores.mosaic import Mosaic
+    from dask_io.stores.stack import Stack
     from dask_io.stores.store import Source
+
+    AnyFiles: TypeAlias = BlockFiles | Mosaic | Stack
 
 _DIGITS = re.compile("[0-9]+")
 # A text file that lists block files.
@@ -145,7 +149,7 @@ def _open_by_name(
     place: Location,
     format: str | None,  # noqa: A002 - the word that users know
     given: Description,
-) -> BlockFiles | Mosaic:
+) -> Source:
     """Open a file, the files that match a wildcard, or those that a legend lists."""
     if has_wildcard(place.name) and not is_taken(place):
         return _open_wildcard(place, format, given)
@@ -234,7 +238,7 @@ def _open_directory(
     format: str | None,  # noqa: A002 - the word that users know
     given: Description,
     listed: Sequence[str] | None = None,
-) -> BlockFiles | Mosaic:
+) -> AnyFiles:
     files = {name: n for name, n in scan(folder).items() if not name.startswith(".")}
     if listed is not None:
         if missing := [name for name in listed if name not in files]:
@@ -267,7 +271,7 @@ def _open_wildcard(
     place: Location,
     format: str | None,  # noqa: A002 - the word that users know
     given: Description,
-) -> BlockFiles | Mosaic:
+) -> AnyFiles:
     """Open the block files whose names match a path such as ``scan/*.npy``.
 
     Raises
@@ -387,12 +391,12 @@ def _open_blocks(
     chosen: Format,
     names: BlockNames | OneName,
     given: Description,
-) -> BlockFiles | Mosaic:
+) -> AnyFiles:
     slice_axes = names.slice_axes if isinstance(names, BlockNames) else ()
-    if chosen.open_file is not None and isinstance(names, BlockNames) and not slice_axes:
-        mosaic = open_mosaic(folder, files, chosen, names)
-        given.agree_with(mosaic)
-        return mosaic
+    if chosen.open_file is not None and isinstance(names, BlockNames):
+        combined = open_files(folder, files, chosen, names)
+        given.agree_with(combined)
+        return combined
     if chosen.longest_header:
         source = open_by_headers(folder, files, chosen, names)
         given.agree_with(source)
@@ -409,11 +413,15 @@ def _open_blocks(
     return BlockFiles(Blocks(folder, names, chosen, spec, given.offset or 0), files)
 
 
-def _open_file(path: Location, chosen: Format, given: Description) -> BlockFiles | Mosaic:
+def _open_file(path: Location, chosen: Format, given: Description) -> Source:
     path = path.with_name(chosen.data_name(path.name))
     files = {path.name: size_of(path)}
     if files[path.name] == NOT_A_FILE:
         raise StorageError(str(path), "is neither a file nor a directory", "check the path")
+    if chosen.open_file is not None:
+        source = chosen.open_file(path)
+        given.agree_with(source)
+        return source
     if chosen.longest_header:
         try:
             with peeking_at_header(path.parent, path.name, chosen) as peek:

@@ -241,6 +241,13 @@ _ROWS = (
         order="C",
         library="h5py",
     ),
+    Row(
+        "png",
+        (".png",),
+        blocks="dask_io.formats.png:FORMAT",
+        marks=(Bytes(b"\x89PNG\r\n\x1a\n"),),
+        library="imagecodecs",
+    ),
     Row("mgh", (".mgh", ".mgz"), blocks="dask_io.formats.mgh:FORMAT"),
     Row(
         "mrc",
