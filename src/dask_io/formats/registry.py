@@ -248,6 +248,17 @@ _ROWS = (
         marks=(Bytes(b"\x89PNG\r\n\x1a\n"),),
         library="imagecodecs",
     ),
+    Row(
+        "tiff",
+        (".tif", ".tiff", ".btf"),
+        blocks="dask_io.formats.tiff.blocks:FORMAT",
+        container="dask_io.formats.tiff:FORMAT",
+        # Classic and BigTIFF, in either byte order.
+        marks=tuple(map(Bytes, (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+"))),
+        is_one_file=True,
+        order="C",
+        library="tifffile",
+    ),
     Row("mgh", (".mgh", ".mgz"), blocks="dask_io.formats.mgh:FORMAT"),
     Row(
         "mrc",

@@ -87,7 +87,7 @@ def reopen_blocks(
     absent: AbstractSet[tuple[int, ...]] = frozenset(),
 ) -> BlockFiles:
     """Open block files again, or one file, as `reopen_source` does."""
-    blocks = _described(described, at)
+    blocks = described_blocks(described, at)
     if len(absent) == blocks.grid.n_blocks and not blocks.path.exists():
         files: Mapping[str, int] = {}
     elif blocks.is_one_file:
@@ -124,7 +124,7 @@ def remake_target(
             place = holder_of(at)
             return container.remake(described, place, durability=durability, reserve=reserve)
     return make_blocks(
-        _described(described, at), overwrite=False, durability=durability, reserve=reserve
+        described_blocks(described, at), overwrite=False, durability=durability, reserve=reserve
     )
 
 
@@ -166,7 +166,14 @@ def _description_errors(described: Mapping[str, Any], at: Location | None) -> It
         raise DataError(str(place), [f"its description {error}"]) from error
 
 
-def _described(described: Mapping[str, Any], at: Location | None) -> Blocks:
+def described_blocks(described: Mapping[str, Any], at: Location | None) -> Blocks:
+    """Return the block files of a description, or the one file, at their place now.
+
+    Raises
+    ------
+    DataError
+        If the description is invalid.
+    """
     place = at or locate(str(described.get("folder")))
     try:
         found = manifest.Manifest.from_json(dict(described))
