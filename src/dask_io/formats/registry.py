@@ -242,6 +242,13 @@ _ROWS = (
         library="h5py",
     ),
     Row(
+        "png",
+        (".png",),
+        blocks="dask_io.formats.png:FORMAT",
+        marks=(Bytes(b"\x89PNG\r\n\x1a\n"),),
+        library="imagecodecs",
+    ),
+    Row(
         "tiff",
         (".tif", ".tiff", ".btf"),
         blocks="dask_io.formats.tiff.blocks:FORMAT",

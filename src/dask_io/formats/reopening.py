@@ -15,7 +15,9 @@ from dask_io.stores.block_files import BlockFiles, Blocks
 from dask_io.stores.block_files_target import BlockFilesTarget
 from dask_io.stores.block_names import OneName
 from dask_io.stores.listing import scan
+from dask_io.stores.mosaic import is_mosaic
 from dask_io.stores.slices import format_of_files
+from dask_io.stores.stack import reopen_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 
     from dask_io.storage.location import Location
     from dask_io.storage.medium import Durability
+    from dask_io.stores.block_format import Format
     from dask_io.stores.container import Container
     from dask_io.stores.store import Readback, Source, Target
 
@@ -56,10 +59,19 @@ def reopen_source(
         at = locate(folder, storage_options)
         if "file" in described:
             at = at / str(described["file"])
+    if is_mosaic(described):
+        with _description_errors(described, at):
+            return reopen_files(described, at, _blocks_of(described))
     container = _container_of(described)
     if container is not None:
         with _description_errors(described, at):
             return container.reopen(described, None if at is None else holder_of(at), absent)
+    if isinstance(path := described.get("path"), str):
+        # A file that its format opens.
+        with _description_errors(described, at):
+            open_file = _blocks_of(described).open_file
+        if open_file is not None:
+            return open_file(locate(path, storage_options) if at is None else at)
     return decoded(reopen_blocks(described, at, absent))
 
 
@@ -132,6 +144,16 @@ def _container_of(described: Mapping[str, Any]) -> Container | None:
         return None
     is_container = row.container and not (row.blocks and "pattern" in described)
     return row.load_container() if is_container else None
+
+
+def _blocks_of(described: Mapping[str, Any]) -> Format:
+    """Return the format of described files that are opened one by one."""
+    try:
+        return find_row(str(described.get("format"))).load_blocks()
+    except MissingLibraryError:
+        raise
+    except UsageError as error:
+        raise ValueError(str(error)) from error
 
 
 @contextmanager
