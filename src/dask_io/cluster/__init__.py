@@ -1,1 +1,1 @@
-"""One run on many workers: in parts, on a dask.distributed cluster or a batch system."""
+"""Plans over many workers: parts that processes on any machine can write."""
