@@ -10,28 +10,11 @@ from dask_io.cluster import attempts, dispatch
 from dask_io.cluster.dispatch import Request, run_parts
 from dask_io.engine.run import Progress
 from dask_io.errors import DataError, StorageError
-from tests.cluster.processes import Processes, wait_until
+from tests.cluster.processes import wait_until
 from tests.cluster.works import BLOCKS, Steps
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
-
-pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
-
-
-@pytest.fixture(scope="module")
-def processes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Processes]:
-    """A cluster that gives up a task as soon as one worker dies under it."""
-    settings = {"DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "0"}
-    made = Processes(tmp_path_factory.mktemp("cluster"), settings)
-    try:
-        made.start_scheduler()
-        made.start_worker("one")
-        made.start_worker("two")
-        yield made
-    finally:
-        made.close()
 
 
 def requested(work: Steps, n_parts: int = 4, seconds: float = 0.1) -> Request[int, int]:
@@ -106,7 +89,6 @@ def test_a_part_that_always_kills_its_worker_is_an_error(client: Any, tmp_path: 
 
 def test_a_part_that_fails_runs_on_another_worker(client: Any, tmp_path: Path) -> None:
     """A full disk of one worker does not end the run."""
-    wait_until(lambda: len(client.nthreads()) == 2, "both workers are back")
     work = Steps(str(tmp_path), first="fail")
 
     assert run_parts(client, requested(work)) == [0, 2, 4, 6]
@@ -125,7 +107,6 @@ def test_a_slow_part_runs_a_second_time(
     client: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The second attempt wins on an idle worker, and the first one is stopped."""
-    wait_until(lambda: len(client.nthreads()) == 2, "both workers are back")
     monkeypatch.setattr(attempts, "_FEWEST_SECONDS", 0.5)
     monkeypatch.setattr(dispatch, "_TICK_SECONDS", 0.2)
 

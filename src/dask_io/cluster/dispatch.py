@@ -13,6 +13,7 @@ from uuid import uuid4
 from dask_io.cluster.attempts import Attempt, Parts, PartState
 from dask_io.cluster.connect import load_distributed
 from dask_io.cluster.part_task import PartTask
+from dask_io.cluster.probe import count_slots
 from dask_io.errors import DataError, StorageError, UsageError
 
 if TYPE_CHECKING:
@@ -56,8 +57,6 @@ class Request(Generic[PartT, ResultT]):
         Amounts that each part takes of a worker's resources.
     n_slots
         Parts that run at once in the whole cluster, when it begins.
-    slots_per_worker
-        The most parts that run at once on a worker; by default one per thread.
     """
 
     work: Work[PartT, ResultT]
@@ -67,7 +66,6 @@ class Request(Generic[PartT, ResultT]):
     label: str = "resplit"
     resources: Mapping[str, float] = field(default_factory=dict)
     n_slots: int = 1
-    slots_per_worker: int | None = None
 
 
 def run_parts(
@@ -117,7 +115,7 @@ class _Dispatcher(Generic[PartT, ResultT]):
         # Dask derives the name of a group of tasks from the words before the number.
         self.name = f"dask-io-{request.label}-{uuid4().int % 10**12:012d}"
         interval = max(_FEWEST_EVENT_SECONDS, min(len(states), request.n_slots) / _MOST_EVENTS)
-        self.task = PartTask(request.work, self.name, interval, request.slots_per_worker)
+        self.task = PartTask(request.work, self.name, interval, request.resources)
         self.tick_seconds = max(_TICK_SECONDS, request.n_slots / _WORKERS_PER_SECOND)
         self.next_tick = monotonic() + self.tick_seconds
         self.had_idle = False
@@ -245,7 +243,7 @@ class _Dispatcher(Generic[PartT, ResultT]):
         for address, about in known.items():
             if latest - about["last_seen"] > _SILENT_SECONDS:
                 continue
-            n_slots = min(about["nthreads"], self.request.slots_per_worker or about["nthreads"])
+            n_slots = count_slots(about["nthreads"], about["resources"], self.request.resources)
             idle += [address] * max(0, n_slots - len(busy.get(address, ())))
         return idle
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
-from dask_io.cluster.probe import memory_here, resident_before_parts
+from dask_io.cluster.probe import count_slots, memory_here, resident_before_parts
 from dask_io.errors import DaskIOError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from dask_io.engine.run import Progress
 
@@ -58,7 +58,7 @@ class PartTask(Generic[PartT, ResultT]):
     work: Work[PartT, ResultT]
     topic: str
     interval: float
-    n_slots: int | None = None
+    resources: Mapping[str, float] = field(default_factory=dict)
 
     def __call__(self, part: PartT, number: int, attempt: int) -> ResultT:
         """Run a part on the worker that calls this."""
@@ -67,7 +67,7 @@ class PartTask(Generic[PartT, ResultT]):
         worker: Any = get_worker()
         reporter = _Reporter(self, worker, number, attempt)
         threads = worker.state.nthreads
-        n_slots = min(self.n_slots or threads, threads)
+        n_slots = max(1, count_slots(threads, worker.state.total_resources, self.resources))
         memory = memory_here(worker, resident_before_parts(), n_slots)
         reporter.send(STARTED)
         try:

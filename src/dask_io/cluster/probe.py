@@ -8,7 +8,10 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 # Dask moves data to disk when the memory of a worker reaches this share of its limit.
 _MOST_OF_LIMIT = 0.6
@@ -82,6 +85,22 @@ def share_of_limit(worker: HasOffer) -> float:
     names = ("target", "spill", "pause")
     shares = (getattr(manager, f"memory_{name}_fraction", None) for name in names)
     return min([_MOST_OF_LIMIT, *(float(share) for share in shares if share)])
+
+
+def count_slots(threads: int, offered: Mapping[str, float], wanted: Mapping[str, float]) -> int:
+    """Return the number of parts that run at once on a worker.
+
+    Examples
+    --------
+    >>> (
+    ...     count_slots(4, {}, {}),
+    ...     count_slots(4, {"disk": 3}, {"disk": 2}),
+    ...     count_slots(4, {}, {"x": 1}),
+    ... )
+    (4, 1, 0)
+    """
+    limits = (int(offered.get(name, 0) // amount) for name, amount in wanted.items() if amount)
+    return min([threads, *limits])
 
 
 def memory_here(worker: HasOffer, resident: int, n_slots: int) -> int | None:

@@ -11,7 +11,7 @@ from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from dask_io.cluster.probe import Probe, per_slot
+from dask_io.cluster.probe import Probe, count_slots, per_slot
 from dask_io.errors import StorageError, UsageError, list_names
 from dask_io.storage.location import is_url
 from dask_io.units import format_bytes
@@ -38,10 +38,7 @@ class Worker:
 
     def n_slots(self, wanted: Resources) -> int:
         """Return the number of parts that run on it at once."""
-        limits = (
-            int(self.resources.get(name, 0) // amount) for name, amount in wanted.items() if amount
-        )
-        return min([self.threads, *limits])
+        return count_slots(self.threads, self.resources, wanted)
 
     def memory_per_part(self, wanted: Resources, n_on_host: int = 1) -> int:
         """Return the bytes that each of its parts may use; 0 if nothing is left.
