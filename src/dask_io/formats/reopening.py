@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from dask_io.errors import DataError, MissingLibraryError, UsageError
@@ -77,7 +78,7 @@ def reopen_source(
 
 def decoded(files: BlockFiles) -> Source:
     """Return the source for block files: themselves, unless they are compressed as a whole."""
-    stream = files.blocks.format.stream
+    stream = files.blocks.stream
     return files if stream is None else stream.open(files)
 
 
@@ -108,7 +109,7 @@ def read_back(described: Mapping[str, Any], *, at: Location) -> Readback:
     container = _container_of(described)
     if container is None:
         files = reopen_blocks(described, at)
-        stream = files.blocks.format.stream
+        stream = files.blocks.stream
         return files if stream is None else stream.read_back(files)
     with _description_errors(described, at):
         return container.read_back(described, holder_of(at))
@@ -132,7 +133,7 @@ def make_blocks(
     blocks: Blocks, *, overwrite: bool, durability: Durability, reserve: bool
 ) -> Target:
     """Describe a target of block files, compressed if that is their format."""
-    make = BlockFilesTarget if blocks.format.stream is None else blocks.format.stream.make
+    make = BlockFilesTarget if blocks.stream is None else blocks.stream.make
     return make(blocks, overwrite=overwrite, durability=durability, reserve=reserve)
 
 
@@ -184,7 +185,7 @@ def described_blocks(described: Mapping[str, Any], at: Location | None) -> Block
         raise DataError(str(place), [f"its description {error}"]) from error
     folder, names = place, found.names
     if at is not None and isinstance(names, OneName):
-        folder, names = at.parent, OneName(at.name, names.n_axes)
+        folder, names = at.parent, replace(names, pattern=at.name)
     elif at is not None and not at.is_dir() and has_field(at.name):
         folder = at.parent
     chosen = format_of_files(names, chosen)
