@@ -10,9 +10,11 @@ import pytest
 from dask_io.errors import UsageError
 from dask_io.formats import make_target, open_source
 from dask_io.geometry import Grid, Layout
+from dask_io.stores.container import TargetOptions
 from dask_io.testing.conformance import Case, StoreConformance
 
 if TYPE_CHECKING:
+    import random
     from pathlib import Path
 
     from dask_io.stores import Source, Target
@@ -62,3 +64,53 @@ class TestOneBigTiff(TestOneTiff):
 
     path = "scan.btf"
     n_examples = 2
+
+
+class TestTiles(TestTiffDirectory):
+    """One file in tiles that are not compressed."""
+
+    path = "scan.tif"
+    format = None
+    n_examples = 3
+    padded = True
+    codec: ClassVar[str | None] = None
+
+    def make_target(self, folder: Path, case: Case, *, overwrite: bool = False) -> Target:
+        """Make the target that the class is about."""
+        return make_target(
+            folder / self.path,
+            grid=case.grid,
+            dtype=case.dtype,
+            layout=case.layout,
+            overwrite=overwrite,
+            options=TargetOptions(codec=self.codec),
+        )
+
+    def random_case(self, generator: random.Random) -> Case:
+        """Draw an array of two or three axes, with tiles of multiples of 16."""
+        page = [generator.randint(17, 40), generator.randint(33, 50)]
+        chunks = [16, generator.choice([16, 32])]
+        leading = generator.choice([[], [2]])
+        grid = Grid.regular([*leading, *page], [*(1 for _ in leading), *chunks])
+        dtype = np.dtype(generator.choice(self.dtypes))
+        return Case(grid, dtype, Layout.c(len(grid.axes)), generator.randrange(2**32))
+
+
+class TestCompressedTiles(TestTiles):
+    """One file in compressed tiles, which cannot be continued by another run."""
+
+    codec = "zstd"
+    resumable = False
+
+
+class TestCompressedStrips(TestCompressedTiles):
+    """One file in compressed strips; the last one of a page is shorter."""
+
+    codec = "zlib:1"
+
+    def random_case(self, generator: random.Random) -> Case:
+        """Draw an array of pages whose rows are not a multiple of those of a strip."""
+        shape = (generator.randint(1, 3), generator.randint(8, 12), generator.randint(1, 9))
+        grid = Grid.regular(shape, (1, generator.choice([5, 7]), shape[2]))
+        dtype = np.dtype(generator.choice(self.dtypes))
+        return Case(grid, dtype, Layout.c(3), generator.randrange(2**32))

@@ -48,6 +48,7 @@ _MOST_BITS = 32
 _JPEG = "jpeg"
 _SEPARATE, _COMPLEX_INTEGERS = 2, 5
 _SCALAR = 2
+_MOST_SHOWN = 10
 # The most that a compressed tile may exceed its elements.
 _MOST_GROWTH, _FEW_BYTES = 4, 2**16
 
@@ -358,7 +359,10 @@ class _Reader:
         name = NAMES[int(page.compression)]
         metadata["codecs"] = [] if name == "none" else [{"id": name}]
         if not isinstance(series, _OnePage):
-            metadata["series"] = [_words(one, n) for n, one in enumerate(self.file.series)]
+            words = [_words(one, n) for n, one in enumerate(self.file.series)]
+            metadata["series"] = words
+            if len(words) > 1 or "levels" in words[0]:
+                metadata["note"] = f"images in the file: {'; '.join(words[:_MOST_SHOWN])}"
         if SPACE in own:
             return own[SPACE], {**metadata, **{k: v for k, v in own.items() if k != SPACE}}
         steps = self._steps(series, page, number)
