@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from dask_io.stores.store import Access, BlockReader, Source
 
 _NAMES = "dimension_names"
+# Metadata that describes a single file, not the array.
+_OF_ONE_FILE = OF_ONE_FILE | {_NAMES, "series"}
 
 
 def open_slice(
@@ -120,7 +122,7 @@ class SliceFile(SourceDefaults):
     @property
     def metadata(self) -> Mapping[str, Any]:
         """Metadata of the file, with its space extended by the axes that it does not have."""
-        kept = {k: v for k, v in self.file.metadata.items() if k not in OF_ONE_FILE | {_NAMES}}
+        kept = {k: v for k, v in self.file.metadata.items() if k not in _OF_ONE_FILE}
         space = self.file.metadata.get(SPACE)
         if isinstance(space, Space):
             kept[SPACE] = stacked_space(space, self.axes)

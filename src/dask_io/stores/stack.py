@@ -30,6 +30,7 @@ from dask_io.stores.block_names import BlockNames
 from dask_io.stores.listing import Problems, match_names, report_missing_slices, scan
 from dask_io.stores.mosaic import FILES, Mosaic, agree, first_missing, open_mosaic
 from dask_io.stores.not_kept import DIFFERING
+from dask_io.stores.scaling import RealValues
 from dask_io.stores.slice_file import SliceFile, open_slice
 from dask_io.stores.store import Access, SourceDefaults
 
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 
     from dask_io.geometry import Layout, Region
     from dask_io.storage.location import Location
-    from dask_io.stores.block_format import Format
+    from dask_io.stores.block_format import Format, OpenAlike
     from dask_io.stores.store import BlockReader
 
 # Files that are opened at once, and those that stay open.
@@ -210,14 +211,16 @@ def _see_all(
     kinds: dict[_Kind, list[str]] = {}
     needs, metadata = _Needs(Access.ADDRESSABLE, 0, 0, 0), dict[str, Any]()
     differing: dict[str, None] = {}
+    first: Mapping[str, Any] | None = None
+    slices.see_first(next(iter(wanted)))
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         for name, found in zip(wanted.values(), pool.map(slices.see, wanted), strict=True):
             if isinstance(found, str):
                 problems.add(name, found)
                 continue
             if not kinds:
-                metadata = dict(found.metadata)
-            elif found.metadata != metadata:
+                metadata, first = dict(found.metadata), found.metadata
+            elif found.metadata is not first and found.metadata != metadata:
                 metadata, others = agree([metadata, found.metadata])
                 differing.update(dict.fromkeys(others))
             kinds.setdefault(found.kind, []).append(name)
@@ -254,6 +257,8 @@ class _SliceFiles:
     ) -> None:
         self.folder, self.format, self.names = folder, format, names
         self._odd_names = odd_names
+        self._alike: OpenAlike | None = None
+        self._first: _Seen | None = None
         self._open: OrderedDict[tuple[int, ...], SliceFile] = OrderedDict()
         self._lock = Lock()
 
@@ -265,16 +270,42 @@ class _SliceFiles:
         """Return the name of the file with a slice."""
         return self._odd_names.get(index) or self.names.name_of(index, index)
 
+    def path_of(self, index: tuple[int, ...]) -> Location:
+        """Return the path of the file with a slice."""
+        return self.folder / self.name_of(index)
+
     def open(self, index: tuple[int, ...]) -> SliceFile:
         """Open a slice, without remembering it."""
-        return open_slice(self.format, self.names.slice_axes, self.folder / self.name_of(index))
+        path = self.path_of(index)
+        found = None if self._alike is None else self._alike(path)
+        if found is not None:
+            return SliceFile(found, self.names.slice_axes)
+        return open_slice(self.format, self.names.slice_axes, path)
+
+    def see_first(self, index: tuple[int, ...]) -> None:
+        """Look at a slice to which the others can be compared."""
+        found = self.see(index)
+        if isinstance(found, str) or self.format.open_alike is None:
+            return
+        source = self.open(index).file
+        if not isinstance(source, RealValues):
+            self._alike = self.format.open_alike(self.path_of(index), source)
+            self._first = found
 
     def see(self, index: tuple[int, ...]) -> _Seen | str:
         """Open a slice and return what is known of it, or the problem with it."""
-        path = self.folder / self.name_of(index)
+        path = self.path_of(index)
+        found = None if self._alike is None else self._alike(path)
+        if found is not None and self._first is not None:
+            return self._first._replace(
+                access=found.access,
+                reused_bytes=found.reused_bytes,
+                codec_bytes=found.codec_bytes,
+                n_absent=found.n_absent,
+            )
         try:
-            source = self.open(index)
-        except (DataError, UsageError) as error:
+            source = open_slice(self.format, self.names.slice_axes, path)
+        except (DataError, UsageError, StorageError) as error:
             return str(error).removeprefix(f"{path}: ")
         if len(source.grid.axes) != self.names.n_axes:
             n_found = len(source.file.grid.axes)

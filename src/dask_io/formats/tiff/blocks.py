@@ -9,6 +9,7 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING, Any
 
+from dask_io.formats.tiff.alike import open_alike
 from dask_io.formats.tiff.description import describe_ome, describe_plain, has_samples
 from dask_io.formats.tiff.header import pages_for
 from dask_io.formats.tiff.reading import read_head
@@ -108,6 +109,7 @@ def _format(suffixes: tuple[str, ...], make: Any, *variants: Format) -> Format:
         keeps=FOREIGN_HEADERS,
         order="C",
         open_file=open_tiff,
+        open_alike=open_alike,
         variants=variants,
     )
 
