@@ -169,7 +169,8 @@ def _with_stored_space(blocks: Blocks, header: bytes) -> Blocks:
     spec = blocks.spec
     if spec.space is None or not blocks.is_one_file:
         return blocks
-    held = blocks.format.parse_header(lambda n_bytes: header[:n_bytes]).space
+    content = header if blocks.stream is None else blocks.stream.encode_header(header)
+    held = blocks.format.parse_header(lambda n_bytes: content[:n_bytes]).space
     space = stored_part(spec.space, held, spec.grid.shape)
     return replace(blocks, spec=replace(spec, space=space))
 

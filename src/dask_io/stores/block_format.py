@@ -72,6 +72,9 @@ class Prepare(Protocol):
 class Streamed(Protocol):
     """Reads and writes block files that are compressed as a whole."""
 
+    def encode_header(self, header: bytes) -> bytes:
+        """Return a new header as its file stores it."""
+
     def open(self, files: BlockFiles) -> Source:
         """Return the source for files whose names and headers have been checked."""
 
