@@ -340,6 +340,11 @@ _ROWS = (
 _OURS = {row.name: row for row in _ROWS}
 
 
+def built_in_names() -> list[str]:
+    """Return the names of the formats of Dask IO itself."""
+    return list(_OURS)
+
+
 def format_names() -> list[str]:
     """Return the names of all formats, those of other packages last."""
     return [*_OURS, *sorted(_others().keys() - _OURS.keys())]
