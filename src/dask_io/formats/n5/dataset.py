@@ -217,7 +217,7 @@ def _take_space(
     # Another tool may have changed the attributes since.
     if exact is not None and read_space(write_space(exact), n_axes)[0] == space:
         space = exact
-        hidden = ("orientation",) if hides_orientation(exact) else ()
+        hidden = ("orientation_for_other_readers",) if hides_orientation(exact) else ()
     for key in used:
         del attributes[key]
     return space, headers, hidden
