@@ -267,6 +267,14 @@ _ROWS = (
         library="h5py",
     ),
     Row(
+        "precomputed",
+        (".precomputed",),
+        container="dask_io.formats.precomputed:FORMAT",
+        # Early volumes have no entry "@type".
+        marks=(Json("info", ("scales", "data_type", "num_channels")),),
+        library="numcodecs",
+    ),
+    Row(
         "minc",
         (".mnc",),
         blocks="dask_io.formats.minc.blocks:FORMAT",
