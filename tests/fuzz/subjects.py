@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import netCDF4
 import nibabel as nib
 import numpy as np
+import tifffile
 import zarr
 
 import dask_io
@@ -164,7 +165,42 @@ def _make_minc_1(folder: Path) -> None:
             file.createVariable(name, "f8", ("yspace",))[...] = value
 
 
+def _make_tiff(**options: Any) -> Callable[[Path], None]:
+    def make(folder: Path) -> None:
+        pages = np.stack([np.pad(ARRAY, 8)] * 2).astype("u2")
+        tifffile.imwrite(folder / "x.tif", pages, **options)
+
+    return make
+
+
+def _make_tiff_blocks(folder: Path) -> None:
+    _make_npy(folder)
+    dask_io.resplit(
+        folder / "x.npy", folder / "b", chunks=3, format="tiff", durability="none", workers=1
+    )
+
+
 SUBJECTS = {
+    "tiff": Subject(_make_tiff(), "x.tif", _read("x.tif")),
+    "tiff-page": Subject(_make_file("x.tif"), "x.tif", _read("x.tif")),
+    "tiff-block": Subject(_make_tiff_blocks, "b/b_1_1.tif", _read("b")),
+    "tiff-zlib": Subject(
+        _make_tiff(compression="zlib", tile=(16, 16), predictor=True), "x.tif", _read("x.tif")
+    ),
+    "tiff-lzw": Subject(_make_tiff(compression="lzw", rowsperstrip=5), "x.tif", _read("x.tif")),
+    "tiff-jpeg": Subject(
+        _make_tiff(compression="jpeg2000", tile=(16, 16)), "x.tif", _read("x.tif")
+    ),
+    "tiff-ome": Subject(
+        _make_tiff(ome=True, metadata={"axes": "ZYX", "PhysicalSizeX": 0.5}),
+        "x.tif",
+        _read("x.tif"),
+    ),
+    "tiff-imagej": Subject(
+        _make_tiff(imagej=True, resolution=(2, 2), metadata={"axes": "ZYX", "unit": "um"}),
+        "x.tif",
+        _read("x.tif"),
+    ),
     "minc-1": Subject(_make_minc_1, "x.mnc", _read("x.mnc::/real")),
     "minc-2": Subject(_make_minc, "x.mnc", _read("x.mnc::/real")),
     "minc-block": Subject(_make_minc_blocks, "b/b_1_1.mnc", _read("b")),

@@ -17,7 +17,9 @@ from dask_io.stores.block_files_target import BlockFilesTarget
 from dask_io.stores.block_names import OneName
 from dask_io.stores.kept_headers import gather_headers
 from dask_io.stores.listing import scan
+from dask_io.stores.mosaic import is_mosaic
 from dask_io.stores.slices import format_of_files
+from dask_io.stores.stack import reopen_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 
     from dask_io.storage.location import Location
     from dask_io.storage.medium import Durability
+    from dask_io.stores.block_format import Format
     from dask_io.stores.container import Container
     from dask_io.stores.store import Readback, Source, Target
 
@@ -58,10 +61,19 @@ def reopen_source(
         at = locate(folder, storage_options)
         if "file" in described:
             at = at / str(described["file"])
+    if is_mosaic(described):
+        with _description_errors(described, at):
+            return reopen_files(described, at, _blocks_of(described))
     container = _container_of(described)
     if container is not None:
         with _description_errors(described, at):
             return container.reopen(described, None if at is None else holder_of(at), absent)
+    if isinstance(path := described.get("path"), str):
+        # A file that its format opens.
+        with _description_errors(described, at):
+            open_file = _blocks_of(described).open_file
+        if open_file is not None:
+            return open_file(locate(path, storage_options) if at is None else at)
     return decoded(reopen_blocks(described, at, absent))
 
 
@@ -77,7 +89,7 @@ def reopen_blocks(
     absent: AbstractSet[tuple[int, ...]] = frozenset(),
 ) -> BlockFiles:
     """Open block files again, or one file, as `reopen_source` does."""
-    blocks = _described(described, at)
+    blocks = described_blocks(described, at)
     if len(absent) == blocks.grid.n_blocks and not blocks.path.exists():
         files: Mapping[str, int] = {}
     elif blocks.is_one_file:
@@ -114,7 +126,7 @@ def remake_target(
             place = holder_of(at)
             return container.remake(described, place, durability=durability, reserve=reserve)
     return make_blocks(
-        _described(described, at), overwrite=False, durability=durability, reserve=reserve
+        described_blocks(described, at), overwrite=False, durability=durability, reserve=reserve
     )
 
 
@@ -136,6 +148,16 @@ def _container_of(described: Mapping[str, Any]) -> Container | None:
     return row.load_container() if is_container else None
 
 
+def _blocks_of(described: Mapping[str, Any]) -> Format:
+    """Return the format of described files that are opened one by one."""
+    try:
+        return find_row(str(described.get("format"))).load_blocks()
+    except MissingLibraryError:
+        raise
+    except UsageError as error:
+        raise ValueError(str(error)) from error
+
+
 @contextmanager
 def _description_errors(described: Mapping[str, Any], at: Location | None) -> Iterator[None]:
     """Turn errors in a description into `DataError`."""
@@ -151,7 +173,14 @@ def with_gathered_headers(found: manifest.Manifest) -> manifest.Manifest:
     return replace(found, metadata=gather_headers(found.metadata, built_in_names()))
 
 
-def _described(described: Mapping[str, Any], at: Location | None) -> Blocks:
+def described_blocks(described: Mapping[str, Any], at: Location | None) -> Blocks:
+    """Return the block files of a description, or the one file, at their place now.
+
+    Raises
+    ------
+    DataError
+        If the description is invalid.
+    """
     place = at or locate(str(described.get("folder")))
     try:
         found = with_gathered_headers(manifest.Manifest.from_json(dict(described)))

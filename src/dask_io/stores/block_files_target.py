@@ -11,8 +11,8 @@ from dask_io.geometry import Region
 from dask_io.journal.journalled_target import JournalledTarget
 from dask_io.storage.files import peeking, read_whole, write_whole
 from dask_io.storage.location import is_taken
-from dask_io.storage.medium import Durability
-from dask_io.storage.own_names import JOURNAL
+from dask_io.storage.medium import Durability, Writers
+from dask_io.storage.own_names import JOURNAL, whole_name
 from dask_io.stores import manifest
 from dask_io.stores.addressable import AddressableWriter
 from dask_io.stores.block_files import BlockFiles, BlockStore
@@ -64,6 +64,11 @@ class BlockFilesTarget(BlockStore, TargetDefaults, JournalledTarget):
         )
         self._reserve = reserve
         self._headers: dict[object, bytes] = {}
+
+    @property
+    def writers(self) -> Writers:
+        """Processes can write different files, but not one file."""
+        return Writers.THREADS if self._blocks.is_one_file else Writers.PROCESSES
 
     @property
     def access(self) -> Access:
@@ -252,6 +257,5 @@ def _parse_word(word: str) -> BlockNames:
 
 
 def _is_ours(name: str, patterns: Collection[Names]) -> bool:
-    if name.startswith(".") and name.endswith(".part"):
-        name = name[1:].removesuffix(".part")
+    name = whole_name(name)
     return name == manifest.NAME or any(names.parse(name) is not None for names in patterns)

@@ -29,6 +29,8 @@ Peek: TypeAlias = Callable[[int], bytes]
 """Returns the first n bytes of a file, or all if there are fewer."""
 ENCODING = "encoding"
 """Key of the metadata for the compression of data that follows a header; see `Format.encodings`."""
+OpenAlike: TypeAlias = "Callable[[Location], Source | None]"
+"""Opens a file that is stored like another one; returns None for any other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +128,10 @@ class Format:
     open_file
         Opens a file that need not be a header and elements, for formats that have such files. Block
         files without a manifest are then opened one by one, and form one source together.
+    open_alike
+        From a file and the source that `open_file` returned for it, returns a function that opens
+        other files. That function returns None for files that are stored in another way. For
+        formats in which this is much faster than `open_file`; None if a file cannot be compared.
     header_suffix
         For headers in files of their own: their suffix. The header of ``scan.img`` is then in
         ``scan.hdr`` in the same directory. Empty if a file begins with its header.
@@ -167,6 +173,7 @@ class Format:
     most_after: int = 0
     keep: Callable[[Mapping[str, Any]], Mapping[str, Any]] | None = None
     open_file: Callable[[Location], Source] | None = None
+    open_alike: Callable[[Location, Source], OpenAlike | None] | None = None
     header_suffix: str = ""
     names_data: bool = False
     header_file: str = ""

@@ -12,7 +12,7 @@ from dask_io.storage.files import read_whole, write_whole
 from dask_io.stores.block_names import BlockNames, OneName
 from dask_io.stores.dtypes import dtype_from_json, dtype_to_json
 from dask_io.stores.scaling import scaling_in
-from dask_io.stores.slices import thick_slices
+from dask_io.stores.slices import check_slices
 from dask_io.stores.space import Space
 from dask_io.stores.spec import ArraySpec
 
@@ -54,7 +54,7 @@ class Manifest:
         n_axes = len(self.grid.axes)
         if self.names.n_axes != n_axes:
             raise ValueError(f"pattern has {self.names.n_axes} fields, but shape {n_axes} axes")
-        if problem := thick_slices(self.names, self.grid):
+        if problem := check_slices(self.names, self.grid):
             raise ValueError(f"pattern and chunks differ: {problem}")
         if len(self.layout.axes) != n_axes:
             raise ValueError(f"order names {len(self.layout.axes)} axes, but shape has {n_axes}")
