@@ -21,6 +21,7 @@ from dask_io.formats.precomputed.volume import (
     read_scale,
 )
 from dask_io.stores.header_parsing import dtype_name
+from dask_io.stores.kept_headers import header_in
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -58,7 +59,7 @@ def describe_new(wanted: NewArray) -> tuple[bytes, str]:
     encoding = _data_encoding(wanted)
     if wanted.options.shards is not None:
         scale["sharding"] = _sharding(wanted, frame, encoding)
-    kind = wanted.metadata.get(OWN_HEADER)
+    kind = header_in(wanted.metadata, OWN_HEADER)
     info = {
         TYPE: TYPE_NAME,
         "type": kind["type"] if isinstance(kind, dict) and kind.get("type") in KINDS else IMAGE,

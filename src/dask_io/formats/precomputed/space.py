@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from dask_io.errors import UsageError
 from dask_io.stores.axis_scales import AxisScales, hides_orientation, read_floats, space_in
-from dask_io.stores.own_attribute import KEY, headers_in, own_value, read_own
+from dask_io.stores.kept_headers import HEADERS, headers_in
+from dask_io.stores.own_attribute import KEY, own_value, read_own
 from dask_io.stores.space import Affine, AxisType, Space, SpaceAxis, is_close
 from dask_io.stores.spec import SPACE
 from dask_io.stores.unit_words import length_ratio
@@ -170,7 +171,9 @@ def choose_axes(wanted: NewArray) -> tuple[str, Space, bool]:
 
 def own_entry(wanted: NewArray, space: Space, axes: str, n_channels: int) -> dict[str, Any]:
     """Return the entry of Dask IO in the document of a new volume; empty if none is needed."""
-    kept = {key: each for key, each in headers_in(wanted.metadata).items() if key != "precomputed"}
+    others = headers_in(wanted.metadata)
+    others.pop("precomputed", None)
+    kept: dict[str, Any] = {HEADERS: others}
     position = Position.of(space, axes)
     is_usual = axes == default_axes(n_channels)
     is_placed = wanted.metadata.get(SPACE) is not None

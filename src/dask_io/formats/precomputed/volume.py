@@ -27,6 +27,7 @@ from dask_io.formats.precomputed.sharding import (
 )
 from dask_io.formats.precomputed.space import Position, read_space
 from dask_io.geometry import Grid, Layout
+from dask_io.stores.kept_headers import HEADERS, headers_in
 from dask_io.stores.shards import ShardIndex
 from dask_io.stores.spec import ArraySpec
 from dask_io.stores.truncated import TruncatingCodec
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 DOCUMENT = "info"
 TYPE, TYPE_NAME = "@type", "neuroglancer_multiscale_volume"
 OWN_HEADER = "precomputed"
-"""Key of the volume's own metadata in the metadata of a store."""
+"""Key of the volume's own metadata in the headers of a store."""
 IMAGE, KINDS = "image", ("image", "segmentation")
 TYPES = {
     **{f"u{n // 8}": f"uint{n}" for n in (8, 16, 32, 64)},
@@ -151,12 +152,13 @@ class Scale:
 
     def described(self, spec: ArraySpec) -> dict[str, Any]:
         """Return the metadata of the array except grid, dtype and layout."""
-        kind = {} if self.kind == IMAGE else {OWN_HEADER: {"type": self.kind}}
+        own = {} if self.kind == IMAGE else {OWN_HEADER: {"type": self.kind}}
+        headers = {**headers_in(spec.metadata), **own}
         return {
             **spec.described,
             "chunks": self.chunks,
             "encoding": self.encoding,
-            **kind,
+            **({HEADERS: headers} if headers else {}),
             **({"hidden": self.hidden} if self.hidden else {}),
         }
 
