@@ -173,6 +173,17 @@ def test_axes_keep_their_order_and_meaning(tmp_path: Path) -> None:
     assert opened.source.metadata["dimension_names"] == ("z", "y", "x")
 
 
+def test_segmentations_stay_segmentations(tmp_path: Path) -> None:
+    """The type of a volume survives, also through another format."""
+    dask_io.resplit(save(tmp_path), tmp_path / "a.precomputed", chunks=4)
+    info = {**info_of(tmp_path / "a.precomputed"), "type": "segmentation"}
+    (tmp_path / "a.precomputed/info").write_text(json.dumps(info))
+    for source, target in (("a.precomputed", "m.zarr"), ("m.zarr", "b.precomputed")):
+        dask_io.resplit(tmp_path / source, tmp_path / target, chunks=4)
+
+    assert info_of(tmp_path / "b.precomputed")["type"] == "segmentation"
+
+
 def test_one_channel_is_kept(tmp_path: Path) -> None:
     """An array with a channel axis of length 1 keeps it."""
     dask_io.resplit(
