@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
+from uuid import uuid4
 
 import numpy as np
+import obstore
 
 from dask_io.formats import make_target, open_source
 from dask_io.geometry import Grid, Layout
+from dask_io.storage.location import locate
 from dask_io.stores.container import TargetOptions
 from dask_io.testing.conformance import Case, StoreConformance
 
@@ -25,7 +28,7 @@ class TestPrecomputed(StoreConformance):
     regular = True
     n_examples = 5
     fewest_axes = 3
-    dtypes: ClassVar[Any] = ["u1", "i1", "<i2", "<u4", "<i8", "<f4"]
+    dtypes: ClassVar[Any] = ["u1", "i1", "<i2", "<u4", "<u8", "<f4"]
 
     def random_case(self, generator: random.Random) -> Case:
         """Draw an array whose chunks have all channels."""
@@ -70,3 +73,24 @@ class TestPrecomputedSharded(TestPrecomputed):
         """Ask for shards as large as the chunks."""
         shards = tuple(axis.chunk or 1 for axis in case.grid.axes)
         return TargetOptions(shards=shards, write_empty=True)
+
+
+class TestPrecomputedObjects(TestPrecomputedSharded):
+    """Shards in an object store, in memory."""
+
+    n_examples = 3
+    appears_at_once = True
+
+    def make_place(self, folder: Path, number: int) -> Any:  # noqa: ARG002 - none is needed
+        """Return a place that nobody uses."""
+        return locate(f"memory://conformance/{uuid4()}")
+
+    def contents(self, place: Any) -> dict[str, bytes]:
+        """Return all objects of a place."""
+        listed = obstore.list(place.store, prefix=place.key).collect()
+        return {
+            each["path"].removeprefix(f"{place.key}/"): bytes(
+                obstore.get(place.store, each["path"]).bytes()
+            )
+            for each in listed
+        }

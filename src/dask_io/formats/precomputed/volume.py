@@ -44,7 +44,8 @@ OWN_HEADER = "precomputed"
 """Key of the volume's own metadata in the headers of a store."""
 IMAGE, KINDS = "image", ("image", "segmentation")
 TYPES = {
-    **{f"{kind[0]}{n // 8}": f"{kind}{n}" for kind in ("uint", "int") for n in (8, 16, 32, 64)},
+    **{f"u{n // 8}": f"uint{n}" for n in (8, 16, 32, 64)},
+    **{f"i{n // 8}": f"int{n}" for n in (8, 16, 32)},
     "f4": "float32",
 }
 _CODES = {name: code for code, name in TYPES.items()}
