@@ -14,7 +14,8 @@ from dask_io.planning.plan import Plan
 from dask_io.planning.reads import Hold
 from dask_io.planning.reread import box_plan
 from dask_io.planning.sweep.by_slab import search_by_slab
-from dask_io.planning.sweep.ends import FORBIDDEN, CutPrices, best_ends, fewest_seeks
+from dask_io.planning.sweep.ends import best_ends, fewest_seeks
+from dask_io.planning.sweep.graph import FORBIDDEN, CutPrices
 from dask_io.planning.sweep.streams import as_stream, streamed_space
 from dask_io.planning.sweep.structures import Space, arrangements, space_between, structures
 
@@ -111,7 +112,9 @@ def _settled(space: Space, arrangement: Arrangement) -> Arrangement:
         before = arrangement
         for place, axis in enumerate(arrangement.axes):
             pair = space.pair_of(axis, arrangement.choices[place])
-            choice = best_ends(arrangement.choices, place, pair, prices=_NO_CUTS)
+            choice = best_ends(
+                arrangement.choices, place, pair, prices=_NO_CUTS, budget=arrangement.held
+            )
             if choice is None or choice.cuts != arrangement.choices[place].cuts:
                 continue
             other = arrangement.with_choice(place, choice)
