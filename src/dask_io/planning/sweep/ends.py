@@ -8,6 +8,7 @@ shortest path from boundary to boundary, where each end is kept or flushed and e
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from math import prod
 from typing import TYPE_CHECKING
 
@@ -53,16 +54,24 @@ def terms_of(choices: Sequence[Choice], place: int) -> tuple[Term, ...]:
 
 def _largest(outer: Iterable[tuple[int, int, int]]) -> set[tuple[int, int, int]]:
     """Drop outer cells that never hold more than another."""
-    kept: list[tuple[int, int, int]] = []
+    kept: set[tuple[int, int, int]] = set()
+    # The products of cells that hold more, both ascending, without those that others exceed.
+    most: list[tuple[int, int]] = []
     for cell in sorted(set(outer), key=lambda cell: (-cell[0], -cell[1], cell[2])):
-        if not any(a >= cell[1] and b <= cell[2] for _, a, b in kept):
-            kept.append(cell)
-    return set(kept)
+        _, a, b = cell
+        place = bisect_left(most, (a,))
+        if place < len(most) and most[place][1] <= b:
+            continue
+        kept.add(cell)
+        last = place + (place < len(most) and most[place][0] == a)
+        while place and most[place - 1][1] >= b:
+            place -= 1
+        most[place:last] = [(a, b)]
+    return kept
 
 
 def best_ends(
-    choices: Sequence[Choice],
-    place: int,
+    terms: Sequence[Term],
     pair: AxisPair,
     *,
     prices: CutPrices,
@@ -71,13 +80,11 @@ def best_ends(
 ) -> Choice | None:
     """Return the ends along one axis with the fewest seeks within the budget, if any.
 
-    `place` is the position of the axis in the order, outermost first. Ties are broken by the least
-    memory, or by the fewest steps with `fewest_steps`. The result is None if nothing fits, or if
-    the axis has too many boundaries.
+    Ties are broken by the least memory, or by the fewest steps with `fewest_steps`. The result is
+    None if nothing fits, or if the axis has too many boundaries.
     """
     if pair.segments is None:
         return None
-    terms = terms_of(choices, place)
     moves = any(term.start != term.done for term in terms)
     segments = [
         part
@@ -94,7 +101,7 @@ def best_ends(
 
 
 def fewest_seeks(
-    choices: Sequence[Choice], place: int, pair: AxisPair, *, prices: CutPrices, budget: int
+    terms: Sequence[Term], pair: AxisPair, *, prices: CutPrices, budget: int
 ) -> int | None:
     """Return a lower bound of the seeks of cuts along one axis; None if nothing fits.
 
@@ -103,7 +110,7 @@ def fewest_seeks(
     end that is not a source boundary cuts a source block.
     """
     n_cells = 1
-    for term in terms_of(choices, place):
+    for term in terms:
         if term.start >= term.done:
             if term.constant >= budget:
                 return None
