@@ -71,7 +71,7 @@ def add_pairs(first: Wrapped, second: Wrapped) -> NDArray[np.int64]:
     # Floats of this size are rounded by less than the limit, so the others fit in 64 bits.
     exact[about > BEYOND] = BEYOND
     exact[about < -BEYOND] = 0
-    return np.maximum(exact, 0)
+    return np.asarray(np.maximum(exact, 0), np.int64)
 
 
 def multiply(values: NDArray[Any], factor: int) -> NDArray[Any]:
