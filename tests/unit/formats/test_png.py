@@ -39,7 +39,7 @@ def save(folder: Path, array: np.ndarray) -> Path:  # type: ignore[type-arg]  # 
     ids=["16", "8", "rgb", "rgba"],
 )
 def test_a_folder_of_pictures_is_a_volume(array: np.ndarray, tmp_path: Path) -> None:  # type: ignore[type-arg]  # as above
-    """Grey ones have three axes, coloured ones four; they can be moved, and read again to repair."""
+    """Grey ones have three axes, coloured ones four; they are moved, and read again to repair."""
     folder = save(tmp_path / "s", np.ascontiguousarray(array))
     np.testing.assert_array_equal(dask_io.open(folder), array)
     assert dask_io.info(folder).metadata["dimension_names"] == ("z", "y", "x", "c")[: array.ndim]
