@@ -155,12 +155,20 @@ consume = click.option(
     "--consume", is_flag=True, help="Remove source blocks that are no longer needed."
 )
 
+scheduler = click.option(
+    "--scheduler",
+    metavar="ADDRESS",
+    help="Run on the workers of this dask scheduler: its address or scheduler file. --memory is "
+    "then per part.",
+)
+
 running = stack(
     memory,
     strategy,
     objective,
     device,
     workers,
+    scheduler,
     max_rate,
     format_,
     dtype,

@@ -22,9 +22,9 @@ from dask_io.formats.registry import (
     format_names,
     row_of,
 )
-from dask_io.formats.reopening import decoded, reopen_blocks
+from dask_io.formats.reopening import decoded, reopen_blocks, with_gathered_headers
 from dask_io.journal.journal import find_journal, read_job
-from dask_io.storage.files import read_whole, size_of
+from dask_io.storage.files import peeking, read_whole, size_of
 from dask_io.storage.location import is_taken, locate, may_exist
 from dask_io.storage.medium import NOT_A_FILE
 from dask_io.storage.os_errors import storage_errors
@@ -32,6 +32,7 @@ from dask_io.stores import manifest
 from dask_io.stores.block_files import BlockFiles, Blocks
 from dask_io.stores.block_names import BlockNames, OneName
 from dask_io.stores.blocks import peeking_at_header
+from dask_io.stores.detached import find_data, with_data_suffix
 from dask_io.stores.discovery import open_by_headers
 from dask_io.stores.listing import scan
 from dask_io.stores.name_inference import guess_names, is_coloured
@@ -135,6 +136,9 @@ def _open(
         return _open_directory(place, format, given)
     if has_field(str(place)) and not is_taken(place):
         chosen = choose_format(place, format)
+        if chosen.names_data and chosen.is_detached:
+            headers = filter(pattern_of(place).parse, sorted(scan(place.parent)))
+            chosen = with_data_suffix(place.parent, headers, chosen)
         place = place.with_name(chosen.data_name(place.name))
         names = pattern_of(place)
         if _describes(place.parent, names):
@@ -186,7 +190,7 @@ def _describes(folder: Location, names: BlockNames) -> bool:
 
 
 def _open_manifest(folder: Location, format: str | None, given: Description) -> BlockFiles:  # noqa: A002
-    found = manifest.Manifest.read(folder)
+    found = with_gathered_headers(manifest.Manifest.read(folder))
     if format is not None and format != found.format:
         raise UsageError(f"{folder} holds {found.format} blocks, but format is {format}")
     try:
@@ -251,8 +255,12 @@ def _open_directory(
         if pattern not in by_pattern:
             by_pattern[pattern] = row_of(name)
         found = by_pattern[pattern]
+        if format is not None and name.endswith(find_row(format).shared):
+            found = find_row(format)
         if found is not None and found.blocks and format in {None, found.name}:
             by_format.setdefault(found.name, []).append(name)
+    if len(by_format) > 1:
+        by_format = _without_data_files(by_format)
     if len(by_format) != 1:
         found_text = f"it holds {' and '.join(by_format)} files" if by_format else "no block files"
         raise DataError(
@@ -311,7 +319,31 @@ def _choose_variant(folder: Location, name: str, files: list[str]) -> tuple[Form
         found = " and ".join(sorted(f"{kind.suffixes[0]} files" for kind in kinds))
         example = f"{folder}/b_{{0}}_{{1}}_{{2}}{kinds[0].suffixes[0]}"
         raise DataError(str(folder), [f"it holds {found}"], f"give one pattern, as in '{example}'")
-    return kinds[0], [file for file in files if kinds[0].data_name(file) == file]
+    chosen = kinds[0]
+    if chosen.names_data and chosen.is_detached:
+        chosen = with_data_suffix(folder, files, chosen)
+        return chosen, list(map(chosen.data_name, files))
+    return chosen, [file for file in files if chosen.data_name(file) == file]
+
+
+def _without_data_files(by_format: dict[str, list[str]]) -> dict[str, list[str]]:
+    """Leave out files that belong to the headers of another format, and have their names."""
+    stems: dict[str, set[str]] = {}
+    for name, files in by_format.items():
+        whole = find_row(name).load_blocks()
+        suffixes = [each.header_suffix for each in whole.variants if each.names_data]
+        stems[name] = {
+            file.removesuffix(suffix)
+            for file in files
+            for suffix in suffixes
+            if file.endswith(suffix)
+        }
+    others = {name: set().union(*(stems[each] for each in stems if each != name)) for name in stems}
+    left = {
+        name: [file for file in files if file.rpartition(".")[0] not in others[name]]
+        for name, files in by_format.items()
+    }
+    return {name: files for name, files in left.items() if files}
 
 
 def _guess_names(
@@ -413,7 +445,23 @@ def _open_blocks(
     return BlockFiles(Blocks(folder, names, chosen, spec, given.offset or 0), files)
 
 
+def _open_named_data(path: Location, chosen: Format, given: Description) -> Source:
+    """Open one file, or the file that its header names."""
+    if size_of(path) == NOT_A_FILE:
+        raise StorageError(str(path), "is neither a file nor a directory", "check the path")
+    try:
+        with peeking(path) as peek:
+            header = chosen.parse_header(peek)
+    except ValueError as error:
+        raise DataError(str(path), [str(error)]) from error
+    folder, names = find_data(path, header)
+    files = {names.pattern: size_of(folder / names.pattern)}
+    return _open_blocks(folder, files, chosen, names, given)
+
+
 def _open_file(path: Location, chosen: Format, given: Description) -> Source:
+    if chosen.names_data:
+        return _open_named_data(path, chosen, given)
     path = path.with_name(chosen.data_name(path.name))
     files = {path.name: size_of(path)}
     if files[path.name] == NOT_A_FILE:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from dask_io.errors import DataError, MissingLibraryError, UsageError
 from dask_io.formats.places import has_field, holder_of
-from dask_io.formats.registry import find_row
+from dask_io.formats.registry import built_in_names, find_row
 from dask_io.storage.files import size_of
 from dask_io.storage.location import is_url, locate
 from dask_io.stores import manifest
 from dask_io.stores.block_files import BlockFiles, Blocks
 from dask_io.stores.block_files_target import BlockFilesTarget
 from dask_io.stores.block_names import OneName
+from dask_io.stores.kept_headers import gather_headers
 from dask_io.stores.listing import scan
 from dask_io.stores.mosaic import is_mosaic
 from dask_io.stores.slices import format_of_files
@@ -77,7 +79,7 @@ def reopen_source(
 
 def decoded(files: BlockFiles) -> Source:
     """Return the source for block files: themselves, unless they are compressed as a whole."""
-    stream = files.blocks.format.stream
+    stream = files.blocks.stream
     return files if stream is None else stream.open(files)
 
 
@@ -108,7 +110,7 @@ def read_back(described: Mapping[str, Any], *, at: Location) -> Readback:
     container = _container_of(described)
     if container is None:
         files = reopen_blocks(described, at)
-        stream = files.blocks.format.stream
+        stream = files.blocks.stream
         return files if stream is None else stream.read_back(files)
     with _description_errors(described, at):
         return container.read_back(described, holder_of(at))
@@ -132,7 +134,7 @@ def make_blocks(
     blocks: Blocks, *, overwrite: bool, durability: Durability, reserve: bool
 ) -> Target:
     """Describe a target of block files, compressed if that is their format."""
-    make = BlockFilesTarget if blocks.format.stream is None else blocks.format.stream.make
+    make = BlockFilesTarget if blocks.stream is None else blocks.stream.make
     return make(blocks, overwrite=overwrite, durability=durability, reserve=reserve)
 
 
@@ -166,6 +168,11 @@ def _description_errors(described: Mapping[str, Any], at: Location | None) -> It
         raise DataError(str(place), [f"its description {error}"]) from error
 
 
+def with_gathered_headers(found: manifest.Manifest) -> manifest.Manifest:
+    """Return a manifest with all headers under one key, as earlier versions did not write it."""
+    return replace(found, metadata=gather_headers(found.metadata, built_in_names()))
+
+
 def described_blocks(described: Mapping[str, Any], at: Location | None) -> Blocks:
     """Return the block files of a description, or the one file, at their place now.
 
@@ -176,7 +183,7 @@ def described_blocks(described: Mapping[str, Any], at: Location | None) -> Block
     """
     place = at or locate(str(described.get("folder")))
     try:
-        found = manifest.Manifest.from_json(dict(described))
+        found = with_gathered_headers(manifest.Manifest.from_json(dict(described)))
         chosen = find_row(found.format).load_blocks()
     except MissingLibraryError:
         raise
@@ -184,7 +191,7 @@ def described_blocks(described: Mapping[str, Any], at: Location | None) -> Block
         raise DataError(str(place), [f"its description {error}"]) from error
     folder, names = place, found.names
     if at is not None and isinstance(names, OneName):
-        folder, names = at.parent, OneName(at.name, names.n_axes)
+        folder, names = at.parent, replace(names, pattern=at.name)
     elif at is not None and not at.is_dir() and has_field(at.name):
         folder = at.parent
     chosen = format_of_files(names, chosen)

@@ -229,11 +229,16 @@ def _escaped(literal: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class OneName:
-    """The name of the only block of an array that is one file."""
+    """The name of the only block of an array that is one file.
+
+    If a header in another file names this file, `header` is the path of the header, relative to
+    the directory of the file.
+    """
 
     pattern: str
     n_axes: int
     by_offset: bool = False
+    header: str = ""
 
     def name_of(self, index: Sequence[int], starts: Sequence[int]) -> str:  # noqa: ARG002 - there is one block
         """Return the name."""

@@ -92,6 +92,7 @@ class Expected:
     grid: Grid
     names: Names
     itemsize: int
+    """Bytes of an element; 0 if files are compressed, so that their sizes are unknown."""
     format: Format
     absent: AbstractSet[tuple[int, ...]] = frozenset()
     """Blocks that may be missing."""
@@ -199,7 +200,7 @@ def _length_of(axis: Axis) -> Callable[[int], int]:
 def _wrong_size(size: int, data: int, expected: Expected) -> str:
     if size == NOT_A_FILE:
         return "is not a file"
-    if expected.format.stream is not None:
+    if not expected.itemsize:
         return ""
     if expected.offset and size != data + expected.offset:
         word = "truncated" if size < data + expected.offset else "too long"

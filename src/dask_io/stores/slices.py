@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from dask_io.geometry import Layout
-from dask_io.stores.block_names import BlockNames
+from dask_io.stores.block_names import BlockNames, OneName
 from dask_io.stores.space import Affine, AxisType, Space, SpaceAxis, select
 
 if TYPE_CHECKING:
@@ -21,8 +21,15 @@ T = TypeVar("T")
 
 
 def format_of_files(names: Names, format: Format) -> Format:  # noqa: A002 - the word that users know
-    """Return how files with these names hold blocks: unchanged, or as slices."""
+    """Return how files with these names hold blocks: unchanged, as slices, or with a header apart.
+
+    Only its content tells whether one file has its data in another; see `OneName.header`.
+    """
     format = format.of_file(names.pattern)  # noqa: A001 - as above
+    if isinstance(names, OneName) and names.header:
+        return replace(format, header_file=names.header)
+    if isinstance(names, OneName) and format.data_name(names.pattern) != names.pattern:
+        return replace(format, suffixes=(format.header_suffix,), header_suffix="")
     axes = names.slice_axes if isinstance(names, BlockNames) else ()
     if not axes:
         return format
