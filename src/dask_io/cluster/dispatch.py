@@ -215,9 +215,9 @@ class _Dispatcher(Generic[PartT, ResultT]):
         if state.n_failures >= _MOST_FAILURES:
             raise error
         others = [each for each in self.client.nthreads() if each not in state.failed_on]
-        self._submit(
-            [state], **({"workers": others, "allow_other_workers": True} if others else {})
-        )
+        # With `allow_other_workers`, the worker that failed would steal the task again. If the
+        # others leave, the part waits, and runs a second time like one that is slow.
+        self._submit([state], **({"workers": others} if others else {}))
 
     def _repeat_slow(self) -> None:
         """Run the slowest parts a second time, on workers that are idle."""
