@@ -144,12 +144,15 @@ def resplit(src: str, dst: str, **given: Any) -> None:
     \b
     Examples:
       dask-io resplit blocks/ out/ --chunks 500,500,500 --memory 4GiB
+      dask-io resplit 'slices/*.npy' volume.zarr --chunks 64,64,64
+      dask-io resplit volume.zarr 'slices/z_{0:04}.npy'
       dask-io resplit year.zarr days.zarr --chunks time=24,y=-1,x=-1
       dask-io resplit year.nc days.zarr --chunks time=24,lat=-1,lon=-1
     """
     from dask_io import api  # noqa: PLC0415  # loaded on use
 
-    source, chunks = options.open_source(src, given), options.parse_chunks(given["chunks"])
+    chunks = options.chunks_for(dst, given)
+    source = options.open_source(src, given)
     if given["scheduler"]:
         return _run_on_cluster(api.Request("resplit", source, dst, chunks), given)
     job = api.plan(source, dst, chunks=chunks, **options.select(given))
@@ -172,8 +175,8 @@ def split(src: str, dst: str, **given: Any) -> None:
     """
     from dask_io import api  # noqa: PLC0415  # loaded on use
 
+    chunks = options.chunks_for(dst, given)
     source = api.open_one_file(options.open_source(src, given))
-    chunks = options.parse_chunks(given["chunks"])
     if given["scheduler"]:
         return _run_on_cluster(api.Request("split", source, dst, chunks), given)
     job = api.plan(source, dst, chunks=chunks, **options.select(given))

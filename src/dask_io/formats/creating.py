@@ -28,7 +28,7 @@ from dask_io.stores.block_files import Blocks
 from dask_io.stores.block_names import BlockNames, OneName
 from dask_io.stores.container import NewArray, TargetOptions
 from dask_io.stores.dtypes import check_dtype
-from dask_io.stores.slices import format_of_files, thick_slices
+from dask_io.stores.slices import check_slices, format_of_files, slices_by_names
 from dask_io.stores.space import stored_part
 from dask_io.stores.spec import FOREIGN_HEADERS, SPACE, ArraySpec
 
@@ -145,8 +145,12 @@ def _choose_names(
         chosen = choose_format(place, format or None)
         place = place.with_name(chosen.data_name(place.name))
         names, folder = pattern_of(place, n_axes), place.parent
-        if problem := thick_slices(names, grid):
-            raise UsageError(f"{place}: {problem}; use chunks of 1 along it")
+        if problem := check_slices(names, grid):
+            whole = ",".join(str(n) for n in slices_by_names(names).values())
+            raise UsageError(
+                f"{place}: {problem}; use chunks of {whole}, or a pattern with a field for each "
+                "axis"
+            )
         chosen = format_of_files(names, chosen)
     elif is_folder:
         chosen = find_row(format or _block_format(like) or "npy").load_blocks()
@@ -161,6 +165,29 @@ def _choose_names(
                 "give a directory, or use chunks of -1"
             )
     return chosen, names, folder
+
+
+def chunks_by_pattern(
+    path: str | os.PathLike[str] | Location,
+    n_axes: int,
+    storage_options: Mapping[str, Any] | None = None,
+) -> dict[int, int] | None:
+    """Return the chunks that a pattern of slices implies; None for any other path.
+
+    Raises
+    ------
+    UsageError
+        If it is not a valid pattern.
+
+    Examples
+    --------
+    >>> chunks_by_pattern("out/z_{0:04}.npy", 3), chunks_by_pattern("out/b_{0}_{1}.npy", 2)
+    ({0: 1, 1: -1, 2: -1}, None)
+    """
+    place = locate(path, storage_options)
+    if not has_field(str(place)) or is_taken(place):
+        return None
+    return slices_by_names(pattern_of(place, n_axes)) or None
 
 
 def _with_stored_space(blocks: Blocks, header: bytes) -> Blocks:

@@ -8,12 +8,14 @@ first header has none. Any number of blocks may be read or written at once.
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dask_io.geometry import Layout
 from dask_io.stores.block_format import Format, Header
+from dask_io.stores.gzip_targets import gzip_variant
 from dask_io.stores.header_parsing import (
     LONGEST_HEADER,
     affine_of,
@@ -267,7 +269,13 @@ def _trailer(n_bytes: int) -> int:
     return -n_bytes % _UNIT
 
 
-FORMAT = Format(
+def _refuse_gzip(block: Header) -> bytes:
+    raise ValueError(
+        f"is read, but not written, with gzip; write {block.dtype} elements to a .fits file"
+    )
+
+
+_PLAIN = Format(
     "fits",
     (".fits", ".fit", ".fts"),
     2 * LONGEST_HEADER,
@@ -279,3 +287,10 @@ FORMAT = Format(
     byte_order=">",
     trailer=_trailer,
 )
+# Common FITS libraries read only the first of several gzip members, so none are written.
+_GZIP = replace(
+    gzip_variant(_PLAIN, ".fits.gz", ".fit.gz", ".fts.gz"),
+    make_header=_refuse_gzip,
+    is_read_only=True,
+)
+FORMAT = replace(_PLAIN, variants=(_GZIP,))

@@ -7,6 +7,7 @@ written at once.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ import numpy as np
 
 from dask_io.geometry import Layout
 from dask_io.stores.block_format import Format, Header
+from dask_io.stores.gzip_targets import gzip_variant
 from dask_io.stores.header_parsing import affine_of, check_shape, decode_text, dtype_name
 from dask_io.stores.space import AxisType, Space, SpaceAxis
 from dask_io.stores.unit_words import length_ratio
@@ -211,7 +213,7 @@ def _set_cell(made: NDArray[Any], space: Space | None, angles: Sequence[float]) 
         made["nstart"][:n_axes] = starts
 
 
-FORMAT = Format(
+_PLAIN = Format(
     "mrc",
     (".mrc", ".mrcs", ".map", ".rec"),
     _LENGTH + _LONGEST_EXTENDED,
@@ -221,3 +223,4 @@ FORMAT = Format(
     keeps=frozenset({"mrc"}),
     order="C",
 )
+FORMAT = replace(_PLAIN, variants=(gzip_variant(_PLAIN, ".mrc.gz", ".map.gz"),))

@@ -26,12 +26,16 @@ _MOST_BYTES = 2**63
 
 
 def read_until(
-    peek: Peek, find_end: Callable[[bytes], int], longest: int = LONGEST_HEADER
+    peek: Peek,
+    find_end: Callable[[bytes], int],
+    longest: int = LONGEST_HEADER,
+    *,
+    or_whole: bool = False,
 ) -> bytes:
     """Return a header whose length is unknown, by reading more and more of the file.
 
     `find_end` returns the length of a header from the beginning of a file, 0 if it does not end
-    there.
+    there. With `or_whole`, a file that contains no end is a header as a whole.
 
     Examples
     --------
@@ -44,6 +48,8 @@ def read_until(
         content = peek(n_bytes)
         if length := find_end(content):
             return content[:length]
+        if len(content) < n_bytes and or_whole:
+            return content
         if len(content) < n_bytes:
             raise ValueError("is truncated: it ends within its header")
         if n_bytes == longest:
@@ -71,6 +77,19 @@ def encode_padded(before: str, after: str, filler: str = " ") -> bytes:
     start, end = before.encode(), after.encode()
     n_missing = -(len(start) + len(end)) % ALIGNMENT
     return start + filler.encode() * n_missing + end
+
+
+def check_name(name: str) -> str:
+    """Return the name of a data file if a line of text can contain it.
+
+    Raises
+    ------
+    ValueError
+        If it cannot; the message completes "the format ...".
+    """
+    if not name.isprintable() or name != name.strip():
+        raise ValueError(f"cannot name {name!r} in a header; choose a name of printable characters")
+    return name
 
 
 def parse_ints(text: str, what: str) -> tuple[int, ...]:

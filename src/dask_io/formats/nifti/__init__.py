@@ -26,12 +26,10 @@ from dask_io.formats.nifti.header import (
 from dask_io.formats.nifti.scaling import keep_scaling
 from dask_io.stores.block_format import Format, Header
 from dask_io.stores.gzip_files import LEVEL
-from dask_io.stores.gzip_stream import content_of
-from dask_io.stores.gzip_targets import Gzip
+from dask_io.stores.gzip_targets import gzip_variant
 from dask_io.stores.space import is_close
 
 if TYPE_CHECKING:
-    from dask_io.stores.block_format import Peek
     from dask_io.stores.container import TargetOptions
     from dask_io.stores.spec import ArraySpec
 
@@ -116,25 +114,12 @@ _PAIR = Format(
 )
 
 
-def parse_gzip_header(peek: Peek) -> Header:
-    """Read the header at the beginning of a gzip file."""
-    return parse_header(partial(content_of, peek))
-
-
-_GZIP = replace(
-    _PAIR,
-    suffixes=(".nii.gz",),
-    parse_header=parse_gzip_header,
-    make_header=make_header,
-    header_suffix="",
-    prepare=prepare_gzip,
-    stream=Gzip(),
-)
-FORMAT = replace(
+_PLAIN = replace(
     _PAIR,
     suffixes=(".nii",),
     parse_header=parse_header,
     make_header=make_header,
     header_suffix="",
-    variants=(_GZIP, _PAIR),
 )
+_GZIP = replace(gzip_variant(_PLAIN, ".nii.gz"), prepare=prepare_gzip)
+FORMAT = replace(_PLAIN, variants=(_GZIP, _PAIR))

@@ -161,7 +161,7 @@ def _check_magic(header: Nifti1Header, version: int, *, is_pair: bool) -> None:
         where = "with its data in the same file" if is_pair else "of a pair of .hdr and .img files"
         raise ValueError(f"has the header of a NIfTI file {where}")
     if not magic and version == 1:
-        raise ValueError("is an Analyze 7.5 file, not a NIfTI file; convert it first")
+        raise ValueError("is an Analyze 7.5 file, not a NIfTI file; open it as format analyze")
     raise ValueError(f"is not a NIfTI file: its magic is {magic!r}")
 
 
