@@ -7,6 +7,7 @@ import re
 import shlex
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,8 @@ import zarr
 from tests.commands import run
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numpy.typing import NDArray
 
 ROOT = Path(__file__).parents[2]
@@ -128,12 +131,32 @@ def test_there_are_examples() -> None:
     assert all(_pages_with(kind) for kind in KINDS)
 
 
+@pytest.fixture
+def scheduler_file(folder: Path) -> Iterator[None]:
+    """Write the file of a scheduler whose worker is in this process."""
+    distributed: Any = import_module("distributed")
+    with (
+        distributed.LocalCluster(
+            n_workers=1,
+            processes=False,
+            protocol="tcp",
+            host="127.0.0.1",
+            dashboard_address="127.0.0.1:0",
+        ) as cluster,
+        distributed.Client(cluster, set_as_default=False) as client,
+    ):
+        client.write_scheduler_file(str(folder / "scheduler.json"))
+        yield
+
+
 @pytest.mark.usefixtures("folder")
 @pytest.mark.parametrize("page", WITH_COMMANDS, ids=lambda page: page.name)
 def test_commands_run(page: Path, request: pytest.FixtureRequest) -> None:
     """Every command of a page ends with exit code 0, in the order in which they stand there."""
     if any("s3://" in word for words in _commands(page) for word in words):
         request.getfixturevalue("server")
+    if any("--scheduler" in words for words in _commands(page)):
+        request.getfixturevalue("scheduler_file")
     for _, *arguments in _commands(page):
         run(*arguments)
 
