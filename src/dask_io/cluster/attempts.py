@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 # A part that takes this many times as long as it should is run a second time elsewhere. Parts of
 # less than a few seconds are not worth it.
 _SLOW, _FEWEST_SECONDS = 2.0, 5.0
+# How often workers may die under a part that writes nothing: if nothing else is written, and if
+# other parts are. Each time, Dask has already seen several workers die (`allowed-failures`).
+_FEW_KILLED, _MOST_KILLED = 2, 5
 
 
 @dataclass(eq=False)
@@ -86,6 +89,7 @@ class Parts:
     states: Sequence[PartState]
     total: Progress
     seconds_done: dict[int, float] = field(default_factory=dict)
+    n_bytes_when_killed: int = -1
 
     @property
     def unfinished(self) -> list[PartState]:
@@ -113,6 +117,18 @@ class Parts:
         state.is_done = True
         self.seconds_done[state.number] = attempt.seconds
         return [each for each in state.live if each is not attempt]
+
+    def is_killer(self, attempt: Attempt, worker: str) -> bool:
+        """Tell whether a part under which workers died, the last one `worker`, is the reason.
+
+        It may only have waited there. Workers may also be killed from outside, faster than parts
+        finish; then other parts write something meanwhile.
+        """
+        state, has_run = self.states[attempt.part], attempt.worker == worker
+        n_killed = state.count_killed()
+        n_bytes = sum(each.n_bytes for each in self.states)
+        is_stuck, self.n_bytes_when_killed = n_bytes <= self.n_bytes_when_killed, n_bytes
+        return n_killed >= (_FEW_KILLED if is_stuck and has_run else _MOST_KILLED)
 
     def progress(self) -> Progress:
         """Return the progress of all parts together."""

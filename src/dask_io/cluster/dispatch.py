@@ -26,8 +26,6 @@ PartT = TypeVar("PartT")
 ResultT = TypeVar("ResultT")
 
 _MOST_FAILURES = 3
-# Each time, Dask has already seen several workers die (`allowed-failures`).
-_MOST_KILLED = 2
 # How often slow parts are looked for; more seldom if there are more workers to ask about.
 _TICK_SECONDS, _WORKERS_PER_SECOND = 1.0, 100
 _STOP_SECONDS, _STOP_TICK_SECONDS = 15.0, 0.5
@@ -181,7 +179,7 @@ class _Dispatcher(Generic[PartT, ResultT]):
             raise self._lost() from error
         except self.distributed.KilledWorker as error:
             attempt.is_dropped = True
-            self._repeat_killed(state, error)
+            self._repeat_killed(state, attempt, error)
         except Exception as error:  # noqa: BLE001  # whatever the part raises
             attempt.is_dropped = True
             if not state.live:
@@ -191,13 +189,12 @@ class _Dispatcher(Generic[PartT, ResultT]):
             self._drop(self.parts.finish(attempt))
             attempt.future.release()
 
-    def _repeat_killed(self, state: PartState, error: Any) -> None:
+    def _repeat_killed(self, state: PartState, attempt: Attempt, error: Any) -> None:
         """Run a part again after workers died under it, unless that is because of the part."""
         if state.live:
             return
-        n_killed = state.count_killed()
-        if n_killed >= _MOST_KILLED:
-            n_deaths = n_killed * (error.allowed_failures + 1)
+        if self.parts.is_killer(attempt, error.last_worker.address):
+            n_deaths = state.n_killed * (error.allowed_failures + 1)
             raise StorageError(
                 self.client.scheduler.address,
                 f"part {state.number} was running on {n_deaths} workers when they died, the last "
@@ -215,9 +212,9 @@ class _Dispatcher(Generic[PartT, ResultT]):
         if state.n_failures >= _MOST_FAILURES:
             raise error
         others = [each for each in self.client.nthreads() if each not in state.failed_on]
-        self._submit(
-            [state], **({"workers": others, "allow_other_workers": True} if others else {})
-        )
+        # With `allow_other_workers`, the worker that failed would steal the task again. If the
+        # others leave, the part waits, and runs a second time like one that is slow.
+        self._submit([state], **({"workers": others} if others else {}))
 
     def _repeat_slow(self) -> None:
         """Run the slowest parts a second time, on workers that are idle."""

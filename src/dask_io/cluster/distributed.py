@@ -96,7 +96,7 @@ class ClusterJob(Runnable):
         """How the job is divided, in one line."""
         parts, n_workers = self.parted.parts, len(self.workers.workers)
         return (
-            f"{len(parts):,} {'parts' if len(parts) > 1 else 'part'} on {n_workers:,} "
+            f"runs in {len(parts):,} {'parts' if len(parts) > 1 else 'part'} on {n_workers:,} "
             f"{'workers' if n_workers > 1 else 'worker'} of {self.workers.scheduler}, "
             f"{self.workers.n_slots:,} at once, with {format_bytes(self.parted.memory)} each"
         )

@@ -89,7 +89,7 @@ class _Reporter:
         self._task, self._worker = task, worker
         self._key = worker.get_current_task()
         self._about = {"part": number, "attempt": attempt, "worker": worker.address}
-        self._next = time.monotonic() + task.interval
+        self._next = 0.0  # the first progress is reported at once
         self._latest: Progress | None = None
 
     def __call__(self, progress: Progress) -> None:

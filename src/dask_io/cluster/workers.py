@@ -142,11 +142,16 @@ def find_workers(
         If no worker has the resources, or the versions differ.
     """
     wanted = dict(resources or {})
-    known = _await_workers(client, wait_seconds)
-    scheduler = client.scheduler.address
+    scheduler, deadline = client.scheduler.address, monotonic() + wait_seconds
     anchors = [anchor for place in source if (anchor := find_anchor(place))]
+    probes: dict[str, Probe] = {}
     with _marker_files(target) as markers:
-        probes = _probe_all(client, list(known), [*anchors, *markers], markers)
+        # All workers may leave while they are asked.
+        while not probes:
+            known = _await_workers(client, deadline, wait_seconds)
+            probes = _probe_all(client, list(known), [*anchors, *markers], markers)
+            if not probes and monotonic() >= deadline:
+                raise StorageError(scheduler, "no worker of the cluster answers")
     workers = []
     for address, probe in probes.items():
         about = known[address]
@@ -167,10 +172,9 @@ def find_workers(
     return Workers(scheduler, able, wanted)
 
 
-def _await_workers(client: Any, wait_seconds: float) -> dict[str, Any]:
+def _await_workers(client: Any, deadline: float, wait_seconds: float) -> dict[str, Any]:
     """Return what the scheduler knows about its workers, by address; wait for the first one."""
     waiting = None
-    deadline = monotonic() + wait_seconds
     try:
         while True:
             known: dict[str, Any] = client.scheduler_info(n_workers=-1)["workers"]
@@ -226,8 +230,6 @@ def _probe_all(
                 f"{here}; install the same version on both"
             )
         probes[address] = answer
-    if not probes:
-        raise StorageError(client.scheduler.address, "all workers left the cluster")
     return probes
 
 

@@ -381,7 +381,9 @@ def find_row(name: str) -> Row:
         known = ", ".join(format_names())
         raise UsageError(f"format '{name}' is unknown; formats are {known}")
     found = _load(name, address)
-    return found if isinstance(found, Row) else Row(name, cast("Format", found).suffixes, address)
+    return (
+        found if isinstance(found, Row) else Row(name, cast("Format", found).all_suffixes, address)
+    )
 
 
 def target_row_of(name: str) -> Row | None:

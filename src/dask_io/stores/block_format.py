@@ -189,11 +189,15 @@ class Format:
 
     @property
     def all_suffixes(self) -> tuple[str, ...]:
-        """Suffixes of all files that can be opened, including variants and header files."""
+        """Suffixes of all files that can be opened, including variants and header files.
+
+        A suffix that ends with another one, as ``.ome.tif`` with ``.tif``, is left out.
+        """
         # A header that names its data is what users open; the data may have any name.
         is_opened = not (self.names_data and self.header_suffix)
         own = (*(self.suffixes if is_opened else ()), *filter(None, [self.header_suffix]))
-        return own + tuple(suffix for each in self.variants for suffix in each.all_suffixes)
+        every = own + tuple(suffix for each in self.variants for suffix in each.all_suffixes)
+        return tuple(s for s in every if not any(s != end and s.endswith(end) for end in every))
 
     @property
     def is_detached(self) -> bool:
