@@ -125,8 +125,8 @@ def test_ome_zarr_returns_to_its_place(tmp_path: Path, middle: str) -> None:
         dask_io.resplit(tmp_path / source, tmp_path / target, chunks=2)
 
     first, last = (dask_io.open(tmp_path / name) for name in ("a.ome.zarr", "b.ome.zarr"))
-    spaces = [each.source.metadata["space"] for each in (first, last)]
-    assert is_close(*spaces, ARRAY.shape)
+    before, after = (each.source.metadata["space"] for each in (first, last))
+    assert is_close(before, after, ARRAY.shape)
     assert np.array_equal(last[...], ARRAY)
     if middle == "m.precomputed":
         scale = json.loads((tmp_path / middle / "info").read_bytes())["scales"][0]
