@@ -7,9 +7,11 @@ may be raised, and time and memory stay bounded.
 
 from __future__ import annotations
 
+import gzip
+import zlib
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import netCDF4
 import nibabel as nib
@@ -25,6 +27,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+_Make: TypeAlias = "Callable[[Path], None]"
+_NRRD = "NRRD0004\ntype: short\ndimension: 2\nsizes: 6 5\nendian: little\nencoding: gzip\n\n"
+_META = "NDims = 2\nDimSize = 6 5\nElementType = MET_SHORT\nCompressedData = True\n"
+_META += "ElementDataFile = LOCAL\n"
 ARRAY = np.arange(30, dtype="<i2").reshape(6, 5)
 # What is read of an array that claims to be larger: the claim itself is no fault.
 _MOST = 2**16
@@ -80,6 +86,30 @@ def _make_nifti(suffix: str) -> Callable[[Path], None]:
         image = nib.Nifti1Image(ARRAY, np.eye(4))
         image.header.extensions.append(nib.nifti1.Nifti1Extension("comment", b"a note"))
         nib.save(image, folder / f"x{suffix}")
+
+    return make
+
+
+def _make_mgh(suffix: str) -> Callable[[Path], None]:
+    def make(folder: Path) -> None:
+        image = nib.freesurfer.MGHImage(ARRAY[..., np.newaxis], np.eye(4))
+        nib.save(image, folder / f"x{suffix}")
+
+    return make
+
+
+def _make_analyze(folder: Path) -> None:
+    image = nib.Spm2AnalyzeImage(ARRAY[..., np.newaxis], np.eye(4))
+    image.header.set_data_dtype(ARRAY.dtype)
+    header = image.header.copy()
+    header["origin"][:3] = 1
+    (folder / "x.hdr").write_bytes(header.binaryblock)
+    (folder / "x.img").write_bytes(ARRAY.tobytes("F"))
+
+
+def _make_compressed(name: str, header: str, data: Callable[[bytes], bytes]) -> _Make:
+    def make(folder: Path) -> None:
+        (folder / name).write_bytes(header.encode() + data(ARRAY.tobytes("F")))
 
     return make
 
@@ -180,6 +210,17 @@ SUBJECTS = {
     "metaimage": Subject(_make_file("x.mha"), "x.mha", _read("x.mha")),
     "mrc": Subject(_make_file("x.mrc"), "x.mrc", _read("x.mrc")),
     "nrrd": Subject(_make_file("x.nrrd"), "x.nrrd", _read("x.nrrd")),
+    "nrrd-detached": Subject(_make_file("x.nhdr"), "x.nhdr", _read("x.nhdr")),
+    "nrrd-gzip": Subject(
+        _make_compressed("x.nrrd", _NRRD, gzip.compress), "x.nrrd", _read("x.nrrd")
+    ),
+    "metaimage-detached": Subject(_make_file("x.mhd"), "x.mhd", _read("x.mhd")),
+    "metaimage-zlib": Subject(
+        _make_compressed("x.mha", _META, zlib.compress), "x.mha", _read("x.mha")
+    ),
+    "mgh": Subject(_make_mgh(".mgh"), "x.mgh", _read("x.mgh")),
+    "mgh-gzip": Subject(_make_mgh(".mgz"), "x.mgz", _read("x.mgz")),
+    "analyze": Subject(_make_analyze, "x.hdr", _read("x.img")),
     "nifti": Subject(_make_nifti(".nii"), "x.nii", _read("x.nii")),
     "nifti-pair": Subject(_make_nifti(".img"), "x.hdr", _read("x.img")),
     "nifti-gzip": Subject(_make_nifti(".nii.gz"), "x.nii.gz", _read("x.nii.gz")),

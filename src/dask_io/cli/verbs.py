@@ -16,11 +16,12 @@ from dask_io.errors import DaskIOWarning
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dask_io.api import Complete, Job, JointJob, RunResult, SeriesJob
+    from dask_io.api import Complete, Job, JointJob, Request, RunResult, SeriesJob
+    from dask_io.cluster.distributed import ClusterJob
     from dask_io.planning import AnyPlan, Device, Series, Sweeps
     from dask_io.report.explain import Explanation
 
-    AnyJob = Job | JointJob | SeriesJob | Complete
+    AnyJob = Job | JointJob | SeriesJob | Complete | ClusterJob
 
 _WIDTH = 100
 
@@ -143,14 +144,19 @@ def resplit(src: str, dst: str, **given: Any) -> None:
     \b
     Examples:
       dask-io resplit blocks/ out/ --chunks 500,500,500 --memory 4GiB
+      dask-io resplit 'slices/*.npy' volume.zarr --chunks 64,64,64
+      dask-io resplit volume.zarr 'slices/z_{0:04}.npy'
       dask-io resplit year.zarr days.zarr --chunks time=24,y=-1,x=-1
       dask-io resplit year.nc days.zarr --chunks time=24,lat=-1,lon=-1
     """
     from dask_io import api  # noqa: PLC0415  # loaded on use
 
-    source, chunks = options.open_source(src, given), options.parse_chunks(given["chunks"])
+    chunks = options.chunks_for(dst, given)
+    source = options.open_source(src, given)
+    if given["scheduler"]:
+        return _run_on_cluster(api.Request("resplit", source, dst, chunks), given)
     job = api.plan(source, dst, chunks=chunks, **options.select(given))
-    _show_or_run(job, dst, label="resplit", given=given)
+    return _show_or_run(job, dst, label="resplit", given=given)
 
 
 @commands.command()
@@ -169,10 +175,12 @@ def split(src: str, dst: str, **given: Any) -> None:
     """
     from dask_io import api  # noqa: PLC0415  # loaded on use
 
+    chunks = options.chunks_for(dst, given)
     source = api.open_one_file(options.open_source(src, given))
-    chunks = options.parse_chunks(given["chunks"])
+    if given["scheduler"]:
+        return _run_on_cluster(api.Request("split", source, dst, chunks), given)
     job = api.plan(source, dst, chunks=chunks, **options.select(given))
-    _show_or_run(job, dst, label="split", given=given)
+    return _show_or_run(job, dst, label="split", given=given)
 
 
 @commands.command()
@@ -190,8 +198,11 @@ def merge(src: str, dst: str, **given: Any) -> None:
     """
     from dask_io import api  # noqa: PLC0415  # loaded on use
 
-    job = api.plan_merge(options.open_source(src, given), dst, **options.select(given))
-    _show_or_run(job, dst, label="merge", given=given)
+    source = options.open_source(src, given)
+    if given["scheduler"]:
+        return _run_on_cluster(api.Request("merge", source, dst), given)
+    job = api.plan_merge(source, dst, **options.select(given))
+    return _show_or_run(job, dst, label="merge", given=given)
 
 
 @commands.command()
@@ -220,9 +231,11 @@ def extract(src: str, dst: str, **given: Any) -> None:
         raise click.UsageError("give at least one region with '--region' or '--regions-file'")
     chunks = -1 if given["chunks"] is None else options.parse_chunks(given["chunks"])
     source = options.open_source(src, given)
+    if given["scheduler"]:
+        return _run_on_cluster(api.Request("extract", source, dst, chunks, regions), given)
     chosen = options.select(given)
     job = api.plan_extract(source, dst, regions=regions, chunks=chunks, **chosen)
-    _show_or_run(job, dst, label="extract", given=given)
+    return _show_or_run(job, dst, label="extract", given=given)
 
 
 @commands.command()
@@ -393,8 +406,22 @@ def _plan_without_data(given: dict[str, Any]) -> tuple[AnyPlan, Device]:
     )
 
 
+def _run_on_cluster(request: Request, given: dict[str, Any]) -> None:
+    """Plan a verb for the workers of a cluster, and show the plan or run it there."""
+    import logging  # noqa: PLC0415  # loaded on use
+
+    from dask_io import api  # noqa: PLC0415  # loaded on use
+
+    # Its log repeats in many lines what an error reports in one.
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)
+    with api.on_cluster(given["scheduler"], request, **options.select(given)) as job:
+        if not given["quiet"]:
+            say(f"dask-io: {one_line(job.summary)}")
+        _show_or_run(job, str(request.target), label=request.verb, given=given)
+
+
 def _show_or_run(
-    job: Job | JointJob | SeriesJob, dst: str, *, label: str, given: dict[str, Any]
+    job: Job | JointJob | SeriesJob | ClusterJob, dst: str, *, label: str, given: dict[str, Any]
 ) -> None:
     as_json, quiet = given["as_json"], given["quiet"]
     if given["dry_run"]:

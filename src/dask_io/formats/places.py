@@ -32,6 +32,17 @@ def has_field(text: str) -> bool:
     return _FIELD.search(text) is not None
 
 
+def has_wildcard(name: str) -> bool:
+    """Tell whether the last part of a path stands for several files, as in a shell.
+
+    Examples
+    --------
+    >>> has_wildcard("*.npy"), has_wildcard("slice_???.npy"), has_wildcard("slice_{0}.npy")
+    (True, True, False)
+    """
+    return not has_field(name) and ("*" in name or "?" in name)
+
+
 def pattern_of(path: Location, n_axes: int = 0) -> BlockNames:
     """Return the names of block files for a pattern; `n_axes` is 0 if it is unknown.
 

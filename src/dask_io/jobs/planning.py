@@ -18,7 +18,7 @@ from dask_io.errors import (
     DataError,
     UsageError,
 )
-from dask_io.formats.creating import check_places, make_target
+from dask_io.formats.creating import check_places, chunks_by_pattern, make_target
 from dask_io.formats.registry import find_row
 from dask_io.formats.several_targets import check_apart
 from dask_io.geometry import Layout
@@ -43,7 +43,7 @@ from dask_io.stores.dtypes import cast_metadata
 from dask_io.stores.encoded import bytes_to_copy
 from dask_io.stores.spec import SPACE, crop_described
 from dask_io.stores.user_description import parse_order
-from dask_io.stores.views import SourceView
+from dask_io.stores.views import SourceView, TargetView
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -95,11 +95,12 @@ def _describe_requested(
     shape, dtype = store.grid.shape, settings.dtype_for(store.dtype)
     metadata = _described(store, settings)
     names = metadata.get("dimension_names")
-    chunks = by_number(requested.chunks, names)
+    chunks, place = by_number(requested.chunks, names), requested.target
+    if chunks is None and place is not None:
+        chunks = chunks_by_pattern(place, len(shape), settings.storage_options)
     grid = normalize_chunks(chunks, shape, dtype.itemsize, like=store.grid)
     shards = None if settings.shards is None else normalize_shards(settings.shards, grid, names)
     layout = store.layout if requested.order is None else parse_order(requested.order, len(shape))
-    place = requested.target
     if place is None:
         row = find_row(settings.format or store.format)
         if not _is_encoded(store, row.name, settings):
@@ -210,9 +211,14 @@ def plan_rest(
     if ledger.parts:
         # Copying whole blocks cannot complete a block that is written in part.
         planned = planned._replace(to_copy=None)
-    job = _plan_move(store, planned, settings, is_begun=True, is_consumed=is_consumed)
+    job = _plan_move(store, planned, settings, is_begun=True, has_scratch=not is_consumed)
     # Write cells must not cross the boundary of data that is already written.
     return replace(job, plan=job.plan.flushed_at(ledger.cuts))
+
+
+def plan_part(store: Source, target: Target, settings: Settings) -> Job:
+    """Plan a part of a target that another process has created; it has no scratch blocks."""
+    return _plan_move(store, _describe(store, target), settings, is_begun=True, has_scratch=False)
 
 
 def _describe(store: Source, target: Target) -> _PlannedTarget:
@@ -227,12 +233,12 @@ def _plan_move(
     settings: Settings,
     *,
     is_begun: bool = False,
-    is_consumed: bool = False,
+    has_scratch: bool = True,
 ) -> Job:
     """Plan a target, or only the costs of one, and let it encode its blocks as planned.
 
     If another run has begun the target, the plan does not count source blocks that cannot be
-    consumed immediately. If that run consumed source blocks, there is no room for scratch blocks.
+    consumed immediately. Without `has_scratch`, there is no room for scratch blocks.
     """
     target, dtype, sides = planned.target, planned.dtype, (side_of(store), planned.side)
     if settings.consume and not is_begun:
@@ -254,11 +260,12 @@ def _plan_move(
     plan_as: partial[AnyPlan] = partial(plan_with, strategy, whole)
     if planned.in_pieces is not None:
         plan_as = partial(plan_either, strategy, whole, pose(planned.in_pieces))
-    scratch = 0 if is_consumed else free_space(target) if target else None
+    scratch = 0 if not has_scratch else free_space(target) if target else None
     plan = plan_as(objective=settings.objective, device=device, scratch=scratch)
     # The plan encodes blocks piece by piece if memory is short.
     if target is not None and target.piecewise is not None:
-        target.in_pieces = plan.problem.target == planned.in_pieces
+        whole_target = target.whole if isinstance(target, TargetView) else target
+        whole_target.in_pieces = plan.problem.target == planned.in_pieces
     if strategy == "auto":
         # The plan of a strategy that the user chose stays unchanged.
         plan = read_through(plan, device)

@@ -14,7 +14,7 @@ from dask_io.engine.problem import converted
 from dask_io.errors import DataError
 from dask_io.formats.places import journal_at
 from dask_io.formats.reopening import reopen_source
-from dask_io.geometry import Region
+from dask_io.geometry import Axis, Grid, Region
 from dask_io.journal.journal import (
     VERSION,
     is_sealed,
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from dask_io.storage.location import Location
-    from dask_io.stores.store import Target
+    from dask_io.stores.store import Source, Target
 
 TREE = "tree"
 """The key of a job that writes a group, or a file with several arrays."""
@@ -66,6 +66,10 @@ class JobRecord:
     """The job's other targets by relative path; only the leading target's journal lists them."""
     gives_space: bool = False
     """Whether the user has said what positions mean, instead of the source."""
+    parts: Grid | None = None
+    """The parts in which several processes write the target; None if one process writes it."""
+    command: str | None = None
+    """The command that writes the parts, without the option for the part."""
 
     @classmethod
     def of(
@@ -77,11 +81,29 @@ class JobRecord:
         gives_space: bool = False,
     ) -> JobRecord:
         """Describe a run that is about to begin."""
-        source = identity.source
+        return cls.describe(
+            identity.source,
+            target,
+            identity=identity.total,
+            consume=consume,
+            gives_space=gives_space,
+        )
+
+    @classmethod
+    def describe(
+        cls,
+        source: Source,
+        target: Target,
+        *,
+        identity: int = 0,
+        consume: bool = False,
+        gives_space: bool = False,
+    ) -> JobRecord:
+        """Describe a run, given the sum of the fingerprints of its source."""
         region = source.region if isinstance(source, SourceView) else None
         return cls(
             source.describe(),
-            identity.total,
+            identity,
             region,
             target.describe(),
             target.durability,
@@ -108,6 +130,8 @@ class JobRecord:
             "leader": self.leader,
             "gives_space": self.gives_space,
             "others": {path: other.to_json() for path, other in self.others.items()},
+            "parts": self.parts and [axis.runs for axis in self.parts.axes],
+            "command": self.command,
         }
 
     @classmethod
@@ -149,6 +173,10 @@ class JobRecord:
         # Journals of older versions, which did not convert elements, lack this key.
         recorded = job.get("converted")
         stored = None if recorded is None else dtype_from_json(recorded)
+        runs = job.get("parts")
+        parts = None
+        if runs is not None:
+            parts = Grid(tuple(Axis(tuple(map(tuple, axis))) for axis in runs))
         return cls(
             source,
             identity,
@@ -161,6 +189,8 @@ class JobRecord:
             leader,
             others,
             job.get("gives_space") is True,
+            parts,
+            None if job.get("command") is None else read_field(job, "command", str),
         )
 
     def open_source(
@@ -186,10 +216,7 @@ class JobRecord:
             freed = freed_in(read_lines(journal) if journal else ())
         except ValueError as error:
             raise DataError(str(journal), [str(error)]) from error
-        whole = reopen_source(
-            self.source, at=at, absent=frozenset(freed), storage_options=storage_options
-        )
-        source = whole if self.region is None else SourceView(whole, self.region)
+        source = self._reopen(at, frozenset(freed), storage_options)
         unknown = next((index for index in freed if index not in source.grid), None)
         if unknown is not None:
             problem = f"lists a block {join(unknown)} that the source does not have"
@@ -197,6 +224,21 @@ class JobRecord:
         identity = Identity(source, freed)
         identity.refuse_other(self.identity)
         return identity
+
+    def reopen_source(
+        self, *, storage_options: Mapping[str, Any] | None = None, at: Location | None = None
+    ) -> Source:
+        """Open the source again; see `open_source`, which also checks that it is unchanged."""
+        return self._reopen(at, frozenset(), storage_options)
+
+    def _reopen(
+        self,
+        at: Location | None,
+        absent: frozenset[tuple[int, ...]],
+        storage_options: Mapping[str, Any] | None,
+    ) -> Source:
+        whole = reopen_source(self.source, at=at, absent=absent, storage_options=storage_options)
+        return whole if self.region is None else SourceView(whole, self.region)
 
 
 def refuse_changed(journal: Location, source: str) -> None:

@@ -18,16 +18,29 @@ from dask_io.journal.journal import (
 )
 from dask_io.journal.ledger import Ledger, any_freed, dropped_line_of, line_of
 from dask_io.journal.logs import logs_of
+from dask_io.journal.part_journals import (
+    PartJournal,
+    find_attempts,
+    find_running,
+    find_whole_blocks,
+    fold_parts,
+    job_id_in,
+    refuse_running,
+    remove_attempts,
+    still_running,
+)
 from dask_io.storage.files import medium_of, move_file, size_of
 from dask_io.storage.location import is_taken
-from dask_io.storage.medium import Durability
+from dask_io.storage.medium import Durability, Writers
 from dask_io.storage.os_errors import storage_errors
+from dask_io.storage.own_names import whole_name
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    from dask_io.geometry import Grid
+    from dask_io.geometry import Grid, Region
     from dask_io.journal.ledger import Written
+    from dask_io.journal.part_journals import Attempt
     from dask_io.storage.location import Location
     from dask_io.storage.medium import Writer
     from dask_io.storage.tally import Tally
@@ -50,12 +63,18 @@ def refuse_needed(journal: Location, target: Location) -> None:
     if not is_unfinished(journal):
         return
     refuse_locked(journal)
+    refuse_running(journal, target)
     if any_freed(read_lines(journal)):
         name = str(target)
         raise UsageError(
             f"{name} contains the only copy of data whose source was consumed; complete it with "
             f"dask-io resume {name}"
         )
+
+
+def is_cleared(journal: Location) -> bool:
+    """Tell whether a run has removed the old files, so that blocks can be written."""
+    return any(words == [_CLEARED] for words in read_lines(journal))
 
 
 class BlockPaths(Protocol):
@@ -170,7 +189,7 @@ class JournalledTarget(ABC):
         self._journal: Journal | None = None
         # The old journal of a file that stays until the new one is complete.
         self._replaced: bytes | None = None
-        self._any_removed = self._any_committed = False
+        self._any_removed = self._any_committed = self._is_part = False
         # Files of which a part is durable.
         self._begun: set[str] = set()
         self._made: list[Location] = []
@@ -246,6 +265,8 @@ class JournalledTarget(ABC):
         place = self._journal_place
         journal = Journal.resume(place, durable=self._is_durable)
         try:
+            # They belong to the old target.
+            remove_attempts(find_attempts(place), place)
             replaced = read_all(place) if stays and is_sealed(place) else None
             journal.begin_again(job, lines)
         except BaseException:
@@ -287,14 +308,34 @@ class JournalledTarget(ABC):
         with storage_errors(self._target):
             self._journal = Journal.resume(self._journal_place, durable=self._is_durable)
             try:
-                if not any(words == [_CLEARED] for words in self._lines()):
+                if not is_cleared(self._journal_place):
                     self._clear(self._find_left(self._words_of(_REPLACES)))
-                ledger = self._find_durable(self._journal)
+                attempts = fold_parts(self._journal, self._journal_place, self.grid)
+                ledger = self._find_durable(self._journal, attempts)
             except BaseException:
                 self._let_go()
                 raise
         # This run must not remove a journal that it has not created.
         self._any_committed = True
+        return ledger
+
+    def join(self, number: int, count: int, region: Region) -> Ledger:
+        """Write one of several parts, of which others may be written by other processes.
+
+        The region consists of whole blocks, and positions in the ledger are relative to it. If all
+        blocks are durable, nothing is begun.
+        """
+        self._forget_run()
+        place = self._journal_place
+        with storage_errors(self._target):
+            ledger = find_whole_blocks(place, number, count, self.grid, region)
+            if ledger.is_complete:
+                return ledger
+            self._journal = PartJournal.begin_part(
+                place, number, count, job_id=job_id_in(place), durable=self._is_durable
+            )
+            self._publisher = self._medium.publisher(self._folder, self.durability, own_names=True)
+        self._is_part = self._any_committed = True
         return ledger
 
     def _lines(self) -> Iterable[list[str]]:
@@ -308,8 +349,11 @@ class JournalledTarget(ABC):
         is_there = logs_of(self._journal_place).exists(self._journal_place)
         return self._words_of(_NAMES) if is_there else []
 
-    def _find_durable(self, journal: Journal) -> Ledger:
-        """Read the durable blocks from the journal, and drop those that no longer exist."""
+    def _find_durable(self, journal: Journal, attempts: list[Attempt]) -> Ledger:
+        """Read the durable blocks from the journal, and drop those that no longer exist.
+
+        The blocks of `attempts` are in the journal, and nothing else of them is needed.
+        """
         try:
             ledger = Ledger(self.grid, self._lines())
         except ValueError as error:
@@ -320,6 +364,8 @@ class JournalledTarget(ABC):
             for index in ledger.blocks()
             if ledger.is_stored(index) and not self._is_there(index, files)
         ]
+        if attempts:
+            self._end_parts(attempts, ledger, files, is_complete=not lost and ledger.is_complete)
         lost += [index for index in ledger.parts if not self._take_over(index, files)]
         self._remove_left_out(ledger, files)
         for index in lost:
@@ -331,6 +377,33 @@ class JournalledTarget(ABC):
             # The journal records the drop, so that old lines do not count for the new blocks.
             journal.append(map(dropped_line_of, lost))
         return ledger
+
+    def _end_parts(
+        self,
+        attempts: list[Attempt],
+        ledger: Ledger,
+        files: Mapping[str, int],
+        *,
+        is_complete: bool,
+    ) -> None:
+        """Remove the journals of parts, and incomplete files, unless a part is still running.
+
+        Raises
+        ------
+        LockedError
+            If a part is still running, and not all blocks are durable.
+        """
+        running = [] if is_complete else find_running(attempts)
+        remove_attempts([each for each in attempts if each not in running], self._journal_place)
+        if running:
+            raise still_running(self._target, running[0])
+        if self._medium.writes_whole:
+            return
+        begun = {self._publisher.partial(self._file_of(index)[0]) for index in ledger.parts}
+        paths = (self._folder / name for name in files)
+        self._medium.remove(
+            path for path in paths if path not in begun and whole_name(path.name) != path.name
+        )
 
     def _remove_left_out(self, ledger: Ledger, files: Mapping[str, int]) -> None:
         """Remove incomplete files of omitted blocks that an interrupted run has left."""
@@ -393,6 +466,8 @@ class JournalledTarget(ABC):
     def commit(self, cells: Collection[Written]) -> None:
         """Sync written cells, publish complete blocks, and record both in the journal."""
         assert self._journal is not None, "nothing has been created"
+        if self._is_part:
+            self._journal.check_held()
         names = {cell.index: self._file_of(cell.index)[0] for cell in cells}
         whole = [names[cell.index] for cell in cells if cell.is_last]
         # Blocks may be published before an error occurs.
@@ -416,12 +491,22 @@ class JournalledTarget(ABC):
         """Complete the target, and seal the journal."""
         assert self._journal is not None, "nothing has been created"
         self._journal.check_held()
+        if self._is_part:
+            # Only all parts together are a complete target.
+            self._journal.seal()
+            self._forget_run()
+            return
         self._complete()
         self._medium.sync_names({self._folder, *(made.parent for made in self._made)})
         with storage_errors(self._target):
             logs_of(self._journal_place).remove_stale(self._journal_place)
         self._journal.seal()
         self._forget_run()
+
+    @property
+    def writers(self) -> Writers:
+        """Each block is a file, so processes can write different ones, unless there is one file."""
+        return Writers.THREADS if self._is_one_file else Writers.PROCESSES
 
     @property
     def is_replaced_whole(self) -> bool:
@@ -468,7 +553,8 @@ class JournalledTarget(ABC):
         is_held = self._journal.is_held()
         is_begun = self._any_removed or self._any_committed or keep or not is_held
         if is_held:
-            self._publisher.abandon(keep=self._begun)
+            # Another attempt cannot complete the files of this one.
+            self._publisher.abandon(keep=() if self._is_part else self._begun)
         if not is_begun:
             with suppress(OSError, StorageError):
                 self._give_back(self._journal)

@@ -102,6 +102,41 @@ def _parse_index(numbers: str, grid: Grid) -> tuple[int, ...]:
     return index
 
 
+def whole_blocks(
+    lines: Iterable[Sequence[str]], grid: Grid
+) -> Iterator[tuple[tuple[int, ...], list[str]]]:
+    """Yield the blocks that a journal completes, each with the lines of its cells.
+
+    Examples
+    --------
+    >>> from dask_io.geometry import Grid
+    >>> lines = ["cell 0 0:2 1f", "cell 1 - 2f", "cell 0 2:4 3f", "cell 2 8:9 4f"]
+    >>> for index, found in whole_blocks(map(str.split, lines), Grid.regular((12,), (4,))):
+    ...     print(index, found)
+    (1,) ['cell 1 - 2f']
+    (0,) ['cell 0 0:2 1f', 'cell 0 2:4 3f']
+    """
+    begun: dict[tuple[int, ...], dict[Region, str]] = {}
+    missing: dict[tuple[int, ...], int] = {}
+    for words in lines:
+        if words[0] == _DROPPED:
+            index = _parse_index(_behind(words, 1)[0], grid)
+            begun.pop(index, None)
+            missing.pop(index, None)
+        if words[0] != _CELL:
+            continue
+        cell = _parse_cell(words, grid)
+        size = missing.get(cell.index, grid.block(cell.index).size)
+        found = begun.setdefault(cell.index, {})
+        if cell.region not in found:
+            size -= cell.region.size
+        found[cell.region] = " ".join(words)
+        missing[cell.index] = size
+        if not size:
+            del missing[cell.index]
+            yield cell.index, list(begun.pop(cell.index).values())
+
+
 @dataclass
 class Parts:
     """The durable parts of an incomplete block, as disjoint regions."""
@@ -181,6 +216,11 @@ class Ledger:
             self.n_blocks += 1
             del begun[index], missing[index]
 
+    @property
+    def is_complete(self) -> bool:
+        """Whether all blocks are durable."""
+        return self.n_blocks == self.grid.n_blocks
+
     def has_block(self, index: tuple[int, ...]) -> bool:
         """Whether all of a block is durable."""
         return bool(self._blocks[self.grid.flat(index)] & _DURABLE)
@@ -199,6 +239,20 @@ class Ledger:
         self.parts.pop(index, None)
         self.n_blocks -= self.has_block(index)
         self._blocks[self.grid.flat(index)] = 0
+
+    def count_in(self, parts: Grid) -> NDArray[Any]:
+        """Count the durable blocks of each part; parts consist of whole blocks."""
+        found = np.frombuffer(self._blocks, np.uint8).reshape(self.grid.counts) & _DURABLE
+        for number, (axis, along) in enumerate(zip(self.grid.axes, parts.axes, strict=True)):
+            first = [axis.index_at(along.start_of(part)) for part in range(along.n_blocks)]
+            found = np.add.reduceat(found, first, axis=number, dtype=np.int64)
+        return found
+
+    def note_whole(self, index: tuple[int, ...]) -> None:
+        """Note that all of a block is durable."""
+        self.parts.pop(index, None)
+        self.n_blocks += not self.has_block(index)
+        self._blocks[self.grid.flat(index)] = _DURABLE | _STORED
 
     def blocks(self) -> Iterator[tuple[int, ...]]:
         """Yield the blocks that are durable."""

@@ -14,6 +14,7 @@ from dask_io.planning.choose import (
 )
 from dask_io.planning.copy import CopyPlan, plan_copy
 from dask_io.planning.cost import naive_seeks, read_cost
+from dask_io.planning.cut import Cut, PartCost, choose_counts, cost_cut, cut_problem, plan_cut
 from dask_io.planning.describe import describe_plan
 from dask_io.planning.describe_sweeps import sweeps_to_json
 from dask_io.planning.device import DEVICES, Device, predict_seconds
@@ -42,10 +43,12 @@ __all__ = [
     "Candidate",
     "Coding",
     "CopyPlan",
+    "Cut",
     "Device",
     "Hold",
     "Lag",
     "Objective",
+    "PartCost",
     "Plan",
     "Problem",
     "ReadRun",
@@ -60,6 +63,9 @@ __all__ = [
     "Step",
     "Sweeps",
     "check_strategy",
+    "choose_counts",
+    "cost_cut",
+    "cut_problem",
     "describe_plan",
     "explain_visits",
     "find_candidates",
@@ -69,6 +75,7 @@ __all__ = [
     "plan_auto",
     "plan_clustered",
     "plan_copy",
+    "plan_cut",
     "plan_either",
     "plan_from_json",
     "plan_keep",

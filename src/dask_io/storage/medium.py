@@ -40,6 +40,15 @@ class Durability(StrEnum):
     """A power failure: data and names are synced, too."""
 
 
+class Writers(StrEnum):
+    """Who may write different blocks of a target at once."""
+
+    THREADS = "threads"
+    """Threads of one process: all blocks are in one file, or in one transaction."""
+    PROCESSES = "processes"
+    """Any processes on any machines that reach the target: each block is a file or an object."""
+
+
 class Reader(Protocol):
     """One visit to a file that is read."""
 
@@ -169,8 +178,14 @@ class Medium(Protocol):
     def reader_in(self, folder: Any, name: str, tally: Tally) -> Reader:
         """Open a file in a directory for reading."""
 
-    def publisher(self, folder: Any, durability: Durability) -> Publisher:
-        """Return a publisher for the files of a directory."""
+    def publisher(
+        self, folder: Any, durability: Durability, *, own_names: bool = False
+    ) -> Publisher:
+        """Return a publisher for the files of a directory.
+
+        With `own_names`, several processes may publish the same files at once. None of them
+        touches the incomplete files of another.
+        """
 
     def write_whole(self, path: Any, content: bytes) -> None:
         """Write a small file, which appears when it is complete and durable."""

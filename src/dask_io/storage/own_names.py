@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -11,6 +12,35 @@ JOURNAL = ".dask-io"
 """Directory of a target's journal, or the suffix of one next to a one-file target."""
 LOCK = "lock"
 """Name of the lock in a journal's directory."""
+PARTS = "parts"
+"""Name of the directory with the journals of parts, in a journal's directory."""
+_TEMPORARY = re.compile(r"\.(?P<name>.+?)(\.~[0-9a-f]{12})?\.part", re.DOTALL)
+
+
+def temporary_name(name: str, mark: str = "") -> str:
+    """Return the name of a file until it is complete.
+
+    With a `mark` of 12 hexadecimal digits, several processes can write the same file, each under
+    a name of its own.
+
+    Examples
+    --------
+    >>> temporary_name("b_0.npy"), temporary_name("b_0.npy", "0123456789ab")
+    ('.b_0.npy.part', '.b_0.npy.~0123456789ab.part')
+    """
+    return f".{name}.~{mark}.part" if mark else f".{name}.part"
+
+
+def whole_name(name: str) -> str:
+    """Return the final name of a file that may still have a temporary name.
+
+    Examples
+    --------
+    >>> [whole_name(name) for name in (".0.1.part", ".0.1.~0123456789ab.part", "0.1")]
+    ['0.1', '0.1', '0.1']
+    """
+    found = _TEMPORARY.fullmatch(name)
+    return found["name"] if found else name
 
 
 def is_unfinished_journal(entry: os.DirEntry[str]) -> bool:

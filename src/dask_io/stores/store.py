@@ -15,6 +15,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 from dask_io.errors import UsageError
+from dask_io.storage.medium import Writers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
@@ -313,6 +314,10 @@ class Target(Store, Protocol):
     def durability(self) -> Durability:
         """What committed blocks survive."""
 
+    @property
+    def writers(self) -> Writers:
+        """Who may write different blocks at once."""
+
     def check(self) -> None:
         """Raise the errors that `create` would raise, without changing anything."""
 
@@ -357,8 +362,17 @@ class TargetDefaults(StoreDefaults):
     converts_as_numpy = True
     inferred_axes = ""
     in_pieces = False
-    piecewise: Memory | None = None
     grid: Any
+
+    @property
+    def piecewise(self) -> Memory | None:
+        """Blocks are encoded as a whole."""
+        return None
+
+    @property
+    def writers(self) -> Writers:
+        """Only threads of one process."""
+        return Writers.THREADS
 
     @property
     def footprint(self) -> Footprint:
@@ -370,6 +384,11 @@ class Unjournalled:
     """A target without a journal: nothing is refused or recorded, and no run can be resumed."""
 
     place: Any
+
+    @property
+    def writers(self) -> Writers:
+        """Processes must not write the same blocks, which only their caller can prevent."""
+        return Writers.THREADS
 
     def check(self) -> None:
         """Do nothing: the target is expected to exist."""
@@ -399,6 +418,18 @@ class Unjournalled:
     def abandon(self, *, keep: bool = False) -> bool:  # noqa: ARG002 - there is no journal
         """Leave the written blocks; the run can only be started again."""
         return False
+
+
+class SharedTarget(Target, Protocol):
+    """A target that processes can write in parts, each with whole blocks; see `Writers`."""
+
+    def join(self, number: int, count: int, region: Region) -> Ledger:
+        """Write part `number` of `count`, which has a region of whole blocks.
+
+        Another process has created the target. Returns the blocks of the part that are durable,
+        relative to the region. `finish` then completes the part, not the target. If all blocks are
+        durable, there is nothing to finish.
+        """
 
 
 @runtime_checkable

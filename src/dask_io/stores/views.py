@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 
     from dask_io.geometry import Grid, Layout, Region
     from dask_io.journal.ledger import Ledger, Written
-    from dask_io.storage.medium import Durability
+    from dask_io.storage.medium import Durability, Writers
     from dask_io.storage.tally import Tally
     from dask_io.stores.block_names import BlockNames
-    from dask_io.stores.store import Access, BlockReader, BlockWriter
+    from dask_io.stores.store import Access, BlockReader, BlockWriter, Memory
 
 AnyStore = TypeVar("AnyStore", bound=Store)
 
@@ -207,6 +207,16 @@ class TargetView(_View[Target], TargetDefaults):
     def durability(self) -> Durability:
         """What committed blocks survive."""
         return self.whole.durability
+
+    @property
+    def writers(self) -> Writers:
+        """Who may write different blocks at once."""
+        return self.whole.writers
+
+    @property
+    def piecewise(self) -> Memory | None:
+        """The memory of a visit that encodes in pieces, as of the whole target."""
+        return self.whole.piecewise
 
     def check(self) -> None:
         """Raise the errors that the whole target raises."""

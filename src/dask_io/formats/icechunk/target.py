@@ -42,7 +42,7 @@ from dask_io.journal.journalled_target import JournalledTarget
 from dask_io.journal.ledger import line_of
 from dask_io.storage.local import system
 from dask_io.storage.local.publishing import sync, sync_data
-from dask_io.storage.medium import Durability
+from dask_io.storage.medium import Durability, Writers
 from dask_io.storage.os_errors import storage_errors
 from dask_io.storage.own_names import JOURNAL
 from dask_io.storage.tally import Traffic
@@ -155,6 +155,8 @@ class IcechunkTarget(ChunkedTarget, JournalledTarget):
 
     format = _ROW.name
     is_indivisible = True
+    # All chunks belong to one transaction.
+    writers = Writers.THREADS
 
     def __init__(
         self,

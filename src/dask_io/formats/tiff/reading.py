@@ -305,7 +305,7 @@ class _Reader:
         if any(tiles[at] > 1 for at in range(5) if at not in fitted and page.shaped[at] == 1):
             _refuse("has tiles that are larger than an axis of length 1")
         page_bytes = prod(page.shaped) * dtype.itemsize
-        if codec.is_plain and not page.is_tiled and _is_joined(offsets, counts, page_bytes):
+        if codec.is_plain and not page.is_tiled and is_joined(offsets, counts, page_bytes):
             # Strips that follow each other are read as one.
             per_page = [
                 1 if at is None else length for length, at in zip(shape, fitted, strict=True)
@@ -325,9 +325,9 @@ class _Reader:
         stored = [1 if at is None else tiles[at] for at in fitted]
         chunks = [min(tile, length) for tile, length in zip(stored, shape, strict=True)]
         rows = None if page.is_tiled or _SCALAR not in fitted else fitted.index(_SCALAR)
-        longest = prod(stored) * dtype.itemsize
         largest = int(counts.max())
-        if largest > _MOST_GROWTH * longest + _FEW_BYTES:
+        if is_too_long(largest, stored, dtype):
+            longest = prod(stored) * dtype.itemsize
             _refuse(f"has a tile of {largest} bytes for {longest} bytes of elements")
         return {
             "chunks": tuple(chunks),
@@ -371,6 +371,11 @@ class _Reader:
         )
 
 
+def is_too_long(n_bytes: int, shape: Sequence[int], dtype: np.dtype[Any]) -> bool:
+    """Tell whether a compressed tile has more bytes than any codec makes of its elements."""
+    return n_bytes > _MOST_GROWTH * prod(shape) * dtype.itemsize + _FEW_BYTES
+
+
 def _check_shape(shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
     try:
         check_shape(shape, dtype)
@@ -408,7 +413,7 @@ def _fit(shape: Sequence[int], page: Sequence[int]) -> list[int | None]:
     return found
 
 
-def _is_joined(offsets: NDArray[np.uint64], counts: NDArray[np.uint64], n_bytes: int) -> bool:
+def is_joined(offsets: NDArray[np.uint64], counts: NDArray[np.uint64], n_bytes: int) -> bool:
     """Tell whether the strips of every page are stored one after another."""
     is_next = offsets[:, 1:] == offsets[:, :-1] + counts[:, :-1]
     sizes = counts.sum(axis=1)

@@ -12,11 +12,11 @@ from dask_io.errors import DataError, TargetExistsError, UsageError
 from dask_io.formats.zarr.documents import V2, V2_GROUP, V3, read_documents
 from dask_io.formats.zarr.group import DOCUMENTS, is_group_at, join
 from dask_io.formats.zarr.metadata import understand
-from dask_io.formats.zarr.place import could_be_chunk, is_part_of_array, refuse_foreign, whole_name
+from dask_io.formats.zarr.place import could_be_chunk, is_part_of_array, refuse_foreign
 from dask_io.hierarchy.tree import ROOT, checked_path
 from dask_io.journal.journal import is_unfinished, refuse_locked
 from dask_io.storage.files import medium_of
-from dask_io.storage.own_names import JOURNAL
+from dask_io.storage.own_names import JOURNAL, whole_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
-from uuid import uuid4
 
 from dask_io.formats.zarr.target import ZarrTarget
-from dask_io.storage.local.publishing import Publisher
 from dask_io.storage.medium import Durability
 from dask_io.stores.store import Unjournalled
 
@@ -39,8 +36,7 @@ class ZarrInPlace(Unjournalled, ZarrTarget):
 
     def _forget_run(self) -> None:
         super()._forget_run()
-        if isinstance(self.site.root, Path):
-            self._publisher = OwnNames(self.site.root, self.durability)
+        self._publisher = self._medium.publisher(self.site.root, self.durability, own_names=True)
 
     def create(self, job: bytes = b"{}") -> None:  # noqa: ARG002 - there is no journal
         """Reset the state of the run; the array exists."""
@@ -67,19 +63,3 @@ class ZarrInPlace(Unjournalled, ZarrTarget):
         """Remove unfinished files; replaced chunks stay."""
         self._publisher.abandon()
         return False
-
-
-class OwnNames(Publisher):
-    """Unfinished files with names that no other process uses."""
-
-    def __init__(self, folder: Path, durability: Durability) -> None:
-        super().__init__(folder, durability)
-        self._mark = uuid4().hex[:12]
-
-    def __reduce__(self) -> tuple[type[OwnNames], tuple[Path, Durability]]:
-        return OwnNames, (self.folder, self.durability)
-
-    def _partial(self, name: str) -> str:
-        path = super()._partial(name)
-        is_aside = self.durability is not Durability.NONE
-        return f"{path.removesuffix('.part')}.{self._mark}.part" if is_aside else path

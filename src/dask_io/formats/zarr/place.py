@@ -26,7 +26,7 @@ from dask_io.journal.logs import logs_of
 from dask_io.storage.files import medium_of, write_whole
 from dask_io.storage.location import is_taken
 from dask_io.storage.os_errors import storage_errors
-from dask_io.storage.own_names import JOURNAL
+from dask_io.storage.own_names import JOURNAL, whole_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -269,12 +269,6 @@ def is_part_of_array(name: str, is_chunk: Callable[[str], bool]) -> bool:
     folder, slash, last = name.rpartition("/")
     name = folder + slash + whole_name(last)
     return name in METADATA or is_chunk(name)
-
-
-def whole_name(name: str) -> str:
-    """Return the final name of a file that may still have its temporary name."""
-    is_temporary = name.startswith(".") and name.endswith(".part")
-    return name[1:].removesuffix(".part") if is_temporary else name
 
 
 def could_be_chunk(name: str) -> bool:

@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from dask_io.storage.local import system
-from dask_io.storage.local.publishing import Publisher, remove_folder, sync, write_whole
+from dask_io.storage.local.publishing import OwnNames, Publisher, remove_folder, sync, write_whole
 from dask_io.storage.local.transport import FileReader
 from dask_io.storage.medium import NOT_A_FILE, FileInfo
 from dask_io.storage.os_errors import storage_errors
@@ -55,9 +55,11 @@ class Disk:
         # There may be many files, and joining paths takes longer than joining strings.
         return FileReader(f"{folder}/{name}", tally)
 
-    def publisher(self, folder: Path, durability: Durability) -> Publisher:
+    def publisher(
+        self, folder: Path, durability: Durability, *, own_names: bool = False
+    ) -> Publisher:
         """Return a publisher for the files of a directory."""
-        return Publisher(folder, durability)
+        return OwnNames(folder, durability) if own_names else Publisher(folder, durability)
 
     def write_whole(self, path: Path, content: bytes) -> None:
         """Write a small file under a temporary name; rename it when complete and durable."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import resource
+import secrets
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from threading import Lock, Semaphore
@@ -16,6 +17,7 @@ from dask_io.storage.local import system
 from dask_io.storage.local.transport import FileWriter, New, write_fully
 from dask_io.storage.medium import Durability
 from dask_io.storage.os_errors import storage_errors
+from dask_io.storage.own_names import temporary_name
 from dask_io.storage.tally import Tally
 
 if TYPE_CHECKING:
@@ -54,6 +56,8 @@ class Publisher:
     block names matches it. Names may include subdirectories, which are created when needed.
     """
 
+    mark = ""
+
     def __init__(self, folder: Path, durability: Durability = Durability.FSYNC) -> None:
         self.folder, self.durability = folder, durability
         self._place = os.path.join(folder, "")  # noqa: PTH118 - a prefix for names
@@ -78,7 +82,7 @@ class Publisher:
         if self.durability is Durability.NONE:
             return f"{self._place}{name}"
         folder, slash, last = name.rpartition("/")
-        return f"{self._place}{folder}{slash}.{last}.part"
+        return f"{self._place}{folder}{slash}{temporary_name(last, self.mark)}"
 
     def begin(self, name: str, header: bytes, n_bytes: int, *, reserve: bool = True) -> Path:
         """Return the temporary path of a file; create it with header and full size if new.
@@ -267,6 +271,22 @@ class Publisher:
                 # Directories that are not empty stay.
                 with suppress(OSError):
                     system.calls.rmdir(self._made.pop())
+
+
+class OwnNames(Publisher):
+    """A publisher whose temporary names no other process uses."""
+
+    def __init__(self, folder: Path, durability: Durability = Durability.FSYNC) -> None:
+        super().__init__(folder, durability)
+        self.mark = secrets.token_hex(6)
+
+    def __reduce__(self) -> tuple[type[OwnNames], tuple[Path, Durability]]:
+        return OwnNames, (self.folder, self.durability)
+
+    def abandon(self, keep: Collection[str] = ()) -> None:
+        """Remove unpublished files; directories stay, because another process may need them."""
+        self._made.clear()
+        super().abandon(keep)
 
 
 def _close(path: str, fd: int) -> None:

@@ -59,8 +59,16 @@ class Objects:
         """Open an object below a prefix for reading."""
         return ObjectReader(folder / name, tally)
 
-    def publisher(self, folder: ObjectPath, durability: Durability) -> ObjectPublisher:  # noqa: ARG002 - puts are durable
+    def publisher(
+        self,
+        folder: ObjectPath,
+        durability: Durability,  # noqa: ARG002 - puts are durable
+        *,
+        own_names: bool = False,
+    ) -> ObjectPublisher:
         """Return a publisher for objects.
+
+        With `own_names`, it never removes an object, which another process may have put.
 
         Raises
         ------
@@ -69,7 +77,7 @@ class Objects:
         """
         if not folder.connection.can_list:
             raise UsageError(f"{folder} is read-only; choose another target")
-        return ObjectPublisher(folder)
+        return ObjectPublisher(folder, shared=own_names)
 
     def write_whole(self, path: ObjectPath, content: bytes) -> None:
         """Put a small object, on the condition that the existing version does not change.

@@ -10,7 +10,7 @@ from __future__ import annotations
 from contextlib import suppress
 from functools import partial
 from threading import Lock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from obstore.exceptions import BaseError, GenericError
@@ -298,18 +298,19 @@ class ObjectPublisher:
     """Publishes objects, each when it is complete.
 
     A run that fails removes the objects that it has not committed. A killed run leaves them, and
-    the run that resumes it puts them again.
+    the run that resumes it puts them again. If several processes put the same objects (`shared`),
+    none removes any.
     """
 
-    def __init__(self, folder: ObjectPath) -> None:
-        self.folder = folder
+    def __init__(self, folder: ObjectPath, *, shared: bool = False) -> None:
+        self.folder, self._is_shared = folder, shared
         self._pending: set[str] = set()
         self._is_abandoned = False
         self._lock = Lock()
 
-    def __reduce__(self) -> tuple[type[ObjectPublisher], tuple[ObjectPath]]:
+    def __reduce__(self) -> tuple[Any, ...]:
         # Locks and incomplete objects cannot be pickled.
-        return ObjectPublisher, (self.folder,)
+        return partial(ObjectPublisher, shared=self._is_shared), (self.folder,)
 
     def partial(self, name: str) -> ObjectPath:
         """Return the object itself: objects have no temporary names."""
@@ -371,7 +372,7 @@ class ObjectPublisher:
         """Remove uncommitted objects, except those to `keep`, and refuse new ones."""
         with self._lock:
             self._is_abandoned = True
-            for name in self._pending.difference(keep):
+            for name in () if self._is_shared else self._pending.difference(keep):
                 with suppress(OSError, BaseError):
                     requests.calls.delete(self.folder.store, (self.folder / name).key)
             self._pending.clear()

@@ -10,10 +10,11 @@ import pytest
 import zarr
 
 import dask_io
-from dask_io.formats.zarr.inplace import OwnNames, ZarrInPlace
+from dask_io.formats.zarr.inplace import ZarrInPlace
 from dask_io.formats.zarr.source import open_zarr
 from dask_io.geometry import Region
 from dask_io.journal.ledger import Written
+from dask_io.storage.local.publishing import OwnNames
 from dask_io.storage.medium import Durability
 from dask_io.storage.tally import Tally
 from dask_io.stores.staging import new_staging

@@ -1,0 +1,1 @@
+"""Plans over many workers: parts that processes on any machine can write."""

@@ -1,0 +1,431 @@
+"""Cut a problem into parts that write disjoint boxes of whole target blocks.
+
+Source blocks that extend over a cut are read for both parts. The cost of a cut is counted by
+planning each part as a problem of its own. Parts that are equal up to their position have the same
+plan, so only one of each kind is planned.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import islice, pairwise, product
+from math import ceil, prod
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from dask_io.errors import UsageError
+from dask_io.geometry import Axis, Grid, Region
+from dask_io.planning.cost import CutCounts, count_cuts, count_openings, count_runs
+from dask_io.planning.device import SECONDS_PER_OPENING, predict_seconds
+from dask_io.planning.plan import Seeks
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+
+    from dask_io.planning.device import Device
+    from dask_io.planning.problem import Problem
+    from dask_io.planning.spill import AnyPlan
+
+PARTS_PER_WORKER = 4
+"""How many parts each worker gets, so that all finish at about the same time."""
+LONGEST_PART = 300.0
+"""Seconds after which a part should be done, so that little work is lost with a worker."""
+# Parts that are shorter than this, in seconds, are not worth the time to start them.
+_SHORTEST_PART = 5.0
+MOST_PARTS = 4096
+"""The most parts, unless there are more workers: schedulers slow down with more tasks."""
+# Kinds of parts that are planned at most; with more kinds, similar ones count as equal.
+_MOST_KINDS = 64
+# Cuts that are compared by their estimates, and cuts that are compared by planning a part.
+_MOST_ESTIMATED, _MOST_COMPARED = 20_000, 4
+# Numbers of parts that are compared, if the number is not given.
+_MOST_COUNTS = 48
+
+
+def divide(axis: Axis, n_parts: int) -> Axis:
+    """Join the blocks of an axis into a number of parts of about equal length.
+
+    Examples
+    --------
+    >>> divide(Axis.regular(70, 10), 3).runs, divide(Axis.of([1, 1, 6, 4]), 2).runs
+    (((30, 1), (20, 2)), ((8, 1), (4, 1)))
+    """
+    n_blocks = axis.n_blocks
+    assert 0 < n_parts <= n_blocks, "every part needs a block"
+    if axis.chunk is not None:
+        # Longer parts first: there are few different parts, and the last block may be shorter.
+        short, n_long = divmod(n_blocks, n_parts)
+        ends = [n * short + min(n, n_long) for n in range(n_parts + 1)]
+    else:
+        ends = [0]
+        for part in range(1, n_parts):
+            position = axis.length * part // n_parts
+            low, high = axis.floor(position), axis.ceil(position)
+            nearest = axis.count_ends(low if position - low <= high - position else high)
+            ends.append(min(max(nearest, ends[-1] + 1), n_blocks - (n_parts - part)))
+        ends.append(n_blocks)
+    starts = [axis.start_of(end) for end in ends]
+    return Axis.of(stop - start for start, stop in pairwise(starts))
+
+
+def cut_problem(problem: Problem, region: Region) -> Problem:
+    """Return the problem of one part: a region of whole target blocks."""
+    source, target = problem.source, problem.target
+    window = region.shifted_by(source.window.start) if source.window else region
+    return replace(
+        problem,
+        source=replace(source, window=window),
+        target=replace(target, stored=target.grid.clipped(region), window=None),
+        copied=None,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class PartCost:
+    """The predicted cost of one part."""
+
+    seconds: float
+    seeks: Seeks
+    n_bytes_read: int
+    n_bytes_written: int
+    memory: int
+
+    @classmethod
+    def of(cls, plan: AnyPlan, device: Device) -> PartCost:
+        """Return the cost of a plan."""
+        return cls(
+            predict_seconds(plan, device),
+            plan.seeks,
+            plan.n_bytes_read,
+            plan.n_bytes_written,
+            plan.peak_bytes,
+        )
+
+
+class _Kinds(NamedTuple):
+    """The kinds of parts along one axis: the kind of each part, and the first part of each kind."""
+
+    of_part: tuple[int, ...]
+    first: tuple[int, ...]
+    n_parts: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Cut:
+    """An array cut into parts, with their costs; parts are numbered from 0, in C order.
+
+    Attributes
+    ----------
+    grid
+        The parts.
+    is_exact
+        Whether every kind of part has been planned. Otherwise there are very many kinds, and the
+        costs of similar parts are taken as equal.
+    """
+
+    grid: Grid
+    kinds: tuple[_Kinds, ...]
+    costs: dict[tuple[int, ...], PartCost]
+    is_exact: bool = True
+
+    @property
+    def count(self) -> int:
+        """Number of parts."""
+        return self.grid.n_blocks
+
+    def region(self, number: int) -> Region:
+        """Return the region of a part."""
+        return self.grid.block(self._index(number))
+
+    def cost(self, number: int) -> PartCost:
+        """Return the cost of a part."""
+        index = self._index(number)
+        along = zip(self.kinds, index, strict=True)
+        return self.costs[tuple(kinds.of_part[each] for kinds, each in along)]
+
+    def _index(self, number: int) -> tuple[int, ...]:
+        return tuple(map(int, np.unravel_index(number, self.grid.counts)))
+
+    @cached_property
+    def counted(self) -> tuple[tuple[PartCost, int], ...]:
+        """The different costs, each with the number of parts that have it."""
+        return tuple(
+            (cost, prod(axis.n_parts[kind] for axis, kind in zip(self.kinds, found, strict=True)))
+            for found, cost in self.costs.items()
+        )
+
+    @property
+    def seeks(self) -> Seeks:
+        """Seeks of all parts."""
+        return Seeks(
+            sum(cost.seeks.read * n for cost, n in self.counted),
+            sum(cost.seeks.write * n for cost, n in self.counted),
+        )
+
+    @property
+    def n_bytes_read(self) -> int:
+        """Bytes that all parts read."""
+        return sum(cost.n_bytes_read * n for cost, n in self.counted)
+
+    @property
+    def seconds(self) -> float:
+        """Predicted seconds of all parts, one after another."""
+        return sum(cost.seconds * n for cost, n in self.counted)
+
+    @property
+    def longest(self) -> float:
+        """Predicted seconds of the longest part."""
+        return max(cost.seconds for cost in self.costs.values())
+
+    @property
+    def balance(self) -> float:
+        """The average time of a part, as a fraction of the longest: 1 is perfect."""
+        return self.seconds / self.count / self.longest if self.longest else 1.0
+
+    @property
+    def memory(self) -> int:
+        """Peak memory of the part that needs most, in bytes."""
+        return max(cost.memory for cost in self.costs.values())
+
+    def predict_seconds(self, workers: int) -> float:
+        """Predict the seconds that workers take, if each works on one part at a time."""
+        return max(self.longest, self.seconds / min(workers, self.count))
+
+
+class _AxisCut(NamedTuple):
+    """One axis cut into a number of parts, and its contribution to the cost."""
+
+    parts: Axis
+    cuts: CutCounts
+    moved: int
+    excess: float
+    """Length of the longest part, as a multiple of the average."""
+
+
+class _Estimates:
+    """Estimates of cuts, if each part touches every block that it needs once."""
+
+    def __init__(self, problem: Problem, device: Device) -> None:
+        self.problem, self.device = problem, device
+        self._known: dict[tuple[int, int], _AxisCut] = {}
+
+    def along(self, axis: int, n_parts: int) -> _AxisCut:
+        """Return an axis in parts."""
+        found = self._known.get((axis, n_parts))
+        if found is None:
+            source, target = self.problem.source, self.problem.target.grid.axes[axis]
+            parts = divide(target, n_parts)
+            cuts = count_cuts(source.grid.axes[axis], parts, source.partial[axis])
+            moved = source.count_moved(axis, parts, 0, parts.length)
+            excess = parts.longest * n_parts / parts.length
+            found = self._known[axis, n_parts] = _AxisCut(parts, cuts, moved, excess)
+        return found
+
+    def seconds(self, counts: Sequence[int]) -> float:
+        """Estimate the time of the longest part."""
+        problem, device = self.problem, self.device
+        source = problem.source
+        axes = [self.along(axis, n_parts) for axis, n_parts in enumerate(counts)]
+        cuts = [axis.cuts for axis in axes]
+        openings = count_openings(cuts)
+        seeks = openings
+        if not source.atomic:
+            seeks = count_runs(source.layout, problem.shape, cuts, source.through)
+        n_bytes = prod(axis.moved for axis in axes) * problem.source_itemsize
+        moving = n_bytes / device.read_bandwidth + problem.n_bytes / device.write_bandwidth
+        coding = n_bytes * source.coding.decode + problem.n_bytes * problem.target.coding.encode
+        opening = device.request_latency / device.concurrency + SECONDS_PER_OPENING
+        seconds = seeks * device.seconds_per_seek + openings * opening + max(moving, coding)
+        return seconds / prod(counts) * prod(axis.excess for axis in axes)
+
+    def grid(self, counts: Sequence[int]) -> Grid:
+        """Return the parts."""
+        return Grid(tuple(self.along(axis, n).parts for axis, n in enumerate(counts)))
+
+
+def choose_counts(seconds: float, n_blocks: int, workers: int) -> range:
+    """Return numbers of parts that suit a run of so many seconds with one worker.
+
+    Each worker gets several parts. A part takes some seconds at least and some minutes at most, as
+    far as there are target blocks, and not too many parts for a scheduler.
+
+    Examples
+    --------
+    >>> choose_counts(seconds=7200, n_blocks=10**6, workers=8)[0]
+    32
+    >>> choose_counts(seconds=10**8, n_blocks=10**6, workers=8)[0]
+    4096
+    >>> choose_counts(seconds=60, n_blocks=5, workers=8)[0]
+    5
+    """
+    most = max(MOST_PARTS, workers)
+    worthwhile = max(workers, int(seconds / _SHORTEST_PART))
+    wanted = max(min(PARTS_PER_WORKER * workers, worthwhile), ceil(seconds / LONGEST_PART))
+    first = max(1, min(wanted, most, n_blocks))
+    return range(first, max(first + 1, min(first + _MOST_COUNTS, most + 1, n_blocks + 1)))
+
+
+def plan_cut(
+    problem: Problem,
+    counts: Iterable[int],
+    device: Device,
+    plan: Callable[[Region], AnyPlan],
+    *,
+    workers: int | None = None,
+) -> Cut:
+    """Cut a problem into parts so that workers are done as soon as possible.
+
+    Parameters
+    ----------
+    problem
+        The whole problem.
+    counts
+        The possible numbers of parts.
+    device
+        The device for which time is predicted.
+    plan
+        Plans one part, given its region.
+    workers
+        Number of workers; by default as many as parts.
+
+    Raises
+    ------
+    UsageError
+        If the target has too few blocks for any of these numbers, or they cannot be divided so.
+    """
+    estimates, numbers = _Estimates(problem, device), list(counts)
+    blocks = problem.target.grid.counts
+    found = [each for count in numbers for each in islice(_splits(count, blocks), _MOST_ESTIMATED)]
+    if not found:
+        raise _cannot_cut(blocks, numbers)
+
+    def seconds_of(split: Sequence[int], longest: float) -> float:
+        return longest * ceil(prod(split) / (workers or prod(split)))
+
+    best = sorted(found, key=lambda split: seconds_of(split, estimates.seconds(split)))
+    cuts = [_begin_cut(problem, estimates.grid(split)) for split in best[:_MOST_COMPARED]]
+    if len(cuts) > 1:
+        longest = [PartCost.of(plan(_largest(cut)), device).seconds for cut in cuts]
+        cuts = [
+            min(
+                zip(cuts, longest, strict=True),
+                key=lambda pair: seconds_of(pair[0].grid.counts, pair[1]),
+            )[0]
+        ]
+    (chosen,) = cuts
+    return _plan_kinds(chosen, device, plan)
+
+
+def cost_cut(
+    problem: Problem, grid: Grid, device: Device, plan: Callable[[Region], AnyPlan]
+) -> Cut:
+    """Return the costs of given parts, as `plan_cut` does."""
+    return _plan_kinds(_begin_cut(problem, grid), device, plan)
+
+
+def _plan_kinds(cut: Cut, device: Device, plan: Callable[[Region], AnyPlan]) -> Cut:
+    costs = {
+        kind: PartCost.of(plan(cut.grid.block(index)), device)
+        for kind, index in _representatives(cut.kinds)
+    }
+    return replace(cut, costs=costs)
+
+
+def _cannot_cut(blocks: tuple[int, ...], numbers: list[int]) -> UsageError:
+    shown = " x ".join(map(str, blocks))
+    n_blocks, wanted = prod(blocks), numbers[0]
+    if wanted > n_blocks:
+        return UsageError(
+            f"the target has {n_blocks} blocks, too few for {wanted} parts; use at most {n_blocks} "
+            "parts, or smaller chunks"
+        )
+    possible = [
+        next((n for n in numbers_from if any(_splits(n, blocks))), None)
+        for numbers_from in (range(wanted - 1, 0, -1), range(wanted + 1, n_blocks + 1))
+    ]
+    nearest = " or ".join(str(each) for each in possible if each is not None)
+    return UsageError(
+        f"{shown} blocks cannot be divided into {wanted} boxes of about equal size; use {nearest} "
+        "parts"
+    )
+
+
+def _splits(count: int, blocks: Sequence[int]) -> Iterator[tuple[int, ...]]:
+    """Yield the numbers of parts along each axis whose product is `count`."""
+    if not blocks:
+        if count == 1:
+            yield ()
+        return
+    rest = prod(blocks[1:])
+    for first in _divisors(count):
+        if first <= blocks[0] and count // first <= rest:
+            for others in _splits(count // first, blocks[1:]):
+                yield (first, *others)
+
+
+def _divisors(number: int) -> list[int]:
+    low = [n for n in range(1, int(number**0.5) + 1) if number % n == 0]
+    return sorted({*low, *(number // n for n in low)})
+
+
+def _largest(cut: Cut) -> Region:
+    """Return the region of a part that is longest along every axis."""
+    lengths = [list(axis.lengths()) for axis in cut.grid.axes]
+    return cut.grid.block([along.index(max(along)) for along in lengths])
+
+
+def _begin_cut(problem: Problem, grid: Grid) -> Cut:
+    """Find the kinds of parts; if there are too many, parts that are similar are of one kind."""
+    for n_words in (3, 2, 1, 0):
+        kinds = tuple(
+            _find_kinds(problem, axis, parts, n_words) for axis, parts in enumerate(grid.axes)
+        )
+        if prod(len(each.first) for each in kinds) <= _MOST_KINDS:
+            return Cut(grid, kinds, {}, n_words == 3)  # noqa: PLR2004 - all words
+    raise AssertionError("without words, there is one kind")
+
+
+def _find_kinds(problem: Problem, axis: int, parts: Axis, n_words: int) -> _Kinds:
+    """Group the parts along an axis by the first words that describe them.
+
+    The words are the target's blocks, the number of the source's blocks, and these in detail.
+    Without words, all parts count as the longest one.
+    """
+    source, target = problem.source, problem.target.grid.axes[axis]
+    stored = source.stored.axes[axis]
+    origin = source.window.start[axis] if source.window else 0
+
+    def words(low: int, high: int) -> Hashable:
+        first, last = origin + low, origin + high
+        touched = stored.clipped(first, last)
+        beyond = (first - stored.floor(first), stored.ceil(last) - last)
+        found = (target.clipped(low, high).runs, touched.n_blocks, (touched.runs, beyond))
+        return found[:n_words]
+
+    if not n_words:
+        longest = max(range(parts.n_blocks), key=lambda part: parts.length_at(parts.start_of(part)))
+        return _Kinds((0,) * parts.n_blocks, (longest,), (parts.n_blocks,))
+    number: dict[Hashable, int] = {}
+    of_part, first_of, low = [], [], 0
+    for part, length in enumerate(parts.lengths()):
+        kind = words(low, low + length)
+        if kind not in number:
+            number[kind] = len(number)
+            first_of.append(part)
+        of_part.append(number[kind])
+        low += length
+    counted = Counter(of_part)
+    return _Kinds(
+        tuple(of_part), tuple(first_of), tuple(counted[kind] for kind in range(len(number)))
+    )
+
+
+def _representatives(
+    kinds: Sequence[_Kinds],
+) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
+    """Yield every combination of kinds, with the index of a part that is of these kinds."""
+    for found in product(*(range(len(axis.first)) for axis in kinds)):
+        yield found, tuple(axis.first[kind] for axis, kind in zip(kinds, found, strict=True))

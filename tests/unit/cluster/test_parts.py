@@ -1,0 +1,350 @@
+"""Jobs in parts: any process writes any part, in any order, any number of times."""
+
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dask_io
+from dask_io import api
+from dask_io.cluster.begin import WorkRecord
+from dask_io.cluster.finish import finish_parts
+from dask_io.cluster.part import Part
+from dask_io.cluster.parts import PartedJob, plan_parts
+from dask_io.cluster.run import run_part
+from dask_io.engine.run import Progress
+from dask_io.errors import DataError, LockedError, StorageError, TargetExistsError, UsageError
+from dask_io.jobs.settings import Settings
+from dask_io.journal.part_journals import find_attempts
+
+SHAPE, CHUNKS, MEMORY = (24, 20), (5, 7), 2**24
+ARRAY = np.arange(np.prod(SHAPE), dtype="u2").reshape(SHAPE)
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    """An array in one file."""
+    path = tmp_path / "a.npy"
+    np.save(path, ARRAY)
+    return path
+
+
+def plan(source: Path, target: Path, count: int | None = 4, **options: Any) -> PartedJob:
+    """Plan a job in parts."""
+    chosen: Any = {"memory": MEMORY, "workers": 2, **options}
+    job = api.plan(api.open(source), target, chunks=CHUNKS, **chosen)
+    return plan_parts(job, Settings.of(**chosen), count=count)
+
+
+def run(record: bytes, part: Part, **more: Any) -> dask_io.RunResult:
+    """Run a part."""
+    return run_part(record, part, memory=MEMORY, threads=2, **more)
+
+
+def read(place: Path) -> Any:
+    """Read all of an array."""
+    return dask_io.open(place)[:, :]
+
+
+class StopError(Exception):
+    """Ends a part early."""
+
+
+def stop_after(n_blocks: int) -> Any:
+    """Return a callback that ends a run when it has written some blocks."""
+
+    def on_progress(progress: Progress) -> None:
+        if progress.n_blocks_written >= n_blocks:
+            raise StopError
+
+    return on_progress
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("out", {}),
+        ("out.zarr", {"codec": "none"}),
+        ("out.zarr", {"codec": "zstd:1"}),
+        ("out.zarr", {"shards": (10, 14)}),
+        ("out.ome.zarr", {"axes": "y,x"}),
+        ("group.zarr/inner", {}),
+        ("out", {"format": "nifti"}),
+    ],
+)
+def test_parts_make_the_same_target_as_one_run(
+    source: Path, tmp_path: Path, name: str, options: dict[str, Any]
+) -> None:
+    """Parts in reverse order, one of them twice, give the files of an ordinary run."""
+    whole, target = tmp_path / "whole" / name, tmp_path / "parts" / name
+    job = plan(source, target, **options)
+    dask_io.resplit(api.open(source), whole, chunks=CHUNKS, memory=MEMORY, **options)
+    record = job.begin()
+    results = [run(record, part) for part in reversed(job.parts)]
+    assert run(record, job.parts[0]).blocks_written == 0
+    result = job.finish(results)
+    assert result.blocks_written == job.target.grid.n_blocks
+    assert files_of(whole.parents[name.count("/")]) == files_of(target.parents[name.count("/")])
+    assert dask_io.verify(target)
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    """Return the content of all files but journals, by relative path."""
+    paths = (path for path in folder.rglob("*") if path.is_file() and ".dask-io" not in path.parts)
+    return {str(path.relative_to(folder)): path.read_bytes() for path in paths}
+
+
+def test_a_target_is_unfinished_until_all_parts_are_done(source: Path, tmp_path: Path) -> None:
+    """A missing part is reported with its number, and the target cannot be read before."""
+    job = plan(source, target := tmp_path / "out")
+    record = job.begin()
+    for part in (job.parts[0], job.parts[1], job.parts[3]):
+        run(record, part)
+    with pytest.raises(DataError, match=r"of 4 parts, 1 are missing: part 3 \(0 of \d+ blocks\)"):
+        job.finish()
+    with pytest.raises(DataError, match="unfinished"):
+        dask_io.verify(target)
+    run(record, job.parts[2])
+    job.finish()
+    assert np.array_equal(read(target), ARRAY)
+
+
+def test_finishing_twice_is_harmless(source: Path, tmp_path: Path) -> None:
+    """A complete target stays as it is, and its parts have nothing to do."""
+    job = plan(source, target := tmp_path / "out.zarr")
+    job.run()
+    before = files_of(target)
+    assert finish_parts(target).blocks_skipped == job.target.grid.n_blocks
+    record = plan(source, target).begin()
+    assert run(record, job.parts[1]).blocks_written == 0
+    assert files_of(target) == before
+    assert not (target / ".dask-io" / "parts").exists()
+
+
+def test_the_same_part_runs_twice_at_once(source: Path, tmp_path: Path) -> None:
+    """Two attempts write the same blocks at once; the target is right, whoever is first."""
+    job = plan(source, target := tmp_path / "out", count=2)
+    record = job.begin()
+    threads = [Thread(target=run, args=(record, part)) for part in job.parts * 3]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    job.finish()
+    assert np.array_equal(read(target), ARRAY)
+    assert not list(target.glob(".*.part"))
+
+
+@pytest.mark.parametrize("complete", ["resume", "parts"])
+def test_an_interrupted_part_is_completed(source: Path, tmp_path: Path, complete: str) -> None:
+    """Blocks of an attempt that failed are kept, by another attempt and by `resume`."""
+    job = plan(source, target := tmp_path / "out.zarr", count=2)
+    record = job.begin()
+    with pytest.raises(StopError):
+        run(record, job.parts[0], on_progress=stop_after(3))
+    if complete == "resume":
+        result = dask_io.resume(target, memory=MEMORY)
+    else:
+        results = [run(record, part) for part in job.parts]
+        result = job.finish(results)
+    assert result.blocks_skipped >= 3
+    assert np.array_equal(read(target), ARRAY)
+    assert dask_io.verify(target)
+
+
+def test_parts_go_on_after_an_interrupted_resume(source: Path, tmp_path: Path) -> None:
+    """Blocks that `resume` has written are skipped by the parts."""
+    job = plan(source, target := tmp_path / "out", count=2)
+    record = job.begin()
+    with pytest.raises(StopError):
+        run(record, job.parts[1], on_progress=stop_after(2))
+    with pytest.raises(StopError):
+        dask_io.resume(target, memory=MEMORY, on_progress=stop_after(5))
+    results = [run(record, part) for part in job.parts]
+    assert sum(result.blocks_skipped for result in results) >= 4
+    job.finish(results)
+    assert np.array_equal(read(target), ARRAY)
+    assert dask_io.verify(target)
+
+
+def test_a_running_part_is_not_overtaken(source: Path, tmp_path: Path) -> None:
+    """While a part runs, neither `finish`, `resume` nor `overwrite` takes the target away."""
+    job = plan(source, target := tmp_path / "out", count=2)
+    record = job.begin()
+
+    def look(_: Progress) -> None:
+        with pytest.raises(LockedError, match="part 1 of 2 is still running"):
+            finish_parts(target)
+        with pytest.raises(LockedError, match="part 1 of 2 is still running"):
+            dask_io.resume(target, memory=MEMORY)
+        with pytest.raises(LockedError, match="part 1 of 2 is still running"):
+            dask_io.resplit(source, target, chunks=3, memory=MEMORY, overwrite=True)
+
+    run(record, job.parts[0], on_progress=look)
+    run(record, job.parts[1])
+    job.finish()
+    assert np.array_equal(read(target), ARRAY)
+
+
+def test_the_loser_of_a_race_notices(source: Path, tmp_path: Path) -> None:
+    """An attempt whose target another attempt completes meanwhile ends without harm."""
+    job = plan(source, target := tmp_path / "out", count=1)
+    record = job.begin()
+    done: list[bool] = []
+
+    def overtake(_: Progress) -> None:
+        if not done:
+            done.append(True)
+            run(record, job.parts[0])
+            job.finish()
+
+    result = run(record, job.parts[0], on_progress=overtake)
+    assert result.blocks_skipped == job.target.grid.n_blocks
+    assert np.array_equal(read(target), ARRAY)
+    assert not (target / ".dask-io" / "parts").exists()
+    assert not list(target.glob(".*.part"))
+
+
+def test_many_processes_begin_one_job(source: Path, tmp_path: Path) -> None:
+    """Whoever comes first creates the target; all others get the same record."""
+    (tmp_path / "out").mkdir()
+    dask_io.resplit(source, tmp_path / "out", chunks=4, memory=MEMORY, overwrite=True)
+    jobs = [plan(source, tmp_path / "out", overwrite=True) for _ in range(5)]
+    records: list[bytes] = []
+    threads = [Thread(target=lambda job=job: records.append(job.begin())) for job in jobs]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(records) == 5
+    assert len(set(records)) == 1
+    for part in jobs[0].parts:
+        run(records[0], part)
+    jobs[1].finish()
+    assert np.array_equal(read(tmp_path / "out"), ARRAY)
+
+
+def test_another_number_of_parts_is_refused(source: Path, tmp_path: Path) -> None:
+    """Parts of different divisions could leave gaps."""
+    target = tmp_path / "out"
+    plan(source, target, count=4).begin()
+    with pytest.raises(UsageError, match="is being written in 4 parts, but 2 are requested"):
+        plan(source, target, count=2).begin()
+    assert plan(source, target, count=None).cut.count == 4
+
+
+def test_another_job_is_refused(source: Path, tmp_path: Path) -> None:
+    """A target of another job is not touched, unless it may be overwritten."""
+    target = tmp_path / "out"
+    first = plan(source, target)
+    record = first.begin()
+    run(record, first.parts[0])
+    with pytest.raises(TargetExistsError):
+        plan(source, target, dtype="u4").begin()
+    second = plan(source, target, dtype="u4", overwrite=True)
+    second.run()
+    assert read(target).dtype == "u4"
+    with pytest.raises(StorageError, match="another run has replaced"):
+        run(record, first.parts[1])
+    assert np.array_equal(read(target), ARRAY)
+
+
+def test_a_source_that_changes_is_noticed(source: Path, tmp_path: Path) -> None:
+    """Neither `finish` nor `resume` completes a target whose source changed between parts."""
+    job = plan(source, target := tmp_path / "out", count=2)
+    record = job.begin()
+    run(record, job.parts[0])
+    np.save(source, ARRAY + 1)
+    run(record, job.parts[1])
+    with pytest.raises(DataError, match="has changed since the run began"):
+        job.finish()
+    again = plan(source, target, count=2, overwrite=True)
+    again.run()
+    assert np.array_equal(read(target), ARRAY + 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("out.h5", {}, "one hdf5 file or repository, which only one process can write"),
+        ("out.npy", {}, "write Zarr, or a folder of block files"),
+        ("out.nii.gz", {}, "only one process can write"),
+        ("out.icechunk", {}, "only one process can write"),
+        ("out", {"strategy": "spill"}, "spill moves the whole array through scratch files"),
+        ("out", {"durability": "none"}, "durability none writes blocks in place"),
+    ],
+)
+def test_jobs_that_cannot_be_divided_are_refused(
+    source: Path, tmp_path: Path, name: str, options: dict[str, Any], message: str
+) -> None:
+    """The reason and the alternative are in the message, and nothing is created."""
+    chunks = -1 if name.endswith((".npy", ".gz")) else CHUNKS
+    chosen: Any = {"memory": MEMORY, **options}
+    job = api.plan(api.open(source), tmp_path / name, chunks=chunks, **chosen)
+    with pytest.raises(UsageError, match=message):
+        plan_parts(job, Settings.of(**chosen), count=2)
+    assert [path.name for path in tmp_path.iterdir()] == ["a.npy"]
+
+
+def test_a_source_is_not_consumed_in_parts(tmp_path: Path) -> None:
+    """A source block may be needed by another part."""
+    dask_io.resplit(_saved(tmp_path), tmp_path / "blocks", chunks=6, memory=MEMORY)
+    with pytest.raises(UsageError, match="several parts may need it"):
+        plan(tmp_path / "blocks", tmp_path / "out", consume=True)
+
+
+def _saved(tmp_path: Path) -> Path:
+    np.save(tmp_path / "a.npy", ARRAY)
+    return tmp_path / "a.npy"
+
+
+def test_a_region_of_a_source_is_moved_in_parts(source: Path, tmp_path: Path) -> None:
+    """Parts of a region read only what they need, and the target is the region."""
+    job = plan(source, target := tmp_path / "out", region="3:21,2:")
+    job.run()
+    assert np.array_equal(read(target), ARRAY[3:21, 2:])
+
+
+def test_counted_reads_are_those_of_the_run(source: Path, tmp_path: Path) -> None:
+    """Every part takes the seeks that its plan predicts, and all together those of the cut."""
+    dask_io.resplit(source, tmp_path / "blocks", chunks=(7, 6), memory=MEMORY)
+    job = plan(tmp_path / "blocks", tmp_path / "out", count=6)
+    record = job.begin()
+    results = [run(record, part) for part in job.parts]
+    assert sum(each.seeks.read for each in results) == job.cut.seeks.read
+    assert sum(each.seeks.write for each in results) == job.cut.seeks.write
+    assert sum(each.n_bytes_read for each in results) == job.cut.n_bytes_read
+    assert job.redundant.seeks == job.cut.seeks.read - job.plan.seeks.read > 0
+    job.finish(results)
+
+
+def test_temporary_files_of_killed_attempts_are_removed(source: Path, tmp_path: Path) -> None:
+    """What a killed attempt leaves neither stays nor counts."""
+    job = plan(source, target := tmp_path / "out", count=2)
+    record = job.begin()
+    (target / ".b_0_0.npy.~0123456789ab.part").write_bytes(b"half")
+    run(record, job.parts[0])
+    assert len(find_attempts(target / ".dask-io")) == 1
+    run(record, job.parts[1])
+    job.finish()
+    assert not list(target.glob(".*.part"))
+    assert np.array_equal(read(target), ARRAY)
+
+
+def test_a_damaged_target_of_parts_is_repaired(source: Path, tmp_path: Path) -> None:
+    """The folded journal has the checksums of all blocks."""
+    job = plan(source, target := tmp_path / "out.zarr")
+    job.run(verify=True)
+    chunk = next(path for path in target.rglob("*") if path.is_file() and path.name == "1")
+    chunk.write_bytes(chunk.read_bytes()[:-1] + b"x")
+    assert not dask_io.verify(target)
+    assert dask_io.repair(target, memory=MEMORY).damaged
+    assert np.array_equal(read(target), ARRAY)
+
+
+def test_a_record_is_plain_data(source: Path, tmp_path: Path) -> None:
+    """A record survives the way to another process."""
+    record = plan(source, tmp_path / "out").begin()
+    assert WorkRecord.from_bytes(record).to_bytes() == record
