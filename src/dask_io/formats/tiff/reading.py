@@ -36,15 +36,15 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-_PER_SECOND, _LARGEST = 2**24, 2**30
+# Time for a file with a hundred thousand pages; more for each byte of larger files.
+_SECONDS, _PER_SECOND, _LARGEST = 10, 2**24, 2**30
 _ENDLESS = 2**63
 # Pages or files that cannot be found; tifffile would leave them out, or fill in zeros.
 _DAMAGE = re.compile("circular|invalid page offset|failed to read")
 _MOST_BLOCKS = 2**24
-_REGULAR_BITS = frozenset({8, 16, 32, 64, 128})
 _MOST_BITS = 32
 _JPEG = "jpeg"
-_SEPARATE, _COMPLEX_INTEGERS = 2, 5
+_COMPLEX_INTEGERS = 5
 _SCALAR = 2
 # The most that a compressed tile may exceed its elements.
 _MOST_GROWTH, _FEW_BYTES = 4, 2**16
@@ -66,7 +66,7 @@ def read_image(path: Path, inside: str) -> Image:
     if size == NOT_A_FILE:
         raise StorageError(str(path), "is not a file", "check the path")
     size = min(size, _LARGEST)
-    limits = Limits(2 + size // _PER_SECOND, _LARGEST + size)
+    limits = Limits(_SECONDS + size // _PER_SECOND, _LARGEST + size)
     try:
         if is_small_file(path):
             return read_with_tifffile(path, inside)
