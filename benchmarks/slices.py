@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import tifffile
 import zarr
+from zarr.codecs import ZstdCodec
 
 import dask_io
 from benchmarks.engine.measuring import drop_caches
@@ -132,7 +133,7 @@ def _run_loop(job: dict[str, Any]) -> None:
     shape = (len(names), *first.shape)
     group = zarr.create_group(job["target"])
     name, _, level = job["codec"].partition(":")
-    codecs = [zarr.codecs.ZstdCodec(level=int(level or 0))] if name == "zstd" else None
+    codecs = [ZstdCodec(level=int(level or 0))] if name == "zstd" else None
     array: Any = group.create_array(
         "0",
         shape=shape,
@@ -157,13 +158,13 @@ def _compare(scan: Path, target: Path) -> None:
 
 def _make(folder: Path, n_bytes: int, compression: str | None) -> int:
     """Write slices of 16-bit integers, twice as wide as the stack is deep; return their bytes."""
-    depth = max(8, round((n_bytes / 2 / 4) ** (1 / 3)))
+    depth = max(8, round(float(n_bytes / 2 / 4) ** (1 / 3)))
     folder.mkdir()
     generator = np.random.default_rng(0)
     for number in range(depth):
         picture = generator.integers(0, 4000, (2 * depth, 2 * depth)).astype("<u2")
         tifffile.imwrite(folder / _PATTERN.format(number), picture, compression=compression)
-    return depth * (2 * depth) ** 2 * 2
+    return 8 * depth * depth * depth
 
 
 def _resident(field: str) -> int:

@@ -120,7 +120,7 @@ def test_colours_and_the_resolution_are_kept(tmp_path: Path) -> None:
     folder.mkdir()
     for number in range(3):
         picture = volume(20, 30, 3) + np.uint8(number)
-        options = {"resolution": (2e4, 1e4), "resolutionunit": "CENTIMETER"}
+        options: dict[str, Any] = {"resolution": (2e4, 1e4), "resolutionunit": "CENTIMETER"}
         tifffile.imwrite(folder / f"{number}.tif", picture, photometric="rgb", **options)
     found = dask_io.info(folder)
     assert found.shape == (3, 20, 30, 3)

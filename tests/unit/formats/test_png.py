@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 GREY = np.random.default_rng(0).integers(0, 2**16, (6, 40, 50)).astype("u2")
 
 
-def save(folder: Path, array: np.ndarray) -> Path:  # type: ignore[type-arg]  # of any type
+def save(folder: Path, array: np.ndarray) -> Path:
     """Save the slices of a volume."""
     folder.mkdir()
     for number, picture in enumerate(array):
@@ -38,7 +38,7 @@ def save(folder: Path, array: np.ndarray) -> Path:  # type: ignore[type-arg]  # 
     ],
     ids=["16", "8", "rgb", "rgba"],
 )
-def test_a_folder_of_pictures_is_a_volume(array: np.ndarray, tmp_path: Path) -> None:  # type: ignore[type-arg]  # as above
+def test_a_folder_of_pictures_is_a_volume(array: np.ndarray, tmp_path: Path) -> None:
     """Grey ones have three axes, coloured ones four; they are moved, and read again to repair."""
     folder = save(tmp_path / "s", np.ascontiguousarray(array))
     np.testing.assert_array_equal(dask_io.open(folder), array)
