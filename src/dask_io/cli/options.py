@@ -155,12 +155,26 @@ consume = click.option(
     "--consume", is_flag=True, help="Remove source blocks that are no longer needed."
 )
 
+part = click.option(
+    "--part",
+    metavar="I/N",
+    help="Write only part I of N; other processes write the others. Then: dask-io finish DST.",
+)
+processes = click.option(
+    "--processes", type=int, metavar="N", help="Share memory and work among N processes."
+)
+parts = click.option(
+    "--parts", type=int, metavar="N", help="Show N parts for a job array, and a script for SLURM."
+)
+
 running = stack(
     memory,
     strategy,
     objective,
     device,
     workers,
+    processes,
+    part,
     max_rate,
     format_,
     dtype,
