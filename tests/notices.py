@@ -5,6 +5,7 @@ NOTICES = (
     "dask-io: axes are taken as ",
     "dask-io: each block is ",
     "dask-io: data passes through scratch files ",
+    "dask-io: runs in ",
 )
 
 

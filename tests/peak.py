@@ -22,12 +22,12 @@ def stays_within(most: int, work: Callable[[], object]) -> bool:
     """
     for pause in _PAUSES:
         time.sleep(pause)
-        if _peak_of(work) <= most:
+        if peak_of(work) <= most:
             return True
     return False
 
 
-def _peak_of(work: Callable[[], object]) -> int:
+def peak_of(work: Callable[[], object]) -> int:
     """Return the bytes that the process takes at most; no garbage is collected meanwhile."""
     was_enabled = gc.isenabled()
     gc.disable()

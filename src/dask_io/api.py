@@ -9,6 +9,7 @@ if reason := why_unsupported():
     raise ImportError(reason)
 
 from collections.abc import Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from os import fspath
@@ -20,6 +21,7 @@ from dask_io.cluster.parts import PartedJob, cut_into_parts
 from dask_io.cluster.parts import plan_parts as divide_job
 from dask_io.cluster.run import run_part
 from dask_io.cluster.sharing import OnePart, share_job
+from dask_io.config import configured
 from dask_io.engine.measure import find_device
 from dask_io.engine.problem import make_problem
 from dask_io.engine.run import Progress, RunResult
@@ -63,6 +65,7 @@ if TYPE_CHECKING:
     from dask.delayed import Delayed
     from numpy.typing import DTypeLike
 
+    from dask_io.cluster.distributed import ClusterJob
     from dask_io.cluster.processes import ProcessJob
     from dask_io.geometry.chunks import Chunks
     from dask_io.hierarchy.tree import Tree
@@ -72,6 +75,7 @@ if TYPE_CHECKING:
 
     Place = str | PathLike[str] | BlockArray
     AnyJob = Job | JointJob | SeriesJob | OnePart | ProcessJob
+    AnyClient = Any
 
 __all__ = [
     "BlockArray",
@@ -479,6 +483,7 @@ def resplit(
     on_progress: Callable[[Progress], None] | None = None,
     processes: int | None = None,
     part: str | tuple[int, int] | None = None,
+    client: AnyClient | None = None,
     **options: Unpack[Options],
 ) -> RunResult | Delayed:
     """Move an array to blocks of another shape, within a memory budget.
@@ -508,10 +513,18 @@ def resplit(
         Write only this part, as ``(3, 16)`` for the third of 16 parts; other processes, on any
         machines, write the others. Memory and threads are those of the part. `finish` completes
         the target when all parts are done.
+    client
+        Run in parts on the workers of a dask.distributed cluster: a `distributed.Client`, the
+        address or file of a scheduler, or ``"current"`` for the client that is current. `memory` is
+        then the budget of each part. Without it, the run uses this process only.
     **options
         See `Options`.
     """
     job: AnyJob
+    _refuse_both(client, processes, part)
+    if client is not None:
+        request = Request("resplit", source, target, chunks)
+        return _run_on_cluster(client, request, compute, verify, on_progress, options)
     is_one = isinstance(target, str) or not isinstance(target, Sequence)
     if processes is not None or part is not None:
         if not is_one:
@@ -547,6 +560,85 @@ def start(
     return later
 
 
+def _refuse_both(client: AnyClient | None, processes: object, part: object) -> None:
+    if client is not None and not (processes is None and part is None):
+        raise UsageError("client cannot be given with part or processes; leave out one of them")
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A verb with its arguments, to be planned when the memory of each worker is known."""
+
+    verb: str
+    source: Place
+    target: Any
+    chunks: Any = -1
+    regions: Sequence[str | Region] = ()
+
+    @property
+    def places(self) -> tuple[str, str]:
+        """The source and the target."""
+        source = self.source
+        place = source.source.place if isinstance(source, BlockArray) else fspath(source)
+        return place, fspath(self.target)
+
+    def plan(self, settings: Settings) -> AnyJob:
+        """Plan it."""
+        match self.verb:
+            case "merge":
+                return _plan_merge(self.source, self.target, settings)
+            case "extract":
+                return _plan_extract(self.source, self.target, self.regions, self.chunks, settings)
+            case _:
+                return _plan_any(self.source, self.target, self.chunks, settings)
+
+
+@contextmanager
+def on_cluster(
+    client: AnyClient, request: Request, **options: Unpack[Options]
+) -> Iterator[ClusterJob]:
+    """Plan a verb for the workers of a cluster, and yield the job while it is connected.
+
+    Raises
+    ------
+    MissingLibraryError
+        If dask.distributed is not installed.
+    StorageError
+        If the scheduler or its workers cannot be reached, or do not see source and target.
+    UsageError
+        If the workers lack memory or resources, or the target cannot be written in parts.
+    """
+    from dask_io.cluster import distributed  # noqa: PLC0415  # takes a second, rarely needed
+
+    if isinstance(request.target, Sequence) and not isinstance(request.target, str):
+        raise UsageError("several targets do not run on a cluster; write them one by one")
+    settings = Settings.of(**options)
+    is_given = options.get("memory") is not None or configured("memory") is not None
+    with distributed.on_cluster(
+        client,
+        request.plan,
+        settings,
+        places=request.places,
+        memory=settings.memory if is_given else None,
+        label=request.verb,
+    ) as job:
+        yield job
+
+
+def _run_on_cluster(  # noqa: PLR0917  # the arguments of all verbs
+    client: AnyClient,
+    request: Request,
+    compute: bool,  # noqa: FBT001
+    verify: bool,  # noqa: FBT001
+    on_progress: Callable[[Progress], None] | None,
+    options: Options,
+) -> RunResult:
+    if not compute:
+        raise UsageError("compute=False returns a task of Dask; leave out client, or compute")
+    with on_cluster(client, request, **options) as job:
+        return job.run(verify=verify, on_progress=on_progress)
+
+
 def split(
     source: Place,
     target: str | PathLike[str],
@@ -557,11 +649,17 @@ def split(
     on_progress: Callable[[Progress], None] | None = None,
     processes: int | None = None,
     part: str | tuple[int, int] | None = None,
+    client: AnyClient | None = None,
     **options: Unpack[Options],
 ) -> RunResult | Delayed:
     """Split one file into blocks; otherwise as `resplit`."""
+    array = open_one_file(source, options.get("storage_options"))
+    _refuse_both(client, processes, part)
+    if client is not None:
+        request = Request("split", array, target, chunks)
+        return _run_on_cluster(client, request, compute, verify, on_progress, options)
     return resplit(
-        open_one_file(source, options.get("storage_options")),
+        array,
         target,
         chunks=chunks,
         compute=compute,
@@ -580,9 +678,13 @@ def merge(
     compute: bool = True,
     verify: bool = False,
     on_progress: Callable[[Progress], None] | None = None,
+    client: AnyClient | None = None,
     **options: Unpack[Options],
 ) -> RunResult | Delayed:
     """Merge all blocks into one file; otherwise as `resplit`."""
+    if client is not None:
+        request = Request("merge", source, target)
+        return _run_on_cluster(client, request, compute, verify, on_progress, options)
     job = plan_merge(source, target, **options)
     return start(job, compute=compute, verify=verify, on_progress=on_progress)
 
@@ -595,7 +697,10 @@ def plan_merge(source: Place, target: str | PathLike[str], **options: Unpack[Opt
     UsageError
         If the target's name is not that of a single file.
     """
-    settings = Settings.of(**options)
+    return _plan_merge(source, target, Settings.of(**options))
+
+
+def _plan_merge(source: Place, target: str | PathLike[str], settings: Settings) -> Job:
     if not names_one_file(target, settings.format, settings.storage_options):
         name = fspath(target)
         raise UsageError(
@@ -616,6 +721,7 @@ def extract(
     on_progress: Callable[[Progress], None] | None = None,
     processes: int | None = None,
     part: str | tuple[int, int] | None = None,
+    client: AnyClient | None = None,
     **options: Unpack[Options],
 ) -> RunResult | Delayed:
     """Write regions of an array as separate arrays, from one read.
@@ -634,9 +740,13 @@ def extract(
         Regions such as ``"0:100,:,5:"``.
     chunks
         Blocks of each region; one block by default.
-    compute, verify, on_progress, processes, part, **options
-        As in `resplit`. Only a single region can be written in parts.
+    compute, verify, on_progress, processes, part, client, **options
+        As in `resplit`. Only a single region can be written in parts, or on a cluster.
     """
+    _refuse_both(client, processes, part)
+    if client is not None:
+        request = Request("extract", source, target, chunks, regions)
+        return _run_on_cluster(client, request, compute, verify, on_progress, options)
     job: AnyJob
     if processes is not None or part is not None:
         job = plan_shared_extract(

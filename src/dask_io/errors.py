@@ -57,6 +57,10 @@ def list_names(names: Iterable[str], most: int = MOST_NAMES) -> str:
     return ", ".join(first[:most]) + (" and more" if len(first) > most else "")
 
 
+# Nobody reads a longer list in one line.
+_MOST_SHOWN = 10
+
+
 class DaskIOError(Exception):
     """Base class of all errors that Dask IO raises on purpose.
 
@@ -78,12 +82,17 @@ class DataError(DaskIOError):
 
     exit_code = 1
 
-    def __init__(self, place: str, problems: Sequence[str], advice: str = "") -> None:
-        super().__init__(place, tuple(problems), advice)
+    def __init__(
+        self, place: str, problems: Sequence[str], advice: str = "", n_found: int = 0
+    ) -> None:
+        super().__init__(place, tuple(problems), advice, n_found)
         self.place, self.problems, self.advice = place, tuple(problems), advice
+        self.n_found = max(n_found, len(self.problems))
 
     def _message(self) -> str:
-        listed = "; ".join(self.problems)
+        shown = self.problems[:_MOST_SHOWN]
+        rest = self.n_found - len(shown)
+        listed = "; ".join([*shown, *([f"and {rest} more"] if rest else [])])
         return f"{self.place}: {listed}" + (f"; {self.advice}" if self.advice else "")
 
 

@@ -1,4 +1,7 @@
-"""Formats of a header and its data keep the laws of stores: MRC, NRRD, MetaImage and FITS."""
+"""Formats of a header and its data keep the laws of stores: MRC, NRRD, MetaImage and FITS.
+
+MGH and Analyze are only read, so they have no targets to test.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,7 @@ from dask_io.testing.conformance import Case, StoreConformance
 
 if TYPE_CHECKING:
     import random
+    from collections.abc import Sequence
     from pathlib import Path
 
     from dask_io.stores import Source, Target
@@ -74,7 +78,7 @@ class TestMrc(OneFormat):
 
     layouts = "C"
     format = "mrc"
-    dtypes = ("i1", "<i2", ">u2", "<f2", ">f4", "<c8")
+    dtypes: ClassVar[Sequence[Any]] = ("i1", "<i2", ">u2", "<f2", ">f4", "<c8")
 
     def random_case(self, generator: random.Random) -> Case:
         """Draw an array that MRC can hold."""
@@ -106,3 +110,60 @@ class TestOneFitsFile(TestFits):
     def open_source(self, folder: Path, case: Case) -> Source:  # noqa: ARG002 - it says all
         """Open it."""
         return open_source(folder / "image.fits")
+
+
+class OnePath(OneFormat):
+    """A path with a suffix: one file, or blocks named by a pattern."""
+
+    n_examples = 2
+    layouts = "F"
+    dtypes: ClassVar[Sequence[Any]] = ("u1", ">f8", *_INTEGERS)
+    path: ClassVar[str]
+
+    def make_target(self, folder: Path, case: Case, *, overwrite: bool = False) -> Target:
+        """Make the target that the class is about."""
+        kind: Any = {"grid": case.grid, "dtype": case.dtype, "layout": case.layout}
+        return make_target(self.path_in(folder, case), overwrite=overwrite, **kind)
+
+    def open_source(self, folder: Path, case: Case) -> Source:
+        """Open it."""
+        return open_source(self.path_in(folder, case))
+
+    def path_in(self, folder: Path, case: Case) -> Path:
+        """Return the path, with as many fields as the array has axes."""
+        fields = [f"{{{axis}}}" for axis in range(len(case.grid.axes))]
+        return folder / self.path.replace("FIELDS", "_".join(fields))
+
+
+class TestDetachedNrrd(OnePath):
+    """Blocks whose headers are in .nhdr files."""
+
+    path = "blocks/b_FIELDS.nhdr"
+
+
+class TestOneDetachedNrrd(TestDetachedNrrd):
+    """One .nhdr file and its data."""
+
+    one_block = True
+    path = "scan.nhdr"
+
+
+class TestDetachedMetaImage(OnePath):
+    """Blocks whose headers are in .mhd files."""
+
+    path = "blocks/b_FIELDS.mhd"
+
+
+class TestOneDetachedMetaImage(TestDetachedMetaImage):
+    """One .mhd file and its data."""
+
+    one_block = True
+    path = "scan.mhd"
+
+
+class TestGzipMrc(OnePath, TestMrc):
+    """Blocks of .mrc.gz."""
+
+    layouts = "C"
+    dtypes = ("i1", "<i2", ">f4")
+    path = "blocks/b_FIELDS.mrc.gz"

@@ -18,6 +18,7 @@ import h5py  # type: ignore[import-untyped]
 import nibabel as nib
 import numpy as np
 import pytest
+import tifffile
 import zarr
 from numcodecs import Zstd  # type: ignore[import-untyped]
 
@@ -55,12 +56,16 @@ def cases(*, thorough: bool) -> Iterator[Case]:
     yield Case("resplit", "out.zarr", nested)
     # The same chunk in two cells, of which one may be durable alone.
     yield Case("resplit", "out.zarr", {**nested, "codec": "none", "consume": True})
+    yield Case("resplit", "out.n5", {"chunks": (3, 2), "codec": "gzip:1"})
     # One file of many blocks, which is gone on with; and one that counts only as a whole.
     yield Case("resplit", "out.h5", {"chunks": (3, 2), "codec": "none", "consume": True})
     yield Case("resplit", "out.h5", {"chunks": (3, 2), "codec": "gzip:1"})
     # Files that are compressed as a whole: one for each block, and one that counts only as a whole.
     yield Case("resplit", "out/b_{0}_{1}.nii.gz", {"chunks": (3, 2)})
     yield Case("merge", "out.nii.gz", {"codec": "gzip:1"})
+    # One TIFF file whose elements follow its header, and one that counts only as a whole.
+    yield Case("merge", "out.tif", {**little, "consume": True})
+    yield Case("resplit", "out.tif", {"chunks": (3, 4), "codec": "zlib:1"})
     # A header in a file of its own, and an image whose metadata comes last.
     yield Case("merge", "out.img", {"consume": True})
     yield Case("resplit", "out.zarr", {"chunks": (3, 2), "format": "ome-zarr", "codec": "zstd:1"})
@@ -152,6 +157,10 @@ def check_blocks(place: Path, case: Case) -> None:
         if place.exists():
             with h5py.File(place) as file:
                 assert np.array_equal(file["data"][...], ARRAY)
+        return
+    if place.suffix == ".tif":
+        if place.exists():
+            assert np.array_equal(tifffile.imread(place), ARRAY)
         return
     if case.target.endswith((".nii.gz", ".img")):
         check_volumes(place, case)

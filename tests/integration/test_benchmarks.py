@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import copies, volumes
+from benchmarks import copies, slices, volumes
+from benchmarks.cluster import simulate
 
 ROOT = Path(__file__).parents[2]
 
@@ -175,3 +176,46 @@ def test_volumes_benchmark_brings_the_volume_back(
         "Zarr to NIfTI",
     ]
     assert not any(tmp_path.iterdir())
+
+
+def test_slices_benchmark_compares_with_a_loop(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Both contestants write equal images, and the last line has the ratio of their times."""
+    tiny = ["--size", "1MiB", "--memory", "1MiB", "--chunks", "8", "--shards", "16", "--warm"]
+    slices.main([*tiny, "--repeats", "1", "--dir", str(tmp_path)])
+
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.partition(":")[0] for line in lines[1:3]] == ["ours", "loop"]
+    assert lines[3].endswith("both images are equal")
+    assert not any(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("ways", ["ours", pytest.param("ours,p2p,tasks", marks=pytest.mark.slow)])
+def test_cluster_benchmark_measures_every_way(tmp_path: Path, ways: str) -> None:
+    """Every way runs on a cluster of its own, and the result is checked."""
+    tiny = ("--size", "4MiB", "--repeats", "1", "--warm", "--dir", str(tmp_path))
+    less = ("--cases", "series", "--workers", "2", "--ways", ways)
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.cluster", *less, *tiny],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stderr
+    rows = [line.strip("| ").split(" | ") for line in done.stdout.splitlines()[2:]]
+    assert [row[2] for row in rows] == ways.split(",")
+    assert "failed" not in done.stdout
+
+
+def test_clusters_are_simulated() -> None:
+    """A small simulation has a row for each number of workers, and can be drawn."""
+    rows = [simulate.simulate(2**30, workers) for workers in (2, 8)]
+
+    assert [row.workers for row in rows] == [2, 8]
+    assert all(0 < row.balance <= 1 for row in rows)
+    assert rows[0].redundant < rows[1].redundant
+    assert simulate.draw(rows).count("<polyline") == 2
+    assert len(simulate.table(rows).splitlines()) == 4

@@ -7,6 +7,7 @@ import re
 import shlex
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,11 +15,14 @@ import netCDF4
 import nibabel as nib
 import numpy as np
 import pytest
+import tifffile
 import zarr
 
 from tests.commands import run
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numpy.typing import NDArray
 
 ROOT = Path(__file__).parents[2]
@@ -56,6 +60,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             np.save(tmp_path / "scan" / f"b_{i}_{j}_0.npy", block)
     np.save(tmp_path / "volume.npy", array)
     (tmp_path / "rois.txt").write_text("# around the left nucleus\n0:6,2:7\n3:9,:,2:5   # more\n")
+    (tmp_path / "slices").mkdir()
+    for number, picture in enumerate(array, 1):
+        tifffile.imwrite(tmp_path / "slices" / f"slice_{number}.tif", picture)
     make_groups(tmp_path)
     make_brain(tmp_path, array)
     monkeypatch.chdir(tmp_path)
@@ -124,12 +131,32 @@ def test_there_are_examples() -> None:
     assert all(_pages_with(kind) for kind in KINDS)
 
 
+@pytest.fixture
+def scheduler_file(folder: Path) -> Iterator[None]:
+    """Write the file of a scheduler whose worker is in this process."""
+    distributed: Any = import_module("distributed")
+    with (
+        distributed.LocalCluster(
+            n_workers=1,
+            processes=False,
+            protocol="tcp",
+            host="127.0.0.1",
+            dashboard_address="127.0.0.1:0",
+        ) as cluster,
+        distributed.Client(cluster, set_as_default=False) as client,
+    ):
+        client.write_scheduler_file(str(folder / "scheduler.json"))
+        yield
+
+
 @pytest.mark.usefixtures("folder")
 @pytest.mark.parametrize("page", WITH_COMMANDS, ids=lambda page: page.name)
 def test_commands_run(page: Path, request: pytest.FixtureRequest) -> None:
     """Every command of a page ends with exit code 0, in the order in which they stand there."""
     if any("s3://" in word for words in _commands(page) for word in words):
         request.getfixturevalue("server")
+    if any("--scheduler" in words for words in _commands(page)):
+        request.getfixturevalue("scheduler_file")
     for _, *arguments in _commands(page):
         run(*arguments)
 

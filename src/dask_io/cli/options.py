@@ -38,10 +38,10 @@ ORDER = click.Choice(["C", "F"], case_sensitive=False)
 
 chunks = click.option(
     "--chunks",
-    required=True,
     metavar="C,C,...",
     help="Blocks of the target: a length per axis, or one for all. -1: whole axis; auto; "
-    "(3,4,3),5: all lengths along an axis; 0=24 or time=24: only that axis.",
+    "(3,4,3),5: all lengths along an axis; 0=24 or time=24: only that axis. Required, unless DST "
+    "is a pattern of slices.",
 )
 region = click.option(
     "--region", metavar="A:B,...", help="Only this region of SRC: 0:100,:,5: (other axes: all)."
@@ -166,6 +166,12 @@ processes = click.option(
 parts = click.option(
     "--parts", type=int, metavar="N", help="Show N parts for a job array, and a script for SLURM."
 )
+scheduler = click.option(
+    "--scheduler",
+    metavar="ADDRESS",
+    help="Run on the workers of this dask scheduler: its address or scheduler file. --memory is "
+    "then per part.",
+)
 
 running = stack(
     memory,
@@ -175,6 +181,7 @@ running = stack(
     workers,
     processes,
     part,
+    scheduler,
     max_rate,
     format_,
     dtype,
@@ -260,6 +267,23 @@ def read_regions(path: str) -> list[str]:
     if not found:
         raise UsageError(f"{path} has no regions; write one per line, as 0:100,:,5:")
     return found
+
+
+def chunks_for(dst: str, given: dict[str, Any]) -> Chunks:
+    """Return the chunks of a target; None if they follow from the pattern of its files.
+
+    Raises
+    ------
+    click.MissingParameter
+        If they are not given, and the target is not a pattern.
+    """
+    if given["chunks"] is not None:
+        return parse_chunks(given["chunks"])
+    from dask_io.formats.places import has_field  # noqa: PLC0415  # only when it is used
+
+    if not has_field(dst):
+        raise click.MissingParameter(param_hint="'--chunks'", param_type="option")
+    return None
 
 
 def parse_chunks(text: str) -> Chunks:

@@ -16,13 +16,14 @@ from dask_io.errors import DaskIOWarning
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dask_io.api import Complete, Job, JointJob, RunResult, SeriesJob
+    from dask_io.api import Complete, Job, JointJob, Request, RunResult, SeriesJob
+    from dask_io.cluster.distributed import ClusterJob
     from dask_io.cluster.processes import ProcessJob
     from dask_io.cluster.sharing import OnePart
     from dask_io.planning import AnyPlan, Device, Series, Sweeps
     from dask_io.report.explain import Explanation
 
-    AnyJob = Job | JointJob | SeriesJob | Complete | OnePart | ProcessJob
+    AnyJob = Job | JointJob | SeriesJob | Complete | ClusterJob | OnePart | ProcessJob
 
 _WIDTH = 100
 
@@ -151,19 +152,23 @@ def resplit(src: str, dst: str, **given: Any) -> None:
     \b
     Examples:
       dask-io resplit blocks/ out/ --chunks 500,500,500 --memory 4GiB
+      dask-io resplit 'slices/*.npy' volume.zarr --chunks 64,64,64
+      dask-io resplit volume.zarr 'slices/z_{0:04}.npy'
       dask-io resplit year.zarr days.zarr --chunks time=24,y=-1,x=-1
       dask-io resplit year.nc days.zarr --chunks time=24,lat=-1,lon=-1
     """
     from dask_io import api  # noqa: PLC0415  # loaded on use
 
-    source, chunks = options.open_source(src, given), options.parse_chunks(given["chunks"])
-    chosen = options.select(given)
-    job: Job | JointJob | SeriesJob | OnePart | ProcessJob = (
-        api.plan_shared(source, dst, chunks=chunks, **sharing.shared_options(given), **chosen)
-        if sharing.is_shared(given)
-        else api.plan(source, dst, chunks=chunks, **chosen)
-    )
-    _show_or_run(job, dst, label="resplit", given=given)
+    chunks = options.chunks_for(dst, given)
+    source = options.open_source(src, given)
+    if given["scheduler"]:
+        return _run_on_cluster(api.Request("resplit", source, dst, chunks), given)
+    if sharing.is_shared(given):
+        shared = sharing.shared_options(given)
+        one = api.plan_shared(source, dst, chunks=chunks, **shared, **options.select(given))
+        return _show_or_run(one, dst, label="resplit", given=given)
+    job = api.plan(source, dst, chunks=chunks, **options.select(given))
+    return _show_or_run(job, dst, label="resplit", given=given)
 
 
 @commands.command()
@@ -182,14 +187,16 @@ def split(src: str, dst: str, **given: Any) -> None:
     """
     from dask_io import api  # noqa: PLC0415  # loaded on use
 
+    chunks = options.chunks_for(dst, given)
     source = api.open_one_file(options.open_source(src, given))
-    chunks, chosen = options.parse_chunks(given["chunks"]), options.select(given)
-    job: Job | JointJob | SeriesJob | OnePart | ProcessJob = (
-        api.plan_shared(source, dst, chunks=chunks, **sharing.shared_options(given), **chosen)
-        if sharing.is_shared(given)
-        else api.plan(source, dst, chunks=chunks, **chosen)
-    )
-    _show_or_run(job, dst, label="split", given=given)
+    if given["scheduler"]:
+        return _run_on_cluster(api.Request("split", source, dst, chunks), given)
+    if sharing.is_shared(given):
+        shared = sharing.shared_options(given)
+        one = api.plan_shared(source, dst, chunks=chunks, **shared, **options.select(given))
+        return _show_or_run(one, dst, label="split", given=given)
+    job = api.plan(source, dst, chunks=chunks, **options.select(given))
+    return _show_or_run(job, dst, label="split", given=given)
 
 
 @commands.command()
@@ -212,8 +219,11 @@ def merge(src: str, dst: str, **given: Any) -> None:
             "merge writes one file, which only one process can write; leave out --part and "
             "--processes, or use resplit to write Zarr or block files"
         )
-    job = api.plan_merge(options.open_source(src, given), dst, **options.select(given))
-    _show_or_run(job, dst, label="merge", given=given)
+    source = options.open_source(src, given)
+    if given["scheduler"]:
+        return _run_on_cluster(api.Request("merge", source, dst), given)
+    job = api.plan_merge(source, dst, **options.select(given))
+    return _show_or_run(job, dst, label="merge", given=given)
 
 
 @commands.command()
@@ -242,13 +252,17 @@ def extract(src: str, dst: str, **given: Any) -> None:
         raise click.UsageError("give at least one region with '--region' or '--regions-file'")
     chunks = -1 if given["chunks"] is None else options.parse_chunks(given["chunks"])
     source = options.open_source(src, given)
-    chosen = {"regions": regions, "chunks": chunks, **options.select(given)}
-    job: Job | JointJob | SeriesJob | OnePart | ProcessJob = (
-        api.plan_shared_extract(source, dst, **sharing.shared_options(given), **chosen)
-        if sharing.is_shared(given)
-        else api.plan_extract(source, dst, **chosen)
-    )
-    _show_or_run(job, dst, label="extract", given=given)
+    if given["scheduler"]:
+        return _run_on_cluster(api.Request("extract", source, dst, chunks, regions), given)
+    if sharing.is_shared(given):
+        shared = sharing.shared_options(given)
+        one = api.plan_shared_extract(
+            source, dst, regions=regions, chunks=chunks, **shared, **options.select(given)
+        )
+        return _show_or_run(one, dst, label="extract", given=given)
+    chosen = options.select(given)
+    job = api.plan_extract(source, dst, regions=regions, chunks=chunks, **chosen)
+    return _show_or_run(job, dst, label="extract", given=given)
 
 
 @commands.command()
@@ -451,8 +465,22 @@ def _plan_without_data(given: dict[str, Any]) -> tuple[AnyPlan, Device]:
     )
 
 
+def _run_on_cluster(request: Request, given: dict[str, Any]) -> None:
+    """Plan a verb for the workers of a cluster, and show the plan or run it there."""
+    import logging  # noqa: PLC0415  # loaded on use
+
+    from dask_io import api  # noqa: PLC0415  # loaded on use
+
+    # Its log repeats in many lines what an error reports in one.
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)
+    with api.on_cluster(given["scheduler"], request, **options.select(given)) as job:
+        if not given["quiet"]:
+            say(f"dask-io: {one_line(job.summary)}")
+        _show_or_run(job, str(request.target), label=request.verb, given=given)
+
+
 def _show_or_run(
-    job: Job | JointJob | SeriesJob | OnePart | ProcessJob,
+    job: Job | JointJob | SeriesJob | ClusterJob | OnePart | ProcessJob,
     dst: str,
     *,
     label: str,

@@ -28,9 +28,10 @@ from dask_io.stores.block_files import Blocks
 from dask_io.stores.block_names import BlockNames, OneName
 from dask_io.stores.container import NewArray, TargetOptions
 from dask_io.stores.dtypes import check_dtype
-from dask_io.stores.slices import format_of_files, thick_slices
+from dask_io.stores.kept_headers import HEADERS, headers_in
+from dask_io.stores.slices import check_slices, format_of_files, slices_by_names
 from dask_io.stores.space import stored_part
-from dask_io.stores.spec import FOREIGN_HEADERS, SPACE, ArraySpec
+from dask_io.stores.spec import SPACE, ArraySpec
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -145,8 +146,12 @@ def _choose_names(
         chosen = choose_format(place, format or None)
         place = place.with_name(chosen.data_name(place.name))
         names, folder = pattern_of(place, n_axes), place.parent
-        if problem := thick_slices(names, grid):
-            raise UsageError(f"{place}: {problem}; use chunks of 1 along it")
+        if problem := check_slices(names, grid):
+            whole = ",".join(str(n) for n in slices_by_names(names).values())
+            raise UsageError(
+                f"{place}: {problem}; use chunks of {whole}, or a pattern with a field for each "
+                "axis"
+            )
         chosen = format_of_files(names, chosen)
     elif is_folder:
         chosen = find_row(format or _block_format(like) or "npy").load_blocks()
@@ -163,21 +168,51 @@ def _choose_names(
     return chosen, names, folder
 
 
+def chunks_by_pattern(
+    path: str | os.PathLike[str] | Location,
+    n_axes: int,
+    storage_options: Mapping[str, Any] | None = None,
+) -> dict[int, int] | None:
+    """Return the chunks that a pattern of slices implies; None for any other path.
+
+    Raises
+    ------
+    UsageError
+        If it is not a valid pattern.
+
+    Examples
+    --------
+    >>> chunks_by_pattern("out/z_{0:04}.npy", 3), chunks_by_pattern("out/b_{0}_{1}.npy", 2)
+    ({0: 1, 1: -1, 2: -1}, None)
+    """
+    place = locate(path, storage_options)
+    if not has_field(str(place)) or is_taken(place):
+        return None
+    return slices_by_names(pattern_of(place, n_axes)) or None
+
+
 def _with_stored_space(blocks: Blocks, header: bytes) -> Blocks:
     """Drop the part of the space that a single file cannot store, so that it is reported."""
     spec = blocks.spec
     if spec.space is None or not blocks.is_one_file:
         return blocks
-    held = blocks.format.parse_header(lambda n_bytes: header[:n_bytes]).space
+    content = header if blocks.stream is None else blocks.stream.encode_header(header)
+    held = blocks.format.parse_header(lambda n_bytes: content[:n_bytes]).space
     space = stored_part(spec.space, held, spec.grid.shape)
     return replace(blocks, spec=replace(spec, space=space))
 
 
 def _kept(chosen: Format, metadata: Mapping[str, Any], *, has_manifest: bool) -> Mapping[str, Any]:
     """Return the part of a source's metadata that headers, or the manifest, can store."""
-    keeps = chosen.keeps | (FOREIGN_HEADERS if has_manifest else frozenset())
-    kept = {key: metadata[key] for key in sorted(keeps & metadata.keys())}
-    return kept if chosen.keep is None else {**kept, **chosen.keep(metadata)}
+    kept = {key: metadata[key] for key in sorted(chosen.keeps & metadata.keys())}
+    kept |= {} if chosen.keep is None else chosen.keep(metadata)
+    headers = {
+        name: header
+        for name, header in headers_in(metadata).items()
+        if has_manifest or (chosen.keeps_header and name == chosen.name)
+    }
+    headers |= headers_in(kept)
+    return {**kept, HEADERS: headers} if headers else kept
 
 
 def _target_container(

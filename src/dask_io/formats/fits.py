@@ -8,12 +8,14 @@ first header has none. Any number of blocks may be read or written at once.
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dask_io.geometry import Layout
 from dask_io.stores.block_format import Format, Header
+from dask_io.stores.gzip_targets import gzip_variant
 from dask_io.stores.header_parsing import (
     LONGEST_HEADER,
     affine_of,
@@ -21,6 +23,7 @@ from dask_io.stores.header_parsing import (
     dtype_name,
     read_until,
 )
+from dask_io.stores.kept_headers import header_in, with_header
 from dask_io.stores.space import AxisType, Space, SpaceAxis
 
 if TYPE_CHECKING:
@@ -70,7 +73,7 @@ def parse_header(peek: Peek) -> Header:
     dtype = np.dtype(f">{code}")
     check_shape(shape, dtype)
     kept = [card for card in cards if card and not _OWN.match(card)]
-    space, metadata = _space(values, n_axes), {"fits": kept} if kept else {}
+    space, metadata = _space(values, n_axes), with_header("fits", kept)
     return Header(shape, dtype, Layout.c(n_axes), offset, space, metadata)
 
 
@@ -179,7 +182,7 @@ def make_header(block: Header) -> bytes:
     bits, n_axes = dtype_name(block.dtype, _TYPES), len(block.shape)
     cards = [_card("SIMPLE", "T"), _card("BITPIX", str(bits)), _card("NAXIS", str(n_axes))]
     cards += [_card(f"NAXIS{n}", str(size)) for n, size in enumerate(reversed(block.shape), 1)]
-    kept = block.metadata.get("fits")
+    kept = header_in(block.metadata, "fits")
     kept = [c for c in kept if _is_card(c)] if isinstance(kept, list) else []
     if block.dtype.kind == "f":
         kept = [card for card in kept if not card.startswith("BLANK ")]
@@ -267,15 +270,28 @@ def _trailer(n_bytes: int) -> int:
     return -n_bytes % _UNIT
 
 
-FORMAT = Format(
+def _refuse_gzip(block: Header) -> bytes:
+    raise ValueError(
+        f"is read, but not written, with gzip; write {block.dtype} elements to a .fits file"
+    )
+
+
+_PLAIN = Format(
     "fits",
     (".fits", ".fit", ".fts"),
     2 * LONGEST_HEADER,
     parse_header,
     make_header,
     has_space=True,
-    keeps=frozenset({"fits"}),
+    keeps_header=True,
     order="C",
     byte_order=">",
     trailer=_trailer,
 )
+# Common FITS libraries read only the first of several gzip members, so none are written.
+_GZIP = replace(
+    gzip_variant(_PLAIN, ".fits.gz", ".fit.gz", ".fts.gz"),
+    make_header=_refuse_gzip,
+    is_read_only=True,
+)
+FORMAT = replace(_PLAIN, variants=(_GZIP,))

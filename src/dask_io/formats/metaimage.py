@@ -1,22 +1,26 @@
 """MetaImage (``.mha``): lines of ``name = value``, then the elements, the first axis fastest.
 
-Only uncompressed data in the same file is read. Channels become the first axis of the array. Any
-number of blocks may be read or written at once.
+The elements may be in another file that the header names (``.mhd``). Compressed data is read, but
+not written. Channels become the first axis of the array. Any number of blocks may be read or
+written at once.
 """
 
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from math import hypot
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dask_io.geometry import Layout
-from dask_io.stores.block_format import Format, Header
+from dask_io.stores.block_format import ENCODING, Format, Header
+from dask_io.stores.gzip_targets import Gzip
 from dask_io.stores.header_parsing import (
     LONGEST_HEADER,
     affine_of,
+    check_name,
     check_shape,
     columns_of,
     decode_text,
@@ -29,6 +33,7 @@ from dask_io.stores.header_parsing import (
     read_until,
     to_text,
 )
+from dask_io.stores.kept_headers import with_header
 from dask_io.stores.space import AxisType, Space, SpaceAxis, reorient
 from dask_io.stores.unit_words import is_same_unit
 
@@ -52,21 +57,22 @@ _OWN |= {"ElementNumberOfChannels", "ElementType", "ElementDataFile", "ElementMi
 _OWN |= {"DistanceUnits"}
 _UNITS = ("mm", "um", "cm")
 _LAST = re.compile(rb"(?:^|\n)[ \t]*ElementDataFile[ \t]*=[^\n]*\n")
+_LOCAL, _LIST = "LOCAL", "LIST"
+_ZLIB = "zlib"
 
 
 def parse_header(peek: Peek) -> Header:
     """Read a header without trusting it."""
     if not re.match(rb"\s*\w+[ \t]*=", peek(64)):
         raise ValueError("is not a MetaImage file: it does not begin as one")
-    content = read_until(peek, end_of(_LAST))
+    content = read_until(peek, end_of(_LAST), or_whole=True)
     pairs = (line.partition("=") for line in decode_text(content).split("\n"))
     fields = {name.strip(): value.strip() for name, equals, value in pairs if equals}
+    if "ElementDataFile" not in fields:
+        raise ValueError("is truncated: it ends within its header")
     if missing := {"NDims", "DimSize", "ElementType"} - fields.keys():
         raise ValueError(f"has a header without {', '.join(sorted(missing))}")
-    if fields["ElementDataFile"].upper() != "LOCAL":
-        raise ValueError("has its data in another file; only .mha files with their data are read")
-    if _is_true(fields, "CompressedData") or not _is_true(fields, "BinaryData", default="True"):
-        raise ValueError("has compressed data or text; only raw MetaImage files are read")
+    offset, data_file = _find_data(fields, len(content))
     code = _CODES.get(fields["ElementType"].removesuffix("_ARRAY"))
     if code is None:
         raise ValueError(f"has elements of type {fields['ElementType']!r:.30}, which is not known")
@@ -82,8 +88,25 @@ def parse_header(peek: Peek) -> Header:
         space = _with_channels(space)
         check_shape(shape, dtype)
     kept = {name: value for name, value in fields.items() if _is_kept(name)}
-    metadata = {"metaimage": kept} if kept else {}
-    return Header(shape, dtype, Layout.f(len(shape)), len(content), space, metadata)
+    metadata = with_header("metaimage", kept)
+    if _is_true(fields, "CompressedData"):
+        metadata[ENCODING] = _ZLIB
+    layout = Layout.f(len(shape))
+    return Header(shape, dtype, layout, offset, space, metadata, data_file=data_file)
+
+
+def _find_data(fields: dict[str, str], n_header: int) -> tuple[int, str]:
+    """Return where the data begins, and the name of its file; empty if it follows the header."""
+    data_file = fields["ElementDataFile"]
+    if data_file.split()[:1] == [_LIST] or "%" in data_file:
+        raise ValueError("has its data in several files, which is not supported; join them first")
+    if not _is_true(fields, "BinaryData", default="True"):
+        raise ValueError("has its data as text; only binary MetaImage files are read")
+    is_local, is_compressed = data_file.upper() == _LOCAL, _is_true(fields, "CompressedData")
+    offset = sum(parse_ints(fields.get("HeaderSize", "0"), "HeaderSize"))
+    if offset < 0 or (offset and (is_local or is_compressed)):
+        raise ValueError("has a HeaderSize that is not supported; only raw data files can have one")
+    return (n_header, "") if is_local else (offset, data_file)
 
 
 def _is_kept(name: str) -> bool:
@@ -127,7 +150,7 @@ def _with_channels(space: Space) -> Space:
 
 
 def make_header(block: Header) -> bytes:
-    """Return a header with spaces before its last word as padding."""
+    """Return a header with spaces before its last word as padding, or one without data."""
     shape, space, kind = block.shape, block.space, dtype_name(block.dtype, _TYPES)
     n_channels = 1
     if space is not None and space.axes[0] == _CHANNEL and len(shape) > 1:
@@ -140,7 +163,10 @@ def make_header(block: Header) -> bytes:
     lines += [f"{name} = {value}" for name, value in kept.items() if _is_kept(name)]
     lines += [f"DimSize = {to_text(shape)}", f"ElementNumberOfChannels = {n_channels}"]
     lines += [f"ElementType = {kind}", "ElementDataFile = "]
-    return encode_padded("\n".join(lines), "LOCAL\n")
+    text = "\n".join(lines)
+    if block.data_file:
+        return f"{text}{check_name(block.data_file)}\n".encode()
+    return encode_padded(text, f"{_LOCAL}\n")
 
 
 def _space_lines(space: Space, n_axes: int) -> list[str]:
@@ -169,13 +195,17 @@ def _square(space: Space, n_axes: int) -> Affine | None:
     return affine if all(any(column) for column in columns_of(affine)[-n_axes:]) else None
 
 
-FORMAT = Format(
+_ATTACHED = Format(
     "metaimage",
     (".mha",),
     LONGEST_HEADER,
     parse_header,
     make_header,
     has_space=True,
-    keeps=frozenset({"metaimage"}),
+    keeps_header=True,
     order="F",
+    names_data=True,
+    encodings={_ZLIB: Gzip(after_header=True)},
 )
+_DETACHED = replace(_ATTACHED, suffixes=(".raw", ".zraw"), header_suffix=".mhd")
+FORMAT = replace(_ATTACHED, variants=(_DETACHED,))

@@ -1,17 +1,21 @@
 """FreeSurfer's MGH volumes, for reading: a header of 284 bytes, then the elements, big-endian.
 
+``.mgz`` files are the same, compressed with gzip.
+
 The axes are those of nibabel: the first is the fastest, and a single frame has no axis. Scan
 parameters and tags after the data are skipped. Any number of files may be read at once.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dask_io.geometry import Layout
 from dask_io.stores.block_format import Format, Header
+from dask_io.stores.gzip_targets import gzip_variant
 from dask_io.stores.header_parsing import affine_of, check_shape
 from dask_io.stores.space import AxisType, Space, SpaceAxis
 
@@ -39,8 +43,6 @@ _AXIS = SpaceAxis(unit="mm", type=AxisType.SPACE)
 def parse_header(peek: Peek) -> Header:
     """Read a header without trusting it."""
     content = peek(_LENGTH)
-    if content[:2] == b"\x1f\x8b":
-        raise ValueError("is compressed; decompress it with gunzip to a .mgh file first")
     if content[:4] != b"\0\0\0\1":
         raise ValueError("is not an MGH file of version 1")
     if len(content) < _LENGTH:
@@ -65,7 +67,7 @@ def parse_header(peek: Peek) -> Header:
         affine = affine_of([*columns.tolist(), *still], origin.tolist(), _COORDINATES)
     shape = shape if frames else shape[:3]
     space, layout = Space((*axes, *frames), affine), Layout.f(len(shape))
-    return Header(shape, dtype, layout, _LENGTH, space, most_after=_LONGEST_FOOTER)
+    return Header(shape, dtype, layout, _LENGTH, space)
 
 
 def make_header(block: Header) -> bytes:
@@ -73,13 +75,15 @@ def make_header(block: Header) -> bytes:
     raise ValueError(f"is read, but not written; write {block.dtype} elements with --format npy")
 
 
-FORMAT = Format(
+_PLAIN = Format(
     "mgh",
-    (".mgh", ".mgz"),
+    (".mgh",),
     _LENGTH + _LONGEST_FOOTER,
     parse_header,
     make_header,
     has_space=True,
     order="F",
     is_read_only=True,
+    most_after=_LONGEST_FOOTER,
 )
+FORMAT = replace(_PLAIN, variants=(gzip_variant(_PLAIN, ".mgz", ".mgh.gz"),))

@@ -1,22 +1,26 @@
 """NRRD: lines of ``field: value``, an empty line, then the elements, the first axis fastest.
 
-Only raw data in the same file is read. Values are moved as they are, in either byte order. Any
-number of blocks may be read or written at once.
+The elements may be in another file that the header names (``.nhdr``). Data that is compressed with
+gzip is read, but not written. Values are moved as they are, in either byte order. Any number of
+blocks may be read or written at once.
 """
 
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from math import isnan
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dask_io.geometry import Layout
-from dask_io.stores.block_format import Format, Header
+from dask_io.stores.block_format import ENCODING, Format, Header
+from dask_io.stores.gzip_targets import Gzip
 from dask_io.stores.header_parsing import (
     LONGEST_HEADER,
     affine_of,
+    check_name,
     check_shape,
     columns_of,
     decode_text,
@@ -29,6 +33,7 @@ from dask_io.stores.header_parsing import (
     read_until,
     to_text,
 )
+from dask_io.stores.kept_headers import with_header
 from dask_io.stores.space import Affine, AxisType, Space, SpaceAxis, reorient
 
 if TYPE_CHECKING:
@@ -41,6 +46,10 @@ _TYPES = {"i1": "int8", "u1": "uint8", "i2": "int16", "u2": "uint16", "i4": "int
 _TYPES |= {"i8": "int64", "u8": "uint64", "f4": "float", "f8": "double"}
 _SYNONYMS = {"char": "i1", "short": "i2", "int": "i4", "longlong": "i8"}
 _EMPTY_LINE = re.compile(rb"\n\r?\n")
+_GZIP = "gzip"
+_ENCODINGS = {"raw": "", "gzip": _GZIP, "gz": _GZIP}
+# A list of files, or a pattern with the first number, the last one, and the step.
+_MANY_FILES = re.compile(r"LIST( \d+)?|.*%.*( -?\d+){3,4}")
 _LINE = re.compile(r"([^:]+):(=?)\s*(.*)")
 _QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"')
 _VECTOR = re.compile(r"\(([^()]*)\)|(none)")
@@ -52,9 +61,9 @@ _SPACES = {
 _SPACES |= {f"{short}t": f"{name}-time" for short, name in _SPACES.items()}
 _KINDS = {"domain": AxisType.SPACE, "space": AxisType.SPACE, "time": AxisType.TIME}
 # Entries that are computed for every block, or that are not true of a part of an array.
-_OWN = {"type", "dimension", "sizes", "encoding", "endian", "byteskip", "lineskip", "labels"}
-_OWN |= {"units", "spaceunits", "spacedimension", "spacedirections", "spaceorigin", "spacings"}
-_OWN |= {"axismins", "axismaxs", "min", "max", "number", "blocksize"}
+_OWN = {"type", "dimension", "sizes", "encoding", "endian", "byteskip", "lineskip", "datafile"}
+_OWN |= {"labels", "units", "spaceunits", "spacedimension", "spacedirections", "spaceorigin"}
+_OWN |= {"spacings", "axismins", "axismaxs", "min", "max", "number", "blocksize"}
 _PER_AXIS = {"kinds", "centers", "centerings", "thicknesses"}
 
 
@@ -62,28 +71,39 @@ def parse_header(peek: Peek) -> Header:
     """Read a header without trusting it."""
     if peek(4) != b"NRRD":
         raise ValueError("is not an NRRD file: it does not begin as one")
-    content = read_until(peek, end_of(_EMPTY_LINE))
+    content = read_until(peek, end_of(_EMPTY_LINE), or_whole=True)
     lines = [line.rstrip("\r") for line in decode_text(content).split("\n")[1:]]
     found = [_LINE.fullmatch(line) for line in lines if line and not line.startswith("#")]
     entries = [(m[1].strip(), m[2], m[3].strip()) for m in found if m]
     fields = {_compact(name): value for name, pair, value in entries if not pair}
-    if "datafile" in fields:
-        raise ValueError("has its data in another file; only .nrrd files with their data are read")
     if missing := {"type", "dimension", "sizes", "encoding"} - fields.keys():
         raise ValueError(f"has a header without {', '.join(sorted(missing))}")
-    if fields["encoding"].lower() != "raw":
-        encoding = fields["encoding"]
-        raise ValueError(f"is encoded as {encoding!r:.20}; only raw NRRD files are read")
-    if any(parse_ints(fields.get(key, "0"), key) != (0,) for key in ("byteskip", "lineskip")):
-        raise ValueError("skips bytes or lines before its data, which is not supported")
+    data_file, encoding = fields.get("datafile", ""), _ENCODINGS.get(fields["encoding"].lower())
+    if not data_file and not _EMPTY_LINE.search(content):
+        raise ValueError("is truncated: it ends within its header")
+    if _MANY_FILES.fullmatch(data_file):
+        raise ValueError("has its data in several files, which is not supported; join them first")
+    if encoding is None:
+        word = fields["encoding"]
+        raise ValueError(f"is encoded as {word!r:.20}; only raw and gzip NRRD files are read")
+    offset = _skip(fields, is_raw=not encoding) + (0 if data_file else len(content))
     dtype, shape = _dtype(fields), parse_ints(fields["sizes"], "sizes")
     check_shape(shape, dtype, _MOST_AXES)
     if parse_ints(fields["dimension"], "dimensions") != (len(shape),):
         raise ValueError("has a header whose dimension and sizes differ")
     kept = {name + pair: value for name, pair, value in entries if pair or _is_kept(name)}
-    metadata = {"nrrd": kept} if kept else {}
+    metadata = with_header("nrrd", kept) | ({ENCODING: encoding} if encoding else {})
     layout, space = Layout.f(len(shape)), _space(fields, len(shape))
-    return Header(shape, dtype, layout, len(content), space, metadata)
+    return Header(shape, dtype, layout, offset, space, metadata, data_file=data_file)
+
+
+def _skip(fields: dict[str, str], *, is_raw: bool) -> int:
+    """Return the number of bytes before the data."""
+    words = (fields.get(key, "0") for key in ("byteskip", "lineskip"))
+    n_bytes, n_lines = (sum(parse_ints(word, "skips")) for word in words)
+    if n_lines or n_bytes < 0 or (n_bytes and not is_raw):
+        raise ValueError("has a line skip, or a byte skip that is not supported")
+    return n_bytes
 
 
 def _compact(name: str) -> str:
@@ -98,7 +118,7 @@ def _is_line(name: str) -> bool:
     """Tell whether a kept entry may be written: it is read back as the same entry."""
     if ":" in name or name.startswith("#") or name != name.strip():
         return False
-    return name.endswith("=") or (_is_kept(name) and _compact(name) != "datafile")
+    return name.endswith("=") or _is_kept(name)
 
 
 def _dtype(fields: dict[str, str]) -> np.dtype[np.generic]:
@@ -196,7 +216,7 @@ def _scaled(fields: dict[str, str], n_axes: int) -> Affine | None:
 
 
 def make_header(block: Header) -> bytes:
-    """Return a header with a comment as padding."""
+    """Return a header with a comment as padding, or one that names its data file."""
     n_axes, dtype = len(block.shape), block.dtype
     if n_axes > _MOST_AXES:
         raise ValueError(f"has at most {_MOST_AXES} axes, not {n_axes}")
@@ -218,6 +238,8 @@ def make_header(block: Header) -> bytes:
             lines.append(f"{name[:-1]}:={value}")
         elif _compact(name) != "space" and (not is_per_axis or len(value.split()) == n_axes):
             lines.append(f"{name}: {value}")
+    if block.data_file:
+        return "\n".join([*lines, f"data file: {check_name(block.data_file)}", ""]).encode()
     return encode_padded("\n".join([*lines, "# "]), "\n\n", "-")
 
 
@@ -279,13 +301,17 @@ def _quote(words: list[str]) -> str:
     return " ".join('"' + word.replace("\\", r"\\").replace('"', r"\"") + '"' for word in words)
 
 
-FORMAT = Format(
+_ATTACHED = Format(
     "nrrd",
     (".nrrd",),
     LONGEST_HEADER,
     parse_header,
     make_header,
     has_space=True,
-    keeps=frozenset({"nrrd"}),
+    keeps_header=True,
     order="F",
+    names_data=True,
+    encodings={_GZIP: Gzip(after_header=True)},
 )
+_DETACHED = replace(_ATTACHED, suffixes=(".raw", ".raw.gz"), header_suffix=".nhdr")
+FORMAT = replace(_ATTACHED, variants=(_DETACHED,))

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from dask_io.errors import DataError, MissingLibraryError, StorageError, UsageError
 from dask_io.formats.places import (
     has_field,
+    has_wildcard,
     pattern_of,
     refuse_inside,
     refuse_unfinished,
@@ -21,9 +22,9 @@ from dask_io.formats.registry import (
     format_names,
     row_of,
 )
-from dask_io.formats.reopening import decoded, reopen_blocks
+from dask_io.formats.reopening import decoded, reopen_blocks, with_gathered_headers
 from dask_io.journal.journal import find_journal, read_job
-from dask_io.storage.files import read_whole, size_of
+from dask_io.storage.files import peeking, read_whole, size_of
 from dask_io.storage.location import is_taken, locate, may_exist
 from dask_io.storage.medium import NOT_A_FILE
 from dask_io.storage.os_errors import storage_errors
@@ -31,13 +32,14 @@ from dask_io.stores import manifest
 from dask_io.stores.block_files import BlockFiles, Blocks
 from dask_io.stores.block_names import BlockNames, OneName
 from dask_io.stores.blocks import peeking_at_header
+from dask_io.stores.detached import find_data, with_data_suffix
 from dask_io.stores.discovery import open_by_headers
 from dask_io.stores.listing import scan
-from dask_io.stores.mosaic import Mosaic, open_mosaic
-from dask_io.stores.name_inference import guess_names
+from dask_io.stores.name_inference import guess_names, is_coloured
 from dask_io.stores.position_names import names_by_position
-from dask_io.stores.slices import format_of_files, thick_slices
+from dask_io.stores.slices import check_slices, format_of_files
 from dask_io.stores.spec import ArraySpec
+from dask_io.stores.stack import open_files
 from dask_io.stores.user_description import Description, parse_dtype
 
 if TYPE_CHECKING:
@@ -50,7 +52,11 @@ if TYPE_CHECKING:
     from dask_io.geometry.chunks import Chunks
     from dask_io.storage.location import Location
     from dask_io.stores.block_format import Format, Header
+    from dask_io.stores.mosaic import Mosaic
+    from dask_io.stores.stack import Stack
     from dask_io.stores.store import Source
+
+    AnyFiles: TypeAlias = BlockFiles | Mosaic | Stack
 
 _DIGITS = re.compile("[0-9]+")
 # A text file that lists block files.
@@ -130,22 +136,33 @@ def _open(
         return _open_directory(place, format, given)
     if has_field(str(place)) and not is_taken(place):
         chosen = choose_format(place, format)
+        if chosen.names_data and chosen.is_detached:
+            headers = filter(pattern_of(place).parse, sorted(scan(place.parent)))
+            chosen = with_data_suffix(place.parent, headers, chosen)
         place = place.with_name(chosen.data_name(place.name))
         names = pattern_of(place)
         if _describes(place.parent, names):
             return _open_manifest(place.parent, chosen.name, given)
         files = scan(place.parent)
-        if names.slice_axes:
-            names = pattern_of(place, _count_axes(place.parent, files, chosen, names, given))
+        names = pattern_of(place, _count_axes(place.parent, files, chosen, names, given))
         return _open_blocks(place.parent, files, chosen, names, given)
+    return _open_by_name(place, format, given)
+
+
+def _open_by_name(
+    place: Location,
+    format: str | None,  # noqa: A002 - the word that users know
+    given: Description,
+) -> Source:
+    """Open a file, the files that match a wildcard, or those that a legend lists."""
+    if has_wildcard(place.name) and not is_taken(place):
+        return _open_wildcard(place, format, given)
     if not place.exists():
         raise StorageError(str(place), "no such file or directory", "check the path")
     listed = _listed_in(place) if place.suffix == _LEGEND else []
-    return (
-        _open_directory(place.parent, format, given, listed)
-        if listed
-        else _open_file(place, choose_format(place, format), given)
-    )
+    if listed:
+        return _open_directory(place.parent, format, given, listed)
+    return _open_file(place, choose_format(place, format), given)
 
 
 def _checked_offset(offset: int | None) -> int | None:
@@ -166,13 +183,14 @@ def _open_container(place: Location, format: str | None, *, strict: bool) -> Sou
 
 def _describes(folder: Location, names: BlockNames) -> bool:
     """Whether a directory has a valid manifest for files of these names."""
-    with suppress(DataError, StorageError):
-        return manifest.Manifest.read(folder).names == names
+    with suppress(DataError, StorageError, ValueError):
+        found = manifest.Manifest.read(folder).names
+        return found == BlockNames(names.pattern, found.n_axes)
     return False
 
 
 def _open_manifest(folder: Location, format: str | None, given: Description) -> BlockFiles:  # noqa: A002
-    found = manifest.Manifest.read(folder)
+    found = with_gathered_headers(manifest.Manifest.read(folder))
     if format is not None and format != found.format:
         raise UsageError(f"{folder} holds {found.format} blocks, but format is {format}")
     try:
@@ -224,7 +242,7 @@ def _open_directory(
     format: str | None,  # noqa: A002 - the word that users know
     given: Description,
     listed: Sequence[str] | None = None,
-) -> BlockFiles | Mosaic:
+) -> AnyFiles:
     files = {name: n for name, n in scan(folder).items() if not name.startswith(".")}
     if listed is not None:
         if missing := [name for name in listed if name not in files]:
@@ -237,8 +255,12 @@ def _open_directory(
         if pattern not in by_pattern:
             by_pattern[pattern] = row_of(name)
         found = by_pattern[pattern]
+        if format is not None and name.endswith(find_row(format).shared):
+            found = find_row(format)
         if found is not None and found.blocks and format in {None, found.name}:
             by_format.setdefault(found.name, []).append(name)
+    if len(by_format) > 1:
+        by_format = _without_data_files(by_format)
     if len(by_format) != 1:
         found_text = f"it holds {' and '.join(by_format)} files" if by_format else "no block files"
         raise DataError(
@@ -253,6 +275,41 @@ def _open_directory(
     return _open_blocks(folder, files, chosen, names, given)
 
 
+def _open_wildcard(
+    place: Location,
+    format: str | None,  # noqa: A002 - the word that users know
+    given: Description,
+) -> AnyFiles:
+    """Open the block files whose names match a path such as ``scan/*.npy``.
+
+    Raises
+    ------
+    StorageError
+        If no file matches.
+    DataError
+        If only some of the files match that follow the same pattern.
+    """
+    folder = place.parent
+    if not folder.is_dir():
+        raise StorageError(str(folder), "no such directory", "check the path")
+    files = scan(folder)
+    # Brackets are part of the name.
+    wanted = re.escape(place.name).replace(r"\*", ".*").replace(r"\?", ".")
+    found = [name for name in files if re.fullmatch(wanted, name) and not name.startswith(".")]
+    if not found:
+        raise StorageError(str(place), "no file has such a name", "check the path")
+    source = _open_directory(folder, format, given, found)
+    names, chosen = source.block_names, set(found)
+    others = [name for name in files if names and name not in chosen and names.parse(name)]
+    if others:
+        raise DataError(
+            str(place),
+            [f"it leaves out files such as {min(others)}, which belong to the same array"],
+            "give the directory, and --region to use a part of the array",
+        )
+    return source
+
+
 def _choose_variant(folder: Location, name: str, files: list[str]) -> tuple[Format, list[str]]:
     """Return the format of all block files in a directory, and those of them that have data."""
     whole = find_row(name).load_blocks()
@@ -262,7 +319,31 @@ def _choose_variant(folder: Location, name: str, files: list[str]) -> tuple[Form
         found = " and ".join(sorted(f"{kind.suffixes[0]} files" for kind in kinds))
         example = f"{folder}/b_{{0}}_{{1}}_{{2}}{kinds[0].suffixes[0]}"
         raise DataError(str(folder), [f"it holds {found}"], f"give one pattern, as in '{example}'")
-    return kinds[0], [file for file in files if kinds[0].data_name(file) == file]
+    chosen = kinds[0]
+    if chosen.names_data and chosen.is_detached:
+        chosen = with_data_suffix(folder, files, chosen)
+        return chosen, list(map(chosen.data_name, files))
+    return chosen, [file for file in files if chosen.data_name(file) == file]
+
+
+def _without_data_files(by_format: dict[str, list[str]]) -> dict[str, list[str]]:
+    """Leave out files that belong to the headers of another format, and have their names."""
+    stems: dict[str, set[str]] = {}
+    for name, files in by_format.items():
+        whole = find_row(name).load_blocks()
+        suffixes = [each.header_suffix for each in whole.variants if each.names_data]
+        stems[name] = {
+            file.removesuffix(suffix)
+            for file in files
+            for suffix in suffixes
+            if file.endswith(suffix)
+        }
+    others = {name: set().union(*(stems[each] for each in stems if each != name)) for name in stems}
+    left = {
+        name: [file for file in files if file.rpartition(".")[0] not in others[name]]
+        for name, files in by_format.items()
+    }
+    return {name: files for name, files in left.items() if files}
 
 
 def _guess_names(
@@ -320,11 +401,20 @@ def _count_axes(
     names: BlockNames,
     given: Description,
 ) -> int:
-    """Return the number of axes of an array that is stored in slices, 0 if it is unknown."""
+    """Return the number of axes of an array that is stored in slices, 0 if it is unknown.
+
+    A single number in the names of 2-D files counts slices, also if the pattern does not say so.
+    """
     if not chosen.longest_header:
-        return len(given.shape or ())
+        n_given = len(given.shape or ())
+        return n_given if names.slice_axes or len(names.axes) == 1 else 0
     ours = [name for name, size in files.items() if size != NOT_A_FILE and names.parse(name)]
-    return len(_first_shape(folder, ours, chosen)) + len(names.slice_axes) if ours else 0
+    if not ours or names.by_offset or not (names.slice_axes or len(names.axes) == 1):
+        return 0
+    shape = _first_shape(folder, ours, chosen)
+    if not names.slice_axes and len(shape) != len("yx") and not is_coloured(shape):
+        return 0
+    return len(shape) + (len(names.slice_axes) or 1)
 
 
 def _open_blocks(
@@ -333,12 +423,12 @@ def _open_blocks(
     chosen: Format,
     names: BlockNames | OneName,
     given: Description,
-) -> BlockFiles | Mosaic:
+) -> AnyFiles:
     slice_axes = names.slice_axes if isinstance(names, BlockNames) else ()
-    if chosen.open_file is not None and isinstance(names, BlockNames) and not slice_axes:
-        mosaic = open_mosaic(folder, files, chosen, names)
-        given.agree_with(mosaic)
-        return mosaic
+    if chosen.open_file is not None and isinstance(names, BlockNames):
+        combined = open_files(folder, files, chosen, names)
+        given.agree_with(combined)
+        return combined
     if chosen.longest_header:
         source = open_by_headers(folder, files, chosen, names)
         given.agree_with(source)
@@ -349,17 +439,37 @@ def _open_blocks(
             f"{names.pattern} has {names.n_axes} fields, but the given shape has "
             f"{len(grid.axes)} axes"
         )
-    if problem := thick_slices(names, grid):
-        raise UsageError(f"{names.pattern}: {problem}; use chunks of 1 along it")
+    if problem := check_slices(names, grid):
+        raise UsageError(f"{names.pattern}: {problem}; leave out the chunks of the source")
     spec = ArraySpec(grid, dtype, layout)
     return BlockFiles(Blocks(folder, names, chosen, spec, given.offset or 0), files)
 
 
-def _open_file(path: Location, chosen: Format, given: Description) -> BlockFiles | Mosaic:
+def _open_named_data(path: Location, chosen: Format, given: Description) -> Source:
+    """Open one file, or the file that its header names."""
+    if size_of(path) == NOT_A_FILE:
+        raise StorageError(str(path), "is neither a file nor a directory", "check the path")
+    try:
+        with peeking(path) as peek:
+            header = chosen.parse_header(peek)
+    except ValueError as error:
+        raise DataError(str(path), [str(error)]) from error
+    folder, names = find_data(path, header)
+    files = {names.pattern: size_of(folder / names.pattern)}
+    return _open_blocks(folder, files, chosen, names, given)
+
+
+def _open_file(path: Location, chosen: Format, given: Description) -> Source:
+    if chosen.names_data:
+        return _open_named_data(path, chosen, given)
     path = path.with_name(chosen.data_name(path.name))
     files = {path.name: size_of(path)}
     if files[path.name] == NOT_A_FILE:
         raise StorageError(str(path), "is neither a file nor a directory", "check the path")
+    if chosen.open_file is not None:
+        source = chosen.open_file(path)
+        given.agree_with(source)
+        return source
     if chosen.longest_header:
         try:
             with peeking_at_header(path.parent, path.name, chosen) as peek:

@@ -6,6 +6,7 @@ the module needs, are loaded only to open or create an array.
 
 from __future__ import annotations
 
+import json
 import sys
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from dask_io.errors import StorageError, UsageError
-from dask_io.storage.files import peeking
+from dask_io.storage.files import peeking, read_whole
 from dask_io.storage.os_errors import storage_errors
 from dask_io.stores.container import needs
 
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     AnyFormat: TypeAlias = Format | Container
 
 ENTRY_POINTS = "dask_io.formats"
+# The largest JSON document in which marks are looked for.
+_LONGEST_JSON = 16 * 2**20
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +48,14 @@ class Bytes:
 
     content: bytes
     offset: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Json:
+    """A mark of directories: they contain a file with a JSON object that has all these keys."""
+
+    name: str
+    keys: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +97,7 @@ class Row:
     suffixes: tuple[str, ...]
     blocks: str = ""
     container: str = ""
-    marks: tuple[Files | Bytes, ...] = ()
+    marks: tuple[Files | Bytes | Json, ...] = ()
     is_one_file: bool = False
     holds_trees: bool = False
     shared: tuple[str, ...] = ()
@@ -157,7 +168,7 @@ def _load(name: str, address: str, library: str = "") -> object:
         raise UsageError(f"format {name} cannot be loaded from {address}: {error}") from error
 
 
-def _has_mark(path: Location, mark: Files | Bytes) -> bool:
+def _has_mark(path: Location, mark: Files | Bytes | Json) -> bool:
     match mark:
         case Files(names):
             return all(
@@ -169,6 +180,17 @@ def _has_mark(path: Location, mark: Files | Bytes) -> bool:
                 return False
             with peeking(path) as peek:
                 return peek(offset + len(content))[offset:] == content
+        case Json(name, keys):
+            return (path / name).is_file() and all(key in _json_object(path / name) for key in keys)
+
+
+def _json_object(path: Location) -> dict[str, Any]:
+    """Return the JSON object in a file, an empty one if the file contains anything else."""
+    content = read_whole(path, _LONGEST_JSON)
+    with suppress(ValueError, RecursionError):
+        found = json.loads(content) if len(content) <= _LONGEST_JSON else None
+        return found if isinstance(found, dict) else {}
+    return {}
 
 
 _HDF5 = b"\x89HDF\r\n\x1a\n"
@@ -222,6 +244,18 @@ _ROWS = (
         library="icechunk",
     ),
     Row(
+        "n5",
+        (".n5",),
+        container="dask_io.formats.n5:FORMAT",
+        # The root of a container, or a dataset in one.
+        marks=(
+            Json("attributes.json", ("n5",)),
+            Json("attributes.json", ("dimensions", "blockSize", "dataType")),
+        ),
+        order="C",
+        library="numcodecs",
+    ),
+    Row(
         "netcdf",
         (".nc", ".nc4"),
         container="dask_io.formats.netcdf:FORMAT",
@@ -233,6 +267,14 @@ _ROWS = (
         library="h5py",
     ),
     Row(
+        "precomputed",
+        (".precomputed",),
+        container="dask_io.formats.precomputed:FORMAT",
+        # Early volumes have no entry "@type".
+        marks=(Json("info", ("scales", "data_type", "num_channels")),),
+        library="numcodecs",
+    ),
+    Row(
         "minc",
         (".mnc",),
         blocks="dask_io.formats.minc.blocks:FORMAT",
@@ -241,23 +283,46 @@ _ROWS = (
         order="C",
         library="h5py",
     ),
-    Row("mgh", (".mgh", ".mgz"), blocks="dask_io.formats.mgh:FORMAT"),
+    Row(
+        "png",
+        (".png",),
+        blocks="dask_io.formats.png:FORMAT",
+        marks=(Bytes(b"\x89PNG\r\n\x1a\n"),),
+        library="imagecodecs",
+    ),
+    Row(
+        "tiff",
+        (".tif", ".tiff", ".btf"),
+        blocks="dask_io.formats.tiff.blocks:FORMAT",
+        container="dask_io.formats.tiff:FORMAT",
+        # Classic and BigTIFF, in either byte order.
+        marks=tuple(map(Bytes, (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+"))),
+        is_one_file=True,
+        order="C",
+        library="tifffile",
+    ),
+    Row("mgh", (".mgh", ".mgz", ".mgh.gz"), blocks="dask_io.formats.mgh:FORMAT"),
     Row(
         "mrc",
-        (".mrc", ".mrcs", ".map", ".rec"),
+        (".mrc", ".mrcs", ".map", ".rec", ".mrc.gz", ".map.gz"),
         blocks="dask_io.formats.mrc:FORMAT",
         marks=(Bytes(b"MAP ", 208),),
     ),
-    Row("nrrd", (".nrrd",), blocks="dask_io.formats.nrrd:FORMAT", marks=(Bytes(b"NRRD000"),)),
+    Row(
+        "nrrd",
+        (".nrrd", ".nhdr"),
+        blocks="dask_io.formats.nrrd:FORMAT",
+        marks=(Bytes(b"NRRD000"),),
+    ),
     Row(
         "metaimage",
-        (".mha",),
+        (".mha", ".mhd"),
         blocks="dask_io.formats.metaimage:FORMAT",
         marks=(Bytes(b"ObjectType = Image"),),
     ),
     Row(
         "fits",
-        (".fits", ".fit", ".fts"),
+        (".fits", ".fit", ".fts", ".fits.gz", ".fit.gz", ".fts.gz"),
         blocks="dask_io.formats.fits:FORMAT",
         marks=(Bytes(b"SIMPLE  ="),),
     ),
@@ -267,11 +332,25 @@ _ROWS = (
         blocks="dask_io.formats.nifti:FORMAT",
         shared=(".img", ".hdr"),
         order="F",
-        marks=(Bytes(b"n+1\0", 344), Bytes(b"n+2\0", 4)),
+        marks=(
+            *(Bytes(magic, 344) for magic in (b"n+1\0", b"ni1\0")),
+            *(Bytes(magic, 4) for magic in (b"n+2\0", b"ni2\0")),
+        ),
         library="nibabel",
+    ),
+    Row(
+        "analyze",
+        (".img", ".hdr"),
+        blocks="dask_io.formats.analyze:FORMAT",
+        shared=(".img", ".hdr"),
     ),
 )
 _OURS = {row.name: row for row in _ROWS}
+
+
+def built_in_names() -> list[str]:
+    """Return the names of the formats of Dask IO itself."""
+    return list(_OURS)
 
 
 def format_names() -> list[str]:
@@ -302,7 +381,9 @@ def find_row(name: str) -> Row:
         known = ", ".join(format_names())
         raise UsageError(f"format '{name}' is unknown; formats are {known}")
     found = _load(name, address)
-    return found if isinstance(found, Row) else Row(name, cast("Format", found).suffixes, address)
+    return (
+        found if isinstance(found, Row) else Row(name, cast("Format", found).all_suffixes, address)
+    )
 
 
 def target_row_of(name: str) -> Row | None:
@@ -357,7 +438,7 @@ def target_format_of(name: str) -> AnyFormat | None:
 def choose_format(path: Location, name: str | None) -> Format:
     """Return a format of block files, by its name if one is given, else by the suffix."""
     by_suffix = row_of(path.name)
-    chosen = by_suffix if name is None else find_row(name)
+    chosen = _recognised(path, by_suffix) if name is None else find_row(name)
     if chosen is None and path.is_file():
         chosen = next((row for row in _ROWS if row.blocks and row.recognises(path)), None)
     if chosen is None:
@@ -370,6 +451,18 @@ def choose_format(path: Location, name: str | None) -> Format:
     if by_suffix is not None and is_other and not path.name.endswith(by_suffix.shared):
         raise UsageError(f"{path} has the suffix of {by_suffix.name}, but format is {name}")
     return blocks.of_file(path.name)
+
+
+def _recognised(path: Location, by_suffix: Row | None) -> Row | None:
+    """Return the row of a file by its suffix or, if formats share the suffix, by the content."""
+    if by_suffix is None or not path.name.endswith(by_suffix.shared) or not path.is_file():
+        return by_suffix
+    stem = path.name.removesuffix(path.suffix)
+    files = [path.with_name(stem + suffix) for suffix in by_suffix.shared]
+    if any(by_suffix.recognises(file) for file in files if file.is_file()):
+        return by_suffix
+    others = (row for row in _ROWS if row is not by_suffix and path.name.endswith(row.shared))
+    return next(others, by_suffix)
 
 
 def find_object_module(obj: Any) -> Any:

@@ -18,7 +18,7 @@ from dask_io.errors import (
     DataError,
     UsageError,
 )
-from dask_io.formats.creating import check_places, make_target
+from dask_io.formats.creating import check_places, chunks_by_pattern, make_target
 from dask_io.formats.registry import find_row
 from dask_io.formats.several_targets import check_apart
 from dask_io.geometry import Layout
@@ -95,11 +95,12 @@ def _describe_requested(
     shape, dtype = store.grid.shape, settings.dtype_for(store.dtype)
     metadata = _described(store, settings)
     names = metadata.get("dimension_names")
-    chunks = by_number(requested.chunks, names)
+    chunks, place = by_number(requested.chunks, names), requested.target
+    if chunks is None and place is not None:
+        chunks = chunks_by_pattern(place, len(shape), settings.storage_options)
     grid = normalize_chunks(chunks, shape, dtype.itemsize, like=store.grid)
     shards = None if settings.shards is None else normalize_shards(settings.shards, grid, names)
     layout = store.layout if requested.order is None else parse_order(requested.order, len(shape))
-    place = requested.target
     if place is None:
         row = find_row(settings.format or store.format)
         if not _is_encoded(store, row.name, settings):

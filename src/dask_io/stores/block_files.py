@@ -130,7 +130,7 @@ class BlockFiles(BlockStore, SourceDefaults):
         problems = problems or Problems(self.place)
         offset = 0 if blocks.format.longest_header else blocks.offset
         # The size of compressed data is not known in advance.
-        itemsize = 0 if blocks.format.stream is not None else blocks.dtype.itemsize
+        itemsize = 0 if blocks.stream is not None else blocks.dtype.itemsize
         expected = Expected(blocks.grid, blocks.names, itemsize, blocks.format, absent, offset)
         matches = matches or match_names(files, blocks.names)
         # An array without elements has no blocks, but it may have a file with a header.
@@ -152,7 +152,7 @@ class BlockFiles(BlockStore, SourceDefaults):
         for index, offset in (offsets or {}).items():
             self._remember(self.grid.flat(index), offset)
         # A file truncated by less than its header is still long enough for its data.
-        if blocks.format.stream is None:
+        if blocks.stream is None:
             self._check_headers(checked.unusual, problems)
         problems.raise_if_any()
 
@@ -186,7 +186,7 @@ class BlockFiles(BlockStore, SourceDefaults):
         """
         blocks, grid = self._blocks, self._blocks.grid
         shape, flat, name = grid.block(index).shape, grid.flat(index), self._file_name(index)
-        is_detached = bool(blocks.format.header_suffix)
+        is_detached = blocks.format.is_detached
         comes_along = after is None and 0 <= self._usual_offset <= ALIGNMENT and not is_detached
         if not (self._known[flat] or comes_along):
             with self._medium.reader_in(blocks.folder, name, Tally()) as file:
@@ -266,10 +266,10 @@ class BlockFiles(BlockStore, SourceDefaults):
 
     def discard(self, index: tuple[int, ...]) -> None:
         """Remove a block's file, if it still exists."""
-        path, format_ = self.path_of(index), self._blocks.format
-        self._medium.remove([path])
-        if format_.header_suffix:
-            self._medium.remove([path.with_name(format_.header_name(path.name))])
+        name, format_ = self._file_name(index), self._blocks.format
+        self._medium.remove([self._blocks.folder / name])
+        if format_.is_detached:
+            self._medium.remove([self._blocks.folder / format_.header_name(name)])
 
     def describe_in_place(self) -> None:
         """Write a manifest, unless one exists, all blocks are gone, or the array is one file."""
@@ -324,7 +324,7 @@ class BlockFiles(BlockStore, SourceDefaults):
     def _peeking(self, name: str, peek: Callable[[int], bytes]) -> Iterator[Callable[[int], bytes]]:
         """Open the file with the header of a block's data."""
         blocks = self._blocks
-        if not blocks.format.header_suffix:
+        if not blocks.format.is_detached:
             yield peek
             return
         with peeking_at_header(blocks.folder, name, blocks.format) as peek_header:
@@ -344,7 +344,7 @@ class BlockFiles(BlockStore, SourceDefaults):
             return str(error), 0
         problem = blocks.problem_with(header, region, size)
         # Headers with positions differ for every block.
-        is_alike = not blocks.format.has_space and not blocks.format.header_suffix
+        is_alike = not blocks.format.has_space and not blocks.format.is_detached
         if is_alike and not problem and len(self._right) < _MOST_HEADS:
             self._right[shape] = peek(header.offset), size
         return problem, header.offset

@@ -6,10 +6,10 @@ import json
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from dask_io.errors import DataError, StorageError, UsageError
+from dask_io.errors import DataError, StorageError, TargetExistsError, UsageError
 from dask_io.geometry import Region
 from dask_io.journal.journalled_target import JournalledTarget
-from dask_io.storage.files import read_whole, write_whole
+from dask_io.storage.files import peeking, read_whole, write_whole
 from dask_io.storage.location import is_taken
 from dask_io.storage.medium import Durability, Writers
 from dask_io.storage.own_names import JOURNAL, whole_name
@@ -124,7 +124,7 @@ class BlockFilesTarget(BlockStore, TargetDefaults, JournalledTarget):
 
     def _header(self, region: Region) -> bytes:
         """Return everything before the data in a block's file."""
-        if self._blocks.format.header_suffix:
+        if self._blocks.format.is_detached:
             return b""
         # Headers of blocks with one shape are equal, unless they have the block's position.
         block = region if self._blocks.format.has_space else region.shape
@@ -146,6 +146,7 @@ class BlockFilesTarget(BlockStore, TargetDefaults, JournalledTarget):
     def _find_old(self) -> list[Location]:
         if self._blocks.is_one_file:
             self._refuse_file()
+            self._refuse_header()
             return []
         folder = self._blocks.folder
         if not is_taken(folder):
@@ -172,6 +173,24 @@ class BlockFilesTarget(BlockStore, TargetDefaults, JournalledTarget):
                 "move them away, or choose another target"
             )
         return [folder / name for name in sorted(old, key=lambda name: name != manifest.NAME)]
+
+    def _refuse_header(self) -> None:
+        """Refuse to overwrite a header, even if asked to, that belongs to other data."""
+        chosen = self._blocks.format
+        for path, _ in self._header_files():
+            if not is_taken(path):
+                continue
+            if not self._overwrite:
+                raise TargetExistsError(str(path))
+            if not chosen.names_data:
+                continue
+            with suppress(ValueError), peeking(path) as peek:
+                found = chosen.parse_header(peek).data_file or path.name
+                if found != self.path.name:
+                    raise UsageError(
+                        f"{path} is the header of {found!r:.200}, which this target would not "
+                        "replace; choose another target"
+                    )
 
     def _patterns(self) -> list[Names]:
         """Return the pattern of existing blocks, from the manifest or the journal."""
@@ -206,7 +225,7 @@ class BlockFilesTarget(BlockStore, TargetDefaults, JournalledTarget):
     def _header_files(self) -> Iterator[tuple[Location, Region]]:
         """Yield the files of headers that are not in the files of their blocks."""
         blocks, grid = self._blocks, self.grid
-        if not blocks.format.header_suffix:
+        if not blocks.format.is_detached:
             return
         folder, name_of = self._folder, blocks.format.header_name
         if blocks.is_one_file:

@@ -27,6 +27,10 @@ if TYPE_CHECKING:
 
 Peek: TypeAlias = Callable[[int], bytes]
 """Returns the first n bytes of a file, or all if there are fewer."""
+ENCODING = "encoding"
+"""Key of the metadata for the compression of data that follows a header; see `Format.encodings`."""
+OpenAlike: TypeAlias = "Callable[[Location], Source | None]"
+"""Opens a file that is stored like another one; returns None for any other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +47,11 @@ class Header:
         The space of the block, with the origin at its first element. None if it is unknown.
     metadata
         Other metadata of the array, as plain JSON values.
-    most_after
-        Bytes of other content that may follow the data, in formats where its size is unknown.
     start
         Where the block begins in its array; empty in a header that was read from a file.
+    data_file
+        Name of the file that holds the data, if the header is in a file of its own and contains
+        this name. It is relative to the directory of the header.
     """
 
     shape: tuple[int, ...]
@@ -55,8 +60,8 @@ class Header:
     offset: int = 0
     space: Space | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict)
-    most_after: int = 0
     start: tuple[int, ...] = ()
+    data_file: str = ""
 
 
 class Prepare(Protocol):
@@ -68,6 +73,9 @@ class Prepare(Protocol):
 
 class Streamed(Protocol):
     """Reads and writes block files that are compressed as a whole."""
+
+    def encode_header(self, header: bytes) -> bytes:
+        """Return a new header as its file stores it."""
 
     def open(self, files: BlockFiles) -> Source:
         """Return the source for files whose names and headers have been checked."""
@@ -101,7 +109,10 @@ class Format:
     has_space
         Whether headers can store a block's space. They then differ from block to block.
     keeps
-        Keys of the metadata that headers can store.
+        Keys of other metadata that headers can store.
+    keeps_header
+        Whether new files get the other entries of an older header of this format. `parse_header`
+        puts them under the key `HEADERS` of the metadata; see `dask_io.stores.kept_headers`.
     order
         ``"C"`` or ``"F"`` if blocks are always stored in this order; empty if either.
     byte_order
@@ -110,15 +121,26 @@ class Format:
         Whether files are never written; `make_header` then raises ValueError.
     trailer
         Returns the number of zeros that follow a block's data, from the size of the data in bytes.
+    most_after
+        Bytes of other content that may follow the data, in formats where its size is unknown.
     keep
-        Returns the part of a source's metadata that headers can store, if that depends on the
-        values; `keeps` is not used then.
+        Returns more of a source's metadata that headers can store, if that depends on the values.
     open_file
         Opens a file that need not be a header and elements, for formats that have such files. Block
         files without a manifest are then opened one by one, and form one source together.
+    open_alike
+        From a file and the source that `open_file` returned for it, returns a function that opens
+        other files. That function returns None for files that are stored in another way. For
+        formats in which this is much faster than `open_file`; None if a file cannot be compared.
     header_suffix
         For headers in files of their own: their suffix. The header of ``scan.img`` is then in
         ``scan.hdr`` in the same directory. Empty if a file begins with its header.
+    names_data
+        Whether headers contain the name of the file with their data, or have no such name if the
+        data follows the header in the same file.
+    header_file
+        For one file whose header has any other name: that name, relative to the directory of the
+        data. It is set when the header is opened; see `Header.data_file`.
     prepare
         Returns a new array as files of this format describe it, from the source's description and
         the options of the target. Raises ValueError if the format cannot hold the array; the
@@ -129,6 +151,9 @@ class Format:
     stream
         Reads and writes files that are compressed as a whole; None for other files. `parse_header`
         then gets compressed bytes, while `make_header` returns a header that is not compressed.
+    encodings
+        Readers of data that is compressed while its header is not, by the word that `parse_header`
+        puts under the key `ENCODING` of the metadata.
     variants
         Formats of the same name whose files have other suffixes.
     """
@@ -140,16 +165,22 @@ class Format:
     make_header: Callable[[Header], bytes]
     has_space: bool = False
     keeps: frozenset[str] = frozenset()
+    keeps_header: bool = False
     order: Literal["", "C", "F"] = ""
     byte_order: Literal["", "<", ">"] = ""
     is_read_only: bool = False
     trailer: Callable[[int], int] | None = None
+    most_after: int = 0
     keep: Callable[[Mapping[str, Any]], Mapping[str, Any]] | None = None
     open_file: Callable[[Location], Source] | None = None
+    open_alike: Callable[[Location, Source], OpenAlike | None] | None = None
     header_suffix: str = ""
+    names_data: bool = False
+    header_file: str = ""
     prepare: Prepare | None = None
     compare: Callable[[Mapping[str, Any], Mapping[str, Any]], str] | None = None
     stream: Streamed | None = None
+    encodings: Mapping[str, Streamed] = field(default_factory=dict)
     variants: tuple[Format, ...] = ()
 
     def size_of_data(self, n_bytes: int) -> int:
@@ -158,14 +189,25 @@ class Format:
 
     @property
     def all_suffixes(self) -> tuple[str, ...]:
-        """Suffixes of all files of the format, including its variants and header files."""
-        own = (*self.suffixes, *filter(None, [self.header_suffix]))
-        return own + tuple(suffix for each in self.variants for suffix in each.all_suffixes)
+        """Suffixes of all files that can be opened, including variants and header files.
+
+        A suffix that ends with another one, as ``.ome.tif`` with ``.tif``, is left out.
+        """
+        # A header that names its data is what users open; the data may have any name.
+        is_opened = not (self.names_data and self.header_suffix)
+        own = (*(self.suffixes if is_opened else ()), *filter(None, [self.header_suffix]))
+        every = own + tuple(suffix for each in self.variants for suffix in each.all_suffixes)
+        return tuple(s for s in every if not any(s != end and s.endswith(end) for end in every))
+
+    @property
+    def is_detached(self) -> bool:
+        """Whether headers are in files of their own."""
+        return bool(self.header_suffix or self.header_file)
 
     def of_file(self, name: str) -> Format:
         """Return the variant to which a file or a pattern of files belongs, by its suffix."""
         for variant in self.variants:
-            if name.endswith(variant.all_suffixes):
+            if name.endswith((*variant.suffixes, variant.header_suffix or "\0")):
                 return variant
         return self
 
@@ -185,7 +227,7 @@ class Format:
 
     def header_name(self, name: str) -> str:
         """Return the name of the file that has the header of a block's data file."""
-        if not self.header_suffix:
-            return name
+        if self.header_file or not self.header_suffix:
+            return self.header_file or name
         suffix = max((each for each in self.suffixes if name.endswith(each)), key=len, default="")
         return name.removesuffix(suffix) + self.header_suffix

@@ -13,8 +13,10 @@ if TYPE_CHECKING:
 
 _SPEC = re.compile(
     r"(?:(offset|slice)(?::(?=.)|$))?"
-    r"(?:from([1-9][0-9]{0,8})(?::(?=.)|$))?"
+    r"(?:from([1-9][0-9]{0,17})(?::(?=.)|$))?"
     r"(?:0([1-9][0-9]?))?"
+    # As in Python's own format strings.
+    r"d?"
 )
 
 
@@ -38,6 +40,14 @@ class _Field(NamedTuple):
         return cls(literal, int(axis), match[1] or "", int(match[2] or 0), int(match[3] or 0))
 
     @property
+    def text(self) -> str:
+        """The field and the text before it, as a pattern usually spells them."""
+        first = f"from{self.first}" if self.first else ""
+        width = f"0{self.width}" if self.width else ""
+        spec = ":".join(filter(None, [str(self.axis), self.kind, first, width]))
+        return f"{_with_braces(self.literal)}{{{spec}}}"
+
+    @property
     def form(self) -> str:
         """The template for `%`, which is faster than `format`, for this part of a name."""
         return _escaped(self.literal) + (f"%0{self.width}d" if self.width else "%d")
@@ -58,14 +68,17 @@ class BlockNames:
     ``{0:slice}`` numbers the slices along axis 0: each file holds one of them, as an array without
     that axis. Axes that such a pattern leaves out are not cut. These can be combined, as in
     ``{0:slice:from1:04}``. Literal braces are doubled. When names are read, numbers may have any
-    number of leading zeros.
+    number of leading zeros. ``{0:04d}`` is the same as ``{0:04}``.
+
+    If a pattern of block numbers has fewer fields than the array has axes, they number slices:
+    ``z_{0}.npy`` is short for ``z_{0:slice}.npy`` if there are three axes.
 
     Parameters
     ----------
     pattern
         The file name with its fields.
     n_axes
-        Number of axes of the array, if a pattern of slices leaves some out.
+        Number of axes of the array, if the pattern leaves some out.
     inferred
         Whether the pattern was inferred, not given.
 
@@ -82,6 +95,8 @@ class BlockNames:
     >>> slices = BlockNames("slice_{0:slice:04}.npy", n_axes=3)
     >>> slices.parse("slice_0007.npy"), slices.meaning
     ((7, 0, 0), 'slice numbers along axis 0')
+    >>> BlockNames("z_{0:04d}.tif", n_axes=3).pattern
+    'z_{0:slice:04}.tif'
     """
 
     pattern: str
@@ -103,10 +118,15 @@ class BlockNames:
         if not fields:
             raise ValueError("it has no field for an axis, such as {0}")
         axes, kinds = [each.axis for each in fields], {each.kind for each in fields}
+        if kinds == {""} and len(axes) < self.n_axes:
+            fields, kinds = [each._replace(kind="slice") for each in fields], {"slice"}
         if len(kinds) > 1 and "offset" in kinds:
             raise ValueError("it mixes block numbers and offsets")
         if len(set(axes)) < len(axes) or ("slice" not in kinds and max(axes) >= len(axes)):
-            raise ValueError("its fields must have every axis exactly once, counted from 0")
+            raise ValueError(
+                "its fields must have every axis exactly once, counted from 0; "
+                f"for slices along axis {max(axes)}, write {{{max(axes)}:slice}}"
+            )
         if any(not each.literal or each.literal.isdecimal() for each in fields[1:]):
             raise ValueError("two of its fields have nothing but digits between them")
         n_axes = self.n_axes or max(axes) + 1
@@ -115,6 +135,8 @@ class BlockNames:
         _check_file_name(rest, fields)
         regex = "".join(re.escape(each.literal) + "([0-9]+)" for each in fields) + re.escape(rest)
         is_plain = axes == list(range(n_axes)) and not any(each.first for each in fields)
+        pattern = "".join(each.text for each in fields) + _with_braces(rest)
+        object.__setattr__(self, "pattern", pattern)
         object.__setattr__(self, "n_axes", n_axes)
         object.__setattr__(self, "by_offset", kinds == {"offset"})
         object.__setattr__(self, "_fields", tuple(fields))
@@ -137,6 +159,20 @@ class BlockNames:
     def slice_axes(self) -> tuple[int, ...]:
         """The axes that files do not have: each file holds one slice along them."""
         return tuple(sorted(each.axis for each in self._fields if each.kind == "slice"))
+
+    @property
+    def axes(self) -> frozenset[int]:
+        """The axes along which files are numbered; all others are not cut."""
+        return frozenset(each.axis for each in self._fields)
+
+    @property
+    def only_slices(self) -> bool:
+        """Whether files are numbered along one axis, and each holds one slice along it."""
+        return len(self._fields) == 1 and self._fields[0].kind == "slice"
+
+    def number_of(self, index: int) -> int:
+        """Return the number in the name of a slice, if files are only numbered along one axis."""
+        return index + self._fields[0].first
 
     @property
     def meaning(self) -> str:
@@ -183,17 +219,26 @@ def _check_file_name(rest: str, fields: Sequence[_Field]) -> None:
         raise ValueError("it starts with a dot, as only hidden files do")
 
 
+def _with_braces(literal: str) -> str:
+    return literal.replace("{", "{{").replace("}", "}}")
+
+
 def _escaped(literal: str) -> str:
     return literal.replace("%", "%%")
 
 
 @dataclass(frozen=True, slots=True)
 class OneName:
-    """The name of the only block of an array that is one file."""
+    """The name of the only block of an array that is one file.
+
+    If a header in another file names this file, `header` is the path of the header, relative to
+    the directory of the file.
+    """
 
     pattern: str
     n_axes: int
     by_offset: bool = False
+    header: str = ""
 
     def name_of(self, index: Sequence[int], starts: Sequence[int]) -> str:  # noqa: ARG002 - there is one block
         """Return the name."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from dask_io.errors import DataError
 from dask_io.journal.journal import journal_of
 from dask_io.storage.files import peeking
-from dask_io.stores.block_format import Header
+from dask_io.stores.block_format import ENCODING, Header
 from dask_io.stores.block_names import OneName, StackNames
 from dask_io.stores.manifest import Manifest
 from dask_io.stores.space import Space, crop, is_close
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from dask_io.geometry import Grid, Layout, Region
     from dask_io.storage.location import Location
-    from dask_io.stores.block_format import Format
+    from dask_io.stores.block_format import Format, Streamed
     from dask_io.stores.block_names import Names
     from dask_io.stores.spec import ArraySpec
 
@@ -80,6 +80,12 @@ class Blocks:
             format_name, spec.grid, spec.dtype, spec.layout, self.names, *known, self.offset
         )
 
+    @property
+    def stream(self) -> Streamed | None:
+        """Reads and writes the files if they are compressed, entirely or after their headers."""
+        encoding = self.spec.metadata.get(ENCODING)
+        return self.format.stream if encoding is None else self.format.encodings.get(encoding)
+
     def header_of(self, region: Region) -> bytes:
         """Return everything before the data of a block, which is a region of the array.
 
@@ -98,17 +104,22 @@ class Blocks:
             space=space,
             metadata=spec.metadata,
             start=region.start,
+            data_file=self._name_at(region.start) if self.format.is_detached else "",
         )
         return self.format.make_header(block)
+
+    def _name_at(self, start: tuple[int, ...]) -> str:
+        index = self.grid.index_at(start) if self.grid.n_blocks else (0,) * len(start)
+        return self.names.name_of(index, start if self.names.by_offset else index)
 
     def problem_with(self, header: Header | None, region: Region, size: int) -> str:
         """Return the problem with a block's header or size; empty if there is none."""
         problem = self._mismatch(header, region) if header else ""
-        if self.format.stream is not None:
+        if self.stream is not None:
             return problem
         data = self.format.size_of_data(region.size * self.dtype.itemsize)
         right = (header.offset if header else self.offset) + data
-        if problem or right <= size <= right + (header.most_after if header else 0):
+        if problem or right <= size <= right + self.format.most_after:
             return problem
         word = "truncated" if size < right else "too long"
         return f"is {word}: it has {size} bytes, expected {right}"
@@ -121,6 +132,13 @@ class Blocks:
             return f"has dtype {header.dtype}, expected {self.dtype}"
         if order_of(header.layout, shape) != order_of(self.layout, shape):
             return f"has order {header.layout.name}, expected {self.layout.name}"
+        found, expected = (each.metadata.get(ENCODING, "raw") for each in (header, self.spec))
+        if found != expected:
+            return f"has {found} encoding, but the other blocks have {expected}"
+        # The header of one file was followed to its data; those of blocks must agree with names.
+        own = self._name_at(region.start)
+        if header.data_file and not self.is_one_file and header.data_file != own:
+            return f"has its data in {header.data_file!r}, expected {own}"
         compare = self.format.compare
         problem = compare(header.metadata, self.spec.metadata) if compare is not None else ""
         return problem or self._misplacement(header, region)
@@ -164,7 +182,7 @@ def peeking_at_header(
         If the header's file is missing.
     """
     path = folder / format.header_name(name)
-    if format.header_suffix and not path.is_file():
+    if format.is_detached and not path.is_file():
         raise DataError(f"{folder}/{name}", [f"has no header: {path.name} is missing"])
     with peeking(path) as peek:
         yield peek

@@ -183,7 +183,8 @@ class ChunkedTarget(ABC):
         spec, shape = self.spec, self.grid.block(index).shape
         if self.access is Access.ATOMIC:
             whole = _ShardWriter if spec.index else _ChunkWriter
-            yield (_PieceWriter if self.in_pieces else whole)(self, index, shape, spec.padding)
+            padding = spec.padding if spec.index else spec.padding_for(shape)
+            yield (_PieceWriter if self.in_pieces else whole)(self, index, shape, padding)
             return
         opened, offset = self.open_at(index)
         with opened as file:
@@ -205,6 +206,18 @@ class ChunkedTarget(ABC):
             return None
         codec = self.spec.codec
         return raw if codec is None else codec.encode(raw)
+
+    def pack(
+        self,
+        index: tuple[int, ...],  # noqa: ARG002 - a Zarr shard does not depend on it
+        shard: NDArray[Any],
+        encode: Callable[[NDArray[Any]], NDArray[np.uint8] | None],
+    ) -> Iterator[Any]:
+        """Yield the content of a shard in pieces; nothing if all its chunks are left out.
+
+        A piece may share memory with the next one. `encode` returns None for a chunk to leave out.
+        """
+        return pack(shard, self.spec, encode)
 
     def put_encoded(
         self, index: tuple[int, ...], pieces: Iterable[Any], staging: memoryview
@@ -362,9 +375,13 @@ class _ShardWriter(WholeWriter):
     def write_from(self, region: Region, array: NDArray[Any], staging: memoryview) -> None:
         """Encode and store all of it."""
         assert region.shape == self.shape, "a part of a shard would be read, changed and rewritten"
-        target, padding = self.target, self.padding
-        scratch, rest = cut(staging, padding.n_bytes)
-        pieces = pack(array, target.spec, lambda chunk: target.encode(padding.pad(chunk, scratch)))
+        target, spec = self.target, self.target.spec
+        scratch, rest = cut(staging, self.padding.n_bytes)
+
+        def encode(chunk: NDArray[Any]) -> Any:
+            return target.encode(spec.padding_for(chunk.shape).pad(chunk, scratch))
+
+        pieces = target.pack(self.index, array, encode)
         if target.puts_whole:
             # They stay in memory until the last one is encoded.
             pieces = (lasting(piece, scratch) for piece in pieces)

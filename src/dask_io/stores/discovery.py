@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from operator import call
 from typing import TYPE_CHECKING
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
     from dask_io.geometry import Layout
     from dask_io.storage.location import Location
     from dask_io.stores.block_format import Format, Header
+
+# Headers that are read one by one if there are fewer, and the number read at once otherwise.
+_MANY_HEADERS, _AT_ONCE = 64, 8
 
 
 def open_by_headers(
@@ -73,6 +77,7 @@ class _Search:
             raise DataError(self.problems.place, [found], advice)
         axes = []
         for axis, along in enumerate(values):
+            self.read_ahead([(*corner[:axis], value, *corner[axis + 1 :]) for value in along])
             lengths = [self.length_at(corner, axis, value) for value in along]
             axes.append(self.lay_out(axis, along, lengths, by_offset=names.by_offset))
         grid = Grid(tuple(axes))
@@ -100,17 +105,36 @@ class _Search:
     def header(self, numbers: tuple[int, ...]) -> Header | None:
         """Return the header of a block, None if it is invalid; the problem is recorded."""
         if numbers not in self.headers:
-            self.headers[numbers] = None
-            name = self.names[numbers]
-            if self.files[name] != NOT_A_FILE:  # otherwise the check of sizes reports it
-                try:
-                    with peeking_at_header(self.folder, name, self.format) as peek:
-                        self.headers[numbers] = self.format.parse_header(peek)
-                except ValueError as error:
-                    self.problems.add(name, str(error))
-                except DataError as error:
-                    self.problems.add(name, error.problems[0])
+            self.record(numbers, self.read(numbers))
         return self.headers[numbers]
+
+    def read(self, numbers: tuple[int, ...]) -> Header | str:
+        """Return the header of a block, or the problem with it; empty if it is not a file."""
+        name = self.names[numbers]
+        if self.files[name] == NOT_A_FILE:  # the check of sizes reports it
+            return ""
+        try:
+            with peeking_at_header(self.folder, name, self.format) as peek:
+                return self.format.parse_header(peek)
+        except ValueError as error:
+            return str(error)
+        except DataError as error:
+            return error.problems[0]
+
+    def record(self, numbers: tuple[int, ...], found: Header | str) -> None:
+        """Remember a header, or the problem with it."""
+        self.headers[numbers] = None if isinstance(found, str) else found
+        if isinstance(found, str) and found:
+            self.problems.add(self.names[numbers], found)
+
+    def read_ahead(self, wanted: list[tuple[int, ...]]) -> None:
+        """Read many headers at once: each may take a while on a network."""
+        wanted = [numbers for numbers in wanted if numbers in self.names]
+        if len(wanted) < _MANY_HEADERS:
+            return
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            for numbers, found in zip(wanted, pool.map(self.read, wanted), strict=True):
+                self.record(numbers, found)
 
     def header_near(self, numbers: tuple[int, ...], axis: int | None = None) -> Header | None:
         """Return the header of a block, else of any other block at its position on an axis."""

@@ -1,4 +1,4 @@
-"""Reading block files, or one file, compressed with gzip.
+"""Reading block files, or one file, compressed with gzip: entirely, or only after their headers.
 
 gzip has no random access, so a file is cut into slabs along its slowest axis. A slab is decoded as
 a whole, from the nearest point before it. A run that goes forward decodes every file once.
@@ -7,6 +7,7 @@ a whole, from the nearest point before it. A run that goes forward decodes every
 from __future__ import annotations
 
 from contextlib import contextmanager
+from functools import partial
 from math import prod
 from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -17,6 +18,7 @@ from dask_io.geometry import Axis, Grid
 from dask_io.storage.medium import ALIGNMENT
 from dask_io.storage.tally import Tally
 from dask_io.stores.addressable import checksum_of, view_as_array
+from dask_io.stores.block_format import ENCODING
 from dask_io.stores.encoded import AsStored, StoredBytes
 from dask_io.stores.gzip_stream import INPUT_BYTES, MOST_RATIO, STATE_BYTES, GzipStream
 from dask_io.stores.staging import cut, room_for
@@ -107,12 +109,20 @@ class GzipFiles(SourceDefaults):
     """A source of gzip files; any number of slabs may be read at once.
 
     Data that has not been reached yet is decoded by one thread at a time.
+
+    Parameters
+    ----------
+    files
+        The files, whose names and headers have been checked.
+    after_header
+        Whether the headers are not compressed, so that a stream begins where the data does. It may
+        be a zlib stream then.
     """
 
     is_sequential = True
 
-    def __init__(self, files: BlockFiles) -> None:
-        self._files = files
+    def __init__(self, files: BlockFiles, *, after_header: bool = False) -> None:
+        self._files, self._after_header = files, after_header
         blocks = files.blocks
         self.dtype, self.layout = blocks.dtype, blocks.layout
         if files.n_bytes_on_disk:
@@ -127,7 +137,7 @@ class GzipFiles(SourceDefaults):
         self._lock = Lock()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self._files,)
+        return partial(type(self), after_header=self._after_header), (self._files,)
 
     @property
     def place(self) -> str:
@@ -175,7 +185,7 @@ class GzipFiles(SourceDefaults):
         known = self._files.metadata
         level = known_level(known)
         # A gzip stream does not record its level; a manifest may.
-        codec = {"id": CODEC} if level is None else {"id": CODEC, "level": level}
+        codec = {"id": known.get(ENCODING, CODEC), **({} if level is None else {"level": level})}
         return {**known, "codecs": [codec], "note": self.note}
 
     @property
@@ -201,24 +211,40 @@ class GzipFiles(SourceDefaults):
         offset = self._files.offset_of(number)
         within = region.relative_to(block.start)
         first = self.layout.stored(within, block.shape).first
-        begin = offset + first * self.dtype.itemsize
+        # The offset is one in the file if the header is not compressed, else one in the content.
+        start, before = (offset, 0) if self._after_header else (0, offset)
+        begin = before + first * self.dtype.itemsize
+        n_bytes = block.size * self.dtype.itemsize
         with self._files.open_file(number, self.tally) as file:
-            stream = self._stream_of(number, file, offset + block.size * self.dtype.itemsize)
+            format_ = self._files.blocks.format
+            stream = self._stream_of(
+                number,
+                GzipStream(
+                    file.size,
+                    before + n_bytes,
+                    start=start,
+                    most_after=format_.size_of_data(n_bytes) - n_bytes + format_.most_after,
+                    may_be_zlib=self._after_header,
+                ),
+            )
             part = _Part(self._files.path_of(number), begin, region.shape)
             yield GzipReader(self, part, file, stream)
 
-    def _stream_of(self, number: tuple[int, ...], file: Reader, n_bytes: int) -> GzipStream:
-        place, size = str(self._files.path_of(number)), file.size
+    def _stream_of(self, number: tuple[int, ...], new: GzipStream) -> GzipStream:
+        """Return the stream of a file: a new one, or that of earlier visits with its states."""
+        place = str(self._files.path_of(number))
         if not self.is_indivisible:
             # The file is read in one pass, so no decoder states are saved.
-            _refuse_bomb(place, size, n_bytes)
-            return GzipStream(size, n_bytes, 0)
+            _refuse_bomb(place, new.size, new.n_bytes)
+            new.most_points = 0
+            return new
         with self._lock:
             found = self._streams.get(number)
-            if found is None or found.size != size:
-                _refuse_bomb(place, size, n_bytes)
+            if found is None or found.size != new.size:
+                _refuse_bomb(place, new.size, new.n_bytes)
                 is_one = self._files.grid.n_blocks == 1
-                found = GzipStream(size, n_bytes, _MOST_POINTS // (1 if is_one else _MOST_STREAMS))
+                found = new
+                found.most_points = _MOST_POINTS // (1 if is_one else _MOST_STREAMS)
                 kept = list(self._streams.items())[-(_MOST_STREAMS - 1) :]
                 self._streams = {**dict(kept), number: found}
         with self._files.open_file(number, Tally()) as looked_at:

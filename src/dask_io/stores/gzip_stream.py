@@ -1,4 +1,4 @@
-"""Reading parts of a gzip stream from the nearest point at which decoding can start.
+"""Reading parts of a gzip or zlib stream from the nearest point at which decoding can start.
 
 gzip has no random access. Decoding can start at the beginning of a member, or where the state of a
 decoder was saved. Most streams are decoded once, from beginning to end. On the way, states are
@@ -30,6 +30,7 @@ STATE_BYTES = 48 * 2**10
 MOST_RATIO = 1032
 """No stream decodes to more than this many times its size."""
 _GZIP = 31
+_GZIP_OR_ZLIB = 47
 _MAGIC = b"\x1f\x8b\x08"
 _HAS_EXTRA = 4
 # Identifier, length of the field, bytes of the member, bytes of its content.
@@ -130,13 +131,22 @@ class GzipStream:
         Bytes of the content.
     most_points
         States that are kept at most, each of `STATE_BYTES`.
+    start
+        Where the stream begins in the file.
+    most_after
+        Bytes of other content that may follow.
+    may_be_zlib
+        Whether it may also be a zlib stream.
     """
 
     size: int
     n_bytes: int
     most_points: int = 64
-    _points: list[_Point] = field(default_factory=lambda: [_Point(0, 0, None)])
-    _members: dict[int, int] = field(default_factory=lambda: {0: 0})
+    start: int = 0
+    most_after: int = 0
+    may_be_zlib: bool = False
+    _points: list[_Point] = field(init=False)
+    _members: dict[int, int] = field(init=False)
     _idle: list[_Cursor] = field(default_factory=list)
     _front: _Cursor | None = None
     _reached: int = 0
@@ -145,6 +155,9 @@ class GzipStream:
     _says_sizes: bool = False
     _lock: Lock = field(default_factory=Lock)
     _front_lock: Lock = field(default_factory=Lock)
+
+    def __post_init__(self) -> None:
+        self._points, self._members = [_Point(0, self.start, None)], {0: self.start}
 
     def list_members(self, read: Callable[[int, int], bytes]) -> bool:
         """Find the beginnings of all members from the sizes in their headers.
@@ -157,7 +170,7 @@ class GzipStream:
                 return self._says_sizes
             self._is_listed = True
             points: list[_Point] = []
-            position = offset = 0
+            position, offset = 0, self.start
             while offset < self.size and len(points) < _MOST_MEMBERS:
                 found = size_of_member(read(offset, _MEMBER_HEADER))
                 if found is None or not found[1]:
@@ -282,9 +295,10 @@ class GzipStream:
             cursor.rest = cursor.rest.lstrip(b"\0") or self._read_on(cursor, file)
         if not cursor.rest:
             raise ValueError("is truncated: its gzip stream ends before its data does")
-        if cursor.rest[0] != _MAGIC[0]:
+        may_be_zlib = self.may_be_zlib and not cursor.position
+        if cursor.rest[0] != _MAGIC[0] and not may_be_zlib:
             raise ValueError("is damaged: something else follows within its gzip stream")
-        cursor.decoder = zlib.decompressobj(_GZIP)
+        cursor.decoder = zlib.decompressobj(_GZIP_OR_ZLIB if may_be_zlib else _GZIP)
 
     def _note_member(self, position: int, offset: int) -> None:
         """Record where a member begins, or compare it with the recorded sizes."""
@@ -320,13 +334,20 @@ class GzipStream:
         is_end = cursor.position == self.n_bytes
         if not is_end and cursor.position not in self._members:
             return
+        left = self.most_after if is_end else 0
         while cursor.decoder is not None:
-            if self._decode(cursor, file, 1):
-                raise ValueError("is too long: its gzip stream continues after its data")
+            left = self._pass_over(cursor, file, left)
         if is_end and cursor.is_front:
-            self._check_end(cursor, file)
+            self._check_end(cursor, file, left)
 
-    def _check_end(self, cursor: _Cursor, file: Reader) -> None:
+    def _pass_over(self, cursor: _Cursor, file: Reader, left: int) -> int:
+        """Decode content that follows the data; return how much more of it is allowed."""
+        left -= len(self._decode(cursor, file, min(left, 2**16) + 1))
+        if left < 0:
+            raise ValueError("is too long: its gzip stream continues after its data")
+        return left
+
+    def _check_end(self, cursor: _Cursor, file: Reader, left: int) -> None:
         """Refuse a stream with more data; empty members and zeros are allowed."""
         while cursor.rest or (self.size > cursor.offset):
             cursor.rest = cursor.rest or self._read_on(cursor, file)
@@ -336,8 +357,7 @@ class GzipStream:
             if cursor.decoder is None and cursor.rest[0] != _MAGIC[0]:
                 # Ignore trailing bytes that are not a member, as gzip does.
                 return
-            if self._decode(cursor, file, 1):
-                raise ValueError("is too long: its gzip stream continues after its data")
+            left = self._pass_over(cursor, file, left)
 
 
 _MOST_AT_ONCE = 2**20

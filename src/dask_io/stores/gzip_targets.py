@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import zlib
 from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
 from math import prod
@@ -36,12 +37,12 @@ from dask_io.stores.gzip_files import (
     slab_shape,
     written_files,
 )
-from dask_io.stores.gzip_stream import longest_member, make_member, member_from
+from dask_io.stores.gzip_stream import content_of, longest_member, make_member, member_from
 from dask_io.stores.staging import room_for
 from dask_io.stores.store import Access, Footprint, TargetDefaults
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from types import TracebackType
 
     from numpy.typing import NDArray
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from dask_io.journal.ledger import Ledger
     from dask_io.storage.medium import Reader
     from dask_io.stores.block_files import Blocks
+    from dask_io.stores.block_format import Format, Header, Peek
     from dask_io.stores.encoded import AsStored
     from dask_io.stores.store import Source, Target
 
@@ -58,12 +60,22 @@ _COMPRESSOR = 2**19
 _PIECE = 2**18
 
 
+@dataclass(frozen=True, slots=True)
 class Gzip:
-    """Reads and writes files that are gzip streams; see `Streamed`."""
+    """Reads and writes files that are gzip streams; see `Streamed`.
+
+    Files with a plain header before the stream (`after_header`) are only read.
+    """
+
+    after_header: bool = False
+
+    def encode_header(self, header: bytes) -> bytes:
+        """Return a new header as its file stores it."""
+        return header if self.after_header else make_member(header, 1)
 
     def open(self, files: BlockFiles) -> Source:
         """Return the source for files whose names and headers have been checked."""
-        return GzipFiles(files)
+        return GzipFiles(files, after_header=self.after_header)
 
     def read_back(self, files: BlockFiles) -> AsStored:
         """Open written files, to verify their checksums."""
@@ -73,9 +85,20 @@ class Gzip:
         self, blocks: Blocks, *, overwrite: bool, durability: Durability, reserve: bool
     ) -> Target:
         """Describe a target."""
+        assert not self.after_header, "data after a plain header is not compressed"
         if blocks.is_one_file:
             return GzipFileTarget(blocks, overwrite=overwrite, durability=durability)
         return GzipBlocksTarget(blocks, overwrite=overwrite, durability=durability, reserve=reserve)
+
+
+def gzip_variant(format: Format, *suffixes: str) -> Format:  # noqa: A002 - the word that users know
+    """Return the format of files that are compressed as a whole, each with its header."""
+    parse = partial(_parse_in_gzip, format.parse_header)
+    return replace(format, suffixes=suffixes, parse_header=parse, stream=Gzip(), variants=())
+
+
+def _parse_in_gzip(parse_header: Callable[[Peek], Header], peek: Peek) -> Header:
+    return parse_header(partial(content_of, peek))
 
 
 def level_of(blocks: Blocks) -> int:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dask_io.storage.medium import ALIGNMENT
+from dask_io.stores.kept_headers import header_in
 from dask_io.stores.space import Affine
 
 if TYPE_CHECKING:
@@ -26,12 +27,16 @@ _MOST_BYTES = 2**63
 
 
 def read_until(
-    peek: Peek, find_end: Callable[[bytes], int], longest: int = LONGEST_HEADER
+    peek: Peek,
+    find_end: Callable[[bytes], int],
+    longest: int = LONGEST_HEADER,
+    *,
+    or_whole: bool = False,
 ) -> bytes:
     """Return a header whose length is unknown, by reading more and more of the file.
 
     `find_end` returns the length of a header from the beginning of a file, 0 if it does not end
-    there.
+    there. With `or_whole`, a file that contains no end is a header as a whole.
 
     Examples
     --------
@@ -44,6 +49,8 @@ def read_until(
         content = peek(n_bytes)
         if length := find_end(content):
             return content[:length]
+        if len(content) < n_bytes and or_whole:
+            return content
         if len(content) < n_bytes:
             raise ValueError("is truncated: it ends within its header")
         if n_bytes == longest:
@@ -71,6 +78,19 @@ def encode_padded(before: str, after: str, filler: str = " ") -> bytes:
     start, end = before.encode(), after.encode()
     n_missing = -(len(start) + len(end)) % ALIGNMENT
     return start + filler.encode() * n_missing + end
+
+
+def check_name(name: str) -> str:
+    """Return the name of a data file if a line of text can contain it.
+
+    Raises
+    ------
+    ValueError
+        If it cannot; the message completes "the format ...".
+    """
+    if not name.isprintable() or name != name.strip():
+        raise ValueError(f"cannot name {name!r} in a header; choose a name of printable characters")
+    return name
 
 
 def parse_ints(text: str, what: str) -> tuple[int, ...]:
@@ -121,13 +141,13 @@ def to_text(numbers: Iterable[float]) -> str:
     return " ".join(repr(int(n)) if n == int(n) else repr(float(n)) for n in numbers)
 
 
-def lines_in(metadata: Mapping[str, Any], key: str) -> dict[str, str]:
+def lines_in(metadata: Mapping[str, Any], name: str) -> dict[str, str]:
     """Return the kept entries of a format's header that can be written as lines of text."""
-    found = metadata.get(key)
+    found = header_in(metadata, name)
     return {
-        name: value
-        for name, value in (found.items() if isinstance(found, dict) else ())
-        if isinstance(value, str) and f"{name}{value}".isprintable()
+        key: value
+        for key, value in (found.items() if isinstance(found, dict) else ())
+        if isinstance(value, str) and f"{key}{value}".isprintable()
     }
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypeGuard
 from dask_io.errors import DataError
 from dask_io.storage.files import medium_of
 from dask_io.storage.medium import NOT_A_FILE
+from dask_io.stores.block_names import BlockNames
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from dask_io.stores.block_format import Format
     from dask_io.stores.block_names import Names
 
-# Nobody reads more problems than this, and a hostile description may claim any number of blocks.
+# Problems that are kept: a hostile description may claim any number of blocks.
 _MOST_SHOWN = 1000
 
 
@@ -52,9 +53,7 @@ class Problems:
             If there was a problem.
         """
         if self.n_found:
-            rest = self.n_found - len(self.shown)
-            listed = [*self.shown, *([f"and {rest} more"] if rest else [])]
-            raise DataError(self.place, listed)
+            raise DataError(self.place, self.shown, "", self.n_found)
 
 
 def scan(folder: Location) -> dict[str, int]:
@@ -93,6 +92,7 @@ class Expected:
     grid: Grid
     names: Names
     itemsize: int
+    """Bytes of an element; 0 if files are compressed, so that their sizes are unknown."""
     format: Format
     absent: AbstractSet[tuple[int, ...]] = frozenset()
     """Blocks that may be missing."""
@@ -148,10 +148,32 @@ def check_blocks(
             checked.by_excess.setdefault(files[name] - data, []).append(index)
     present |= expected.absent
     n_missing = expected.grid.n_blocks - len(present)
+    names = expected.names
+    if n_missing and isinstance(names, BlockNames) and names.only_slices:
+        (axis,) = names.slice_axes
+        report_missing_slices(names, (i[axis] for i in present), axes[axis].n_blocks, problems)
+        return checked
     for index in _first_missing(expected.grid, present, min(n_missing, _MOST_SHOWN)):
         problems.add(expected.name_of(index), "is missing")
     problems.n_found += max(0, n_missing - _MOST_SHOWN)
     return checked
+
+
+def report_missing_slices(
+    names: BlockNames, present: Iterable[int], n_slices: int, problems: Problems
+) -> None:
+    """Record the gaps between slices that are numbered along one axis."""
+    (axis,), expected = names.slice_axes, 0
+    for index in [*sorted(present), n_slices]:
+        if index > expected:
+            place = [expected if each == axis else 0 for each in range(names.n_axes)]
+            first, last = names.number_of(expected), names.number_of(index - 1)
+            name = names.name_of(place, place)
+            if first == last:
+                problems.add(f"slice {first}", f"is missing: there is no {name}")
+            else:
+                problems.add(f"slices {first} to {last}", f"are missing, from {name} on")
+        expected = index + 1
 
 
 def locator(axis: Axis, *, by_offset: bool) -> Callable[[int], int | None]:
@@ -178,7 +200,7 @@ def _length_of(axis: Axis) -> Callable[[int], int]:
 def _wrong_size(size: int, data: int, expected: Expected) -> str:
     if size == NOT_A_FILE:
         return "is not a file"
-    if expected.format.stream is not None:
+    if not expected.itemsize:
         return ""
     if expected.offset and size != data + expected.offset:
         word = "truncated" if size < data + expected.offset else "too long"

@@ -12,7 +12,7 @@ from dask_io.storage.files import read_whole, write_whole
 from dask_io.stores.block_names import BlockNames, OneName
 from dask_io.stores.dtypes import dtype_from_json, dtype_to_json
 from dask_io.stores.scaling import scaling_in
-from dask_io.stores.slices import thick_slices
+from dask_io.stores.slices import check_slices
 from dask_io.stores.space import Space
 from dask_io.stores.spec import ArraySpec
 
@@ -54,7 +54,7 @@ class Manifest:
         n_axes = len(self.grid.axes)
         if self.names.n_axes != n_axes:
             raise ValueError(f"pattern has {self.names.n_axes} fields, but shape {n_axes} axes")
-        if problem := thick_slices(self.names, self.grid):
+        if problem := check_slices(self.names, self.grid):
             raise ValueError(f"pattern and chunks differ: {problem}")
         if len(self.layout.axes) != n_axes:
             raise ValueError(f"order names {len(self.layout.axes)} axes, but shape has {n_axes}")
@@ -77,10 +77,16 @@ class Manifest:
             "chunks": [axis.chunk or list(axis.lengths()) for axis in self.grid.axes],
             "order": order if order in {"C", "F"} else list(self.layout.axes),
             ("pattern" if isinstance(self.names, BlockNames) else "file"): self.names.pattern,
+            **self._header_file,
             "offset": self.offset,
             **({"space": self.space.to_json()} if self.space is not None else {}),
             **({"metadata": dict(self.metadata)} if self.metadata else {}),
         }
+
+    @property
+    def _header_file(self) -> dict[str, str]:
+        header = self.names.header if isinstance(self.names, OneName) else ""
+        return {"header": header} if header else {}
 
     @classmethod
     def from_json(cls, value: object) -> Manifest:
@@ -107,7 +113,8 @@ class Manifest:
             if not isinstance(value[key], str):
                 raise ValueError(f"{key} is not a string")  # noqa: TRY004 - as above
         grid = _grid(value["shape"], value["chunks"])
-        names = _names(value[naming], len(grid.axes), is_file=naming == "file")
+        header = value.get("header", "") if naming == "file" else None
+        names = _names(value[naming], len(grid.axes), header)
         dtype, layout = dtype_from_json(value["dtype"]), _layout(value["order"], len(grid.axes))
         space, metadata = _space(value.get("space")), value.get("metadata", {})
         if not isinstance(metadata, dict):
@@ -166,11 +173,13 @@ def _parse(content: bytes) -> object:
     return value
 
 
-def _names(text: str, n_axes: int, *, is_file: bool) -> BlockNames | OneName:
-    if is_file:
+def _names(text: str, n_axes: int, header: object | None) -> BlockNames | OneName:
+    if header is not None:
         if "/" in text:
             raise ValueError("file is not the name of a file")
-        return OneName(text, n_axes)
+        if not isinstance(header, str) or header.startswith("/"):
+            raise ValueError("header is not the name of a file")
+        return OneName(text, n_axes, header=header)
     try:
         return BlockNames(text, n_axes)
     except ValueError as error:

@@ -19,11 +19,9 @@ from xxhash import xxh3_64_intdigest
 
 from dask_io.errors import DataError, UsageError
 from dask_io.geometry import Axis, Grid
-from dask_io.storage.location import locate
 from dask_io.storage.medium import NOT_A_FILE
 from dask_io.storage.tally import Tally
-from dask_io.stores.block_names import BlockNames
-from dask_io.stores.listing import Problems, is_inside, locator, match_names, scan
+from dask_io.stores.listing import Problems, is_inside, locator, match_names
 from dask_io.stores.not_kept import DIFFERING, is_same
 from dask_io.stores.scaling import BOUNDS, SCALING, RealValues, Scaling, scaling_in
 from dask_io.stores.space import Space, crop, is_close
@@ -31,20 +29,22 @@ from dask_io.stores.spec import SPACE
 from dask_io.stores.store import Access, SourceDefaults
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
 
     from dask_io.geometry import Layout, Region
     from dask_io.storage.location import Location
     from dask_io.stores.block_format import Format
+    from dask_io.stores.block_names import BlockNames
     from dask_io.stores.store import BlockReader, Source
 
-_FILES = "files"
+FILES = "files"
+"""Key of the pattern of files in the description of a source that is combined from them."""
 _MOST_SHOWN = 1000
 # The most slices whose scaling is kept.
 _MOST_SLICES = 2**22
-# Metadata that describes a single file, not the array.
-_OF_ONE_FILE = frozenset(("chunks", "maxshape", SPACE, SCALING, BOUNDS))
+OF_ONE_FILE = frozenset(("chunks", "maxshape", SPACE, SCALING, BOUNDS))
+"""Keys of metadata that describe a single file, not the array."""
 # Entries that differ between the blocks of one array; those of the first file are used.
 _OF_EACH_FILE = frozenset(("start", "length", "ident", "history", "codecs"))
 _OF_EACH_FILE |= frozenset(("valid_range", "valid_min", "valid_max"))
@@ -137,7 +137,7 @@ def _lay_out(
     """Place files one after another along each axis; record those that do not fit."""
     along = [sorted(set(each)) for each in zip(*opened, strict=True)]
     expected = along if names.by_offset else [range(each[-1] + 1) for each in along]
-    for numbers in _first_missing(expected, opened):
+    for numbers in first_missing(expected, opened):
         problems.add(names.name_of(numbers, numbers), "is missing")
     problems.raise_if_any()
     corner = next(iter(opened))
@@ -169,8 +169,8 @@ def _lay_out(
     return _Grids(Grid(tuple(of_files)), Grid(tuple(of_blocks)))
 
 
-def _first_missing(
-    expected: Sequence[Sequence[int]], opened: Mapping[tuple[int, ...], Source]
+def first_missing(
+    expected: Sequence[Sequence[int]], opened: Collection[tuple[int, ...]]
 ) -> Iterator[tuple[int, ...]]:
     """Yield the numbers of missing files, up to a thousand."""
     # One by one, because a single name with a large number makes the list too long.
@@ -253,7 +253,7 @@ def _scale_alike(
 def _agreed_metadata(sources: Mapping[tuple[int, ...], Source]) -> dict[str, Any]:
     """Return the metadata on which all files agree, and the names of entries that differ."""
     described = [
-        {key: value for key, value in source.metadata.items() if key not in _OF_ONE_FILE | _NAMES}
+        {key: value for key, value in source.metadata.items() if key not in OF_ONE_FILE | _NAMES}
         for source in sources.values()
     ]
     kept, differing = agree(described)
@@ -334,33 +334,7 @@ def _fill(
 
 def is_mosaic(described: Mapping[str, Any]) -> bool:
     """Tell whether a description is that of a source combined from files."""
-    return _FILES in described
-
-
-def reopen_mosaic(
-    described: Mapping[str, Any],
-    at: Location | None,
-    format: Format,  # noqa: A002 - the word that users know
-) -> Mosaic:
-    """Open files again from their description.
-
-    Raises
-    ------
-    ValueError
-        If the description is invalid; the message completes "its description ...".
-    DataError
-        If the files have changed.
-    """
-    pattern, folder, shape = (described.get(key) for key in (_FILES, "folder", "shape"))
-    if not (isinstance(pattern, str) and isinstance(folder, str) and isinstance(shape, list)):
-        raise ValueError("is not that of block files")  # noqa: TRY004 - wrong data
-    place = (
-        at if at is not None and at.is_dir() else at.parent if at is not None else locate(folder)
-    )
-    mosaic = open_mosaic(place, scan(place), format, BlockNames(pattern, len(shape)))
-    if list(mosaic.grid.shape) != shape or str(mosaic.dtype) != described.get("dtype"):
-        raise DataError(str(place), ["does not hold the array that it held"])
-    return mosaic
+    return FILES in described
 
 
 class Mosaic(SourceDefaults):
@@ -455,7 +429,7 @@ class Mosaic(SourceDefaults):
             "format": self.format,
             "shape": list(self.grid.shape),
             "dtype": str(self.dtype),
-            _FILES: self._names.pattern,
+            FILES: self._names.pattern,
             "folder": str(self.folder.absolute()),
         }
 

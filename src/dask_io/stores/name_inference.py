@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from dask_io.errors import DataError
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
 
 _NUMBERS = re.compile(r"([0-9]+)")
 _WIDEST = 100
+# Lengths of the axis of colours, and the least length of a picture along both other axes.
+_COLOURS, _LEAST_SIDE = (3, 4), 5
 # The axes that letters stand for, in the order in which arrays usually have them.
 _USUAL, _VOLUME = "tczyx", "zyx"
 _LETTER_BEFORE = re.compile(r"(?:.*[\W_])?([tczyx])[\W_]*", re.IGNORECASE | re.DOTALL)
@@ -32,7 +35,8 @@ def guess_names(
 
     Numbers count blocks, from 0 or from 1. They are offsets if the second smallest one is the
     length of the first block. If files are 2-D and their names have a single number, it counts the
-    slices of a volume. Other gaps mean that blocks are missing.
+    slices of a volume, from any first number. The same holds for pictures with a last axis of 3 or
+    4 colours. Other gaps mean that blocks are missing.
 
     Numbers belong to axes in the order of the name. Letters next to them, as in ``x0_y3``, must
     not contradict that: arrays usually have their axes in the order t, c, z, y, x.
@@ -68,11 +72,17 @@ def guess_names(
     n_axes = len(first_shape)
     seen = _see(place, names, suffix, n_axes)
     chosen, varying = seen.choose_axes(n_axes), seen.varying
-    may_be_slices = len(varying) == 1 and n_axes == len(_VOLUME) - is_of_file
+    if not varying and len(seen.values) == 1:
+        # A single slice.
+        varying = [0]
+    is_picture = n_axes == len(_VOLUME) - is_of_file or (is_of_file and is_coloured(first_shape))
+    may_be_slices = len(varying) == 1 and is_picture
     constants = {min(seen.values[group]) for group in chosen or () if group not in varying}
     if may_be_slices and (chosen is None or (is_of_file and constants - {0})):
-        slices = seen.write({varying[0]: 0}, kind="slice")
-        if constants == {1}:
+        seen.refuse_steps(varying[0])
+        slices = seen.write({varying[0]: 0}, kind="slice", n_axes=n_axes + is_of_file)
+        # Blocks count from 1 along all axes or none, and z numbers the slices of a volume.
+        if constants == {1} and min(seen.values[varying[0]]) == 1 and not seen.is_z(varying[0]):
             blocks = seen.write({group: axis for axis, group in enumerate(chosen or ())})
             raise seen.undecided(
                 "could be those of slices of a volume, or of 2-D blocks",
@@ -93,6 +103,18 @@ def guess_names(
     if len(names) > 1:
         seen.refuse_letters(in_order, by_letter, kind=kind)
     return seen.write(in_order, kind=kind)
+
+
+def is_coloured(shape: Sequence[int]) -> bool:
+    """Tell whether an array looks like a picture with its colours along the last axis.
+
+    Examples
+    --------
+    >>> is_coloured((480, 640, 3)), is_coloured((480, 640)), is_coloured((3, 480, 640))
+    (True, False, False)
+    """
+    *sides, last = shape
+    return len(sides) == 2 and last in _COLOURS and min(sides) >= _LEAST_SIDE  # noqa: PLR2004 - a picture has two
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,32 +141,57 @@ class _Seen:
                 return chosen
         return None
 
-    def write(self, axes: Mapping[int, int], *, kind: str = "") -> BlockNames:
-        """Return the pattern in which these numbers belong to these axes."""
+    def refuse_steps(self, group: int) -> None:
+        """Refuse slices whose numbers all have the same distance above 1.
+
+        Raises
+        ------
+        DataError
+            If they do.
+        """
+        values = sorted(self.values[group])
+        steps = {b - a for a, b in pairwise(values)}
+        if len(values) > 2 and len(steps) == 1 and min(steps) > 1:  # noqa: PLR2004 - two show no rule
+            first = ", ".join(map(str, values[:3]))
+            raise DataError(
+                self.place,
+                [f"the slices are numbered in steps of {steps.pop()} ({first}, ...)"],
+                "number them one by one, or add the missing files",
+            )
+
+    def write(
+        self, axes: Mapping[int, int], *, kind: str = "", n_axes: int = len(_VOLUME)
+    ) -> BlockNames:
+        """Return the pattern in which these numbers belong to these axes.
+
+        `n_axes` is the number of axes of an array in slices.
+        """
         pattern = ""
         for group, literal in enumerate(self.literals):
             pattern += literal.replace("{", "{{").replace("}", "}}")
             if group in axes:
-                first = "from1" if kind != "offset" and self._counts_from_1(axes) else ""
+                number = self._first(axes, kind)
+                first = f"from{number}" if number else ""
                 width = _padded_width(self.texts[group])
                 spec = [kind, first, f"0{width}" if width else ""]
                 pattern += f"{{{':'.join([str(axes[group]), *filter(None, spec)])}}}"
             elif group < len(self.texts):
                 pattern += min(self.texts[group])
         try:
-            n_axes = len(_VOLUME) if kind == "slice" else 0
-            return BlockNames(pattern + self.suffix, n_axes=n_axes, inferred=True)
+            known = n_axes if kind == "slice" else 0
+            return BlockNames(pattern + self.suffix, n_axes=known, inferred=True)
         except ValueError as error:
             found = f"the file names give an invalid pattern: {error}"
             advice = _name_it(self.place, len(axes), self.suffix)
             raise DataError(self.place, [found], advice) from error
 
-    def _counts_from_1(self, axes: Collection[int]) -> bool:
-        """Tell whether blocks are counted from 1 along all axes.
+    def _first(self, axes: Collection[int], kind: str) -> int:
+        """Return the first number: any for slices, 1 for blocks counted from 1 along all axes.
 
         If only some axes begin at 1, it is more likely that blocks are missing.
         """
-        return {min(self.values[group]) for group in axes} == {1}
+        first = {min(self.values[group]) for group in axes}
+        return min(first) if kind == "slice" or (kind == "" and first == {1}) else 0
 
     def are_offsets(self, axes: Mapping[int, int], first_shape: Sequence[int]) -> bool:
         """Tell whether numbers are offsets: the second smallest is the first block's length."""
@@ -174,6 +221,10 @@ class _Seen:
         axes = sorted(in_order[group] for group in letters)
         sorted_groups = sorted(letters, key=lambda group: _USUAL.index(letters[group]))
         return {**in_order, **dict(zip(sorted_groups, axes, strict=True))}
+
+    def is_z(self, group: int) -> bool:
+        """Tell whether the letter next to a number is z."""
+        return self._letters([group]).get(group) == "z"
 
     def slice_by_letter(self, group: int) -> dict[int, int]:
         """Return the axis of a volume that the letter next to the slice number stands for."""

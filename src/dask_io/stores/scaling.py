@@ -143,6 +143,26 @@ class Scaling:
         return cls((first, last), low, high)
 
 
+def linear(slope: float, inter: float, valid: tuple[float, float]) -> Scaling | None:
+    """Return a scaling that is the same everywhere, None if its real values are not finite."""
+    low, high = (slope * end + inter for end in valid)
+    if not np.isfinite((low, high)).all():
+        return None
+    return Scaling(valid, np.asarray(low), np.asarray(high))
+
+
+def describe_linear(slope: float, inter: float, dtype: np.dtype[Any]) -> dict[str, Any]:
+    """Return the metadata for a slope and an intercept; empty if they change nothing."""
+    if (slope, inter) == (1.0, 0.0) or dtype.kind not in "iufc":
+        return {}
+    if dtype.kind in "iu":
+        info = np.iinfo(dtype)
+        found = linear(slope, inter, (float(info.min), float(info.max)))
+        if found is not None:
+            return {SCALING: found.to_json()}
+    return {SCALED_FLOATS: [slope, inter]}
+
+
 def scaling_in(metadata: Mapping[str, Any]) -> Scaling | None:
     """Return the scaling that a store describes, None if stored values are the real values."""
     value = metadata.get(SCALING)

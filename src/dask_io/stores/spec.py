@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
 SPACE = "space"
 """Key of the space in the metadata of a store."""
-FOREIGN_HEADERS = frozenset({"fits", "metaimage", "minc", "mrc", "nifti", "nrrd"})
-"""Keys of headers of formats in the metadata of a store: JSON values, kept for the way back."""
 
 
 class Codec(Protocol):
@@ -84,6 +82,9 @@ class ArraySpec:
         may change the byte order of one.
     index
         How a shard of several blocks records where they are; None if blocks are not in shards.
+    truncates_edges
+        Whether blocks at the edge are encoded without padding, although other writers of the
+        format may pad them to `stored_shape`.
     omits_fill
         Whether blocks that contain only the fill value are left out even if the array has no
         codec.
@@ -101,6 +102,7 @@ class ArraySpec:
     stored_shape: tuple[int, ...] | None = None
     fill_bytes: bytes = b""
     index: ShardIndex | None = None
+    truncates_edges: bool = False
     omits_fill: bool = False
     encoding: object | None = None
 
@@ -168,6 +170,10 @@ class ArraySpec:
     def padding(self) -> Padding:
         """How blocks at the edge are padded."""
         return Padding(self.chunks, self.dtype, self.layout, self.fill_bytes)
+
+    def padding_for(self, shape: tuple[int, ...]) -> Padding:
+        """How a block of this shape is padded before it is encoded."""
+        return self.padding._replace(chunks=shape) if self.truncates_edges else self.padding
 
 
 def crop_described(described: Mapping[str, Any], region: Region) -> Mapping[str, Any]:

@@ -24,7 +24,7 @@ from dask_io.codecs.cores import Cores
 from dask_io.codecs.parsing import parse_codec
 from dask_io.codecs.registry import is_lossless
 from dask_io.errors import UsageError
-from tests.peak import stays_within
+from tests.peak import peak_of, stays_within
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -336,7 +336,7 @@ def test_slow_compressors_take_no_more_than_said(config: dict[str, Any]) -> None
     chain = Chain([config], NUMBER, data.nbytes)
 
     assert stays_within(chain.encoding_bytes, lambda: chain.encode(data))
-    assert not stays_within(chain.encoding_bytes // 4, lambda: chain.encode(data))
+    assert peak_of(lambda: chain.encode(data)) > chain.encoding_bytes // 4
 
 
 def test_a_chunk_is_compressed_in_little_more_memory_than_it_takes() -> None:

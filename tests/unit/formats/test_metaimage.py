@@ -59,7 +59,7 @@ def test_a_volume_is_as_its_entries_say(volume: Path, tmp_path: Path) -> None:
     axes = (SpaceAxis(unit="mm"),) * 3
     assert header.space == Space(axes, Affine(matrix, (10.0, -20.0, 3.0), WORLD))
     kept = {"CenterOfRotation": "0 0 0", "AnatomicalOrientation": "RAI"}
-    assert header.metadata == {"metaimage": kept}
+    assert header.metadata == {"headers": {"metaimage": kept}}
     dask_io.resplit(volume, tmp_path / "a.npy", chunks=-1)
     assert np.array_equal(np.load(tmp_path / "a.npy"), ARRAY)
 
@@ -138,9 +138,11 @@ def test_what_it_cannot_hold_is_reported(tmp_path: Path) -> None:
         ("ObjectType = Image\n", "", ""),
         (ENTRIES, "\x00\x01", "does not begin as one"),
         ("ElementDataFile = LOCAL\n", "", "ends within its header"),
-        ("LOCAL", "../other.raw", "in another file"),
-        ("CompressedData = False", "CompressedData = True", "only raw MetaImage files"),
-        ("BinaryData = True", "BinaryData = False", "only raw MetaImage files"),
+        ("LOCAL", "LIST", "has its data in several files"),
+        ("LOCAL", "LIST 2D", "has its data in several files"),
+        ("LOCAL", "slice%03d.raw 1 20 1", "has its data in several files"),
+        ("BinaryData = True", "BinaryData = False", "only binary MetaImage files"),
+        ("DimSize", "HeaderSize = -1\nDimSize", "a HeaderSize that is not supported"),
         ("DimSize = 5 6 7", "DimSize = 5 -6 7", "impossible shape"),
         ("DimSize = 5 6 7", "DimSize = 5 6", "NDims and DimSize differ"),
         ("DimSize = 5 6 7", "DimSize = 9999999999 9999999999 7", "impossible shape"),
@@ -168,7 +170,7 @@ def test_hostile_headers_are_refused_in_one_line(old: str, new: str, problem: st
 )
 def test_kept_entries_do_not_replace_entries_of_a_new_file(name: str) -> None:
     """Entries that another store kept cannot change what a new file says about its block."""
-    kept = {"metaimage": {name: "True"}}
+    kept = {"headers": {"metaimage": {name: "True"}}}
     content = make_header(Header((2, 3), np.dtype("<i2"), Layout.f(2), metadata=kept))
     header = parse(content)
     assert (header.shape, header.dtype, header.offset) == ((2, 3), np.dtype("<i2"), len(content))

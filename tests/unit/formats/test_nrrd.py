@@ -65,7 +65,7 @@ def test_a_volume_is_as_its_fields_say(volume: Path, tmp_path: Path) -> None:
     matrix = ((0.5, 0.0, 0.0), (0.0, 0.5, -0.1), (0.0, 0.1, 2.0))
     names = ("left", "posterior", "superior")
     assert header.space == Space(tuple(axes), Affine(matrix, (10.0, -20.0, 3.0), names))
-    assert header.metadata["nrrd"]["modality="] == "CT"
+    assert header.metadata["headers"]["nrrd"]["modality="] == "CT"
     dask_io.resplit(volume, tmp_path / "a.npy", chunks=-1)
     assert np.array_equal(np.load(tmp_path / "a.npy"), ARRAY)
 
@@ -91,7 +91,10 @@ def test_blocks_are_one_volume_again(volume: Path, tmp_path: Path, *, has_manife
     merged = header_of(tmp_path / "whole.nrrd")
     assert merged.space is not None
     assert is_close(merged.space, whole, ARRAY.shape)
-    assert merged.metadata["nrrd"].items() >= {"content": "a volume", "modality=": "CT"}.items()
+    assert (
+        merged.metadata["headers"]["nrrd"].items()
+        >= {"content": "a volume", "modality=": "CT"}.items()
+    )
     assert dask_io.verify(volume, tmp_path / "whole.nrrd").equal
 
 
@@ -162,7 +165,9 @@ def test_types_have_many_names(name: str, code: str) -> None:
     ("old", "new", "problem"),
     [
         ("NRRD0005", "NRR", "does not begin as one"),
-        ("encoding: raw", "encoding: gzip", "only raw NRRD files are read"),
+        ("encoding: raw", "encoding: bzip2", "only raw and gzip NRRD files are read"),
+        ("encoding: raw", "encoding: ascii", "only raw and gzip NRRD files are read"),
+        ("encoding: raw", "encoding: hex", "only raw and gzip NRRD files are read"),
         ("encoding: raw", "", "without encoding"),
         ("sizes: 5 6 7", "sizes: 5 -6 7", "impossible shape"),
         ("sizes: 5 6 7", "sizes: 5 6", "dimension and sizes differ"),
@@ -171,8 +176,11 @@ def test_types_have_many_names(name: str, code: str) -> None:
         ("sizes: 5 6 7", "sizes: five", "sizes are not whole numbers"),
         ("type: short", "type: block", "which is not supported"),
         ("endian: little", "# none", "does not say endian"),
-        ("content: a volume", "data file: ../other.raw", "in another file"),
-        ("content: a volume", "byte skip: -1", "skips bytes"),
+        ("content: a volume", "data file: LIST", "has its data in several files"),
+        ("content: a volume", "data file: LIST 2", "has its data in several files"),
+        ("content: a volume", "data file: s%03d.raw 1 20 1", "has its data in several files"),
+        ("content: a volume", "byte skip: -1", "a byte skip that is not supported"),
+        ("content: a volume", "line skip: 1", "has a line skip"),
         ("(10,-20,3)", "(10,nan,3)", "not finite"),
         ("(10,-20,3)", "(10,-20)", "different lengths"),
         ("(0,-0.1,2)", "", "one vector for each axis"),
@@ -197,9 +205,10 @@ def test_limits_are_reported_in_one_line(tmp_path: Path) -> None:
 def test_entries_of_a_hostile_manifest_are_left_out() -> None:
     """No entry can add lines to a header."""
     kept = {"content": "x\nsizes: 1", "a": 5, "good": "1"}
-    block = Header((2, 3), np.dtype("u1"), Layout.f(2), metadata={"nrrd": kept})
+    block = Header((2, 3), np.dtype("u1"), Layout.f(2), metadata={"headers": {"nrrd": kept}})
     content = make_header(block)
-    assert parse_header(lambda n_bytes: content[:n_bytes]).metadata == {"nrrd": {"good": "1"}}
+    found = parse_header(lambda n_bytes: content[:n_bytes]).metadata
+    assert found == {"headers": {"nrrd": {"good": "1"}}}
 
 
 @pytest.mark.parametrize(
@@ -207,7 +216,8 @@ def test_entries_of_a_hostile_manifest_are_left_out() -> None:
 )
 def test_kept_entries_do_not_replace_fields_of_a_new_file(name: str) -> None:
     """Entries that another store kept cannot change what a new file says about its block."""
-    block = Header((2, 3), np.dtype("u1"), Layout.f(2), metadata={"nrrd": {name: "1 1"}})
+    kept = {"headers": {"nrrd": {name: "1 1"}}}
+    block = Header((2, 3), np.dtype("u1"), Layout.f(2), metadata=kept)
     content = make_header(block)
     header = parse_header(lambda n_bytes: content[:n_bytes])
     assert (header.shape, header.offset, header.metadata) == ((2, 3), len(content), {})

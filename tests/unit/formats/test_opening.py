@@ -329,7 +329,7 @@ def test_targets_by_path(path: str, options: dict[str, Any], expected: str) -> N
         ("x.npy", {}, "one file, but the chunks make 4 blocks"),
         ("x", {"layout": Layout((1, 0, 2)), "grid": Grid.regular((1,) * 3, (1,) * 3)}, "C or F"),
         ("x", {"dtype": np.dtype("O")}, "Python objects"),
-        ("x/b_{0}.npy", {}, "1 fields for 2 axes"),
+        ("x/b_{0}.npy", {}, "one slice along axis 0, but chunks are longer than 1"),
         ("x/b_{0}_{0}.npy", {}, "is not a pattern of block files"),
         ("x{0}/b_{1}.npy", {}, "fields outside the file name"),
         ("x/b_{0}_{1}.zip", {}, "give one of npy, raw"),

@@ -256,11 +256,11 @@ def test_blocks_that_overlap_are_refused(tmp_path: Path) -> None:
 
 
 def test_many_missing_blocks_are_counted(tmp_path: Path) -> None:
-    """A thousand are named; the rest, however many, cost no time."""
+    """The message lists ten and the error a thousand; the rest, however many, cost no time."""
     describe(tmp_path, Grid.regular((10**9, 10**9), (1, 1)))
-    with pytest.raises(DataError, match=f"and {10**18 - 1000} more") as caught:
+    with pytest.raises(DataError, match=f"and {10**18 - 10} more$") as caught:
         open_source(tmp_path)
-    assert len(caught.value.problems) == 1001
+    assert len(caught.value.problems) == 1000
     (tmp_path / "dask-io.json").unlink()
     np.save(tmp_path / "b_0.npy", np.zeros(4))
     np.save(tmp_path / "b_999999999999999999.npy", np.zeros(4))

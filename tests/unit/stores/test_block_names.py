@@ -58,7 +58,8 @@ def test_other_names_do_not_match(name: str) -> None:
         "{x}",
         "{0!r}",
         "{0:5}",
-        "{0:d}",
+        "{0:x}",
+        "{0:4d}",
         "{0:{1}}",
         "{0.real}",
         "{0[0]}",
@@ -123,7 +124,26 @@ def test_slices_leave_axes_out() -> None:
     with pytest.raises(ValueError, match="1 fields for 2 axes"):
         BlockNames("x{2:slice}.npy", n_axes=2)
     with pytest.raises(ValueError, match="1 fields for 2 axes"):
-        BlockNames("x{0}.npy", n_axes=2)
+        BlockNames("x{0:offset}.npy", n_axes=2)
+
+
+@pytest.mark.parametrize(
+    ("short", "n_axes", "pattern"),
+    [
+        ("z_{0}.npy", 3, "z_{0:slice}.npy"),
+        ("z_{0:04d}.npy", 3, "z_{0:slice:04}.npy"),
+        ("x{2:from1}.npy", 3, "x{2:slice:from1}.npy"),
+        ("t{0}_z{1:d}.npy", 4, "t{0:slice}_z{1:slice}.npy"),
+        ("b_{0:02d}_{1}.npy", 2, "b_{0:02}_{1}.npy"),
+        ("{{a}}_{0:d}.npy", 1, "{{a}}_{0}.npy"),
+    ],
+)
+def test_a_pattern_with_fewer_fields_than_axes_numbers_slices(
+    short: str, n_axes: int, pattern: str
+) -> None:
+    """It gets the spelling that says so, without the d of Python's format strings."""
+    assert BlockNames(short, n_axes).pattern == pattern
+    assert BlockNames(pattern, n_axes).pattern == pattern
 
 
 def test_patterns_say_what_their_numbers_mean() -> None:

@@ -111,7 +111,7 @@ def test_padded_fields_survive(tmp_path: Path) -> None:
         ({"pattern": "../../{0}_{1}"}, "pattern"),
         ({"pattern": "/etc/{0}_{1}"}, "pattern"),
         ({"pattern": "{0}_{1}\u001b"}, "pattern"),
-        ({"pattern": "{0}"}, "1 fields for 2 axes"),
+        ({"pattern": "{0}"}, "one slice along axis 0, but chunks are longer than 1"),
         ({"pattern": "{0:slice}"}, "one slice along axis 0, but chunks are longer than 1"),
         ({"offset": -7}, "offset"),
         ({"offset": "7"}, "offset"),

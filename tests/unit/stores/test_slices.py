@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import dask_io
-from dask_io.errors import DataError, UsageError
+from dask_io.errors import DataError, StorageError, UsageError
 from dask_io.formats import open_source
+from dask_io.stores.name_inference import guess_names
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -69,7 +72,7 @@ def test_a_missing_slice_is_named(tmp_path: Path) -> None:
     np.save(folder / "slice_0005.npy", VOLUME[0, :-1])
     with pytest.raises(DataError) as caught:
         open_source(folder)
-    assert "slice_0003.npy is missing" in str(caught.value)
+    assert "slice 3 is missing: there is no slice_0003.npy" in str(caught.value)
     assert "slice_0005.npy has shape 1 x 7 x 20, expected 1 x 8 x 20" in str(caught.value)
 
 
@@ -131,3 +134,108 @@ def test_letters_in_the_usual_order_are_accepted(tmp_path: Path) -> None:
     np.testing.assert_array_equal(dask_io.open(folder), VOLUME)
     assert dask_io.info(folder).inferred == "block numbers along axes 0, 1, 2"
     assert dask_io.info(folder / "z{0}_y{1}_x{2}.npy").inferred is None
+
+
+@pytest.mark.parametrize("first", [0, 1, 7, 98])
+def test_slices_may_have_any_first_number(first: int, tmp_path: Path) -> None:
+    """Numbers are compared as numbers, so that 10 comes after 9, and the first one is shown."""
+    folder = save_slices(tmp_path / "s", "slice_{}.npy", range(first, first + 6))
+    start = f":from{first}" if first else ""
+    assert dask_io.info(folder).pattern == f"slice_{{0:slice{start}}}.npy"
+    for place in (folder, folder / "*.npy", folder / f"slice_{{0{start}}}.npy"):
+        np.testing.assert_array_equal(dask_io.open(place), VOLUME)
+
+
+def test_one_slice_is_a_volume(tmp_path: Path) -> None:
+    """A folder with a single slice has one, whatever its number."""
+    np.save(tmp_path / "slice_0042.npy", VOLUME[0])
+    assert dask_io.open(tmp_path).shape == (1, 8, 20)
+
+
+def test_slices_with_colours_have_a_last_axis(tmp_path: Path) -> None:
+    """Files of shape (y, x, 3) are the slices of an array (z, y, x, c)."""
+    for number in range(3):
+        np.save(tmp_path / f"s{number}.npy", VOLUME[:5, :, :3] + number)
+    for place in (tmp_path, tmp_path / "s{0}.npy"):
+        assert dask_io.open(place).shape == (3, 5, 8, 3)
+
+
+def test_blocks_of_three_axes_are_not_slices(tmp_path: Path) -> None:
+    """Files of three axes with one number are refused, and the message says what to write."""
+    for number in range(2):
+        np.save(tmp_path / f"s{number}.npy", VOLUME)
+    with pytest.raises(DataError, match=r"for slices along axis 0, write \{0:slice\}"):
+        open_source(tmp_path / "s{0}.npy")
+    with pytest.raises(DataError, match="hold 1 numbers, which do not match the axes"):
+        open_source(tmp_path)
+
+
+def test_gaps_between_slices_are_reported_together(tmp_path: Path) -> None:
+    """Every gap is reported once, and the message does not grow with the number of gaps."""
+    for number in range(100, 200):
+        if number not in {103, 110, 111, 112}:
+            np.save(tmp_path / f"s{number}.npy", VOLUME[0])
+    np.save(tmp_path / "s0101.npy", VOLUME[0])
+    with pytest.raises(DataError) as caught:
+        open_source(tmp_path)
+    assert caught.value.problems == (
+        "s101.npy is extra: s0101.npy is the same block",
+        "slice 103 is missing: there is no s103.npy",
+        "slices 110 to 112 are missing, from s110.npy on",
+    )
+    for number in range(120, 160):
+        np.save(tmp_path / f"s{number}.npy", VOLUME[0, :4])
+    with pytest.raises(DataError, match=r"expected 1 x 8 x 20; and 33 more$"):
+        open_source(tmp_path)
+
+
+def test_slices_in_steps_are_refused(tmp_path: Path) -> None:
+    """Numbers such as 0, 10, 20 are more likely a way to count than missing slices."""
+    save_slices(tmp_path / "s", "slice_{}.npy", range(0, 60, 10))
+    with pytest.raises(DataError, match=r"in steps of 10 \(0, 10, 20, \.\.\.\)"):
+        open_source(tmp_path / "s")
+
+
+def test_a_short_pattern_writes_slices(tmp_path: Path) -> None:
+    """A target with fewer numbers than axes needs no chunks, and opens by the same pattern."""
+    np.save(tmp_path / "volume.npy", VOLUME)
+    target = tmp_path / "out" / "z_{0:04d}.npy"
+    for wrong in ((2, -1, -1), (1, 4, -1)):
+        with pytest.raises(UsageError, match="use chunks of 1,-1,-1"):
+            dask_io.split(tmp_path / "volume.npy", target, chunks=wrong)
+    dask_io.split(tmp_path / "volume.npy", target, chunks=None)
+    np.testing.assert_array_equal(np.load(tmp_path / "out" / "z_0005.npy"), VOLUME[5])
+    for place in (target, tmp_path / "out"):
+        np.testing.assert_array_equal(dask_io.open(place), VOLUME)
+    dask_io.resplit(target, tmp_path / "x" / "x{2}.npy", chunks=None)
+    np.testing.assert_array_equal(np.load(tmp_path / "x" / "x19.npy"), VOLUME[:, :, 19])
+
+
+def test_a_wildcard_selects_the_files_of_one_array(tmp_path: Path) -> None:
+    """Other files are left out; a part of the slices is not mistaken for the array."""
+    folder = save_slices(tmp_path / "s", "z_{}.npy", range(8, 14))
+    np.save(folder / "overview.npy", VOLUME[0])
+    np.testing.assert_array_equal(dask_io.open(folder / "z_*.npy"), VOLUME)
+    with pytest.raises(DataError, match=r"leaves out files such as z_10\.npy"):
+        open_source(folder / "z_?.npy")
+    with pytest.raises(StorageError, match="no file has such a name"):
+        open_source(folder / "y_*.npy")
+    with pytest.raises(StorageError, match="no such directory"):
+        open_source(tmp_path / "none" / "*.npy")
+
+
+@given(
+    first=st.integers(0, 1200),
+    n_slices=st.integers(2, 12),
+    width=st.integers(0, 5),
+    prefix=st.sampled_from(["slice_", "scan2_run10_z", "z", "b-", "img (3) ", "ch1_z"]),
+)
+@settings(max_examples=100)
+def test_any_numbering_is_recognised(first: int, n_slices: int, width: int, prefix: str) -> None:
+    """Slices are in the order of their numbers, for any first number and any padding."""
+    names = [f"{prefix}{number:0{width}}.npy" for number in range(first, first + n_slices)]
+    found = guess_names("dir", sorted(names), suffix=".npy", first_shape=(40, 50))
+    assert [found.parse(name) for name in names] == [(n, 0, 0) for n in range(n_slices)]
+    assert found.slice_axes == (0,)
+    if len({len(name) for name in names}) == 1:
+        assert [found.name_of((n, 0, 0), (n, 0, 0)) for n in range(n_slices)] == names

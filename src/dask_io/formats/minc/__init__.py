@@ -16,8 +16,9 @@ from dask_io.formats.minc.hdf5_file import PATH_OF_IMAGE, make_described, volume
 from dask_io.formats.minc.source import REAL, open_image
 from dask_io.formats.minc.volume import volume_for
 from dask_io.stores.container import INSIDE, on_disk
-from dask_io.stores.mosaic import is_mosaic, reopen_mosaic
+from dask_io.stores.mosaic import is_mosaic
 from dask_io.stores.scaling import RealValues
+from dask_io.stores.stack import reopen_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -88,7 +89,7 @@ class MincFormat(Hdf5Format):
     ) -> Source:
         """Open a source again."""
         if is_mosaic(described):
-            return reopen_mosaic(described, at, BLOCKS)
+            return reopen_files(described, at, BLOCKS)
         path, _ = read_description(described, None if at is None else on_disk(at, self.name))
         is_real = described.get("values") == REAL
         source = open_image(path, REAL if is_real else "", strict=described.get("strict") is True)

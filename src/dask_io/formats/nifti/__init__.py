@@ -26,12 +26,11 @@ from dask_io.formats.nifti.header import (
 from dask_io.formats.nifti.scaling import keep_scaling
 from dask_io.stores.block_format import Format, Header
 from dask_io.stores.gzip_files import LEVEL
-from dask_io.stores.gzip_stream import content_of
-from dask_io.stores.gzip_targets import Gzip
+from dask_io.stores.gzip_targets import gzip_variant
+from dask_io.stores.kept_headers import HEADERS, headers_in
 from dask_io.stores.space import is_close
 
 if TYPE_CHECKING:
-    from dask_io.stores.block_format import Peek
     from dask_io.stores.container import TargetOptions
     from dask_io.stores.spec import ArraySpec
 
@@ -97,7 +96,8 @@ def _in_version(spec: ArraySpec, version: int) -> ArraySpec:
     kept = Kept.find(spec.metadata)
     header = new_header(spec.dtype, version) if kept is None else as_version(kept.header, version)
     made = Kept(bytes(header.binaryblock), kept.extensions if kept is not None else ())
-    return replace(spec, metadata={**spec.metadata, KEY: made.to_json()})
+    headers = {**headers_in(spec.metadata), KEY: made.to_json()}
+    return replace(spec, metadata={**spec.metadata, HEADERS: headers})
 
 
 _PAIR = Format(
@@ -107,7 +107,7 @@ _PAIR = Format(
     partial(parse_header, is_pair=True),
     partial(make_header, is_pair=True),
     has_space=True,
-    keeps=frozenset({KEY}),
+    keeps_header=True,
     keep=keep_scaling,
     order="F",
     header_suffix=".hdr",
@@ -116,25 +116,12 @@ _PAIR = Format(
 )
 
 
-def parse_gzip_header(peek: Peek) -> Header:
-    """Read the header at the beginning of a gzip file."""
-    return parse_header(partial(content_of, peek))
-
-
-_GZIP = replace(
-    _PAIR,
-    suffixes=(".nii.gz",),
-    parse_header=parse_gzip_header,
-    make_header=make_header,
-    header_suffix="",
-    prepare=prepare_gzip,
-    stream=Gzip(),
-)
-FORMAT = replace(
+_PLAIN = replace(
     _PAIR,
     suffixes=(".nii",),
     parse_header=parse_header,
     make_header=make_header,
     header_suffix="",
-    variants=(_GZIP, _PAIR),
 )
+_GZIP = replace(gzip_variant(_PLAIN, ".nii.gz"), prepare=prepare_gzip)
+FORMAT = replace(_PLAIN, variants=(_GZIP, _PAIR))

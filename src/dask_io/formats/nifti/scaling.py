@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dask_io.stores.scaling import SCALED_FLOATS, SCALING, Scaling, scaling_in
+from dask_io.stores.scaling import (
+    SCALED_FLOATS,
+    SCALING,
+    Scaling,
+    describe_linear,
+    linear,
+    scaling_in,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,15 +36,7 @@ def slope_and_inter(header: Nifti1Header) -> tuple[float, float]:
 
 def describe_scaling(header: Nifti1Header, dtype: np.dtype[Any]) -> dict[str, Any]:
     """Return the metadata that describes the scaling to other formats; empty without scaling."""
-    slope, inter = slope_and_inter(header)
-    if (slope, inter) == _IDENTITY or dtype.kind not in "iufc":
-        return {}
-    if dtype.kind in "iu":
-        info = np.iinfo(dtype)
-        found = _linear(slope, inter, (float(info.min), float(info.max)))
-        if found is not None:
-            return {SCALING: found.to_json()}
-    return {SCALED_FLOATS: [slope, inter]}
+    return describe_linear(*slope_and_inter(header), dtype)
 
 
 def keep_scaling(metadata: Mapping[str, Any]) -> dict[str, Any]:
@@ -61,17 +60,9 @@ def set_scaling(header: Nifti1Header, metadata: Mapping[str, Any]) -> None:
     scaling = scaling_in(metadata)
     if scaling is None or scaling.n_axes:
         return
-    own = _linear(*slope_and_inter(header), scaling.valid)
+    own = linear(*slope_and_inter(header), scaling.valid)
     if own is None or not own.is_same(scaling):
         header["scl_slope"], header["scl_inter"] = _slope_and_inter_of(scaling)
-
-
-def _linear(slope: float, inter: float, valid: tuple[float, float]) -> Scaling | None:
-    """Return a uniform scaling, None if its real values are not finite."""
-    low, high = (slope * end + inter for end in valid)
-    if not (isfinite(low) and isfinite(high)):
-        return None
-    return Scaling(valid, np.asarray(low), np.asarray(high))
 
 
 def _slope_and_inter_of(scaling: Scaling) -> tuple[float, float]:

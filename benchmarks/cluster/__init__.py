@@ -1,0 +1,1 @@
+"""Runs on a cluster: compared with other ways to rechunk, and simulated for many workers."""

@@ -1,0 +1,169 @@
+"""Run a job in parts on a dask.distributed cluster."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from shlex import quote
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+from dask.base import get_annotations
+
+from dask_io.cluster.connect import connected
+from dask_io.cluster.dispatch import Request, run_parts
+from dask_io.cluster.parts import plan_parts
+from dask_io.cluster.run import run_part
+from dask_io.cluster.workers import find_workers
+from dask_io.engine.run import Progress
+from dask_io.errors import UsageError
+from dask_io.jobs.job import Job, Runnable, resumable
+from dask_io.units import format_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from dask_io.cluster.part import Part
+    from dask_io.cluster.part_task import Limit
+    from dask_io.cluster.parts import PartedJob
+    from dask_io.cluster.workers import Workers
+    from dask_io.engine.run import RunResult
+    from dask_io.jobs.settings import Settings
+    from dask_io.planning import AnyPlan, Device
+
+
+@dataclass(frozen=True)
+class MovePart:
+    """Moves a part of the data on a worker; everything that it needs is small.
+
+    `threads` is the number of threads that the user gives, None for one per core.
+    """
+
+    record: bytes
+    memory: int
+    threads: int | None = None
+    storage_options: Mapping[str, Any] | None = field(default=None, repr=False)
+
+    def __call__(
+        self, part: Part, /, *, limit: Limit, on_progress: Callable[[Progress], None]
+    ) -> RunResult:
+        """Open source and target here, and move the part within the memory of this worker."""
+        # A worker that joined later may be smaller than those that were there at the beginning.
+        memory = self.memory if limit.memory is None else min(self.memory, limit.memory)
+        return run_part(
+            self.record,
+            part,
+            memory=memory,
+            threads=self.threads or limit.threads,
+            storage_options=self.storage_options,
+            on_progress=on_progress,
+        )
+
+
+@dataclass(frozen=True)
+class ClusterJob(Runnable):
+    """A job in parts with the cluster that runs them. `run` executes it."""
+
+    parted: PartedJob
+    client: Any
+    workers: Workers
+    label: str = "resplit"
+    threads: int | None = None
+    """The number of threads of each part that the user gives."""
+
+    @property
+    def plan(self) -> AnyPlan:
+        """The plan of one process."""
+        return self.parted.plan
+
+    @property
+    def device(self) -> Device:
+        """The device for which time is predicted."""
+        return self.parted.device
+
+    @property
+    def inferred(self) -> str:
+        """What was inferred from the names of the source's files; empty if nothing was."""
+        return self.parted.inferred
+
+    @property
+    def inferred_axes(self) -> str:
+        """The names of the axes, if the target's format needs names and nothing gives them."""
+        return self.parted.inferred_axes
+
+    @property
+    def summary(self) -> str:
+        """How the job is divided, in one line."""
+        parts, n_workers = self.parted.parts, len(self.workers.workers)
+        return (
+            f"runs in {len(parts):,} {'parts' if len(parts) > 1 else 'part'} on {n_workers:,} "
+            f"{'workers' if n_workers > 1 else 'worker'} of {self.workers.scheduler}, "
+            f"{self.workers.n_slots:,} at once, with {format_bytes(self.parted.memory)} each"
+        )
+
+    def _move(self, on_progress: Callable[[Progress], None] | None) -> RunResult:
+        parted, parts, started = self.parted, self.parted.parts, perf_counter()
+        record = parted.begin()
+        place = parted.target.place
+        options = parted.settings.storage_options
+        grid = parted.target.grid
+        request = Request(
+            MovePart(record, parted.memory, self.threads, options),
+            parts,
+            [part.seconds for part in parts],
+            Progress(0, grid.size * parted.target.dtype.itemsize, 0, grid.n_blocks),
+            label=self.label,
+            resources=self.workers.resources,
+            n_slots=self.workers.n_slots,
+        )
+        with resumable(lambda: quote(place), place):
+            results = run_parts(self.client, request, on_progress)
+        return parted.finish(results, seconds=perf_counter() - started)
+
+    def _verify(self) -> None:
+        self.parted._verify()  # noqa: SLF001  # it has the same target
+
+
+@contextmanager
+def on_cluster(
+    client: Any,
+    plan_job: Callable[[Settings], object],
+    settings: Settings,
+    *,
+    places: tuple[str, str],
+    memory: int | None,
+    label: str = "resplit",
+) -> Iterator[ClusterJob]:
+    """Plan a job for the workers of a cluster, and yield it while the cluster is connected.
+
+    Parts take the resources of workers that ``dask.annotate(resources=...)`` asks for.
+
+    Parameters
+    ----------
+    client
+        A client, ``"current"``, or the address or file of a scheduler.
+    plan_job
+        Plans the job, with the settings of each part.
+    settings
+        The settings; the memory is that of this machine, and is replaced.
+    places
+        The source and the target.
+    memory
+        Memory budget of each part; by default as much as the workers have.
+    label
+        The name of the run on the dashboard.
+    """
+    with connected(client) as found:
+        resources = get_annotations().get("resources")
+        workers = find_workers(found, places[:1], places[1:], resources=resources)
+        smallest = workers.smallest
+        threads = settings.workers or smallest.threads // smallest.n_slots(workers.resources) + 1
+        each = replace(settings, memory=workers.choose_memory(memory), workers=threads)
+        job = plan_job(each)
+        if not isinstance(job, Job):
+            raise UsageError(
+                f"{label} of several arrays at once does not run on a cluster; run it for one "
+                "array at a time, or without a cluster"
+            )
+        parted = plan_parts(job, each, workers=workers.n_slots)
+        yield ClusterJob(parted, found, workers, label, settings.workers)

@@ -1,0 +1,141 @@
+"""The text in a TIFF file that gives the shape of its array, the names of axes, and the space.
+
+Plain files have JSON that tifffile reads, OME-TIFF files have OME-XML. Both also have a place for
+what they have no field for: the exact space and the headers of other formats.
+"""
+
+from __future__ import annotations
+
+import json
+from math import prod
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from xxhash import xxh3_128_digest
+
+from dask_io.formats.tiff.reading import NAMESPACE
+from dask_io.formats.tiff.space import codes_of
+from dask_io.stores.own_attribute import KEY, own_value
+from dask_io.stores.spec import SPACE
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import numpy as np
+
+    from dask_io.stores.space import Space
+
+_INFERRED = {2: "YX", 3: "ZYX", 4: "CZYX", 5: "TCZYX"}
+_SAMPLES, _MOST_SAMPLES = "S", 2**16 - 1
+# OME's symbols for units, by the words of Dask IO.
+_UNITS = {
+    "meter": "m",
+    "decimeter": "dm",
+    "centimeter": "cm",
+    "millimeter": "mm",
+    "micrometer": "\N{MICRO SIGN}m",
+    "nanometer": "nm",
+    "picometer": "pm",
+    "angstrom": "\N{LATIN CAPITAL LETTER A WITH RING ABOVE}",
+    "inch": "in",
+    "second": "s",
+    "millisecond": "ms",
+    "microsecond": "\N{MICRO SIGN}s",
+    "minute": "min",
+    "hour": "h",
+    "day": "d",
+}
+
+
+def has_samples(space: Space | None, shape: tuple[int, ...]) -> bool:
+    """Tell whether the last axis holds the samples of an element, such as its colours."""
+    if space is None or len(shape) <= 2 or shape[-1] > _MOST_SAMPLES:  # noqa: PLR2004 - rows and columns
+        return False
+    return codes_of(space, len(shape)).endswith(_SAMPLES)
+
+
+def _own_json(shape: tuple[int, ...], metadata: Mapping[str, Any]) -> dict[str, Any]:
+    own = own_value(metadata)
+    return {"shape": list(shape), **({KEY: own} if own else {})}
+
+
+def describe_plain(
+    shape: tuple[int, ...], dtype: np.dtype[Any], metadata: Mapping[str, Any]
+) -> bytes:
+    """Return JSON with the shape of an array, as tifffile reads it."""
+    del dtype
+    found = _own_json(shape, metadata)
+    if codes := codes_of(metadata.get(SPACE), len(shape)):
+        found["axes"] = codes
+    return json.dumps(found).encode("ascii") + b"\0"
+
+
+def ome_axes(space: Space | None, n_axes: int) -> tuple[str, bool]:
+    """Return the letters of the axes of an OME image, and whether they were inferred.
+
+    Raises
+    ------
+    ValueError
+        If OME-TIFF does not allow such axes; the message completes "the format ...".
+    """
+    named = any(axis.name for axis in space.axes) if space is not None else False
+    codes = codes_of(space, n_axes) if named else _INFERRED.get(n_axes, "")
+    if not codes.endswith(("YX", "YXS")):
+        names = ", ".join(axis.name or "?" for axis in space.axes) if space and named else ""
+        found = f"axes {names}" if names else f"{n_axes} axes"
+        raise ValueError(
+            f"stores OME images with the axes t, c, z in any order, then y, x; found {found}; "
+            "choose a target ending in .tif, or give the axes with --axes"
+        )
+    return codes, not named
+
+
+def describe_ome(
+    shape: tuple[int, ...], dtype: np.dtype[Any], metadata: Mapping[str, Any]
+) -> bytes:
+    """Return OME-XML for an array, with an annotation for the exact shape and space.
+
+    Raises
+    ------
+    ValueError
+        If OME-TIFF cannot describe it; the message completes "the format ...".
+    """
+    from tifffile import OmeXml  # noqa: PLC0415 - slow, and needed for OME-TIFF only
+    from tifffile.tifffile import OmeXmlError  # noqa: PLC0415
+
+    space = metadata.get(SPACE)
+    codes, _ = ome_axes(space, len(shape))
+    own = json.dumps(_own_json(shape, metadata))
+    samples = shape[-1] if codes.endswith(_SAMPLES) else 1
+    rows, columns = shape[-3:-1] if codes.endswith(_SAMPLES) else shape[-2:]
+    stored = (prod(shape) // (rows * columns * samples), 1, 1, rows, columns, samples)
+    # The header of a target must not differ from run to run.
+    identity = UUID(bytes=xxh3_128_digest(f"{own}{dtype.str}".encode()))
+    try:
+        made = OmeXml(UUID=str(identity), Creator="dask-io")
+        made.addimage(dtype.newbyteorder("="), shape, stored, axes=codes, **_sizes(space, codes))
+        text = made.tostring(declaration=True)
+    except OmeXmlError as error:
+        raise ValueError(f"cannot describe the array in OME-XML: {error}") from error
+    value = own.replace("&", "&amp;").replace("<", "&lt;")
+    note = (
+        f'<StructuredAnnotations><CommentAnnotation ID="Annotation:0" Namespace="{NAMESPACE}">'
+        f"<Value>{value}</Value></CommentAnnotation></StructuredAnnotations></OME>"
+    )
+    return text.replace("</OME>", note).encode() + b"\0"
+
+
+def _sizes(space: Space | None, codes: str) -> dict[str, Any]:
+    """Return the attributes of OME-XML for the steps along the axes."""
+    found: dict[str, Any] = {}
+    if space is None or space.affine is None:
+        return found
+    for code, axis, step in zip(codes, space.axes, space.affine.steps, strict=True):
+        key = "TimeIncrement" if code == "T" else f"PhysicalSize{code}"
+        if code not in "XYZT" or not step:
+            continue
+        if axis.unit in _UNITS:
+            found |= {key: step, f"{key}Unit": _UNITS[axis.unit]}
+        elif axis.unit is None and code != "T":
+            found |= {key: step, f"{key}Unit": "pixel"}
+    return found

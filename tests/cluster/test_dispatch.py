@@ -1,0 +1,129 @@
+"""Parts on a real scheduler and workers: they die, hang, fail and are interrupted."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from dask_io.cluster import attempts, dispatch
+from dask_io.cluster.dispatch import Request, run_parts
+from dask_io.engine.run import Progress
+from dask_io.errors import DataError, StorageError
+from tests.cluster.processes import wait_until
+from tests.cluster.works import BLOCKS, Steps
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def requested(work: Steps, n_parts: int = 4, seconds: float = 0.1) -> Request[int, int]:
+    """Return a request for some parts of equal size."""
+    n_blocks = n_parts * BLOCKS
+    total = Progress(0, n_blocks, 0, n_blocks)
+    return Request(work, range(n_parts), [seconds] * n_parts, total, n_slots=2)
+
+
+def found(folder: Path, what: str) -> int:
+    """Return how many attempts ended like this."""
+    return len(list(folder.glob(f"{what}-*")))
+
+
+def test_results_come_in_order_with_progress(client: Any, tmp_path: Path) -> None:
+    """All parts run, their results keep the order, and progress grows to the total."""
+    seen: list[Progress] = []
+
+    results = run_parts(client, requested(Steps(str(tmp_path)), 6), seen.append)
+
+    assert results == [0, 2, 4, 6, 8, 10]
+    assert seen[-1] == Progress(30, 30, 30, 30)
+    assert [each.n_bytes_written for each in seen] == sorted(each.n_bytes_written for each in seen)
+
+
+def test_predicted_times_are_published(client: Any, tmp_path: Path) -> None:
+    """The scheduler knows how long parts take before the first one is done."""
+
+    def known(dask_scheduler: Any) -> float:
+        return float(dask_scheduler.task_prefixes["dask-io-merge"].duration_average)
+
+    dispatch.publish_duration(client, "dask-io-merge-000000000000", 321.0)
+
+    assert client.run_on_scheduler(known) == 321.0
+    assert run_parts(client, requested(Steps(str(tmp_path)), 2)) == [0, 2]
+
+
+def test_events_are_rate_limited(client: Any, tmp_path: Path) -> None:
+    """Thousands of reports of progress become a few events, fewer than a topic keeps."""
+    work = Steps(str(tmp_path), n_steps=3000, seconds=0.0)
+    topics: list[str] = []
+    subscribe = client.subscribe_topic
+
+    def noted(topic: str, handler: Any) -> None:
+        topics.append(topic)
+        subscribe(topic, handler)
+
+    client.subscribe_topic = noted
+
+    run_parts(client, requested(work))
+
+    kinds = [event["kind"] for _, event in client.get_events(topics[0])]
+    assert kinds.count("started") == 4
+    assert kinds.count("moved") < 400
+
+
+def test_a_part_runs_again_when_its_worker_dies(client: Any, tmp_path: Path) -> None:
+    """A part is not given up because Dask gave up its task."""
+    work = Steps(str(tmp_path), first="die")
+
+    assert run_parts(client, requested(work)) == [0, 2, 4, 6]
+    assert found(tmp_path, "acted") == 1
+
+
+def test_a_part_that_always_kills_its_worker_is_an_error(client: Any, tmp_path: Path) -> None:
+    """A part that kills every worker before it writes anything new ends the run, in one line."""
+    work = Steps(str(tmp_path), first="die", n_first=99)
+
+    with pytest.raises(StorageError, match=r"part 0 was running on \d+ workers when they died"):
+        run_parts(client, requested(work))
+
+
+def test_a_part_that_fails_runs_on_another_worker(client: Any, tmp_path: Path) -> None:
+    """A full disk of one worker does not end the run."""
+    work = Steps(str(tmp_path), first="fail")
+
+    assert run_parts(client, requested(work)) == [0, 2, 4, 6]
+    assert found(tmp_path, "OSError") == 1
+
+
+def test_wrong_data_is_not_tried_again(client: Any, tmp_path: Path) -> None:
+    """An error of the data is the same on every worker, so it ends the run at once."""
+    with pytest.raises(DataError, match="truncated"):
+        run_parts(client, requested(Steps(str(tmp_path), first="bad data", n_first=9)))
+
+    assert found(tmp_path, "acted") == 1
+
+
+def test_a_slow_part_runs_a_second_time(
+    client: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second attempt wins on an idle worker, and the first one is stopped."""
+    monkeypatch.setattr(attempts, "_FEWEST_SECONDS", 0.5)
+    monkeypatch.setattr(dispatch, "_TICK_SECONDS", 0.2)
+
+    assert run_parts(client, requested(Steps(str(tmp_path), first="hang"))) == [0, 2, 4, 6]
+
+    wait_until(lambda: found(tmp_path, "PartStoppedError") == 1, "the first attempt is stopped")
+
+
+def test_an_interrupt_stops_all_parts(client: Any, tmp_path: Path) -> None:
+    """Parts that run have ended when the interrupt is reported, and no task is left."""
+
+    def interrupt(progress: Progress) -> None:
+        if progress.n_bytes_written:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_parts(client, requested(Steps(str(tmp_path), n_steps=999)), interrupt)
+
+    assert found(tmp_path, "PartStoppedError") == found(tmp_path, "*") > 0
+    wait_until(lambda: not any(client.processing().values()), "no task is left")

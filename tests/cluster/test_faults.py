@@ -1,0 +1,345 @@
+"""Faults of a cluster at random moments: whatever happens, `resume` completes the same bytes."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from importlib import import_module
+from threading import Thread
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+import dask_io
+from dask_io.cluster import attempts
+from dask_io.errors import DaskIOError
+from tests.cluster.conftest import check
+from tests.cluster.processes import Processes, wait_until
+from tests.cluster.test_runs import CHUNKS, SLOW, once
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+distributed: Any = import_module("distributed")
+
+
+@pytest.fixture
+def inside() -> Iterator[Any]:
+    """Two workers in this process, which start at once."""
+    with distributed.LocalCluster(
+        n_workers=2,
+        threads_per_worker=1,
+        processes=False,
+        dashboard_address="127.0.0.1:0",
+        memory_limit="4GiB",
+    ) as made:
+        yield made
+
+
+def test_a_worker_that_retires_hands_its_part_over(inside: Any, blocks: Path) -> None:
+    """A worker that is retired in the middle of a part stops, and another one runs the part."""
+    target = blocks.parent / "out"
+    with distributed.Client(inside, set_as_default=False) as client:
+        one, _ = client.nthreads()
+
+        dask_io.resplit(
+            blocks,
+            target,
+            client=client,
+            on_progress=once(lambda: client.retire_workers([one])),
+            **SLOW,
+        )
+
+        assert list(client.nthreads()) != [one]
+    check(target)
+
+
+def test_a_cluster_that_scales_by_its_load(blocks: Path) -> None:
+    """A cluster without workers starts some for the run."""
+    target = blocks.parent / "out"
+    with (
+        distributed.LocalCluster(
+            n_workers=0, processes=False, dashboard_address="127.0.0.1:0", threads_per_worker=1
+        ) as cluster,
+        distributed.Client(cluster, set_as_default=False) as client,
+    ):
+        cluster.adapt(minimum=0, maximum=2, interval="100ms")
+        dask_io.resplit(blocks, target, chunks=CHUNKS, client=client)
+
+    check(target)
+
+
+class Cluster:
+    """A cluster for one test, and one run after another on it."""
+
+    def __init__(self, folder: Path, n_workers: int = 2) -> None:
+        self.folder = folder
+        self.processes = Processes(folder / "cluster")
+        self.processes.folder.mkdir()
+        self.n_workers = n_workers
+        self.n_runs = 0
+
+    def start(self) -> None:
+        """Start the scheduler and the workers."""
+        self.processes.start_scheduler()
+        for number in range(self.n_workers):
+            self.processes.start_worker(f"worker-{number}")
+
+    def connect(self) -> Any:
+        """Return a client, when all workers are there."""
+        client = distributed.Client(self.processes.address, set_as_default=False)
+        wait_until(lambda: len(client.nthreads()) >= self.n_workers, "all workers are there")
+        return client
+
+    def new_target(self) -> Path:
+        """Return a place for another run."""
+        self.n_runs += 1
+        return self.folder / f"out-{self.n_runs}"
+
+    def start_command(self, target: Path) -> subprocess.Popen[str]:
+        """Run the command line in a process of its own."""
+        command = [sys.executable, "-m", "dask_io.cli", "resplit", str(self.folder / "in")]
+        command += [str(target), "--chunks", ",".join(map(str, CHUNKS))]
+        command += ["--max-rate", "400kB", "--workers", "1"]
+        command += ["--scheduler", self.processes.address]
+        return subprocess.Popen(
+            command,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        )
+
+
+@pytest.fixture
+def cluster(blocks: Path) -> Iterator[Cluster]:
+    """A cluster that a test may damage."""
+    made = Cluster(blocks.parent)
+    try:
+        made.start()
+        yield made
+    finally:
+        made.processes.close()
+
+
+def complete(target: Path) -> str:
+    """Complete a target that a run may have begun, and return whether it had."""
+    if not target.exists():
+        return "before anything was written"
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            dask_io.resume(target)
+        except DaskIOError:
+            # Parts end some time after their client or their scheduler.
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.5)
+        else:
+            check(target)
+            return "midway"
+
+
+@pytest.mark.slow
+def test_workers_are_killed(
+    cluster: Cluster, record_property: Callable[[str, object], None]
+) -> None:
+    """Workers are killed at random moments of five runs, and every run completes."""
+    chance, survived = random.Random(1), Counter[str]()
+    with cluster.connect() as client:
+        for _ in range(5):
+            is_over: list[bool] = []
+            target = cluster.new_target()
+
+            def kill_some(is_over: list[bool] = is_over) -> None:
+                while not is_over:
+                    time.sleep(chance.uniform(2, 5))
+                    pids = list(client.run(os.getpid, on_error="ignore").values())
+                    if pids and not is_over:
+                        os.kill(chance.choice(pids), signal.SIGKILL)
+                        survived["killed workers"] += 1
+
+            killer = Thread(target=kill_some)
+            killer.start()
+            try:
+                dask_io.resplit(cluster.folder / "in", target, client=client, **SLOW)
+            finally:
+                is_over.append(True)
+                killer.join()
+            check(target)
+    record_property("survived", dict(survived))
+    assert survived.total() >= 5
+
+
+@pytest.mark.slow
+def test_clients_are_killed(
+    cluster: Cluster, record_property: Callable[[str, object], None]
+) -> None:
+    """The command line is killed at random moments, and `resume` completes the target."""
+    chance, survived = random.Random(2), Counter[str]()
+    cluster.connect().close()
+    for _ in range(6):
+        target = cluster.new_target()
+        run = cluster.start_command(target)
+        wait_until(target.exists, "the run has begun")
+        time.sleep(chance.uniform(0, 2))
+        run.kill()
+        run.communicate()
+        survived[f"killed clients {complete(target)}"] += 1
+    record_property("survived", dict(survived))
+
+
+@pytest.mark.slow
+def test_schedulers_are_killed(
+    cluster: Cluster, record_property: Callable[[str, object], None]
+) -> None:
+    """When the scheduler is killed, the run ends with one line that tells how to resume."""
+    chance, survived = random.Random(3), Counter[str]()
+    for _ in range(3):
+        cluster.connect().close()
+        target = cluster.new_target()
+        run = cluster.start_command(target)
+        wait_until(target.exists, "the run has begun")
+        time.sleep(chance.uniform(0.2, 2))
+        cluster.processes.kill_scheduler()
+        stderr = run.communicate(timeout=90)[1]
+
+        assert run.returncode == 3, stderr
+        last = stderr.strip().splitlines()[-1]
+        assert "the cluster was lost" in last
+        assert f"dask-io resume {target}" in last
+        survived[f"killed schedulers {complete(target)}"] += 1
+        cluster.processes.close()
+        cluster.start()
+    record_property("survived", dict(survived))
+
+
+@pytest.mark.slow
+def test_a_worker_hangs(
+    cluster: Cluster,
+    monkeypatch: pytest.MonkeyPatch,
+    record_property: Callable[[str, object], None],
+) -> None:
+    """A worker that is stopped keeps its part, which runs elsewhere; later it does no harm."""
+    monkeypatch.setattr(attempts, "_FEWEST_SECONDS", 2.0)
+    with cluster.connect() as client:
+        pid = next(iter(client.run(os.getpid).values()))
+        target = cluster.new_target()
+        try:
+            dask_io.resplit(
+                cluster.folder / "in",
+                target,
+                client=client,
+                on_progress=once(lambda: os.kill(pid, signal.SIGSTOP)),
+                **SLOW,
+            )
+            check(target)
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        wait_until(lambda: not any(client.processing().values()), "it has stopped")
+        time.sleep(2)
+        check(target)
+    record_property("survived", {"hanging workers": 1})
+
+
+@pytest.mark.slow
+def test_a_worker_has_a_full_disk(
+    cluster: Cluster, record_property: Callable[[str, object], None]
+) -> None:
+    """Parts that fail on a worker that cannot write run on the other one."""
+    with cluster.connect() as client:
+        one, _ = client.nthreads()
+
+        def cannot_write() -> None:
+            import resource  # noqa: PLC0415  # on the worker
+
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+
+        # Signals are set in the main thread, in which the worker runs its event loop.
+        client.run(cannot_write, workers=[one])
+        target = cluster.new_target()
+        dask_io.resplit(cluster.folder / "in", target, client=client, **SLOW)
+        check(target)
+    record_property("survived", {"full disks of a worker": 1})
+
+
+@pytest.mark.slow
+def test_a_cluster_shrinks_and_grows(
+    cluster: Cluster, record_property: Callable[[str, object], None]
+) -> None:
+    """Workers retire and others join during a run."""
+    with cluster.connect() as client:
+        target = cluster.new_target()
+
+        def shrink_and_grow() -> None:
+            one, *_ = client.nthreads()
+            client.retire_workers([one])
+            for name in ("late-1", "late-2"):
+                cluster.processes.start_worker(name)
+
+        dask_io.resplit(
+            cluster.folder / "in",
+            target,
+            client=client,
+            on_progress=once(shrink_and_grow),
+            **{**SLOW, "max_rate": "100kB"},
+        )
+        check(target)
+    record_property("survived", {"retired workers": 1})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("limit", ["256MiB", "400MiB", "700MiB"])
+def test_workers_never_reach_a_threshold(tmp_path: Path, limit: str) -> None:
+    """With all the memory that a worker has, it is never paused, and its disk is not used."""
+    import zarr  # noqa: PLC0415  # only here
+
+    side = 480
+    rng = np.random.default_rng(0)
+    made = zarr.create_array(
+        tmp_path / "in.zarr", shape=(side,) * 3, chunks=(10, side, side), dtype="f4"
+    )
+    for start in range(0, side, 10):
+        made[start : start + 10] = rng.random((10, side, side), "f4")
+    ttl = {"DASK_DISTRIBUTED__SCHEDULER__WORKER_TTL": "20s"}
+    processes = Processes(tmp_path / "cluster", ttl)
+    processes.folder.mkdir()
+    try:
+        processes.start_scheduler()
+        for name in ("one", "two"):
+            processes.start_worker(name, memory=limit)
+        with distributed.Client(processes.address, set_as_default=False) as client:
+            wait_until(lambda: len(client.nthreads()) == 2, "both workers are there")
+            dask_io.resplit(
+                tmp_path / "in.zarr", tmp_path / "out.zarr", chunks=(side, 40, 40), client=client
+            )
+            peaks = client.run(_peak)
+            spilled = client.run(lambda dask_worker: len(getattr(dask_worker.data, "disk", ())))
+    finally:
+        processes.close()
+    assert dask_io.verify(tmp_path / "in.zarr", tmp_path / "out.zarr")
+    budget = int(limit.removesuffix("MiB")) * 2**20
+    assert max(peaks.values()) < 0.8 * budget, "above the threshold for pausing"
+    assert set(spilled.values()) == {0}
+    for name in ("one", "two"):
+        log = processes.log_of(name).lower()
+        assert "paus" not in log
+        assert "restarting" not in log
+    assert "heartbeat" not in processes.log_of("scheduler").lower()
+
+
+def _peak() -> int:
+    """Return the highest resident size of this process so far."""
+    with open("/proc/self/status", encoding="ascii") as file:  # noqa: PTH123
+        for line in file:
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) * 1024
+    return 0
