@@ -155,6 +155,17 @@ consume = click.option(
     "--consume", is_flag=True, help="Remove source blocks that are no longer needed."
 )
 
+part = click.option(
+    "--part",
+    metavar="I/N",
+    help="Write only part I of N; other processes write the others. Then: dask-io finish DST.",
+)
+processes = click.option(
+    "--processes", type=int, metavar="N", help="Share memory and work among N processes."
+)
+parts = click.option(
+    "--parts", type=int, metavar="N", help="Show N parts for a job array, and a script for SLURM."
+)
 scheduler = click.option(
     "--scheduler",
     metavar="ADDRESS",
@@ -168,6 +179,8 @@ running = stack(
     objective,
     device,
     workers,
+    processes,
+    part,
     scheduler,
     max_rate,
     format_,
