@@ -15,6 +15,12 @@ from functools import reduce
 from os import fspath
 from typing import TYPE_CHECKING, Any, cast, overload
 
+from dask_io.cluster.finish import finish_parts
+from dask_io.cluster.part import Part
+from dask_io.cluster.parts import PartedJob, cut_into_parts
+from dask_io.cluster.parts import plan_parts as divide_job
+from dask_io.cluster.run import run_part
+from dask_io.cluster.sharing import OnePart, share_job
 from dask_io.config import configured
 from dask_io.engine.measure import find_device
 from dask_io.engine.problem import make_problem
@@ -34,10 +40,12 @@ from dask_io.jobs.settings import Settings, for_one_array, parse_region
 from dask_io.jobs.tree_job import SeriesJob
 from dask_io.jobs.tree_plan import plan_tree
 from dask_io.jobs.tree_source import find_tree, name_one, verify_trees
-from dask_io.jobs.verify import plan_comparison
+from dask_io.jobs.verify import check_again, plan_comparison
 from dask_io.planning import (
     AnyPlan,
+    Cut,
     Device,
+    Series,
     Side,
     plan_with,
 )
@@ -58,6 +66,7 @@ if TYPE_CHECKING:
     from numpy.typing import DTypeLike
 
     from dask_io.cluster.distributed import ClusterJob
+    from dask_io.cluster.processes import ProcessJob
     from dask_io.geometry.chunks import Chunks
     from dask_io.hierarchy.tree import Tree
     from dask_io.jobs.settings import Options, ResumeOptions
@@ -65,7 +74,7 @@ if TYPE_CHECKING:
     from dask_io.stores.store import Source
 
     Place = str | PathLike[str] | BlockArray
-    AnyJob = Job | JointJob | SeriesJob
+    AnyJob = Job | JointJob | SeriesJob | OnePart | ProcessJob
     AnyClient = Any
 
 __all__ = [
@@ -76,23 +85,28 @@ __all__ = [
     "Info",
     "Job",
     "JointJob",
+    "Part",
+    "PartedJob",
     "Progress",
     "Repair",
     "RunResult",
     "SeriesJob",
     "Verification",
     "extract",
+    "finish",
     "info",
     "info_group",
     "merge",
     "open",
     "plan",
     "plan_extract",
+    "plan_parts",
     "plan_resumes",
     "plan_shape",
     "repair",
     "resplit",
     "resume",
+    "run_part",
     "split",
     "verify",
 ]
@@ -317,6 +331,88 @@ def _plan_any(
     return series or _plan_array(source, target, chunks, settings)
 
 
+def plan_shared(
+    source: Place,
+    target: str | PathLike[str],
+    *,
+    chunks: Chunks,
+    processes: int | None = None,
+    part: str | tuple[int, int] | None = None,
+    command: str | None = None,
+    **options: Unpack[Options],
+) -> OnePart | ProcessJob:
+    """Plan a job that several processes share; `processes` and `part` are those of `resplit`.
+
+    `command` is the command that runs a part, for messages.
+    """
+    return share_job(
+        lambda settings: _plan_any(source, target, chunks, settings),
+        Settings.of(**options),
+        processes=processes,
+        part=part,
+        command=command,
+    )
+
+
+def plan_parts(
+    source: Place,
+    target: str | PathLike[str],
+    *,
+    chunks: Chunks,
+    parts: int | None = None,
+    n_workers: int | None = None,
+    **options: Unpack[Options],
+) -> PartedJob:
+    """Plan a job in parts, which processes on any machines can write.
+
+    Parameters
+    ----------
+    source, target, chunks
+        As in `plan`; only one array can be written in parts.
+    parts
+        The number of parts; by default several for each worker, each some minutes long.
+    n_workers
+        The number of workers that will share the parts.
+    **options
+        See `Options`. `memory` is that of each part.
+
+    Returns
+    -------
+    PartedJob
+        The parts, their predicted costs, and how to begin and finish them.
+
+    Raises
+    ------
+    UsageError
+        If the target can only be written by one process, or has too few blocks.
+    """
+    settings = Settings.of(**options)
+    job = _plan_any(source, target, chunks, settings)
+    if not isinstance(job, Job):
+        raise UsageError("only one array can be written in parts; move the arrays one by one")
+    return divide_job(job, settings, count=parts, workers=n_workers)
+
+
+def cut_plan(
+    plan: AnyPlan | Series, device: Device, count: int, strategy: str, objective: str | None
+) -> Cut:
+    """Cut a plan into parts, to show their costs.
+
+    Raises
+    ------
+    UsageError
+        If the plan moves several arrays, or cannot be cut into so many parts.
+    """
+    if isinstance(plan, Series):
+        raise UsageError("only one array can be written in parts; give one array")
+    return cut_into_parts(plan, device, count, strategy=strategy, objective=objective)
+
+
+def default_threads() -> int:
+    """Return the default number of threads of a part."""
+    return Settings.of().n_threads()
+
+
 def _plan_array(
     source: Place, target: str | PathLike[str] | None, chunks: Chunks, settings: Settings
 ) -> Job:
@@ -386,6 +482,8 @@ def resplit(
     verify: bool = False,
     on_progress: Callable[[Progress], None] | None = None,
     client: AnyClient | None = None,
+    processes: int | None = None,
+    part: str | tuple[int, int] | None = None,
     **options: Unpack[Options],
 ) -> RunResult | Delayed:
     """Move an array to blocks of another shape, within a memory budget.
@@ -412,14 +510,34 @@ def resplit(
         Run in parts on the workers of a dask.distributed cluster: a `distributed.Client`, the
         address or file of a scheduler, or ``"current"`` for the client that is current. `memory` is
         then the budget of each part. Without it, the run uses this process only.
+    processes
+        Share the work among this many processes of this machine. The memory and the threads are
+        divided among them.
+    part
+        Write only this part, as ``(3, 16)`` for the third of 16 parts; other processes, on any
+        machines, write the others. Memory and threads are those of the part. `finish` completes
+        the target when all parts are done.
     **options
         See `Options`.
     """
     job: AnyJob
+    is_one = isinstance(target, str) or not isinstance(target, Sequence)
     if client is not None:
+        _refuse_with_client(processes, part)
         request = Request("resplit", source, target, chunks)
         return _run_on_cluster(client, request, compute, verify, on_progress, options)
-    if isinstance(target, Sequence) and not isinstance(target, str):
+    if processes is not None or part is not None:
+        if not is_one:
+            raise UsageError("several targets cannot be written in parts; write them one by one")
+        job = plan_shared(
+            source,
+            cast("str", target),
+            chunks=cast("Chunks", chunks),
+            processes=processes,
+            part=part,
+            **options,
+        )
+    elif isinstance(target, Sequence) and not isinstance(target, str):
         job = _plan_layouts(source, target, chunks, Settings.of(**options))
     else:
         job = plan(source, target, chunks=cast("Chunks", chunks), **options)
@@ -502,6 +620,11 @@ def on_cluster(
         yield job
 
 
+def _refuse_with_client(processes: int | None, part: str | tuple[int, int] | None) -> None:
+    if processes is not None or part is not None:
+        raise UsageError("client runs all parts on a cluster; leave out processes and part")
+
+
 def _run_on_cluster(  # noqa: PLR0917  # the arguments of all verbs
     client: AnyClient,
     request: Request,
@@ -525,11 +648,14 @@ def split(
     verify: bool = False,
     on_progress: Callable[[Progress], None] | None = None,
     client: AnyClient | None = None,
+    processes: int | None = None,
+    part: str | tuple[int, int] | None = None,
     **options: Unpack[Options],
 ) -> RunResult | Delayed:
     """Split one file into blocks; otherwise as `resplit`."""
     array = open_one_file(source, options.get("storage_options"))
     if client is not None:
+        _refuse_with_client(processes, part)
         request = Request("split", array, target, chunks)
         return _run_on_cluster(client, request, compute, verify, on_progress, options)
     return resplit(
@@ -539,6 +665,8 @@ def split(
         compute=compute,
         verify=verify,
         on_progress=on_progress,
+        processes=processes,
+        part=part,
         **options,
     )
 
@@ -592,6 +720,8 @@ def extract(
     verify: bool = False,
     on_progress: Callable[[Progress], None] | None = None,
     client: AnyClient | None = None,
+    processes: int | None = None,
+    part: str | tuple[int, int] | None = None,
     **options: Unpack[Options],
 ) -> RunResult | Delayed:
     """Write regions of an array as separate arrays, from one read.
@@ -610,13 +740,26 @@ def extract(
         Regions such as ``"0:100,:,5:"``.
     chunks
         Blocks of each region; one block by default.
-    compute, verify, on_progress, client, **options
-        As in `resplit`; on a cluster, a single region.
+    compute, verify, on_progress, client, processes, part, **options
+        As in `resplit`. Only a single region can be written in parts.
     """
+    job: AnyJob
     if client is not None:
+        _refuse_with_client(processes, part)
         request = Request("extract", source, target, chunks, regions)
         return _run_on_cluster(client, request, compute, verify, on_progress, options)
-    job = plan_extract(source, target, regions=regions, chunks=chunks, **options)
+    if processes is not None or part is not None:
+        job = plan_shared_extract(
+            source,
+            target,
+            regions=regions,
+            chunks=chunks,
+            processes=processes,
+            part=part,
+            **options,
+        )
+    else:
+        job = plan_extract(source, target, regions=regions, chunks=chunks, **options)
     return start(job, compute=compute, verify=verify, on_progress=on_progress)
 
 
@@ -630,6 +773,27 @@ def plan_extract(
 ) -> Job | JointJob:
     """Plan `extract`, and predict the cost."""
     return _plan_extract(source, target, regions, chunks, Settings.of(**options))
+
+
+def plan_shared_extract(
+    source: Place,
+    target: str | PathLike[str],
+    *,
+    regions: Sequence[str | Region],
+    chunks: Chunks = -1,
+    processes: int | None = None,
+    part: str | tuple[int, int] | None = None,
+    command: str | None = None,
+    **options: Unpack[Options],
+) -> OnePart | ProcessJob:
+    """Plan `extract` of one region that several processes share; see `plan_shared`."""
+    return share_job(
+        lambda settings: _plan_extract(source, target, regions, chunks, settings),
+        Settings.of(**options),
+        processes=processes,
+        part=part,
+        command=command,
+    )
 
 
 def _plan_extract(
@@ -708,6 +872,48 @@ def resume(
     jobs = plan_resumes(target, **options)
     results = (job.run(verify=verify, on_progress=on_progress) for job in jobs)
     return reduce(RunResult.followed_by, results)
+
+
+def finish(
+    target: str | PathLike[str],
+    *,
+    source: str | PathLike[str] | None = None,
+    verify: bool = False,
+    memory: int | str | None = None,
+    workers: int | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> RunResult:
+    """Complete a target after all its parts have been written; a complete one stays as it is.
+
+    Parameters
+    ----------
+    target
+        The target.
+    source
+        New place of the source, if it has been moved.
+    verify
+        Read the target back, and compare it with the checksums that were computed while writing.
+    memory, workers
+        Memory and threads to verify it; see `Options`.
+    storage_options
+        Options to connect to object stores; see `Options`.
+
+    Raises
+    ------
+    DataError
+        If parts are missing, or the source has changed.
+    StorageError
+        If a part is still running.
+    UsageError
+        If the target has not been written in parts.
+    """
+    place = locate(target, storage_options)
+    at = None if source is None else locate(source, storage_options)
+    result = finish_parts(place, at=at, storage_options=storage_options)
+    if verify:
+        settings = Settings.of(memory=memory, workers=workers)
+        check_again([place], settings.memory, settings.n_threads())
+    return replace(result, verified=True if verify else None)
 
 
 def plan_resumes(

@@ -14,7 +14,6 @@ from dask_io.geometry import Axis, Grid
 from dask_io.graph.match import DeclinedError
 from dask_io.graph.matchers.layers import grid_of
 from dask_io.graph.matchers.rechunks import find_rechunks, rechunk
-from dask_io.graph.parts import cut_into_parts
 from tests.graph.shapes import da
 
 
@@ -29,25 +28,6 @@ def cut_anyhow(data: st.DataObject, length: int) -> list[int]:
     cuts = sorted(data.draw(st.sets(st.integers(1, max(1, length - 1)), max_size=4)))
     ends = [0, *(cut for cut in cuts if cut < length), length]
     return [high - low for low, high in pairwise(ends)]
-
-
-@given(target=grids(), n_parts=st.integers(1, 6), data=st.data())
-def test_parts_are_whole_blocks_and_cover_all(
-    target: Grid, n_parts: int, data: st.DataObject
-) -> None:
-    """Every element is in one part, no block of the target in two, and there are not too many."""
-    source = Grid(tuple(Axis.of(cut_anyhow(data, length)) for length in target.shape))
-
-    parts = cut_into_parts(source, target, n_parts)
-
-    counted = np.zeros(target.shape, int)
-    for part in parts:
-        counted[part.slices] += 1
-        for axis, (low, high) in zip(target.axes, part.bounds, strict=True):
-            assert axis.floor(low) == low
-            assert axis.ceil(high) == high
-    assert (counted == 1).all()
-    assert 1 <= len(parts) <= n_parts
 
 
 @given(data=st.data(), shape=st.tuples(st.integers(1, 12), st.integers(1, 12)))

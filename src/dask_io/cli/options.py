@@ -161,6 +161,17 @@ scheduler = click.option(
     help="Run on the workers of this dask scheduler: its address or scheduler file. --memory is "
     "then per part.",
 )
+part = click.option(
+    "--part",
+    metavar="I/N",
+    help="Write only part I of N; other processes write the others. Then: dask-io finish DST.",
+)
+processes = click.option(
+    "--processes", type=int, metavar="N", help="Share memory and work among N processes."
+)
+parts = click.option(
+    "--parts", type=int, metavar="N", help="Show N parts for a job array, and a script for SLURM."
+)
 
 running = stack(
     memory,
@@ -169,6 +180,8 @@ running = stack(
     device,
     workers,
     scheduler,
+    processes,
+    part,
     max_rate,
     format_,
     dtype,

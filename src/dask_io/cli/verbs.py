@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import dask_io
-from dask_io.cli import options
+from dask_io.cli import options, sharing
 from dask_io.cli.group import Verbs, one_line, say, show, show_json
 from dask_io.errors import DaskIOWarning
 
@@ -18,10 +18,12 @@ if TYPE_CHECKING:
 
     from dask_io.api import Complete, Job, JointJob, Request, RunResult, SeriesJob
     from dask_io.cluster.distributed import ClusterJob
+    from dask_io.cluster.processes import ProcessJob
+    from dask_io.cluster.sharing import OnePart
     from dask_io.planning import AnyPlan, Device, Series, Sweeps
     from dask_io.report.explain import Explanation
 
-    AnyJob = Job | JointJob | SeriesJob | Complete | ClusterJob
+    AnyJob = Job | JointJob | SeriesJob | Complete | OnePart | ProcessJob | ClusterJob
 
 _WIDTH = 100
 
@@ -99,10 +101,11 @@ def info(src: str, *, as_json: bool, **given: Any) -> None:
 @options.codec
 @options.order
 @click.option("--explain", is_flag=True, help="Show the cost of every strategy.")
+@options.parts
 @options.source
 @options.as_json
 @options.debug
-def plan(src: str | None, *, explain: bool, as_json: bool, **given: Any) -> None:
+def plan(src: str | None, *, explain: bool, parts: int | None, as_json: bool, **given: Any) -> None:
     r"""Show how an array would be moved, and the cost.
 
     The target has the format and codec of SRC, unless you give others. Use resplit SRC DST
@@ -113,6 +116,7 @@ def plan(src: str | None, *, explain: bool, as_json: bool, **given: Any) -> None
     Examples:
       dask-io plan blocks/ --chunks 500,500,500 --memory 4GiB
       dask-io plan year.nc --chunks time=24,lat=-1,lon=-1
+      dask-io plan blocks/ --chunks 500,500,500 --memory 4GiB --parts 16
       dask-io plan --shape 3500,3500,3500 --dtype float16 --from 350 --to 500 --memory 4GiB
     """
     found: AnyPlan | Series
@@ -122,7 +126,11 @@ def plan(src: str | None, *, explain: bool, as_json: bool, **given: Any) -> None
     else:
         job = _plan_with_data(src, given)
         found, device, inferred = job.plan, job.device, job.inferred
-    if explain:
+    if parts is not None:
+        if explain:
+            raise click.UsageError("--explain and --parts cannot both be given")
+        _show_parts(found, device, parts, given, as_json=as_json, inferred=inferred)
+    elif explain:
         _show_explanation(found, device, given, as_json=as_json, inferred=inferred)
     else:
         _show_plan(found, device, as_json=as_json, inferred=inferred)
@@ -155,7 +163,12 @@ def resplit(src: str, dst: str, **given: Any) -> None:
     source = options.open_source(src, given)
     if given["scheduler"]:
         return _run_on_cluster(api.Request("resplit", source, dst, chunks), given)
-    job = api.plan(source, dst, chunks=chunks, **options.select(given))
+    chosen = options.select(given)
+    job: Job | JointJob | SeriesJob | OnePart | ProcessJob = (
+        api.plan_shared(source, dst, chunks=chunks, **sharing.shared_options(given), **chosen)
+        if sharing.is_shared(given)
+        else api.plan(source, dst, chunks=chunks, **chosen)
+    )
     return _show_or_run(job, dst, label="resplit", given=given)
 
 
@@ -179,7 +192,12 @@ def split(src: str, dst: str, **given: Any) -> None:
     source = api.open_one_file(options.open_source(src, given))
     if given["scheduler"]:
         return _run_on_cluster(api.Request("split", source, dst, chunks), given)
-    job = api.plan(source, dst, chunks=chunks, **options.select(given))
+    chosen = options.select(given)
+    job: Job | JointJob | SeriesJob | OnePart | ProcessJob = (
+        api.plan_shared(source, dst, chunks=chunks, **sharing.shared_options(given), **chosen)
+        if sharing.is_shared(given)
+        else api.plan(source, dst, chunks=chunks, **chosen)
+    )
     return _show_or_run(job, dst, label="split", given=given)
 
 
@@ -198,6 +216,11 @@ def merge(src: str, dst: str, **given: Any) -> None:
     """
     from dask_io import api  # noqa: PLC0415  # loaded on use
 
+    if sharing.is_shared(given):
+        raise click.UsageError(
+            "merge writes one file, which only one process can write; leave out --part and "
+            "--processes, or use resplit to write Zarr or block files"
+        )
     source = options.open_source(src, given)
     if given["scheduler"]:
         return _run_on_cluster(api.Request("merge", source, dst), given)
@@ -233,8 +256,12 @@ def extract(src: str, dst: str, **given: Any) -> None:
     source = options.open_source(src, given)
     if given["scheduler"]:
         return _run_on_cluster(api.Request("extract", source, dst, chunks, regions), given)
-    chosen = options.select(given)
-    job = api.plan_extract(source, dst, regions=regions, chunks=chunks, **chosen)
+    chosen = {"regions": regions, "chunks": chunks, **options.select(given)}
+    job: Job | JointJob | SeriesJob | OnePart | ProcessJob = (
+        api.plan_shared_extract(source, dst, **sharing.shared_options(given), **chosen)
+        if sharing.is_shared(given)
+        else api.plan_extract(source, dst, **chosen)
+    )
     return _show_or_run(job, dst, label="extract", given=given)
 
 
@@ -271,6 +298,38 @@ def resume(dst: str, **given: Any) -> None:
         for job in api.plan_resumes(dst, **options.select(given))
     ]
     _show_results(results, dst, as_json=given["as_json"], quiet=given["quiet"])
+
+
+@commands.command()
+@click.argument("dst")
+@click.option("--source", metavar="SRC", help="New location of the source, if it was moved.")
+@options.verify
+@options.memory
+@options.workers
+@options.as_json
+@options.quiet
+@options.debug
+def finish(dst: str, *, as_json: bool, quiet: bool, **given: Any) -> None:
+    r"""Complete DST after all its parts have been written with --part.
+
+    A missing part is reported, with the command that writes it. Nothing happens if DST is already
+    complete.
+
+    \b
+    Example:
+      dask-io finish out/
+    """
+    from dask_io import api  # noqa: PLC0415  # loaded on use
+    from dask_io.report import jsonable  # noqa: PLC0415  # loaded on use
+
+    result = api.finish(dst, **given)
+    if as_json:
+        show_json(jsonable.run_to_json(None, result))
+    elif not quiet:
+        lost = ", ".join(result.not_kept).replace("_", " ")
+        verified = "; verified: read back and compared" if result.verified else ""
+        not_kept = f"; not kept: {lost}" if lost else ""
+        show(f"{one_line(dst)}: is complete: {result.blocks_skipped:,} blocks{verified}{not_kept}")
 
 
 @commands.command()
@@ -410,6 +469,8 @@ def _run_on_cluster(request: Request, given: dict[str, Any]) -> None:
     """Plan a verb for the workers of a cluster, and show the plan or run it there."""
     import logging  # noqa: PLC0415  # loaded on use
 
+    if sharing.is_shared(given):
+        raise click.UsageError("--scheduler runs all parts; leave out --part and --processes")
     from dask_io import api  # noqa: PLC0415  # loaded on use
 
     # Its log repeats in many lines what an error reports in one.
@@ -417,20 +478,64 @@ def _run_on_cluster(request: Request, given: dict[str, Any]) -> None:
     with api.on_cluster(given["scheduler"], request, **options.select(given)) as job:
         if not given["quiet"]:
             say(f"dask-io: {one_line(job.summary)}")
-        _show_or_run(job, str(request.target), label=request.verb, given=given)
+        dst, as_json, quiet = str(request.target), given["as_json"], given["quiet"]
+        if given["dry_run"]:
+            sharing.show_shared_plan(job, dst, as_json=as_json)
+            return
+        _, result = _run_job(job, label=request.verb, verify=given["verify"], quiet=quiet)
+        sharing.show_shared_result(job, result, dst, as_json=as_json, quiet=quiet)
 
 
 def _show_or_run(
-    job: Job | JointJob | SeriesJob | ClusterJob, dst: str, *, label: str, given: dict[str, Any]
+    job: Job | JointJob | SeriesJob | OnePart | ProcessJob,
+    dst: str,
+    *,
+    label: str,
+    given: dict[str, Any],
 ) -> None:
+    from dask_io.cluster.processes import ProcessJob  # noqa: PLC0415  # loaded on use
+    from dask_io.cluster.sharing import OnePart  # noqa: PLC0415  # loaded on use
+
     as_json, quiet = given["as_json"], given["quiet"]
     if given["dry_run"]:
         if job.inferred_axes and not quiet and not as_json:
             say(f"dask-io: {_explain_axes(job)}")
-        _show_plan(job.plan, job.device, as_json=as_json, inferred=job.inferred)
+        if isinstance(job, (OnePart, ProcessJob)):
+            sharing.show_shared_plan(job, dst, as_json=as_json)
+        else:
+            _show_plan(job.plan, job.device, as_json=as_json, inferred=job.inferred)
+        return
+    finished = _run_job(job, label=label, verify=given["verify"], quiet=quiet)
+    if isinstance(job, (OnePart, ProcessJob)):
+        sharing.show_shared_result(job, finished[1], dst, as_json=as_json, quiet=quiet)
     else:
-        finished = _run_job(job, label=label, verify=given["verify"], quiet=quiet)
         _show_results([finished], dst, as_json=as_json, quiet=quiet)
+
+
+def _show_parts(
+    plan: AnyPlan | Series,
+    device: Device,
+    count: int,
+    given: dict[str, Any],
+    *,
+    as_json: bool,
+    inferred: str,
+) -> None:
+    from dask_io import api  # noqa: PLC0415  # loaded on use
+
+    cut = api.cut_plan(plan, device, count, given["strategy"], given["objective"])
+    # Without data there is nothing to submit.
+    command = sharing.command_line("resplit", "DST") if given.get("chunks") else None
+    sharing.show_parts(
+        plan,
+        cut,
+        device,
+        as_json=as_json,
+        inferred=inferred,
+        command=command,
+        target="DST",
+        threads=given["workers"] or api.default_threads(),
+    )
 
 
 def _run_job(job: AnyJob, *, label: str, verify: bool, quiet: bool) -> tuple[AnyJob, RunResult]:

@@ -83,11 +83,9 @@ def begin_parts(job: Job, grid: Grid, settings: Settings, command: str | None = 
     """
     until = time.monotonic() + _PATIENCE
     while True:
-        begun = find_begun(job, replaces=settings.overwrite)
-        if begun is not None:
-            _refuse_other_count(job, begun, grid)
-            if _is_ready(job):
-                return _work_record(job, begun, settings)
+        begun = _find_same(job, grid, settings)
+        if begun is not None and _is_ready(job):
+            return _work_record(job, begun, settings)
         try:
             if begun is None:
                 _create(job, grid, settings, command)
@@ -98,11 +96,23 @@ def begin_parts(job: Job, grid: Grid, settings: Settings, command: str | None = 
                 raise error.locked from None
         except (TargetExistsError, LockedError):
             # Another process may have begun the same job just now.
-            if find_begun(job, replaces=settings.overwrite) is None or time.monotonic() > until:
+            if _find_same(job, grid, settings) is None or time.monotonic() > until:
                 raise
         else:
             continue
         time.sleep(_LOOK_SECONDS)
+
+
+def _find_same(job: Job, grid: Grid, settings: Settings) -> JobRecord | None:
+    """Return the record of the same job in as many parts, if another process has begun it.
+
+    Raises
+    ------
+    UsageError
+        If it is being written in another number of parts.
+    """
+    begun = find_begun(job, replaces=settings.overwrite)
+    return None if begun is None or _is_other(job, begun, grid) else begun
 
 
 class _BusyError(Exception):
@@ -160,14 +170,26 @@ def _is_same(record: JobRecord, job: Job) -> bool:
     return bool(json.loads(wanted.to_bytes()) == json.loads(record.to_bytes()))
 
 
-def _refuse_other_count(job: Job, begun: JobRecord, grid: Grid) -> None:
+def _is_other(job: Job, begun: JobRecord, grid: Grid) -> bool:
+    """Tell whether a complete target was written in another number of parts.
+
+    Raises
+    ------
+    UsageError
+        If it is not complete.
+    """
     assert begun.parts is not None, "only runs in parts are found"
     n_begun, n_wanted = begun.parts.n_blocks, grid.n_blocks
-    if n_begun != n_wanted:
-        raise UsageError(
-            f"{job.named_target.place} is being written in {n_begun} parts, but {n_wanted} are "
-            f"requested; use {n_begun} parts, or complete it with dask-io resume"
-        )
+    if n_begun == n_wanted:
+        return False
+    journal = _journal_of(job)
+    if journal is not None and is_sealed(journal):
+        return True
+    place = job.named_target.place
+    raise UsageError(
+        f"{place} is being written in {n_begun} parts, but {n_wanted} are requested; use {n_begun} "
+        f"parts, or complete it with dask-io resume {place}"
+    )
 
 
 def _is_ready(job: Job) -> bool:
@@ -186,7 +208,7 @@ def _go_on_clearing(job: Job) -> None:
 def _create(job: Job, grid: Grid, settings: Settings, command: str | None) -> None:
     target, place = job.named_target, locate(job.named_target.place, job.storage_options)
     with _replacing(place) if settings.overwrite else nullcontext():
-        if settings.overwrite and find_begun(job, replaces=True) is not None:
+        if settings.overwrite and _find_same(job, grid, settings) is not None:
             return
         target.check()
         check_room([job])

@@ -97,19 +97,14 @@ def refuse_missing(place: str, ledger: Ledger, record: JobRecord) -> None:
     parts = record.parts
     durable, wanted = ledger.count_in(parts).ravel(), _count_blocks(ledger.grid, parts).ravel()
     missing = np.flatnonzero(durable < wanted)
-    names = [
-        f"part {n + 1} ({durable[n]} of {wanted[n]} blocks)" for n in missing[: _MOST_NAMED + 1]
-    ]
-    problem = (
-        f"of {parts.n_blocks} parts, {len(missing)} are missing: {list_names(names, _MOST_NAMED)}"
-    )
-    command = record.command or f"the same call with part=({missing[0] + 1}, {parts.n_blocks})"
-    again = (
-        f"{record.command} --part {missing[0] + 1}/{parts.n_blocks}" if record.command else command
-    )
-    raise DataError(
-        place, [problem], f"run: {again}; or all that is missing: dask-io resume {quote(place)}"
-    )
+    shown = missing[: _MOST_NAMED + 1]
+    names = [f"part {n + 1} ({durable[n]} of {wanted[n]} blocks)" for n in shown]
+    n_parts, first = parts.n_blocks, missing[0] + 1
+    problem = f"{len(missing)} of {n_parts} parts missing: {list_names(names, _MOST_NAMED)}"
+    again = f"call the same function with part=({first}, {n_parts})"
+    if record.command is not None:
+        again = f"run: {record.command} --part {first}/{n_parts}"
+    raise DataError(place, [problem], f"{again}; or write the rest: dask-io resume {quote(place)}")
 
 
 def _count_blocks(blocks: Grid, parts: Grid) -> np.ndarray[Any, np.dtype[np.int64]]:

@@ -15,7 +15,16 @@ from dask_io.errors import UsageError
 from dask_io.jobs.job import Job, Runnable
 from dask_io.jobs.planning import plan_part
 from dask_io.jobs.verify import check_again
-from dask_io.planning import choose_counts, cost_cut, plan_cut, predict_seconds
+from dask_io.planning import (
+    choose_counts,
+    cost_cut,
+    cut_problem,
+    parse_objective,
+    plan_cut,
+    plan_with,
+    predict_seconds,
+    read_through,
+)
 from dask_io.storage.location import locate
 from dask_io.storage.medium import Durability, Writers
 from dask_io.stores.views import TargetView
@@ -309,6 +318,40 @@ def plan_parts(
     return PartedJob(job, cut, settings, command=command)
 
 
+def cut_into_parts(
+    plan: AnyPlan,
+    device: Device,
+    count: int,
+    *,
+    strategy: str = "auto",
+    objective: str | None = None,
+) -> Cut:
+    """Cut a plan into parts without a target, to predict their costs.
+
+    Raises
+    ------
+    UsageError
+        If it cannot be cut into so many parts.
+    """
+    if count < 1:
+        raise UsageError(f"at least one part is needed, not {count}")
+    if strategy == "spill":
+        raise _spills()
+    problem = replace(plan.problem, copied=None)
+
+    def plan_one(region: Region) -> AnyPlan:
+        found = plan_with(
+            strategy,
+            cut_problem(problem, region),
+            objective=parse_objective(objective),
+            device=device,
+            scratch=0,
+        )
+        return read_through(found, device) if strategy == "auto" else found
+
+    return plan_cut(problem, [count], device, plan_one)
+
+
 def check_parts(job: Job, settings: Settings) -> None:
     """Refuse jobs that several processes cannot share.
 
@@ -324,10 +367,7 @@ def check_parts(job: Job, settings: Settings) -> None:
             "several parts may need it; leave out consume, or the parts"
         )
     if settings.strategy == "spill":
-        raise UsageError(
-            "spill moves the whole array through scratch files, so it cannot be divided into "
-            "parts; choose another strategy"
-        )
+        raise _spills()
     if target.writers is not Writers.PROCESSES:
         raise UsageError(
             f"{target.place} is one {target.format} file or repository, which only one process can "
@@ -338,3 +378,10 @@ def check_parts(job: Job, settings: Settings) -> None:
             "durability none writes blocks in place, so a part that runs twice could damage them; "
             "use rename or fsync"
         )
+
+
+def _spills() -> UsageError:
+    return UsageError(
+        "spill moves the whole array through scratch files, so it cannot be divided into parts; "
+        "choose another strategy"
+    )

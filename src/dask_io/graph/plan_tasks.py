@@ -13,12 +13,13 @@ from dask_io.errors import BudgetTooSmallError, DaskIOError
 from dask_io.graph.locks import distinct_locks, hold_locks
 from dask_io.graph.mapped_blocks import MappedSource, MappedTarget
 from dask_io.graph.match import DeclinedError
-from dask_io.graph.parts import cut_into_parts
 from dask_io.planning import (
     Plan,
     Problem,
     Staging,
     Sweeps,
+    best_grids,
+    largest_count,
     plan_sweep,
     plan_together,
     plan_with,
@@ -97,12 +98,14 @@ def plan_matches(matches: Sequence[Match], options: GraphOptions) -> tuple[PlanT
     try:
         if len(targets) > 1:
             return (_plan_together(source, targets, locks, options),)
-        regions = cut_into_parts(source.grid, targets[0].grid, options.parts)
-        if len(regions) == 1:
+        n_parts = largest_count(targets[0].grid, options.parts) if targets[0].grid.n_blocks else 1
+        if n_parts == 1:
             return (_plan_alone(source, targets[0], locks, options),)
+        device = find_device(options.device, source.place, targets[0].place)
+        parts = next(best_grids(_problem(source, targets[0], options), [n_parts], device))
         return tuple(
             _plan_alone(SourceView(source, region), TargetView(targets[0], region), locks, options)
-            for region in regions
+            for region in map(parts.block, parts.indices())
         )
     except DaskIOError as error:
         raise DeclinedError(str(error)) from error

@@ -18,7 +18,7 @@ from dask_io.formats.places import is_absent, journal_at, targets_in
 from dask_io.formats.reopening import remake_target, reopen_source
 from dask_io.jobs.job import Complete, Job, check_room
 from dask_io.jobs.planning import plan_rest
-from dask_io.jobs.record import JobRecord, find_members
+from dask_io.jobs.record import JobRecord, find_members, refuse_changed
 from dask_io.jobs.verify import advising_repair
 from dask_io.journal.journal import is_sealed, refuse_locked
 from dask_io.journal.ledger import Ledger
@@ -125,6 +125,9 @@ def _plan_resume(
     ledger = target.resume()
     try:
         remove_scratch(target)
+        if record.parts is not None:
+            # Parts may have recorded that the source changed.
+            refuse_changed(journal, identity.source.place)
         planned = plan_rest(identity.source, target, ledger, settings, is_consumed=record.consume)
         if record.consume and not removes:
             _warn_of_kept_blocks(identity)

@@ -14,7 +14,16 @@ from dask_io.planning.choose import (
 )
 from dask_io.planning.copy import CopyPlan, plan_copy
 from dask_io.planning.cost import naive_seeks, read_cost
-from dask_io.planning.cut import Cut, PartCost, choose_counts, cost_cut, cut_problem, plan_cut
+from dask_io.planning.cut import (
+    Cut,
+    PartCost,
+    best_grids,
+    choose_counts,
+    cost_cut,
+    cut_problem,
+    largest_count,
+    plan_cut,
+)
 from dask_io.planning.describe import describe_plan
 from dask_io.planning.describe_sweeps import sweeps_to_json
 from dask_io.planning.device import DEVICES, Device, predict_seconds
@@ -62,6 +71,7 @@ __all__ = [
     "Staging",
     "Step",
     "Sweeps",
+    "best_grids",
     "check_strategy",
     "choose_counts",
     "cost_cut",
@@ -69,6 +79,7 @@ __all__ = [
     "describe_plan",
     "explain_visits",
     "find_candidates",
+    "largest_count",
     "memory_for_lower_bound",
     "naive_seeks",
     "parse_objective",

@@ -296,27 +296,52 @@ def plan_cut(
     UsageError
         If the target has too few blocks for any of these numbers, or they cannot be divided so.
     """
+    best = best_grids(problem, counts, device, workers=workers)
+    cuts = [_begin_cut(problem, grid) for grid in islice(best, _MOST_COMPARED)]
+    chosen = cuts[0]
+    if len(cuts) > 1:
+        # Estimates do not know how much memory a part needs.
+        chosen = min(
+            cuts,
+            key=lambda cut: (
+                predict_seconds(plan(_largest(cut)), device) * n_rounds(cut.count, workers)
+            ),
+        )
+    return _plan_kinds(chosen, device, plan)
+
+
+def best_grids(
+    problem: Problem, counts: Iterable[int], device: Device, *, workers: int | None = None
+) -> Iterator[Grid]:
+    """Yield possible parts, in the order of their estimated time; see `plan_cut`."""
     estimates, numbers = _Estimates(problem, device), list(counts)
     blocks = problem.target.grid.counts
     found = [each for count in numbers for each in islice(_splits(count, blocks), _MOST_ESTIMATED)]
     if not found:
         raise _cannot_cut(blocks, numbers)
 
-    def seconds_of(split: Sequence[int], longest: float) -> float:
-        return longest * ceil(prod(split) / (workers or prod(split)))
+    def seconds(split: Sequence[int]) -> float:
+        return estimates.seconds(split) * n_rounds(prod(split), workers)
 
-    best = sorted(found, key=lambda split: seconds_of(split, estimates.seconds(split)))
-    cuts = [_begin_cut(problem, estimates.grid(split)) for split in best[:_MOST_COMPARED]]
-    if len(cuts) > 1:
-        longest = [PartCost.of(plan(_largest(cut)), device).seconds for cut in cuts]
-        cuts = [
-            min(
-                zip(cuts, longest, strict=True),
-                key=lambda pair: seconds_of(pair[0].grid.counts, pair[1]),
-            )[0]
-        ]
-    (chosen,) = cuts
-    return _plan_kinds(chosen, device, plan)
+    return map(estimates.grid, sorted(found, key=seconds))
+
+
+def n_rounds(count: int, workers: int | None) -> int:
+    """Return how many parts a worker has one after another."""
+    return 1 if workers is None else ceil(count / workers)
+
+
+def largest_count(blocks: Grid, most: int) -> int:
+    """Return the largest possible number of parts up to a limit.
+
+    Examples
+    --------
+    >>> grid = Grid.regular((60, 60), (30, 30))
+    >>> [largest_count(grid, most) for most in (1, 2, 3, 100)]
+    [1, 2, 2, 4]
+    """
+    numbers = range(min(most, blocks.n_blocks), 0, -1)
+    return next(count for count in numbers if any(_splits(count, blocks.counts)))
 
 
 def cost_cut(

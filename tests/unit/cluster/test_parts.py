@@ -102,7 +102,7 @@ def test_a_target_is_unfinished_until_all_parts_are_done(source: Path, tmp_path:
     record = job.begin()
     for part in (job.parts[0], job.parts[1], job.parts[3]):
         run(record, part)
-    with pytest.raises(DataError, match=r"of 4 parts, 1 are missing: part 3 \(0 of \d+ blocks\)"):
+    with pytest.raises(DataError, match=r"1 of 4 parts missing: part 3 \(0 of \d+ blocks\)"):
         job.finish()
     with pytest.raises(DataError, match="unfinished"):
         dask_io.verify(target)
@@ -233,6 +233,72 @@ def test_another_number_of_parts_is_refused(source: Path, tmp_path: Path) -> Non
     with pytest.raises(UsageError, match="is being written in 4 parts, but 2 are requested"):
         plan(source, target, count=2).begin()
     assert plan(source, target, count=None).cut.count == 4
+    plan(source, target, count=4).run()
+    with pytest.raises(TargetExistsError):
+        plan(source, target, count=2).begin()
+
+
+def test_processes_of_this_machine_share_a_job(source: Path, tmp_path: Path) -> None:
+    """Parts are written by other processes; progress and results are those of all of them."""
+    seen: list[Progress] = []
+    result = dask_io.resplit(
+        source,
+        tmp_path / "out",
+        chunks=CHUNKS,
+        memory=MEMORY,
+        processes=2,
+        verify=True,
+        on_progress=seen.append,
+    )
+    assert isinstance(result, dask_io.RunResult)
+    assert result.blocks_written == 15
+    assert result.verified
+    assert [each.n_bytes_written for each in seen] == sorted(each.n_bytes_written for each in seen)
+    assert np.array_equal(read(tmp_path / "out"), ARRAY)
+
+
+def test_an_error_of_a_process_is_reported_once(source: Path, tmp_path: Path) -> None:
+    """An error in another process is raised here, and the rest can be resumed."""
+    dask_io.resplit(source, tmp_path / "blocks", chunks=6, memory=MEMORY)
+    job = api.plan_shared(
+        tmp_path / "blocks", tmp_path / "out", chunks=CHUNKS, memory=MEMORY, processes=2
+    )
+    block = next((tmp_path / "blocks").glob("*.npy"))
+    content = block.read_bytes()
+    block.write_bytes(content[:-1])
+    with pytest.raises(DataError, match=block.name):
+        job.run()
+    block.write_bytes(content)
+
+
+def test_one_part_is_written_by_each_call(source: Path, tmp_path: Path) -> None:
+    """`part` and `finish` are all that a job array needs."""
+    target = tmp_path / "out.zarr"
+    for number in (3, 1, 2):
+        with pytest.raises((DataError, StorageError)):
+            dask_io.finish(target)
+        dask_io.resplit(source, target, chunks=CHUNKS, memory=MEMORY, part=(number, 3))
+    assert dask_io.finish(target, verify=True).verified
+    assert np.array_equal(read(target), ARRAY)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"part": (4, 3)}, "part 4/3 does not exist"),
+        ({"part": "3"}, "'3' is not a part"),
+        ({"part": (1, 2), "processes": 2}, "cannot both be given"),
+        ({"processes": 0}, "at least one process"),
+        ({"part": (1, 2), "verify": True}, "dask-io finish --verify"),
+    ],
+)
+def test_bad_ways_to_share_are_refused(
+    source: Path, tmp_path: Path, options: dict[str, Any], message: str
+) -> None:
+    """Nothing is created if the request is wrong."""
+    with pytest.raises(UsageError, match=message):
+        dask_io.resplit(source, tmp_path / "out", chunks=CHUNKS, memory=MEMORY, **options)
+    assert not (tmp_path / "out").exists()
 
 
 def test_another_job_is_refused(source: Path, tmp_path: Path) -> None:

@@ -11,9 +11,11 @@ from dask_io.planning import (
     AnyPlan,
     Plan,
     Problem,
+    best_grids,
     choose_counts,
     cost_cut,
     cut_problem,
+    largest_count,
     plan_cut,
     plan_sweep,
     predict_seconds,
@@ -76,6 +78,22 @@ def test_costs_are_those_of_each_part_alone(problem: Problem, data: st.DataObjec
     assert cut.n_bytes_read == sum(each.read_bytes for each in walked)
     assert cut.memory == max(each.peak_bytes for each in walked)
     assert cut.longest == max(predict_seconds(plan, SSD) for plan in plans)
+
+
+@given(problem=problems(max_axes=3), most=st.integers(1, 12))
+def test_any_target_can_be_cut(problem: Problem, most: int) -> None:
+    """The best parts consist of whole blocks, cover the array, and are as many as possible."""
+    target = problem.target.grid
+    if not target.n_blocks:
+        return
+    count = largest_count(target, most)
+    grids = list(best_grids(problem, [count], SSD))
+    assert 1 <= count <= most
+    assert all(grid.n_blocks == count and grid.shape == target.shape for grid in grids)
+    for grid in grids:
+        for blocks, parts in zip(target.axes, grid.axes, strict=True):
+            ends = [parts.start_of(number) for number in range(parts.n_blocks)]
+            assert all(blocks.floor(end) == end for end in ends)
 
 
 def test_the_axis_with_the_fewest_redundant_reads_is_cut() -> None:

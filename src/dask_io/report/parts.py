@@ -1,0 +1,107 @@
+"""The parts of a job as text, as values for JSON, and as a script for a batch system."""
+
+from __future__ import annotations
+
+from math import ceil
+from typing import TYPE_CHECKING, Any
+
+from dask_io.report.text import format_seconds
+from dask_io.units import format_bytes
+
+if TYPE_CHECKING:
+    from dask_io.planning import AnyPlan, Cut
+
+# Memory of the interpreter and its libraries, which the budget does not include.
+_BASE_MEMORY = 512 * 2**20
+_MIB = 2**20
+# A task may take this many times its predicted time, and at least some minutes.
+_PATIENCE, _SHORTEST_MINUTES = 3, 15
+
+
+def parts_text(cut: Cut, plan: AnyPlan, *, processes: int | None = None) -> str:
+    """Describe parts and their costs, compared with the plan of one process."""
+    n_bytes, seeks = _redundant(cut, plan)
+    about = "" if cut.is_exact else "about "
+    shape = " x ".join(map(str, cut.grid.counts))
+    redundant = f"{about}{format_bytes(n_bytes)} and {seeks:,} seeks more than one process reads"
+    workers = processes or cut.count
+    together = format_seconds(cut.predict_seconds(workers))
+    rows = [
+        ("parts", f"{cut.count:,} ({shape}), balance {cut.balance:.0%}"),
+        ("redundant", redundant if n_bytes or seeks else "nothing is read twice"),
+        ("per part", f"{format_bytes(cut.memory)} memory, {_range_text(cut)}"),
+        ("together", f"{together} with {workers:,} processes, if the storage keeps up"),
+    ]
+    return "\n".join(f"  {word:<9} {text}" for word, text in rows)
+
+
+def _range_text(cut: Cut) -> str:
+    seconds = [cost.seconds for cost, _ in cut.counted]
+    low, high = format_seconds(min(seconds)), format_seconds(max(seconds))
+    return f"{low} predicted" if low == high else f"{low} to {high} predicted"
+
+
+def _redundant(cut: Cut, plan: AnyPlan) -> tuple[int, int]:
+    n_bytes = max(0, cut.n_bytes_read - plan.n_bytes_read)
+    return n_bytes, max(0, cut.seeks.read - plan.seeks.read)
+
+
+def parts_to_json(cut: Cut, plan: AnyPlan, *, script: str | None = None) -> dict[str, Any]:
+    """Return parts and their costs, compared with the plan of one process."""
+    n_bytes, seeks = _redundant(cut, plan)
+    return {
+        "count": cut.count,
+        "along": list(cut.grid.counts),
+        "balance": cut.balance,
+        "exact": cut.is_exact,
+        "redundant": {"bytes": n_bytes, "seeks": seeks},
+        "memory": cut.memory,
+        "seconds": {
+            "longest": cut.longest,
+            "mean": cut.seconds / cut.count,
+            "total": cut.seconds,
+        },
+        "seeks": {"read": cut.seeks.read, "write": cut.seeks.write},
+        "bytes": {"read": cut.n_bytes_read, "written": plan.n_bytes_written},
+        "script": script,
+    }
+
+
+def slurm_script(cut: Cut, command: str, target: str, *, memory: int, threads: int) -> str:
+    """Return a shell script that submits the parts as a job array, and then `dask-io finish`.
+
+    Parameters
+    ----------
+    cut
+        The parts.
+    command
+        The command that writes a part, without the option for the part.
+    target
+        The target, quoted for a shell.
+    memory
+        The memory budget of a part, in bytes.
+    threads
+        The number of threads of a part.
+    """
+    minutes = max(_SHORTEST_MINUTES, ceil(cut.longest * _PATIENCE / 60))
+    mebibytes = ceil((memory + _BASE_MEMORY) / _MIB)
+    time = f"{minutes // 60:02}:{minutes % 60:02}:00"
+    options = (
+        f"--array=1-{cut.count} --cpus-per-task={threads} --mem={mebibytes}M --time={time} "
+        "--job-name=dask-io"
+    )
+    return "\n".join(
+        [
+            "#!/bin/bash",
+            "# A task that fails can be submitted again: what is done is skipped.",
+            f"array=$(sbatch --parsable {options} <<'TASK'",
+            "#!/bin/bash",
+            f'{command} --part "$SLURM_ARRAY_TASK_ID/{cut.count}"',
+            "TASK",
+            ")",
+            "sbatch --dependency=\"afterok:$array\" --job-name=dask-io-finish <<'TASK'",
+            "#!/bin/bash",
+            f"dask-io finish {target}",
+            "TASK",
+        ]
+    )
