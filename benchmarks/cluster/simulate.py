@@ -70,10 +70,10 @@ def simulate(n_bytes: int, workers: int, memory: int = _MEMORY) -> Simulated:
     """Plan the run of an array on a number of workers."""
     side = round((n_bytes / _ITEM.itemsize) ** (1 / 3))
     shape, layout, device = (side,) * 3, Layout.c(3), DEVICES["nfs"]
-    sides = (
+    source, target = (
         Side(Grid.regular(shape, (each,) * 3), layout, atomic=True) for each in (_BEFORE, _AFTER)
     )
-    problem = make_problem(*sides, _ITEM, memory=memory, workers=_THREADS)
+    problem = make_problem(source, target, _ITEM, memory=memory, workers=_THREADS)
     whole = plan_with("auto", problem, device=device, scratch=0)
 
     def plan(region: Region) -> AnyPlan:

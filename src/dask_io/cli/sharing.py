@@ -11,6 +11,7 @@ from dask_io.cli.group import one_line, show, show_json
 
 if TYPE_CHECKING:
     from dask_io.api import RunResult
+    from dask_io.cluster.distributed import ClusterJob
     from dask_io.cluster.processes import ProcessJob
     from dask_io.cluster.sharing import OnePart
     from dask_io.planning import AnyPlan, Cut, Device, Series
@@ -90,7 +91,7 @@ def show_parts(
         show(f"\nTo run them on SLURM, execute this script:\n\n{script}")
 
 
-def show_shared_plan(job: OnePart | ProcessJob, dst: str, *, as_json: bool) -> None:
+def show_shared_plan(job: OnePart | ProcessJob | ClusterJob, dst: str, *, as_json: bool) -> None:
     """Print the plan of a run that several processes share."""
     parted = job.parted
     show_parts(
@@ -107,7 +108,12 @@ def show_shared_plan(job: OnePart | ProcessJob, dst: str, *, as_json: bool) -> N
 
 
 def show_shared_result(
-    job: OnePart | ProcessJob, result: RunResult, dst: str, *, as_json: bool, quiet: bool
+    job: OnePart | ProcessJob | ClusterJob,
+    result: RunResult,
+    dst: str,
+    *,
+    as_json: bool,
+    quiet: bool,
 ) -> None:
     """Print the result of a run that several processes share."""
     from dask_io.cluster.sharing import OnePart  # noqa: PLC0415  # loaded on use

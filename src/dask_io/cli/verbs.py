@@ -469,6 +469,8 @@ def _run_on_cluster(request: Request, given: dict[str, Any]) -> None:
     """Plan a verb for the workers of a cluster, and show the plan or run it there."""
     import logging  # noqa: PLC0415  # loaded on use
 
+    if sharing.is_shared(given):
+        raise click.UsageError("--scheduler runs all parts; leave out --part and --processes")
     from dask_io import api  # noqa: PLC0415  # loaded on use
 
     # Its log repeats in many lines what an error reports in one.
@@ -476,7 +478,12 @@ def _run_on_cluster(request: Request, given: dict[str, Any]) -> None:
     with api.on_cluster(given["scheduler"], request, **options.select(given)) as job:
         if not given["quiet"]:
             say(f"dask-io: {one_line(job.summary)}")
-        _show_or_run(job, str(request.target), label=request.verb, given=given)
+        dst, as_json, quiet = str(request.target), given["as_json"], given["quiet"]
+        if given["dry_run"]:
+            sharing.show_shared_plan(job, dst, as_json=as_json)
+            return
+        _, result = _run_job(job, label=request.verb, verify=given["verify"], quiet=quiet)
+        sharing.show_shared_result(job, result, dst, as_json=as_json, quiet=quiet)
 
 
 def _show_or_run(

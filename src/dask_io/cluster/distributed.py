@@ -8,8 +8,6 @@ from shlex import quote
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from dask.base import get_annotations
-
 from dask_io.cluster.connect import connected
 from dask_io.cluster.dispatch import Request, run_parts
 from dask_io.cluster.parts import plan_parts
@@ -92,6 +90,11 @@ class ClusterJob(Runnable):
         return self.parted.inferred_axes
 
     @property
+    def processes(self) -> int:
+        """The number of workers."""
+        return len(self.workers.workers)
+
+    @property
     def summary(self) -> str:
         """How the job is divided, in one line."""
         parts, n_workers = self.parted.parts, len(self.workers.workers)
@@ -153,6 +156,8 @@ def on_cluster(
     label
         The name of the run on the dashboard.
     """
+    from dask.base import get_annotations  # noqa: PLC0415  # takes a while to load
+
     with connected(client) as found:
         resources = get_annotations().get("resources")
         workers = find_workers(found, places[:1], places[1:], resources=resources)

@@ -144,6 +144,7 @@ def find_workers(
     wanted = dict(resources or {})
     scheduler, deadline = client.scheduler.address, monotonic() + wait_seconds
     anchors = [anchor for place in source if (anchor := find_anchor(place))]
+    known: dict[str, Any] = {}
     probes: dict[str, Probe] = {}
     with _marker_files(target) as markers:
         # All workers may leave while they are asked.
