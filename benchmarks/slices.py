@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import shutil
 import subprocess
@@ -158,7 +159,7 @@ def _compare(scan: Path, target: Path) -> None:
 
 def _make(folder: Path, n_bytes: int, compression: str | None) -> int:
     """Write slices of 16-bit integers, twice as wide as the stack is deep; return their bytes."""
-    depth = max(8, round(float(n_bytes / 2 / 4) ** (1 / 3)))
+    depth = max(8, round(math.cbrt(n_bytes / 8)))
     folder.mkdir()
     generator = np.random.default_rng(0)
     for number in range(depth):

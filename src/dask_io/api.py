@@ -526,10 +526,6 @@ def resplit(
         request = Request("resplit", source, target, chunks)
         return _run_on_cluster(client, request, compute, verify, on_progress, options)
     is_one = isinstance(target, str) or not isinstance(target, Sequence)
-    if client is not None:
-        _refuse_with_client(processes, part)
-        request = Request("resplit", source, target, chunks)
-        return _run_on_cluster(client, request, compute, verify, on_progress, options)
     if processes is not None or part is not None:
         if not is_one:
             raise UsageError("several targets cannot be written in parts; write them one by one")
@@ -629,11 +625,6 @@ def on_cluster(
         yield job
 
 
-def _refuse_with_client(processes: int | None, part: str | tuple[int, int] | None) -> None:
-    if processes is not None or part is not None:
-        raise UsageError("client runs all parts on a cluster; leave out processes and part")
-
-
 def _run_on_cluster(  # noqa: PLR0917  # the arguments of all verbs
     client: AnyClient,
     request: Request,
@@ -665,7 +656,6 @@ def split(
     array = open_one_file(source, options.get("storage_options"))
     _refuse_both(client, processes, part)
     if client is not None:
-        _refuse_with_client(processes, part)
         request = Request("split", array, target, chunks)
         return _run_on_cluster(client, request, compute, verify, on_progress, options)
     return resplit(
@@ -758,10 +748,6 @@ def extract(
         request = Request("extract", source, target, chunks, regions)
         return _run_on_cluster(client, request, compute, verify, on_progress, options)
     job: AnyJob
-    if client is not None:
-        _refuse_with_client(processes, part)
-        request = Request("extract", source, target, chunks, regions)
-        return _run_on_cluster(client, request, compute, verify, on_progress, options)
     if processes is not None or part is not None:
         job = plan_shared_extract(
             source,
