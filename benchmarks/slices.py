@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import os
 import shutil
 import subprocess
@@ -159,7 +158,7 @@ def _compare(scan: Path, target: Path) -> None:
 
 def _make(folder: Path, n_bytes: int, compression: str | None) -> int:
     """Write slices of 16-bit integers, twice as wide as the stack is deep; return their bytes."""
-    depth = max(8, round(math.cbrt(n_bytes / 8)))
+    depth: int = max(8, round((n_bytes / 8) ** (1 / 3)))
     folder.mkdir()
     generator = np.random.default_rng(0)
     for number in range(depth):
