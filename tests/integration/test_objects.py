@@ -329,3 +329,21 @@ def test_files_and_arrays_are_read_from_the_web(web: str, local: Path) -> None:
         dask_io.open(f"{web}/nothing")
     with pytest.raises(StorageError, match="cannot be listed over HTTP"):
         dask_io.open(f"{web}/b_{{0}}_{{1}}.npy")
+
+
+def test_objects_are_written_in_parts(server: Server, local: Path) -> None:
+    """Parts join one target on a real server; a missing one is named, and none is lost."""
+    place = f"s3://{server.bucket}/{uuid4()}"
+    options: dict[str, Any] = {"chunks": (10, 5), "memory": "1MiB"}
+    source, target = local / "whole.npy", f"{place}/parts.zarr"
+    dask_io.resplit(source, target, part=(1, 3), **options)
+    dask_io.resplit(source, target, part=(3, 3), **options)
+    with pytest.raises(DataError, match="part 2"):
+        dask_io.finish(target)
+
+    dask_io.resplit(source, target, part=(2, 3), **options)
+    dask_io.resplit(source, target, part=(3, 3), **options)
+    dask_io.finish(target)
+
+    assert np.array_equal(read(target), ARRAY)
+    assert dask_io.verify(target).equal
