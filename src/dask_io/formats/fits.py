@@ -288,7 +288,7 @@ _PLAIN = Format(
     byte_order=">",
     trailer=_trailer,
 )
-# Common FITS libraries read only the first of several gzip members, so none are written.
+# It is not known which FITS libraries read several gzip members, so none are written.
 _GZIP = replace(
     gzip_variant(_PLAIN, ".fits.gz", ".fit.gz", ".fts.gz"),
     make_header=_refuse_gzip,
