@@ -27,7 +27,7 @@ BENCH_ARGS ?=
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo test lint types contracts tests peer-suites slow fuzz bench-engine bench-graph bench-zarr bench-climate bench-copies bench-volumes bench-cluster format docs house lock env dev clean walk
+.PHONY: help demo test lint types contracts tests peer-suites slow fuzz bench-engine bench-graph bench-zarr bench-climate bench-copies bench-volumes bench-slices bench-cluster format docs house lock env dev clean walk
 
 help: ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -77,6 +77,9 @@ bench-copies: dev ## Measure copies from F to C order in memory, next to copies 
 
 bench-volumes: dev ## Turn a NIfTI volume twenty times larger than the budget into Zarr and back
 	$(DEV)/bin/python -m benchmarks.volumes $(BENCH_ARGS)
+
+bench-slices: dev ## Turn a folder of TIFF slices into sharded OME-Zarr; compare with tifffile and zarr
+	$(DEV)/bin/python -m benchmarks.slices $(BENCH_ARGS)
 
 bench-cluster: dev ## Compare ways to rechunk on a Dask cluster: ours, p2p, tasks and, if installed, cubed
 	$(DEV)/bin/python -m benchmarks.cluster --repeats $(REPEATS) $(BENCH_ARGS)

@@ -481,9 +481,9 @@ def resplit(
     compute: bool = True,
     verify: bool = False,
     on_progress: Callable[[Progress], None] | None = None,
-    client: AnyClient | None = None,
     processes: int | None = None,
     part: str | tuple[int, int] | None = None,
+    client: AnyClient | None = None,
     **options: Unpack[Options],
 ) -> RunResult | Delayed:
     """Move an array to blocks of another shape, within a memory budget.
@@ -506,10 +506,6 @@ def resplit(
     on_progress
         Called now and then with the progress of the run, from any thread but one at a time. An
         exception that it raises ends the run.
-    client
-        Run in parts on the workers of a dask.distributed cluster: a `distributed.Client`, the
-        address or file of a scheduler, or ``"current"`` for the client that is current. `memory` is
-        then the budget of each part. Without it, the run uses this process only.
     processes
         Share the work among this many processes of this machine. The memory and the threads are
         divided among them.
@@ -517,15 +513,19 @@ def resplit(
         Write only this part, as ``(3, 16)`` for the third of 16 parts; other processes, on any
         machines, write the others. Memory and threads are those of the part. `finish` completes
         the target when all parts are done.
+    client
+        Run in parts on the workers of a dask.distributed cluster: a `distributed.Client`, the
+        address or file of a scheduler, or ``"current"`` for the client that is current. `memory` is
+        then the budget of each part. Without it, the run uses this process only.
     **options
         See `Options`.
     """
     job: AnyJob
-    is_one = isinstance(target, str) or not isinstance(target, Sequence)
+    _refuse_both(client, processes, part)
     if client is not None:
-        _refuse_with_client(processes, part)
         request = Request("resplit", source, target, chunks)
         return _run_on_cluster(client, request, compute, verify, on_progress, options)
+    is_one = isinstance(target, str) or not isinstance(target, Sequence)
     if processes is not None or part is not None:
         if not is_one:
             raise UsageError("several targets cannot be written in parts; write them one by one")
@@ -558,6 +558,11 @@ def start(
 
     later: Delayed = delayed(job.run, pure=False)(verify=verify, on_progress=on_progress)
     return later
+
+
+def _refuse_both(client: AnyClient | None, processes: object, part: object) -> None:
+    if client is not None and not (processes is None and part is None):
+        raise UsageError("client cannot be given with part or processes; leave out one of them")
 
 
 @dataclass(frozen=True, slots=True)
@@ -620,11 +625,6 @@ def on_cluster(
         yield job
 
 
-def _refuse_with_client(processes: int | None, part: str | tuple[int, int] | None) -> None:
-    if processes is not None or part is not None:
-        raise UsageError("client runs all parts on a cluster; leave out processes and part")
-
-
 def _run_on_cluster(  # noqa: PLR0917  # the arguments of all verbs
     client: AnyClient,
     request: Request,
@@ -647,15 +647,15 @@ def split(
     compute: bool = True,
     verify: bool = False,
     on_progress: Callable[[Progress], None] | None = None,
-    client: AnyClient | None = None,
     processes: int | None = None,
     part: str | tuple[int, int] | None = None,
+    client: AnyClient | None = None,
     **options: Unpack[Options],
 ) -> RunResult | Delayed:
     """Split one file into blocks; otherwise as `resplit`."""
     array = open_one_file(source, options.get("storage_options"))
+    _refuse_both(client, processes, part)
     if client is not None:
-        _refuse_with_client(processes, part)
         request = Request("split", array, target, chunks)
         return _run_on_cluster(client, request, compute, verify, on_progress, options)
     return resplit(
@@ -719,9 +719,9 @@ def extract(
     compute: bool = True,
     verify: bool = False,
     on_progress: Callable[[Progress], None] | None = None,
-    client: AnyClient | None = None,
     processes: int | None = None,
     part: str | tuple[int, int] | None = None,
+    client: AnyClient | None = None,
     **options: Unpack[Options],
 ) -> RunResult | Delayed:
     """Write regions of an array as separate arrays, from one read.
@@ -740,14 +740,14 @@ def extract(
         Regions such as ``"0:100,:,5:"``.
     chunks
         Blocks of each region; one block by default.
-    compute, verify, on_progress, client, processes, part, **options
-        As in `resplit`. Only a single region can be written in parts.
+    compute, verify, on_progress, processes, part, client, **options
+        As in `resplit`. Only a single region can be written in parts, or on a cluster.
     """
-    job: AnyJob
+    _refuse_both(client, processes, part)
     if client is not None:
-        _refuse_with_client(processes, part)
         request = Request("extract", source, target, chunks, regions)
         return _run_on_cluster(client, request, compute, verify, on_progress, options)
+    job: AnyJob
     if processes is not None or part is not None:
         job = plan_shared_extract(
             source,

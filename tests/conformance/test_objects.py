@@ -80,6 +80,16 @@ class TestRaw(OnObjects):
     format = "raw"
 
 
+class TestN5(OnObjects):
+    """Blocks of a dataset in groups, each with a header."""
+
+    layouts = "C"
+    regular = True
+    dtypes: ClassVar[Any] = ["u1", "<i2", "<f8"]
+    options = TargetOptions(codec="gzip:1")
+    path = "x.n5::/em/s0"
+
+
 class TestNpyFile(OnObjects):
     """An array that is one object."""
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import random
     from pathlib import Path
 
+    from dask_io.storage.location import Location
     from dask_io.stores import Source, Target
 
 
@@ -73,7 +74,7 @@ class TestSlicesAlongTheLastAxis(TestNpySlices):
             super().test_arrays_without_elements(tmp_path)
 
 
-def open_block_file(path: Path) -> Source:
+def open_block_file(path: Location) -> Source:
     """Open one file as a source, as formats do whose files are more than a header and elements."""
     return open_source(path)
 

@@ -56,6 +56,7 @@ def cases(*, thorough: bool) -> Iterator[Case]:
     yield Case("resplit", "out.zarr", nested)
     # The same chunk in two cells, of which one may be durable alone.
     yield Case("resplit", "out.zarr", {**nested, "codec": "none", "consume": True})
+    yield Case("resplit", "out.n5", {"chunks": (3, 2), "codec": "gzip:1"})
     # One file of many blocks, which is gone on with; and one that counts only as a whole.
     yield Case("resplit", "out.h5", {"chunks": (3, 2), "codec": "none", "consume": True})
     yield Case("resplit", "out.h5", {"chunks": (3, 2), "codec": "gzip:1"})

@@ -34,6 +34,7 @@ _META += "ElementDataFile = LOCAL\n"
 ARRAY = np.arange(30, dtype="<i2").reshape(6, 5)
 # What is read of an array that claims to be larger: the claim itself is no fault.
 _MOST = 2**16
+_VOLUME = "x.precomputed"
 
 
 @dataclass(frozen=True)
@@ -77,6 +78,15 @@ def _make_file(name: str) -> Callable[[Path], None]:
     def make(folder: Path) -> None:
         _make_npy(folder)
         dask_io.resplit(folder / "x.npy", folder / name, chunks=-1, durability="none")
+
+    return make
+
+
+def _make_chunks(name: str, **options: Any) -> Callable[[Path], None]:
+    def make(folder: Path) -> None:
+        np.save(folder / "x.npy", np.stack([ARRAY + 1, ARRAY + 2]))
+        made: Any = {"chunks": (2, 3, 5), "durability": "none", "workers": 1, **options}
+        dask_io.resplit(folder / "x.npy", folder / name, **made)
 
     return make
 
@@ -205,6 +215,12 @@ SUBJECTS = {
     "minc-2": Subject(_make_minc, "x.mnc", _read("x.mnc::/real")),
     "minc-block": Subject(_make_minc_blocks, "b/b_1_1.mnc", _read("b")),
     "minc-manifest": Subject(_make_minc_blocks, "b/dask-io.json", _read("b")),
+    "n5": Subject(_make_chunks("x.n5"), "x.n5/attributes.json", _read("x.n5")),
+    "n5-block": Subject(_make_chunks("x.n5", codec="gzip:1"), "x.n5/0/0/0", _read("x.n5")),
+    "precomputed": Subject(_make_chunks(_VOLUME), f"{_VOLUME}/info", _read(_VOLUME)),
+    "precomputed-shard": Subject(
+        _make_chunks(_VOLUME, shards=(4, 6, 5)), f"{_VOLUME}/1_1_1/0.shard", _read(_VOLUME)
+    ),
     "npy": Subject(_make_npy, "x.npy", _read("x.npy")),
     "fits": Subject(_make_file("x.fits"), "x.fits", _read("x.fits")),
     "metaimage": Subject(_make_file("x.mha"), "x.mha", _read("x.mha")),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import copies, volumes
+from benchmarks import copies, slices, volumes
 from benchmarks.cluster import simulate
 
 ROOT = Path(__file__).parents[2]
@@ -175,6 +175,19 @@ def test_volumes_benchmark_brings_the_volume_back(
         "NIfTI to Zarr",
         "Zarr to NIfTI",
     ]
+    assert not any(tmp_path.iterdir())
+
+
+def test_slices_benchmark_compares_with_a_loop(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Both contestants write equal images, and the last line has the ratio of their times."""
+    tiny = ["--size", "1MiB", "--memory", "1MiB", "--chunks", "8", "--shards", "16", "--warm"]
+    slices.main([*tiny, "--repeats", "1", "--dir", str(tmp_path)])
+
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.partition(":")[0] for line in lines[1:3]] == ["ours", "loop"]
+    assert lines[3].endswith("both images are equal")
     assert not any(tmp_path.iterdir())
 
 

@@ -15,6 +15,7 @@ import netCDF4
 import nibabel as nib
 import numpy as np
 import pytest
+import tifffile
 import zarr
 
 from tests.commands import run
@@ -59,6 +60,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             np.save(tmp_path / "scan" / f"b_{i}_{j}_0.npy", block)
     np.save(tmp_path / "volume.npy", array)
     (tmp_path / "rois.txt").write_text("# around the left nucleus\n0:6,2:7\n3:9,:,2:5   # more\n")
+    (tmp_path / "slices").mkdir()
+    for number, picture in enumerate(array, 1):
+        tifffile.imwrite(tmp_path / "slices" / f"slice_{number}.tif", picture)
     make_groups(tmp_path)
     make_brain(tmp_path, array)
     monkeypatch.chdir(tmp_path)

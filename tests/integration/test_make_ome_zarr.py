@@ -151,7 +151,7 @@ def test_orientation_and_headers_come_back(tmp_path: Path) -> None:
     for place in ("a.zarr", "b.zarr", "c.zarr"):
         metadata = dask_io.open(tmp_path / place).source.metadata
         assert metadata["space"] == space
-        assert metadata["nifti"] == NIFTI
+        assert metadata["headers"]["nifti"] == NIFTI
         assert metadata["attributes"] == {"mine": 1}
     with quiet():
         plain = zarr.open_array(tmp_path / "c.zarr", mode="r")
@@ -440,7 +440,7 @@ def test_hdf5_and_netcdf_keep_the_space(tmp_path: Path) -> None:
         previous = tmp_path / name
         metadata = dask_io.open(previous).source.metadata
         assert done.not_kept == ()
-        assert (metadata["space"], metadata["nifti"]) == (space, NIFTI)
+        assert (metadata["space"], metadata["headers"]["nifti"]) == (space, NIFTI)
         assert metadata["attributes"] == {"mine": 1}
     for name, cut in (("c.h5", "g.h5"), ("e.nc", "g.nc")):
         dask_io.resplit(tmp_path / name, tmp_path / cut, chunks=4, region="3:,:,2:")

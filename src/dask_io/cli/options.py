@@ -155,12 +155,6 @@ consume = click.option(
     "--consume", is_flag=True, help="Remove source blocks that are no longer needed."
 )
 
-scheduler = click.option(
-    "--scheduler",
-    metavar="ADDRESS",
-    help="Run on the workers of this dask scheduler: its address or scheduler file. --memory is "
-    "then per part.",
-)
 part = click.option(
     "--part",
     metavar="I/N",
@@ -172,6 +166,12 @@ processes = click.option(
 parts = click.option(
     "--parts", type=int, metavar="N", help="Show N parts for a job array, and a script for SLURM."
 )
+scheduler = click.option(
+    "--scheduler",
+    metavar="ADDRESS",
+    help="Run on the workers of this dask scheduler: its address or scheduler file. --memory is "
+    "then per part.",
+)
 
 running = stack(
     memory,
@@ -179,9 +179,9 @@ running = stack(
     objective,
     device,
     workers,
-    scheduler,
     processes,
     part,
+    scheduler,
     max_rate,
     format_,
     dtype,

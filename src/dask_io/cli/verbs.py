@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from dask_io.planning import AnyPlan, Device, Series, Sweeps
     from dask_io.report.explain import Explanation
 
-    AnyJob = Job | JointJob | SeriesJob | Complete | OnePart | ProcessJob | ClusterJob
+    AnyJob = Job | JointJob | SeriesJob | Complete | ClusterJob | OnePart | ProcessJob
 
 _WIDTH = 100
 
@@ -163,12 +163,11 @@ def resplit(src: str, dst: str, **given: Any) -> None:
     source = options.open_source(src, given)
     if given["scheduler"]:
         return _run_on_cluster(api.Request("resplit", source, dst, chunks), given)
-    chosen = options.select(given)
-    job: Job | JointJob | SeriesJob | OnePart | ProcessJob = (
-        api.plan_shared(source, dst, chunks=chunks, **sharing.shared_options(given), **chosen)
-        if sharing.is_shared(given)
-        else api.plan(source, dst, chunks=chunks, **chosen)
-    )
+    if sharing.is_shared(given):
+        shared = sharing.shared_options(given)
+        one = api.plan_shared(source, dst, chunks=chunks, **shared, **options.select(given))
+        return _show_or_run(one, dst, label="resplit", given=given)
+    job = api.plan(source, dst, chunks=chunks, **options.select(given))
     return _show_or_run(job, dst, label="resplit", given=given)
 
 
@@ -192,12 +191,11 @@ def split(src: str, dst: str, **given: Any) -> None:
     source = api.open_one_file(options.open_source(src, given))
     if given["scheduler"]:
         return _run_on_cluster(api.Request("split", source, dst, chunks), given)
-    chosen = options.select(given)
-    job: Job | JointJob | SeriesJob | OnePart | ProcessJob = (
-        api.plan_shared(source, dst, chunks=chunks, **sharing.shared_options(given), **chosen)
-        if sharing.is_shared(given)
-        else api.plan(source, dst, chunks=chunks, **chosen)
-    )
+    if sharing.is_shared(given):
+        shared = sharing.shared_options(given)
+        one = api.plan_shared(source, dst, chunks=chunks, **shared, **options.select(given))
+        return _show_or_run(one, dst, label="split", given=given)
+    job = api.plan(source, dst, chunks=chunks, **options.select(given))
     return _show_or_run(job, dst, label="split", given=given)
 
 
@@ -256,12 +254,14 @@ def extract(src: str, dst: str, **given: Any) -> None:
     source = options.open_source(src, given)
     if given["scheduler"]:
         return _run_on_cluster(api.Request("extract", source, dst, chunks, regions), given)
-    chosen = {"regions": regions, "chunks": chunks, **options.select(given)}
-    job: Job | JointJob | SeriesJob | OnePart | ProcessJob = (
-        api.plan_shared_extract(source, dst, **sharing.shared_options(given), **chosen)
-        if sharing.is_shared(given)
-        else api.plan_extract(source, dst, **chosen)
-    )
+    if sharing.is_shared(given):
+        shared = sharing.shared_options(given)
+        one = api.plan_shared_extract(
+            source, dst, regions=regions, chunks=chunks, **shared, **options.select(given)
+        )
+        return _show_or_run(one, dst, label="extract", given=given)
+    chosen = options.select(given)
+    job = api.plan_extract(source, dst, regions=regions, chunks=chunks, **chosen)
     return _show_or_run(job, dst, label="extract", given=given)
 
 
@@ -487,7 +487,7 @@ def _run_on_cluster(request: Request, given: dict[str, Any]) -> None:
 
 
 def _show_or_run(
-    job: Job | JointJob | SeriesJob | OnePart | ProcessJob,
+    job: Job | JointJob | SeriesJob | ClusterJob | OnePart | ProcessJob,
     dst: str,
     *,
     label: str,

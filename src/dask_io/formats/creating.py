@@ -28,9 +28,10 @@ from dask_io.stores.block_files import Blocks
 from dask_io.stores.block_names import BlockNames, OneName
 from dask_io.stores.container import NewArray, TargetOptions
 from dask_io.stores.dtypes import check_dtype
+from dask_io.stores.kept_headers import HEADERS, headers_in
 from dask_io.stores.slices import check_slices, format_of_files, slices_by_names
 from dask_io.stores.space import stored_part
-from dask_io.stores.spec import FOREIGN_HEADERS, SPACE, ArraySpec
+from dask_io.stores.spec import SPACE, ArraySpec
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -195,16 +196,23 @@ def _with_stored_space(blocks: Blocks, header: bytes) -> Blocks:
     spec = blocks.spec
     if spec.space is None or not blocks.is_one_file:
         return blocks
-    held = blocks.format.parse_header(lambda n_bytes: header[:n_bytes]).space
+    content = header if blocks.stream is None else blocks.stream.encode_header(header)
+    held = blocks.format.parse_header(lambda n_bytes: content[:n_bytes]).space
     space = stored_part(spec.space, held, spec.grid.shape)
     return replace(blocks, spec=replace(spec, space=space))
 
 
 def _kept(chosen: Format, metadata: Mapping[str, Any], *, has_manifest: bool) -> Mapping[str, Any]:
     """Return the part of a source's metadata that headers, or the manifest, can store."""
-    keeps = chosen.keeps | (FOREIGN_HEADERS if has_manifest else frozenset())
-    kept = {key: metadata[key] for key in sorted(keeps & metadata.keys())}
-    return kept if chosen.keep is None else {**kept, **chosen.keep(metadata)}
+    kept = {key: metadata[key] for key in sorted(chosen.keeps & metadata.keys())}
+    kept |= {} if chosen.keep is None else chosen.keep(metadata)
+    headers = {
+        name: header
+        for name, header in headers_in(metadata).items()
+        if has_manifest or (chosen.keeps_header and name == chosen.name)
+    }
+    headers |= headers_in(kept)
+    return {**kept, HEADERS: headers} if headers else kept
 
 
 def _target_container(

@@ -23,6 +23,7 @@ from dask_io.stores.header_parsing import (
     dtype_name,
     read_until,
 )
+from dask_io.stores.kept_headers import header_in, with_header
 from dask_io.stores.space import AxisType, Space, SpaceAxis
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ def parse_header(peek: Peek) -> Header:
     dtype = np.dtype(f">{code}")
     check_shape(shape, dtype)
     kept = [card for card in cards if card and not _OWN.match(card)]
-    space, metadata = _space(values, n_axes), {"fits": kept} if kept else {}
+    space, metadata = _space(values, n_axes), with_header("fits", kept)
     return Header(shape, dtype, Layout.c(n_axes), offset, space, metadata)
 
 
@@ -181,7 +182,7 @@ def make_header(block: Header) -> bytes:
     bits, n_axes = dtype_name(block.dtype, _TYPES), len(block.shape)
     cards = [_card("SIMPLE", "T"), _card("BITPIX", str(bits)), _card("NAXIS", str(n_axes))]
     cards += [_card(f"NAXIS{n}", str(size)) for n, size in enumerate(reversed(block.shape), 1)]
-    kept = block.metadata.get("fits")
+    kept = header_in(block.metadata, "fits")
     kept = [c for c in kept if _is_card(c)] if isinstance(kept, list) else []
     if block.dtype.kind == "f":
         kept = [card for card in kept if not card.startswith("BLANK ")]
@@ -282,7 +283,7 @@ _PLAIN = Format(
     parse_header,
     make_header,
     has_space=True,
-    keeps=frozenset({"fits"}),
+    keeps_header=True,
     order="C",
     byte_order=">",
     trailer=_trailer,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from math import hypot
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -33,6 +33,7 @@ from dask_io.stores.header_parsing import (
     read_until,
     to_text,
 )
+from dask_io.stores.kept_headers import with_header
 from dask_io.stores.space import AxisType, Space, SpaceAxis, reorient
 from dask_io.stores.unit_words import is_same_unit
 
@@ -87,7 +88,7 @@ def parse_header(peek: Peek) -> Header:
         space = _with_channels(space)
         check_shape(shape, dtype)
     kept = {name: value for name, value in fields.items() if _is_kept(name)}
-    metadata: dict[str, Any] = {"metaimage": kept} if kept else {}
+    metadata = with_header("metaimage", kept)
     if _is_true(fields, "CompressedData"):
         metadata[ENCODING] = _ZLIB
     layout = Layout.f(len(shape))
@@ -201,7 +202,7 @@ _ATTACHED = Format(
     parse_header,
     make_header,
     has_space=True,
-    keeps=frozenset({"metaimage"}),
+    keeps_header=True,
     order="F",
     names_data=True,
     encodings={_ZLIB: Gzip(after_header=True)},

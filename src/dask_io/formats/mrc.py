@@ -17,6 +17,7 @@ from dask_io.geometry import Layout
 from dask_io.stores.block_format import Format, Header
 from dask_io.stores.gzip_targets import gzip_variant
 from dask_io.stores.header_parsing import affine_of, check_shape, decode_text, dtype_name
+from dask_io.stores.kept_headers import header_in, with_header
 from dask_io.stores.space import AxisType, Space, SpaceAxis
 from dask_io.stores.unit_words import length_ratio
 
@@ -93,7 +94,7 @@ def _metadata(found: Any, n_axes: int) -> dict[str, Any]:
     if not _is_right(found):
         kept["cellb"] = np.nan_to_num(found["cellb"]).tolist()
     extended = {"extended_header": [decode_text(bytes(found["exttyp"]))]} if found["nsymbt"] else {}
-    return {**({"mrc": kept} if kept else {}), **extended}
+    return with_header("mrc", kept) | extended
 
 
 def _is_right(found: Any) -> bool:
@@ -160,7 +161,7 @@ def make_header(block: Header) -> bytes:
 
 
 def _kept(block: Header) -> dict[str, Any]:
-    found, usual = block.metadata.get("mrc"), _GROUPS.get(len(block.shape), 0)
+    found, usual = header_in(block.metadata, "mrc"), _GROUPS.get(len(block.shape), 0)
     found = found if isinstance(found, dict) else {}
     labels, group, angles = (found.get(key) for key in ("labels", "ispg", "cellb"))
     texts = [str(text).encode()[:80] for text in labels[:10]] if isinstance(labels, list) else []
@@ -220,7 +221,7 @@ _PLAIN = Format(
     parse_header,
     make_header,
     has_space=True,
-    keeps=frozenset({"mrc"}),
+    keeps_header=True,
     order="C",
 )
 FORMAT = replace(_PLAIN, variants=(gzip_variant(_PLAIN, ".mrc.gz", ".map.gz"),))

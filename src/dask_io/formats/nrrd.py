@@ -33,6 +33,7 @@ from dask_io.stores.header_parsing import (
     read_until,
     to_text,
 )
+from dask_io.stores.kept_headers import with_header
 from dask_io.stores.space import Affine, AxisType, Space, SpaceAxis, reorient
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ def parse_header(peek: Peek) -> Header:
     if parse_ints(fields["dimension"], "dimensions") != (len(shape),):
         raise ValueError("has a header whose dimension and sizes differ")
     kept = {name + pair: value for name, pair, value in entries if pair or _is_kept(name)}
-    metadata = {**({"nrrd": kept} if kept else {}), **({ENCODING: encoding} if encoding else {})}
+    metadata = with_header("nrrd", kept) | ({ENCODING: encoding} if encoding else {})
     layout, space = Layout.f(len(shape)), _space(fields, len(shape))
     return Header(shape, dtype, layout, offset, space, metadata, data_file=data_file)
 
@@ -307,7 +308,7 @@ _ATTACHED = Format(
     parse_header,
     make_header,
     has_space=True,
-    keeps=frozenset({"nrrd"}),
+    keeps_header=True,
     order="F",
     names_data=True,
     encodings={_GZIP: Gzip(after_header=True)},

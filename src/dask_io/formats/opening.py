@@ -22,7 +22,7 @@ from dask_io.formats.registry import (
     format_names,
     row_of,
 )
-from dask_io.formats.reopening import decoded, reopen_blocks
+from dask_io.formats.reopening import decoded, reopen_blocks, with_gathered_headers
 from dask_io.journal.journal import find_journal, read_job
 from dask_io.storage.files import peeking, read_whole, size_of
 from dask_io.storage.location import is_taken, locate, may_exist
@@ -190,7 +190,7 @@ def _describes(folder: Location, names: BlockNames) -> bool:
 
 
 def _open_manifest(folder: Location, format: str | None, given: Description) -> BlockFiles:  # noqa: A002
-    found = manifest.Manifest.read(folder)
+    found = with_gathered_headers(manifest.Manifest.read(folder))
     if format is not None and format != found.format:
         raise UsageError(f"{folder} holds {found.format} blocks, but format is {format}")
     try:

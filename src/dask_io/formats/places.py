@@ -23,7 +23,11 @@ if TYPE_CHECKING:
 _ZARR = "zarr"
 # In an image that was made from one array, the journal belongs to its only level.
 _LEVEL = "0"
-_OF_ZARR = frozenset({None, _ZARR, "ome-zarr"})
+# Formats of arrays in the directories of containers, by the suffix of the container.
+_NESTED = {
+    f".{_ZARR}": frozenset({None, _ZARR, "ome-zarr"}),
+    ".n5": frozenset({None, "n5"}),
+}
 _FIELD = re.compile(r"(?<!\{)(?:\{\{)*\{[^{}]*\}")
 
 
@@ -74,14 +78,15 @@ def split_target(place: Location, format: str | None) -> tuple[Location, str]:  
     """
     root, inside = split_inside(place)
     named = row_of(root.name)
-    is_zarr = format in _OF_ZARR and (named is None or named.name in _OF_ZARR)
-    if not is_zarr or (not inside and (format or named or has_field(place.name))):
-        return root, inside
     path = f"{root}/{inside}".removesuffix("/")
-    groups = [folder for folder in (root, *root.parents) if folder.suffix == f".{_ZARR}"]
-    if not groups or ".." in path.split("/"):
+    if (not inside and (format or named or has_field(place.name))) or ".." in path.split("/"):
         return root, inside
-    return groups[-1], path.removeprefix(f"{groups[-1]}/")
+    for suffix, formats in _NESTED.items():
+        is_one = format in formats and (named is None or named.name in formats)
+        groups = [folder for folder in (root, *root.parents) if folder.suffix == suffix]
+        if is_one and groups:
+            return groups[-1], path.removeprefix(f"{groups[-1]}/")
+    return root, inside
 
 
 def refuse_inside(path: Location, inside: str) -> None:

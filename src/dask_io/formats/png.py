@@ -41,7 +41,7 @@ SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _HEADER = struct.Struct(">8sI4sIIBBBBB")
 # Elements of a pixel by its type of colour. Palettes are not supported.
 _SAMPLES = {0: 1, 2: 3, 4: 2, 6: 4}
-_DTYPES = {8: np.dtype("u1"), 16: np.dtype("u2")}
+_DTYPES: dict[int, np.dtype[Any]] = {8: np.dtype("u1"), 16: np.dtype("u2")}
 _PALETTE = 3
 # Compressed data cannot be more than about 1032 times shorter than what it decodes to.
 _MOST_RATIO = 1040
@@ -111,7 +111,7 @@ class PngCodec:
         room = out.view(self.dtype).reshape(self.shape)
         try:
             with CORES:
-                imagecodecs.png_decode(data, out=room)
+                imagecodecs.png_decode(data, out=room)  # type: ignore[arg-type]  # not copied
         except MemoryError:
             raise
         except Exception as error:  # the library has errors of its own

@@ -267,6 +267,14 @@ _ROWS = (
         library="h5py",
     ),
     Row(
+        "precomputed",
+        (".precomputed",),
+        container="dask_io.formats.precomputed:FORMAT",
+        # Early volumes have no entry "@type".
+        marks=(Json("info", ("scales", "data_type", "num_channels")),),
+        library="numcodecs",
+    ),
+    Row(
         "minc",
         (".mnc",),
         blocks="dask_io.formats.minc.blocks:FORMAT",
@@ -284,7 +292,7 @@ _ROWS = (
     ),
     Row(
         "tiff",
-        (".tif", ".tiff", ".btf"),
+        (".tif", ".tiff", ".ome.tif", ".ome.tiff", ".btf"),
         blocks="dask_io.formats.tiff.blocks:FORMAT",
         container="dask_io.formats.tiff:FORMAT",
         # Classic and BigTIFF, in either byte order.
@@ -340,6 +348,11 @@ _ROWS = (
 _OURS = {row.name: row for row in _ROWS}
 
 
+def built_in_names() -> list[str]:
+    """Return the names of the formats of Dask IO itself."""
+    return list(_OURS)
+
+
 def format_names() -> list[str]:
     """Return the names of all formats, those of other packages last."""
     return [*_OURS, *sorted(_others().keys() - _OURS.keys())]
@@ -368,7 +381,9 @@ def find_row(name: str) -> Row:
         known = ", ".join(format_names())
         raise UsageError(f"format '{name}' is unknown; formats are {known}")
     found = _load(name, address)
-    return found if isinstance(found, Row) else Row(name, cast("Format", found).suffixes, address)
+    return (
+        found if isinstance(found, Row) else Row(name, cast("Format", found).all_suffixes, address)
+    )
 
 
 def target_row_of(name: str) -> Row | None:

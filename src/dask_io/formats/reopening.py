@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from dask_io.errors import DataError, MissingLibraryError, UsageError
 from dask_io.formats.places import has_field, holder_of
-from dask_io.formats.registry import find_row
+from dask_io.formats.registry import built_in_names, find_row
 from dask_io.storage.files import size_of
 from dask_io.storage.location import is_url, locate
 from dask_io.stores import manifest
 from dask_io.stores.block_files import BlockFiles, Blocks
 from dask_io.stores.block_files_target import BlockFilesTarget
 from dask_io.stores.block_names import OneName
+from dask_io.stores.kept_headers import gather_headers
 from dask_io.stores.listing import scan
 from dask_io.stores.mosaic import is_mosaic
 from dask_io.stores.slices import format_of_files
@@ -167,6 +168,11 @@ def _description_errors(described: Mapping[str, Any], at: Location | None) -> It
         raise DataError(str(place), [f"its description {error}"]) from error
 
 
+def with_gathered_headers(found: manifest.Manifest) -> manifest.Manifest:
+    """Return a manifest with all headers under one key, as earlier versions did not write it."""
+    return replace(found, metadata=gather_headers(found.metadata, built_in_names()))
+
+
 def described_blocks(described: Mapping[str, Any], at: Location | None) -> Blocks:
     """Return the block files of a description, or the one file, at their place now.
 
@@ -177,7 +183,7 @@ def described_blocks(described: Mapping[str, Any], at: Location | None) -> Block
     """
     place = at or locate(str(described.get("folder")))
     try:
-        found = manifest.Manifest.from_json(dict(described))
+        found = with_gathered_headers(manifest.Manifest.from_json(dict(described)))
         chosen = find_row(found.format).load_blocks()
     except MissingLibraryError:
         raise

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 _FEW_BLOCKS = 4096
 # If an axis has fewer boundaries than this in a period range, the range is split at each of them.
 _FEW_BOUNDARIES = 1024
+# With fewer blocks than this between two such boundaries, every block is its own kind.
+_FEW_BETWEEN = 8
 # The most boundaries that `cut_axis` lists.
 _MOST_LISTED = 2**20
 
@@ -56,28 +58,37 @@ def orbits(axis: Axis, *others: Axis) -> Orbits:
     if axis.n_blocks <= _FEW_BLOCKS * max(1, n_runs // 16):
         every = axis.indices(0, axis.n_blocks)
         return Orbits(every, every, np.ones(len(every), dtype=np.int64))
-    kinds = [
-        some for periodic in _periodic_ranges(axis, others) for some in _kinds_in(axis, periodic)
-    ]
-    return Orbits(*(np.concatenate(column) for column in zip(*kinds, strict=True)))
+    ranges = _PeriodicRange(*zip(*_periodic_ranges(axis, others), strict=True))
+    return _kinds_in(axis, ranges)
 
 
 class _PeriodicRange(NamedTuple):
-    """A range in which the boundaries of all axes are periodic; `reach` is the longest block."""
+    """A range in which the boundaries of all axes are periodic.
 
-    start: int
-    stop: int
-    period: int
-    reach: int
+    `length` is the length of the axis' blocks, `reach` that of the longest block of other axes.
+    """
+
+    start: Any
+    stop: Any
+    length: Any
+    period: Any
+    reach: Any
 
 
 def _periodic_ranges(axis: Axis, others: tuple[Axis, ...]) -> Iterator[_PeriodicRange]:
     """Yield the ranges in which every other axis is regular or has no boundary."""
     all_runs = sorted({end for each in (axis, *others) for end in each.run_ends})
     for start, stop in pairwise(all_runs):
-        ends, period, reach = {start, stop}, axis.length_at(start), 0
-        for other in others:
-            low, high = other.count_ends(start), other.count_ends(stop)
+        length, ends, reach = axis.length_at(start), {start, stop}, 0
+        # A range that does not repeat is one period.
+        whole = max(length, stop - start)
+        counts = [(other, other.count_ends(start), other.count_ends(stop)) for other in others]
+        n_boundaries = sum(high - low for _, low, high in counts if high - low < _FEW_BOUNDARIES)
+        if axis.count_ends(stop) - axis.count_ends(start) < _FEW_BETWEEN * n_boundaries:
+            yield _PeriodicRange(start, stop, length, whole, 0)
+            continue
+        period = length
+        for other, low, high in counts:
             if high - low < _FEW_BOUNDARIES:
                 ends.update(
                     end
@@ -87,34 +98,47 @@ def _periodic_ranges(axis: Axis, others: tuple[Axis, ...]) -> Iterator[_Periodic
             else:
                 period = lcm(period, other.length_at(start))
                 reach = max(reach, other.length_at(start))
-        bounds = sorted(ends)
-        for low, high in pairwise(bounds):
-            yield _PeriodicRange(low, high, period, reach)
+        for low, high in pairwise(sorted(ends)):
+            yield _PeriodicRange(low, high, length, min(period, whole), reach)
 
 
-def _kinds_in(
-    axis: Axis, periodic: _PeriodicRange
-) -> Iterator[tuple[NDArray[Any], NDArray[Any], NDArray[Any]]]:
-    """Group the blocks that start within a range.
+def _kinds_in(axis: Axis, ranges: _PeriodicRange) -> Orbits:
+    """Group the blocks that start within each of many ranges.
 
-    Near its ends, rounding may leave the range, so every block there is its own kind.
+    Near the ends of a range, rounding may leave it, so every block there is its own kind.
     """
-    length = axis.length_at(periodic.start)
-    low, high = axis.first_from(periodic.start), axis.first_from(periodic.stop)
-    per_period = periodic.period // length
-    n_alone = periodic.reach // length + 3
+    dtype = axis.indices(0, 0).dtype
+    start, stop, length, period, reach = (np.array(each, dtype) for each in ranges)
+    low, high = (_first_from(axis, each) for each in (start, stop))
+    per_period = period // length
+    n_alone = reach // length + 3
     n_periods = (high - low - 2 * n_alone) // per_period
-    if n_periods <= 1:
-        alone = axis.indices(low, high)
-        yield alone, alone, np.ones(len(alone), dtype=np.int64)
-        return
-    head = low + n_alone
-    tail = head + n_periods * per_period
-    for alone in (axis.indices(low, head), axis.indices(tail, high)):
-        yield alone, alone, np.ones(len(alone), dtype=np.int64)
-    first = axis.indices(head, head + per_period)
-    repeats = np.full(per_period, n_periods, dtype=first.dtype)
-    yield first, first + (n_periods - 1) * per_period, repeats
+    repeats = n_periods > 1
+    head = np.where(repeats, low + n_alone, high)
+    tail = np.where(repeats, head + n_periods * per_period, high)
+    n_kinds = np.where(repeats, per_period, 0).astype(np.int64)
+    alone = np.concatenate([_list_between(low, head), _list_between(tail, high)])
+    first = _list_between(head, head + n_kinds)
+    last = first + np.repeat((n_periods - 1) * per_period, n_kinds)
+    count = np.repeat(n_periods, n_kinds)
+    return Orbits(
+        np.concatenate([alone, first]),
+        np.concatenate([alone, last]),
+        np.concatenate([np.ones(len(alone), dtype=np.int64), count]),
+    )
+
+
+def _first_from(axis: Axis, positions: NDArray[Any]) -> NDArray[Any]:
+    """Return the index of the first block that starts at or after each position."""
+    indices = axis.counts_ends(positions)
+    return np.where(axis.starts_of(indices) == positions, indices, indices + 1)
+
+
+def _list_between(low: NDArray[Any], high: NDArray[Any]) -> NDArray[Any]:
+    """List the integers of all ranges, one range after another."""
+    counts = (high - low).astype(np.int64)
+    ends = np.cumsum(counts)
+    return np.asarray(np.repeat(low - (ends - counts), counts) + np.arange(counts.sum()))
 
 
 def count_segments(*axes: Axis) -> int:

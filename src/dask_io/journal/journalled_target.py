@@ -27,6 +27,7 @@ from dask_io.journal.part_journals import (
     job_id_in,
     refuse_running,
     remove_attempts,
+    remove_parts,
     still_running,
 )
 from dask_io.storage.files import medium_of, move_file, size_of
@@ -500,6 +501,7 @@ class JournalledTarget(ABC):
         self._medium.sync_names({self._folder, *(made.parent for made in self._made)})
         with storage_errors(self._target):
             logs_of(self._journal_place).remove_stale(self._journal_place)
+            remove_parts(self._journal_place)
         self._journal.seal()
         self._forget_run()
 

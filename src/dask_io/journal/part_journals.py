@@ -180,8 +180,14 @@ def remove_attempts(attempts: list[Attempt], journal: Location) -> None:
     with storage_errors(place):
         for attempt in attempts:
             logs_of(attempt.folder).remove(attempt.folder)
-        logs_of(place).remove_stale(place)
         medium_of(place).remove_if_empty(place)
+
+
+def remove_parts(journal: Location) -> None:
+    """Remove what attempts that were killed at their start have left, on local disk."""
+    place = journal / PARTS
+    if isinstance(place, Path) and place.is_dir():
+        medium_of(place).remove_tree(place)
 
 
 def job_id_in(journal: Location) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from itertools import product
 from math import prod
 from typing import TYPE_CHECKING
@@ -56,7 +57,7 @@ def _largest_group(axis: Axis, length: int) -> int:
     low, high = 0, max(1, axis.n_blocks)
     while low < high:
         middle = (low + high + 1) // 2
-        if axis.grouped(middle).longest <= length:
+        if _longest_group(axis, middle) <= length:
             low = middle
         else:
             high = middle - 1
@@ -64,4 +65,10 @@ def _largest_group(axis: Axis, length: int) -> int:
 
 
 def _size(axes: tuple[Axis, ...], sizes: tuple[int, ...]) -> int:
-    return prod(axis.grouped(n).longest for axis, n in zip(axes, sizes, strict=True))
+    return prod(map(_longest_group, axes, sizes))
+
+
+@lru_cache(maxsize=4096)
+def _longest_group(axis: Axis, n_blocks: int) -> int:
+    """Return the length of the longest group of this many blocks."""
+    return axis.grouped(n_blocks).longest

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from functools import partial
+from functools import lru_cache, partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -114,15 +114,25 @@ def find_candidates(problem: Problem, *, scratch: int | None = None) -> list[Can
     return [
         one
         for one in found
+        if one.plan is not None or one.why_not is not None
         if scratch is None or one.plan is None or one.plan.scratch_bytes <= scratch
     ]
 
 
 def _candidate(name: str, problem: Problem) -> Candidate:
     try:
-        return Candidate(name, STRATEGIES[name](problem))
+        return Candidate(name, _plan(name, problem))
     except BudgetTooSmallError as error:
         return Candidate(name, None, error)
+    except OverflowError:
+        # The blocks of a plan are too many to list.
+        return Candidate(name, None)
+
+
+# Explaining a choice compares the plans that it was made from.
+@lru_cache(maxsize=32)
+def _plan(strategy: str, problem: Problem) -> AnyPlan:
+    return STRATEGIES[strategy](problem)
 
 
 def plan_auto(

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import prod
+from math import lcm, prod
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
 from dask_io.errors import BudgetTooSmallError
-from dask_io.geometry import Grid, cut_axis
+from dask_io.geometry import Grid, count_segments, cut_axis
 from dask_io.planning.boxes import fitting_boxes
-from dask_io.planning.cost import count_cuts
 from dask_io.planning.problem import Side
 from dask_io.planning.reread import box_plan
 from dask_io.units import format_bytes
@@ -198,9 +197,20 @@ def _numbered(axes: Sequence[Axis]) -> tuple[list[Axis], list[int]]:
 
 
 def _count_pieces(first: Axis, second: Axis) -> int:
-    """Return the number of scratch blocks along an axis."""
-    cuts = count_cuts(first, second)
-    return cuts.uncut + cuts.pieces
+    """Return the number of scratch blocks along an axis.
+
+    Two regular axes have common boundaries at the common multiples of their block lengths.
+
+    Examples
+    --------
+    >>> from dask_io.geometry import Axis
+    >>> _count_pieces(Axis.regular(12, 4), Axis.regular(12, 3))
+    6
+    """
+    if first.chunk is None or second.chunk is None:
+        return count_segments(first, second)
+    n_common = (first.length - 1) // lcm(first.chunk, second.chunk)
+    return first.n_blocks + second.n_blocks - 1 - n_common
 
 
 def _plan_through(problem: Problem, first: tuple[Axis, ...], second: tuple[Axis, ...]) -> SpillPlan:

@@ -74,6 +74,9 @@ class Prepare(Protocol):
 class Streamed(Protocol):
     """Reads and writes block files that are compressed as a whole."""
 
+    def encode_header(self, header: bytes) -> bytes:
+        """Return a new header as its file stores it."""
+
     def open(self, files: BlockFiles) -> Source:
         """Return the source for files whose names and headers have been checked."""
 
@@ -106,7 +109,10 @@ class Format:
     has_space
         Whether headers can store a block's space. They then differ from block to block.
     keeps
-        Keys of the metadata that headers can store.
+        Keys of other metadata that headers can store.
+    keeps_header
+        Whether new files get the other entries of an older header of this format. `parse_header`
+        puts them under the key `HEADERS` of the metadata; see `dask_io.stores.kept_headers`.
     order
         ``"C"`` or ``"F"`` if blocks are always stored in this order; empty if either.
     byte_order
@@ -118,8 +124,7 @@ class Format:
     most_after
         Bytes of other content that may follow the data, in formats where its size is unknown.
     keep
-        Returns the part of a source's metadata that headers can store, if that depends on the
-        values; `keeps` is not used then.
+        Returns more of a source's metadata that headers can store, if that depends on the values.
     open_file
         Opens a file that need not be a header and elements, for formats that have such files. Block
         files without a manifest are then opened one by one, and form one source together.
@@ -160,6 +165,7 @@ class Format:
     make_header: Callable[[Header], bytes]
     has_space: bool = False
     keeps: frozenset[str] = frozenset()
+    keeps_header: bool = False
     order: Literal["", "C", "F"] = ""
     byte_order: Literal["", "<", ">"] = ""
     is_read_only: bool = False
@@ -183,11 +189,15 @@ class Format:
 
     @property
     def all_suffixes(self) -> tuple[str, ...]:
-        """Suffixes of all files that can be opened, including variants and header files."""
+        """Suffixes of all files that can be opened, including variants and header files.
+
+        A suffix that ends with another one, as ``.ome.tif`` with ``.tif``, is left out.
+        """
         # A header that names its data is what users open; the data may have any name.
         is_opened = not (self.names_data and self.header_suffix)
         own = (*(self.suffixes if is_opened else ()), *filter(None, [self.header_suffix]))
-        return own + tuple(suffix for each in self.variants for suffix in each.all_suffixes)
+        every = own + tuple(suffix for each in self.variants for suffix in each.all_suffixes)
+        return tuple(s for s in every if not any(s != end and s.endswith(end) for end in every))
 
     @property
     def is_detached(self) -> bool:

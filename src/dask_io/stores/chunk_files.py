@@ -464,6 +464,6 @@ def refuse_unfinished(folder: Location) -> None:
 
 def is_valid(understand: Callable[[], object]) -> bool:
     """Tell whether metadata can be understood."""
-    with suppress(ValueError, DataError, StorageError):
+    with suppress(ValueError, LookupError, DataError, StorageError):
         return understand() is not None
     return False

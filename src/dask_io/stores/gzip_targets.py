@@ -69,6 +69,10 @@ class Gzip:
 
     after_header: bool = False
 
+    def encode_header(self, header: bytes) -> bytes:
+        """Return a new header as its file stores it."""
+        return header if self.after_header else make_member(header, 1)
+
     def open(self, files: BlockFiles) -> Source:
         """Return the source for files whose names and headers have been checked."""
         return GzipFiles(files, after_header=self.after_header)

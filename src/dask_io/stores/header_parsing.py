@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dask_io.storage.medium import ALIGNMENT
+from dask_io.stores.kept_headers import header_in
 from dask_io.stores.space import Affine
 
 if TYPE_CHECKING:
@@ -140,13 +141,13 @@ def to_text(numbers: Iterable[float]) -> str:
     return " ".join(repr(int(n)) if n == int(n) else repr(float(n)) for n in numbers)
 
 
-def lines_in(metadata: Mapping[str, Any], key: str) -> dict[str, str]:
+def lines_in(metadata: Mapping[str, Any], name: str) -> dict[str, str]:
     """Return the kept entries of a format's header that can be written as lines of text."""
-    found = metadata.get(key)
+    found = header_in(metadata, name)
     return {
-        name: value
-        for name, value in (found.items() if isinstance(found, dict) else ())
-        if isinstance(value, str) and f"{name}{value}".isprintable()
+        key: value
+        for key, value in (found.items() if isinstance(found, dict) else ())
+        if isinstance(value, str) and f"{key}{value}".isprintable()
     }
 
 

@@ -16,9 +16,10 @@ from dask_io.stores.cf_attributes import (
     STORED_BOOL,
     missing_value_of,
 )
+from dask_io.stores.kept_headers import headers_in
 from dask_io.stores.scaling import SCALED_FLOATS, SCALING, STORED_INTEGERS, scaling_in
 from dask_io.stores.space import Space, includes, is_close
-from dask_io.stores.spec import FOREIGN_HEADERS, SPACE
+from dask_io.stores.spec import SPACE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -73,7 +74,7 @@ def not_kept(source: Source, target: Target, *, gives_space: bool = False) -> tu
     ]
     is_given = gives_space and SPACE not in held
     lost += [SPACE] if is_given else _lost_space(wanted, held, source.grid.shape)
-    lost += [f"{key}_header" for key in sorted(FOREIGN_HEADERS & wanted.keys() - held.keys())]
+    lost += [f"{name}_header" for name in headers_in(wanted) if name not in headers_in(held)]
     scaling = scaling_in(wanted)
     if scaling is not None and not scaling.is_identity and SCALING not in held:
         lost.append(SCALING)

@@ -8,28 +8,24 @@ array is read, so that users see only their own attributes.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from dask_io.stores.kept_headers import HEADERS, headers_in
 from dask_io.stores.space import Space
-from dask_io.stores.spec import FOREIGN_HEADERS, SPACE
+from dask_io.stores.spec import SPACE
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 KEY = "dask_io"
 """Name of the attribute."""
 
 
-def headers_in(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the headers of other formats among the metadata of a source; not empty ones."""
-    found = {key: metadata[key] for key in sorted(FOREIGN_HEADERS & metadata.keys())}
-    return {
-        key: header
-        for key, header in found.items()
-        if isinstance(header, Mapping) and any(header.values())
-    }
-
-
 def own_value(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the value of the attribute for the metadata of a source; empty if none is needed."""
+    """Return the value of the attribute for the metadata of a source; empty if none is needed.
+
+    It has the space, and each header under the name of its format.
+    """
     space = metadata.get(SPACE)
     if not isinstance(space, Space) or not space.is_known:
         return headers_in(metadata)
@@ -56,7 +52,7 @@ def add_own(metadata: Mapping[str, Any], *, as_text: bool = False) -> Mapping[st
 
 
 def take_own(described: Mapping[str, Any], n_axes: int) -> dict[str, Any]:
-    """Undo `add_own`: return metadata in which the space and the headers have their own keys.
+    """Undo `add_own`: return metadata with the space and the headers.
 
     An attribute that was not written by `add_own` stays as it is.
     """
@@ -74,9 +70,10 @@ def read_own(value: object, n_axes: int) -> dict[str, Any] | None:
             value = json.loads(value)
         except (ValueError, RecursionError):
             return None
-    if not isinstance(value, dict) or not value or value.keys() - {SPACE, *FOREIGN_HEADERS}:
+    if not isinstance(value, dict) or not value:
         return None
-    found: dict[str, Any] = headers_in(value)
+    headers = {name: header for name, header in value.items() if name != SPACE}
+    found: dict[str, Any] = {HEADERS: headers} if headers else {}
     if SPACE in value:
         try:
             found[SPACE] = Space.from_json(value[SPACE])

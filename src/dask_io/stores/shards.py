@@ -47,11 +47,14 @@ class ShardIndex:
         How the index is encoded.
     at_end
         Whether the index is at the end of the shard, not at its start.
+    entry_bytes
+        Bytes of the index for each chunk, at most.
     """
 
     counts: tuple[int, ...]
     codecs: tuple[Config, ...]
     at_end: bool
+    entry_bytes: int = 16
 
     def shard_of(self, chunk: tuple[int, ...]) -> tuple[int, ...]:
         """Return the shard that contains a chunk."""
@@ -65,7 +68,7 @@ class ShardIndex:
     @cached_property
     def chain(self) -> Chain:
         """How it is encoded."""
-        return Chain(self.codecs, self.dtype, 16 * prod(self.counts))
+        return Chain(self.codecs, self.dtype, self.entry_bytes * prod(self.counts))
 
 
 class Shards:

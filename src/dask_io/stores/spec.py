@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
 SPACE = "space"
 """Key of the space in the metadata of a store."""
-FOREIGN_HEADERS = frozenset({"fits", "metaimage", "minc", "mrc", "nifti", "nrrd"})
-"""Keys of headers of formats in the metadata of a store: JSON values, kept for the way back."""
 
 
 class Codec(Protocol):

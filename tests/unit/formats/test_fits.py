@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -88,7 +89,7 @@ def test_axes_values_and_cards_are_those_of_the_file(cube: Path) -> None:
     """NAXIS3 comes first, elements are big-endian and unscaled, and the cards are kept."""
     info = dask_io.info(cube)
     assert (info.shape, info.dtype) == (ARRAY.shape, ARRAY.dtype)
-    assert info.metadata["fits"] == [card.rstrip() for card in WORLD]
+    assert info.metadata["headers"]["fits"] == [card.rstrip() for card in WORLD]
     assert info.metadata["dimension_names"] == ("FREQ", "DEC--TAN", "RA---TAN")
     # Pixels are counted from 1, so the reference pixel is index 2.5 along the last axis.
     found = position(header_of(cube).space, (0, 1.5, 2.5))  # type: ignore[arg-type]
@@ -104,7 +105,7 @@ def test_every_block_has_its_own_reference_pixel(cube: Path, tmp_path: Path) -> 
         first = int(np.frombuffer(path.read_bytes()[header.offset :], ">i2")[0])
         z, y, x = map(int, np.unravel_index(first, ARRAY.shape))
         assert position(header.space, (0, 0, 0)) == pytest.approx(position(whole, (z, y, x)))
-        cards = header.metadata["fits"]
+        cards = header.metadata["headers"]["fits"]
         assert f"CRPIX1  = {3.5 - x:>20}" in cards
         assert f"CRPIX1A = {100.0 - x:>20}" in cards
         assert "CRVAL1  =                10.68" in cards
@@ -128,7 +129,7 @@ def test_slices_say_at_which_frequency_they_lie(cube: Path, tmp_path: Path) -> N
     dask_io.split(cube, tmp_path / "s" / "s_{0:slice}.fits", chunks=(1, -1, -1))
     header = header_of(tmp_path / "s" / "s_3.fits")
     assert header.shape == (6, 7)
-    assert "CRPIX3  =                 -2.0" in header.metadata["fits"]
+    assert "CRPIX3  =                 -2.0" in header.metadata["headers"]["fits"]
 
 
 def test_bytes_of_arrays_are_swapped(tmp_path: Path) -> None:
@@ -227,6 +228,26 @@ def test_hostile_headers_are_refused_in_one_line(content: bytes, problem: str) -
 def test_cards_of_a_hostile_manifest_are_left_out() -> None:
     """What is no card, or says something else about the data, is not written."""
     cards = ["BITPIX  = 8", "A" * 100, "X\n", 5, "END", "GOOD    = 1"]
-    block = Header((2, 3), np.dtype(">i2"), Layout.c(2), metadata={"fits": cards})
+    block = Header((2, 3), np.dtype(">i2"), Layout.c(2), metadata={"headers": {"fits": cards}})
     content = make_header(block)
-    assert parse_header(lambda n_bytes: content[:n_bytes]).metadata == {"fits": ["GOOD    = 1"]}
+    found = parse_header(lambda n_bytes: content[:n_bytes]).metadata
+    assert found == {"headers": {"fits": ["GOOD    = 1"]}}
+
+
+def test_cards_survive_other_formats(tmp_path: Path) -> None:
+    """Zarr keeps the header for the way back, also that of a manifest of an earlier version."""
+    volume = tmp_path / "a.fits"
+    cards = make_header(Header((2, 3), np.dtype(">i2"), Layout.c(2), metadata={}))
+    text = cards.decode().replace(
+        "END".ljust(80), "OBJECT  = 'M31     '".ljust(80) + "END".ljust(80)
+    )
+    volume.write_bytes(text[: len(cards)].encode() + bytes(2880))
+    done = dask_io.resplit(volume, tmp_path / "a.zarr", chunks=-1, workers=1)
+    assert "fits_header" not in done.not_kept
+    dask_io.resplit(tmp_path / "a.zarr", tmp_path / "b", chunks=2, format="fits", workers=1)
+    manifest = tmp_path / "b/dask-io.json"
+    said = json.loads(manifest.read_text())
+    said["metadata"] |= said["metadata"].pop("headers")
+    manifest.write_text(json.dumps(said))
+    dask_io.merge(tmp_path / "b", tmp_path / "c.fits", workers=1)
+    assert b"OBJECT  = 'M31     '" in (tmp_path / "c.fits").read_bytes()

@@ -59,7 +59,7 @@ def test_a_volume_is_as_its_entries_say(volume: Path, tmp_path: Path) -> None:
     axes = (SpaceAxis(unit="mm"),) * 3
     assert header.space == Space(axes, Affine(matrix, (10.0, -20.0, 3.0), WORLD))
     kept = {"CenterOfRotation": "0 0 0", "AnatomicalOrientation": "RAI"}
-    assert header.metadata == {"metaimage": kept}
+    assert header.metadata == {"headers": {"metaimage": kept}}
     dask_io.resplit(volume, tmp_path / "a.npy", chunks=-1)
     assert np.array_equal(np.load(tmp_path / "a.npy"), ARRAY)
 
@@ -170,7 +170,7 @@ def test_hostile_headers_are_refused_in_one_line(old: str, new: str, problem: st
 )
 def test_kept_entries_do_not_replace_entries_of_a_new_file(name: str) -> None:
     """Entries that another store kept cannot change what a new file says about its block."""
-    kept = {"metaimage": {name: "True"}}
+    kept = {"headers": {"metaimage": {name: "True"}}}
     content = make_header(Header((2, 3), np.dtype("<i2"), Layout.f(2), metadata=kept))
     header = parse(content)
     assert (header.shape, header.dtype, header.offset) == ((2, 3), np.dtype("<i2"), len(content))

@@ -67,7 +67,7 @@ def test_a_volume_is_as_its_words_say(order: str, tmp_path: Path) -> None:
     axes = tuple(SpaceAxis(name, "angstrom", AxisType.SPACE) for name in "zyx")
     expected = Affine.scaled((2.5, 2.0, 1.5), (5.0, 4.0, 3.0), ("z", "y", "x"))
     assert header.space == Space(axes, expected)
-    assert header.metadata == {"mrc": {"labels": ["a label"]}}
+    assert header.metadata == {"headers": {"mrc": {"labels": ["a label"]}}}
     dask_io.resplit(path, tmp_path / "a.npy", chunks=-1)
     assert np.array_equal(np.load(tmp_path / "a.npy"), ARRAY)
 
@@ -192,8 +192,9 @@ def test_a_file_of_another_size_is_refused(volume: Path) -> None:
 def test_entries_of_a_hostile_manifest_are_left_out() -> None:
     """They are not written if they are of another kind."""
     kept = {"labels": ["x" * 200, 5], "ispg": "a", "cellb": [1, "b", 3]}
-    block = Header((2, 3), np.dtype("<i2"), Layout.c(2), metadata={"mrc": kept})
-    assert parse(make_header(block)).metadata == {"mrc": {"labels": ["x" * 80, "5"]}}
+    block = Header((2, 3), np.dtype("<i2"), Layout.c(2), metadata={"headers": {"mrc": kept}})
+    found = parse(make_header(block)).metadata["headers"]
+    assert found == {"mrc": {"labels": ["x" * 80, "5"]}}
 
 
 def test_numbers_too_large_for_a_header_are_left_out() -> None:
@@ -206,7 +207,7 @@ def test_numbers_too_large_for_a_header_are_left_out() -> None:
             np.dtype("<i2"),
             Layout.c(3),
             space=Space(axes, affine),
-            metadata={"mrc": {"cellb": [10**400, 1, 1]}},
+            metadata={"headers": {"mrc": {"cellb": [10**400, 1, 1]}}},
         )
         header = parse(make_header(block))
         assert header.shape == (2, 3, 4)

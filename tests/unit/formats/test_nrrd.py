@@ -65,7 +65,7 @@ def test_a_volume_is_as_its_fields_say(volume: Path, tmp_path: Path) -> None:
     matrix = ((0.5, 0.0, 0.0), (0.0, 0.5, -0.1), (0.0, 0.1, 2.0))
     names = ("left", "posterior", "superior")
     assert header.space == Space(tuple(axes), Affine(matrix, (10.0, -20.0, 3.0), names))
-    assert header.metadata["nrrd"]["modality="] == "CT"
+    assert header.metadata["headers"]["nrrd"]["modality="] == "CT"
     dask_io.resplit(volume, tmp_path / "a.npy", chunks=-1)
     assert np.array_equal(np.load(tmp_path / "a.npy"), ARRAY)
 
@@ -91,7 +91,10 @@ def test_blocks_are_one_volume_again(volume: Path, tmp_path: Path, *, has_manife
     merged = header_of(tmp_path / "whole.nrrd")
     assert merged.space is not None
     assert is_close(merged.space, whole, ARRAY.shape)
-    assert merged.metadata["nrrd"].items() >= {"content": "a volume", "modality=": "CT"}.items()
+    assert (
+        merged.metadata["headers"]["nrrd"].items()
+        >= {"content": "a volume", "modality=": "CT"}.items()
+    )
     assert dask_io.verify(volume, tmp_path / "whole.nrrd").equal
 
 
@@ -202,9 +205,10 @@ def test_limits_are_reported_in_one_line(tmp_path: Path) -> None:
 def test_entries_of_a_hostile_manifest_are_left_out() -> None:
     """No entry can add lines to a header."""
     kept = {"content": "x\nsizes: 1", "a": 5, "good": "1"}
-    block = Header((2, 3), np.dtype("u1"), Layout.f(2), metadata={"nrrd": kept})
+    block = Header((2, 3), np.dtype("u1"), Layout.f(2), metadata={"headers": {"nrrd": kept}})
     content = make_header(block)
-    assert parse_header(lambda n_bytes: content[:n_bytes]).metadata == {"nrrd": {"good": "1"}}
+    found = parse_header(lambda n_bytes: content[:n_bytes]).metadata
+    assert found == {"headers": {"nrrd": {"good": "1"}}}
 
 
 @pytest.mark.parametrize(
@@ -212,7 +216,8 @@ def test_entries_of_a_hostile_manifest_are_left_out() -> None:
 )
 def test_kept_entries_do_not_replace_fields_of_a_new_file(name: str) -> None:
     """Entries that another store kept cannot change what a new file says about its block."""
-    block = Header((2, 3), np.dtype("u1"), Layout.f(2), metadata={"nrrd": {name: "1 1"}})
+    kept = {"headers": {"nrrd": {name: "1 1"}}}
+    block = Header((2, 3), np.dtype("u1"), Layout.f(2), metadata=kept)
     content = make_header(block)
     header = parse_header(lambda n_bytes: content[:n_bytes])
     assert (header.shape, header.offset, header.metadata) == ((2, 3), len(content), {})

@@ -16,7 +16,7 @@ NIFTI = {"header": "AAAA", "extensions": [[6, "AAAA"]]}
 
 def test_it_is_added_and_removed_again() -> None:
     """The user's attributes stay as they are, and nothing is lost through JSON."""
-    said = {"attributes": {"a": 1}, "space": SPACE, "nifti": NIFTI}
+    said = {"attributes": {"a": 1}, "space": SPACE, "headers": {"nifti": NIFTI}}
 
     added = add_own(said)
     stored = {"attributes": json.loads(json.dumps(added["attributes"]))}
@@ -27,7 +27,7 @@ def test_it_is_added_and_removed_again() -> None:
 
 def test_nothing_is_added_for_nothing() -> None:
     """An unknown space, or an attribute of the user with this name, leaves attributes alone."""
-    unknown = {"attributes": {}, "space": Space.unknown(2), "nifti": None}
+    unknown = {"attributes": {}, "space": Space.unknown(2), "headers": {"nifti": None}}
     taken = {"attributes": {"dask_io": "mine"}, "space": SPACE}
 
     assert add_own(unknown) == unknown
@@ -43,3 +43,13 @@ def test_what_others_wrote_stays(value: Any) -> None:
     stored = {"attributes": {"dask_io": value}}
 
     assert take_own(stored, 2) == stored
+
+
+def test_headers_of_any_format_are_kept() -> None:
+    """Formats of other packages take part, with any JSON value; empty headers need no place."""
+    headers = {"fits": ["OBJECT  = 'M31'"], "theirs": {"a": [1, None]}}
+
+    added = add_own({"attributes": {}, "headers": {**headers, "nrrd": {}}})
+
+    assert added["attributes"] == {"dask_io": headers}
+    assert take_own(added, 2)["headers"] == headers

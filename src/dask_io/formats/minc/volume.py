@@ -15,6 +15,7 @@ import numpy as np
 
 from dask_io.formats.minc.world import NAMES, name_dimensions, place_dimensions, read_space
 from dask_io.geometry import Region
+from dask_io.stores.kept_headers import HEADERS, header_in, with_header
 from dask_io.stores.scaling import BOUNDS, SCALING, Scaling, scaling_in
 from dask_io.stores.spec import SPACE
 
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     Attributes: TypeAlias = Mapping[str, Mapping[str, Value]]
 
 MINC = "minc"
-"""Key of the metadata that only MINC has."""
+"""Name of the format, under which the metadata of an array keeps what only MINC has."""
 IMAGE, IMAGE_MIN, IMAGE_MAX = "image/0/image", "image/0/image-min", "image/0/image-max"
 DIMENSIONS, INFO = "dimensions/", "info/"
 
@@ -110,7 +111,7 @@ class Volume:
     def metadata(self) -> dict[str, Any]:
         """Metadata of the array, without its space."""
         found: dict[str, Any] = {
-            MINC: {"attributes": {k: dict(v) for k, v in self.attributes.items()}},
+            **with_header(MINC, {"attributes": {k: dict(v) for k, v in self.attributes.items()}}),
             "attributes": _own(self.attributes),
             "attributes_of_file": [
                 name for name in self.attributes.get("", {}) if name not in _OF_WRITER
@@ -168,7 +169,7 @@ def volume_for(
     try:
         kept = kept_metadata(metadata)
         scaling, valid, bounds = _value_range(kept, shape, dtype, start)
-        attributes, space = kept[MINC]["attributes"], metadata.get(SPACE)
+        attributes, space = kept[HEADERS][MINC]["attributes"], metadata.get(SPACE)
         names = metadata.get("dimension_names") or ()
         dimensions = name_dimensions(space, names, len(shape))
         image = {**_STANDARD, "vartype": "group________", **kept["attributes"]}
@@ -215,13 +216,13 @@ def kept_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _kept_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    minc = metadata.get(MINC, {})
+    minc = header_in(metadata, MINC) or {}
     attributes = {
         path: {k: v for k, v in about.items() if k not in _OF_VERSION_1 and _is_storable(k, v)}
         for path, about in minc.get("attributes", {}).items()
     }
     kept: dict[str, Any] = {
-        MINC: {**minc, "attributes": attributes},
+        **with_header(MINC, {**minc, "attributes": attributes}),
         "attributes": {k: v for k, v in metadata.get("attributes", {}).items() if _is_own(k, v)},
         "attributes_of_file": [name for name in attributes.get("", {}) if name not in _OF_WRITER],
         "attributes_of_groups": [

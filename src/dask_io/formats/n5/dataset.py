@@ -23,7 +23,8 @@ from dask_io.geometry import Grid, Layout
 from dask_io.stores.axis_scales import hides_orientation, space_in
 from dask_io.stores.chunk_files import parse_json
 from dask_io.stores.header_parsing import dtype_name
-from dask_io.stores.own_attribute import KEY, headers_in, own_value, read_own
+from dask_io.stores.kept_headers import HEADERS, headers_in
+from dask_io.stores.own_attribute import KEY, own_value, read_own
 from dask_io.stores.space import includes
 from dask_io.stores.spec import SPACE, ArraySpec
 from dask_io.stores.truncated import TruncatingCodec
@@ -217,7 +218,7 @@ def _take_space(
     # Another tool may have changed the attributes since.
     if exact is not None and read_space(write_space(exact), n_axes)[0] == space:
         space = exact
-        hidden = ("orientation",) if hides_orientation(exact) else ()
+        hidden = ("orientation_for_other_readers",) if hides_orientation(exact) else ()
     for key in used:
         del attributes[key]
     return space, headers, hidden
@@ -277,7 +278,8 @@ def _is_json(value: object) -> bool:
 
 
 def _space_attributes(wanted: NewArray) -> dict[str, Any]:
-    n_axes, kept = len(wanted.grid.axes), headers_in(wanted.metadata)
+    n_axes = len(wanted.grid.axes)
+    kept: dict[str, Any] = {HEADERS: headers_in(wanted.metadata)}
     space = space_in(wanted.metadata, n_axes)
     written = write_space(space)
     seen, _ = read_space(written, n_axes)

@@ -27,6 +27,7 @@ from dask_io.formats.nifti.scaling import keep_scaling
 from dask_io.stores.block_format import Format, Header
 from dask_io.stores.gzip_files import LEVEL
 from dask_io.stores.gzip_targets import gzip_variant
+from dask_io.stores.kept_headers import HEADERS, headers_in
 from dask_io.stores.space import is_close
 
 if TYPE_CHECKING:
@@ -95,7 +96,8 @@ def _in_version(spec: ArraySpec, version: int) -> ArraySpec:
     kept = Kept.find(spec.metadata)
     header = new_header(spec.dtype, version) if kept is None else as_version(kept.header, version)
     made = Kept(bytes(header.binaryblock), kept.extensions if kept is not None else ())
-    return replace(spec, metadata={**spec.metadata, KEY: made.to_json()})
+    headers = {**headers_in(spec.metadata), KEY: made.to_json()}
+    return replace(spec, metadata={**spec.metadata, HEADERS: headers})
 
 
 _PAIR = Format(
@@ -105,7 +107,7 @@ _PAIR = Format(
     partial(parse_header, is_pair=True),
     partial(make_header, is_pair=True),
     has_space=True,
-    keeps=frozenset({KEY}),
+    keeps_header=True,
     keep=keep_scaling,
     order="F",
     header_suffix=".hdr",

@@ -26,6 +26,7 @@ from dask_io.formats.nifti.placing import place_header, space_of
 from dask_io.formats.nifti.scaling import describe_scaling, set_scaling
 from dask_io.geometry import Layout
 from dask_io.stores.block_format import Header
+from dask_io.stores.kept_headers import header_in, with_header
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from dask_io.stores.block_format import Peek
 
 KEY = "nifti"
-"""Key of the metadata that holds the header and the extensions of an array."""
+"""Name of the format, under which the metadata of an array keeps its header."""
 LONGEST_HEADER = 2**24
 """Greatest accepted size of everything before the data, most of which may be extensions."""
 LONGEST_DIMENSION = 2**15 - 1
@@ -94,7 +95,7 @@ class Kept:
         ValueError
             If the key contains something else; the message completes "the format ...".
         """
-        stored = metadata.get(KEY)
+        stored = header_in(metadata, KEY)
         if stored is None:
             return None
         try:
@@ -147,7 +148,7 @@ def parse_header(peek: Peek, *, is_pair: bool = False) -> Header:
         Layout.f(len(shape)),
         offset,
         space_of(header, len(shape)),
-        {KEY: kept.to_json(), **describe_scaling(header, dtype)},
+        with_header(KEY, kept.to_json()) | describe_scaling(header, dtype),
     )
 
 

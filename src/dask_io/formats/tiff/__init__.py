@@ -24,7 +24,7 @@ from dask_io.stores.block_files import Blocks
 from dask_io.stores.block_format import Header
 from dask_io.stores.block_names import OneName
 from dask_io.stores.container import on_disk
-from dask_io.stores.own_attribute import headers_in
+from dask_io.stores.kept_headers import HEADERS, headers_in
 from dask_io.stores.space import Space
 from dask_io.stores.spec import SPACE, ArraySpec
 
@@ -84,7 +84,8 @@ class TiffFormat:
                 n_samples_axes=n_samples_axes,
                 itemsize=wanted.dtype.itemsize,
             )
-            kept = headers_in(wanted.metadata)
+            headers = headers_in(wanted.metadata)
+            kept = {HEADERS: headers} if headers else {}
             if tile is None:
                 blocks = _whole_file(file, wanted, space, kept)
                 target = make_blocks(

@@ -177,7 +177,7 @@ class _Form(NamedTuple):
         return struct.Struct(f"{self.order}HH{'Q' if self.is_big else 'I'}")
 
     @property
-    def count(self) -> struct.Struct:
+    def n_tags(self) -> struct.Struct:
         """The number of tags."""
         return struct.Struct(f"{self.order}{'Q' if self.is_big else 'H'}")
 
@@ -195,9 +195,9 @@ def _parse(content: _Content, size: int, time: int) -> _Directory | None:
     (version,) = struct.unpack_from(f"{order}H", head, 2)
     form = _Form(order, is_big={_CLASSIC: False, _BIG: True}[version])
     (start,) = form.offset.unpack_from(head, 8 if form.is_big else 4)
-    (n_tags,) = form.count.unpack(content.read(start, form.count.size))
+    (n_tags,) = form.n_tags.unpack(content.read(start, form.n_tags.size))
     each = form.entry.size + form.offset.size
-    raw = content.read(start + form.count.size, min(n_tags, _MOST_TAGS) * each + form.offset.size)
+    raw = content.read(start + form.n_tags.size, min(n_tags, _MOST_TAGS) * each + form.offset.size)
     if n_tags > _MOST_TAGS or form.offset.unpack(raw[n_tags * each :]) != (0,):
         return None
     tags: dict[int, tuple[int, int, bytes]] = {}
@@ -208,7 +208,7 @@ def _parse(content: _Content, size: int, time: int) -> _Directory | None:
         if tag in tags or tag in places:
             return None
         if tag in _PLACES:
-            numbers = np.frombuffer(value, np.dtype(_NUMBERS[kind]).newbyteorder(order))
+            numbers = np.frombuffer(value, f"{order}{_NUMBERS[kind]}")
             places[tag] = numbers.astype(np.uint64)
         elif tag != _TIME:
             tags[tag] = (kind, n_values, value)
@@ -225,7 +225,8 @@ def _value_of(content: _Content, form: _Form, raw: bytes) -> bytes:
         raise ValueError("has a long tag")
     value = raw[form.entry.size :][:n_bytes]
     if n_bytes > form.offset.size:
-        value = content.read(*form.offset.unpack_from(raw, form.entry.size), n_bytes)
+        (where,) = form.offset.unpack_from(raw, form.entry.size)
+        value = content.read(where, n_bytes)
     if len(value) < n_bytes:
         raise ValueError("is truncated")
     return value

@@ -17,7 +17,8 @@ from dask_io.formats.tiff.source import NAME, open_tiff
 from dask_io.formats.tiff.space import resolution_of
 from dask_io.geometry import Layout
 from dask_io.stores.block_format import Format, Header
-from dask_io.stores.spec import FOREIGN_HEADERS, SPACE
+from dask_io.stores.kept_headers import HEADERS, headers_in
+from dask_io.stores.spec import SPACE
 
 if TYPE_CHECKING:
     from dask_io.formats.tiff.header import Pages
@@ -49,7 +50,7 @@ def _header_of(image: Image, n_bytes: int) -> Header:
         raise ValueError("has tiles, or is compressed")
     if offset > n_bytes:
         raise ValueError("has other content before its elements")
-    metadata = {key: image.metadata[key] for key in FOREIGN_HEADERS & image.metadata.keys()}
+    metadata = {HEADERS: found} if (found := headers_in(image.metadata)) else {}
     layout = Layout.c(len(image.shape))
     return Header(image.shape, image.dtype, layout, offset, image.space, metadata)
 
@@ -106,7 +107,7 @@ def _format(suffixes: tuple[str, ...], make: Any, *variants: Format) -> Format:
         parse_header,
         make,
         has_space=True,
-        keeps=FOREIGN_HEADERS,
+        keeps=frozenset({HEADERS}),
         order="C",
         open_file=open_tiff,
         open_alike=open_alike,

@@ -13,7 +13,7 @@ from uuid import UUID
 
 from xxhash import xxh3_128_digest
 
-from dask_io.formats.tiff.reading import NAMESPACE
+from dask_io.formats.tiff.series_metadata import NAMESPACE
 from dask_io.formats.tiff.space import codes_of
 from dask_io.stores.own_attribute import KEY, own_value
 from dask_io.stores.spec import SPACE
@@ -78,16 +78,21 @@ def ome_axes(space: Space | None, n_axes: int) -> tuple[str, bool]:
     ValueError
         If OME-TIFF does not allow such axes; the message completes "the format ...".
     """
-    named = any(axis.name for axis in space.axes) if space is not None else False
-    codes = codes_of(space, n_axes) if named else _INFERRED.get(n_axes, "")
+    names = [axis.name for axis in space.axes] if space is not None else [None] * n_axes
+    codes, usual = codes_of(space, n_axes), _INFERRED.get(n_axes, "")
+    is_inferred = not codes and None in names
+    if is_inferred and all(
+        name is None or name.upper() == code for name, code in zip(names, usual, strict=False)
+    ):
+        codes = usual
     if not codes.endswith(("YX", "YXS")):
-        names = ", ".join(axis.name or "?" for axis in space.axes) if space and named else ""
-        found = f"axes {names}" if names else f"{n_axes} axes"
+        shown = ", ".join(name or "?" for name in names) if any(names) else ""
+        found = f"axes {shown}" if shown else f"{n_axes} axes"
         raise ValueError(
             f"stores OME images with the axes t, c, z in any order, then y, x; found {found}; "
             "choose a target ending in .tif, or give the axes with --axes"
         )
-    return codes, not named
+    return codes, is_inferred
 
 
 def describe_ome(

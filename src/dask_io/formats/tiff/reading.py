@@ -8,12 +8,13 @@ only; tiles are read and decoded elsewhere.
 from __future__ import annotations
 
 import io
-import json
+import logging
+import re
 from dataclasses import replace
 from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn
-from xml.etree import ElementTree as ET
+from threading import get_ident
+from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn, Self
 
 import numpy as np
 import tifffile
@@ -22,33 +23,29 @@ from dask_io.errors import DaskIOError, DataError, StorageError, UsageError, lis
 from dask_io.formats.isolation import WORKER, Limits
 from dask_io.formats.tiff.decoding import NAMES, PREDICTORS, TiffCodec
 from dask_io.formats.tiff.image import Image
+from dask_io.formats.tiff.series_metadata import OnePage, describe, own_metadata, shape_of
 from dask_io.formats.tiff.small_files import PLAIN_TAGS, is_small, is_small_file
-from dask_io.formats.tiff.space import imagej_steps, make_space, ome_steps, resolution_steps
 from dask_io.storage.files import size_of
 from dask_io.storage.medium import NOT_A_FILE
 from dask_io.storage.os_errors import storage_errors
 from dask_io.stores.container import INSIDE
 from dask_io.stores.header_parsing import check_shape
-from dask_io.stores.own_attribute import KEY, read_own
-from dask_io.stores.space import Space
-from dask_io.stores.spec import SPACE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     from numpy.typing import NDArray
 
-NAMESPACE = "dask-io"
-"""Namespace of the annotation in OME-XML that holds what OME-XML has no field for."""
-_PER_SECOND, _LARGEST = 2**24, 2**30
+# Time for a file with a hundred thousand pages; more for each byte of larger files.
+_SECONDS, _PER_SECOND, _LARGEST = 10, 2**24, 2**30
 _ENDLESS = 2**63
+# Pages or files that cannot be found; tifffile would leave them out, or fill in zeros.
+_DAMAGE = re.compile("circular|invalid page offset|failed to read")
 _MOST_BLOCKS = 2**24
-_REGULAR_BITS = frozenset({8, 16, 32, 64, 128})
 _MOST_BITS = 32
 _JPEG = "jpeg"
-_SEPARATE, _COMPLEX_INTEGERS = 2, 5
+_COMPLEX_INTEGERS = 5
 _SCALAR = 2
-_MOST_SHOWN = 10
 # The most that a compressed tile may exceed its elements.
 _MOST_GROWTH, _FEW_BYTES = 4, 2**16
 
@@ -69,7 +66,7 @@ def read_image(path: Path, inside: str) -> Image:
     if size == NOT_A_FILE:
         raise StorageError(str(path), "is not a file", "check the path")
     size = min(size, _LARGEST)
-    limits = Limits(2 + size // _PER_SECOND, _LARGEST + size)
+    limits = Limits(_SECONDS + size // _PER_SECOND, _LARGEST + size)
     try:
         if is_small_file(path):
             return read_with_tifffile(path, inside)
@@ -110,8 +107,10 @@ def _read_head(head: bytes) -> Image:
 
 def _read(file: Path | BinaryIO, path: Path, inside: str, size: int, time: int) -> Image:
     try:
-        with tifffile.TiffFile(file) as opened:
-            return _Reader(path, opened, size, time).read(inside)
+        with _Complaints() as complaints, tifffile.TiffFile(file) as opened:
+            found = _Reader(path, opened, size, time).read(inside)
+            complaints.raise_if_any()
+            return found
     except (DaskIOError, _UnsupportedError):
         raise
     except MemoryError as error:
@@ -121,6 +120,32 @@ def _read(file: Path | BinaryIO, path: Path, inside: str, size: int, time: int) 
     except Exception as error:  # tifffile raises many types
         reason = " ".join(str(error).split()) or type(error).__name__
         raise ValueError(f"is not a TIFF file that can be read: {reason[:200]}") from error
+
+
+class _Complaints(logging.Handler):
+    """Collects the messages of tifffile about damage that it works around."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self._thread, self._found = get_ident(), list[str]()
+
+    def __enter__(self) -> Self:
+        logging.getLogger("tifffile").addHandler(self)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        logging.getLogger("tifffile").removeHandler(self)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keep a message about damage; other threads may read other files."""
+        message = record.getMessage()
+        if record.thread == self._thread and _DAMAGE.search(message):
+            self._found.append(message.rpartition("> ")[2].partition(". Missing")[0])
+
+    def raise_if_any(self) -> None:
+        """Refuse a file whose pages are not all found."""
+        if self._found:
+            _refuse(f"is damaged: {self._found[0][:200]}")
 
 
 class _UnsupportedError(ValueError):
@@ -141,13 +166,13 @@ class _Reader:
         number, level, series = self._find(inside)
         page = series.keyframe
         self._check(page)
-        own = _own_metadata(self.file, series, page) if level == 0 else {}
-        shape, axes = _shape_of(series, own)
+        own = own_metadata(self.file, series, page) if level == 0 else {}
+        shape, axes = shape_of(series, own)
         dtype = np.dtype(page.dtype).newbyteorder(self.file.byteorder)
-        check_shape(shape, dtype)
+        _check_shape(shape, dtype)
         if not prod(shape):
             _refuse("has an image without elements")
-        space, metadata = self._describe(series, own, axes, (number, level), shape)
+        space, metadata = describe(self.file, series, own, axes, place=(number, level), shape=shape)
         image = self._locate(series, page, shape, dtype)
         stored = 0.0 if page.nodata is None else page.nodata
         return Image(
@@ -165,7 +190,7 @@ class _Reader:
         """Return the number, the level and the series of an image."""
         pages = self.file.pages
         if not inside and self._is_simple(pages):
-            return 0, 0, _OnePage(pages[0], self.file)
+            return 0, 0, OnePage(pages[0], self.file)
         series = self.file.series
         if not series:
             _refuse("has no images")
@@ -325,7 +350,7 @@ class _Reader:
         )
         if min(shape) < 1:
             _refuse(f"has tiles of shape {shape}")
-        check_shape(shape, dtype)
+        _check_shape(shape, dtype)
         jpeg = None
         if name == _JPEG:
             colors = tifffile.tifffile.jpeg_decode_colorspace(
@@ -345,145 +370,21 @@ class _Reader:
             int(options or 0),
         )
 
-    def _describe(
-        self,
-        series: Any,
-        own: Mapping[str, Any],
-        axes: str,
-        place: tuple[int, int],
-        shape: tuple[int, ...],
-    ) -> tuple[Space, dict[str, Any]]:
-        """Return the space of an image, and its other metadata."""
-        page, (number, level) = series.keyframe, place
-        metadata: dict[str, Any] = {"kind": series.kind or "generic"}
-        name = NAMES[int(page.compression)]
-        metadata["codecs"] = [] if name == "none" else [{"id": name}]
-        if not isinstance(series, _OnePage):
-            words = [_words(one, n) for n, one in enumerate(self.file.series)]
-            metadata["series"] = words
-            if len(words) > 1 or "levels" in words[0]:
-                metadata["note"] = f"images in the file: {'; '.join(words[:_MOST_SHOWN])}"
-        if SPACE in own:
-            return own[SPACE], {**metadata, **{k: v for k, v in own.items() if k != SPACE}}
-        steps = self._steps(series, page, number)
-        if level:
-            base = self.file.series[number]
-            lengths = dict(zip(base.axes, base.shape, strict=True))
-            here = dict(zip(axes, shape, strict=True))
-            steps = {
-                code: (step * lengths.get(code, 1) / here.get(code, 1), unit)
-                for code, (step, unit) in steps.items()
-            }
-        return make_space(axes, steps) if axes else Space.unknown(len(shape)), metadata
-
-    def _steps(self, series: Any, page: Any, number: int) -> dict[str, tuple[float, str | None]]:
-        resolution = _resolution(page)
-        if series.kind == "ome":
-            images = _ome_pixels(self.file.ome_metadata)
-            return ome_steps(images[number]) if number < len(images) else {}
-        if series.kind == "imagej":
-            return imagej_steps(self.file.imagej_metadata or {}, resolution)
-        unit = page.tags.valueof(296, 2)
-        return resolution_steps(resolution, int(unit) if isinstance(unit, int) else 1)
-
 
 def is_too_long(n_bytes: int, shape: Sequence[int], dtype: np.dtype[Any]) -> bool:
     """Tell whether a compressed tile has more bytes than any codec makes of its elements."""
     return n_bytes > _MOST_GROWTH * prod(shape) * dtype.itemsize + _FEW_BYTES
 
 
-class _OnePage:
-    """A page that is an image by itself, without building the series of the file."""
-
-    kind, name, levels = "page", "", ()
-
-    def __init__(self, page: Any, file: Any) -> None:
-        self.keyframe, self.parent = page, file
-        self.shape, self.axes = tuple(page.shape), page.axes
-
-    def __len__(self) -> int:
-        return 1
-
-    def __iter__(self) -> Any:
-        return iter([self.keyframe])
-
-    @property
-    def dataoffset(self) -> int | None:
-        """Where its elements begin, if they are in one piece."""
-        page = self.keyframe
-        return page.dataoffsets[0] if page.is_final and len(page.dataoffsets) else None
+def _check_shape(shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+    try:
+        check_shape(shape, dtype)
+    except ValueError as error:
+        _refuse(str(error))
 
 
 def _word(compression: Any) -> str:
     return str(getattr(compression, "name", compression)).lower()
-
-
-def _words(series: Any, number: int) -> str:
-    """Return a short description of a series."""
-    shape = " x ".join(map(str, series.shape))
-    levels = len(series.levels)
-    more = f", {levels} levels" if levels > 1 else ""
-    name = f" {series.name}" if series.name and series.name.isprintable() else ""
-    return f"/{number}{name[:60]}: {series.axes} {shape} {series.dtype}{more}"
-
-
-def _resolution(page: Any) -> tuple[float, float] | None:
-    """Return the elements per unit along x and y; None if the tags are missing or invalid."""
-    found = []
-    for tag in (282, 283):
-        value = page.tags.valueof(tag)
-        if not (isinstance(value, tuple) and len(value) == _SCALAR and value[0] and value[1]):
-            return None
-        found.append(value[0] / value[1])
-    return found[0], found[1]
-
-
-def _ome_pixels(text: str | None) -> list[Mapping[str, str]]:
-    root = ET.fromstring(text) if text else None  # noqa: S314 - within limits, in a subprocess
-    if root is None:
-        return []
-    pixels = (one for one in root.iter() if one.tag.endswith("}Pixels") or one.tag == "Pixels")
-    return [one.attrib for one in pixels]
-
-
-def _own_metadata(file: Any, series: Any, page: Any) -> dict[str, Any]:
-    """Return what Dask IO stored for itself: the exact shape, the space, and foreign headers."""
-    text: Any = None
-    if series.kind == "ome" and series is file.series[0]:
-        root = ET.fromstring(file.ome_metadata)  # noqa: S314 - within limits, in a subprocess
-        notes = (one for one in root.iter() if one.attrib.get("Namespace") == NAMESPACE)
-        note = next(notes, None)
-        text = None if note is None else "".join(note.itertext())
-    elif series.kind == "shaped":
-        text = page.description
-    try:
-        found = json.loads(text) if text else None
-    except (ValueError, RecursionError):
-        return {}
-    if not isinstance(found, dict):
-        return {}
-    shape = found.get("shape")
-    if not (isinstance(shape, list) and all(type(n) is int and n > 0 for n in shape) and shape):
-        return {}
-    if prod(shape) != prod(series.shape):
-        return {}
-    own = read_own(found.get(KEY), len(shape)) if KEY in found else None
-    return {**(own or {}), "shape": tuple(shape)}
-
-
-def _shape_of(series: Any, own: dict[str, Any]) -> tuple[tuple[int, ...], str]:
-    """Return shape and axes of an image; the axes are empty if they are unknown."""
-    shape, axes = tuple(map(int, series.shape)), str(series.axes)
-    exact = own.pop("shape", shape)
-    if exact == shape:
-        return shape, axes
-    rest, codes = list(zip(axes, shape, strict=True)), ""
-    for length in exact:
-        if rest and rest[0][1] == length:
-            codes += rest.pop(0)[0]
-        else:
-            codes += "Q"
-    return exact, "" if rest else codes
 
 
 def _fit(shape: Sequence[int], page: Sequence[int]) -> list[int | None]:

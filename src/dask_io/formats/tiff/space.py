@@ -9,7 +9,7 @@ from dask_io.stores.space import Affine, AxisType, Space, SpaceAxis
 from dask_io.stores.unit_words import length_ratio, unit_word
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
 _TYPES = {
     "x": AxisType.SPACE,
@@ -34,7 +34,6 @@ _WORDS = {
 # Axes without a meaning of their own.
 _NAMELESS = "IQ"
 _RESOLUTION_UNITS = {2: "inch", 3: "centimeter"}
-_CENTIMETER = 3
 _MOST = 2**32 - 1
 
 
@@ -138,11 +137,6 @@ def codes_of(space: Space | None, n_axes: int) -> str:
         return ""
     codes = [_WORDS.get((axis.name or "").lower(), "") for axis in space.axes]
     return "".join(codes) if all(codes) and len(set(codes)) == n_axes else ""
-
-
-def steps_of(space: Space) -> Sequence[float] | None:
-    """Return the step along each axis; None if the space has no map."""
-    return None if space.affine is None else space.affine.steps
 
 
 def resolution_of(space: Space | None, axes: tuple[int, int]) -> tuple[float, float] | None:

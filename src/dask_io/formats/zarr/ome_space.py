@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from dask_io.errors import UsageError
 from dask_io.stores.given_space import type_of
-from dask_io.stores.own_attribute import KEY, headers_in, own_value, read_own
+from dask_io.stores.kept_headers import HEADERS, headers_in
+from dask_io.stores.own_attribute import KEY, own_value, read_own
 from dask_io.stores.space import Affine, AxisType, Space, SpaceAxis, includes
 from dask_io.stores.spec import SPACE
 from dask_io.stores.unit_words import unit_word
@@ -189,7 +190,7 @@ def image_attributes(
     exact = metadata.get(SPACE)
     space = space_of(metadata, n_axes)
     image = make_image(space)
-    kept = headers_in(metadata)
+    kept: dict[str, Any] = {HEADERS: headers_in(metadata)}
     if exact is not None and not includes(image.space, exact):
         kept[SPACE] = exact
     own = own_value(kept)

@@ -40,7 +40,8 @@ from dask_io.journal.logs import logs_of
 from dask_io.storage.files import write_whole
 from dask_io.storage.location import is_taken
 from dask_io.storage.own_names import JOURNAL, whole_name
-from dask_io.stores.spec import FOREIGN_HEADERS, SPACE
+from dask_io.stores.kept_headers import HEADERS
+from dask_io.stores.spec import SPACE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -76,7 +77,7 @@ def make_image_target(
     attributes = image_attributes(metadata, n_axes, name, version)
     level = read_level(attributes, LEVEL, n_axes)
     assert level is not None, "an image describes its level"
-    kept = {key: value for key, value in metadata.items() if key not in {SPACE, *FOREIGN_HEADERS}}
+    kept = {key: value for key, value in metadata.items() if key not in {SPACE, HEADERS}}
     array = replace(
         wanted,
         options=replace(wanted.options, format_version=version),

@@ -10,6 +10,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import groupby
+from math import prod
 from typing import TYPE_CHECKING
 
 from dask_io.planning.cost import AxisCells, CutCounts
@@ -17,8 +18,9 @@ from dask_io.planning.envelope import upper_hull
 from dask_io.planning.reads import AxisPlan
 from dask_io.planning.slabs import SlabRange, Slabs
 from dask_io.planning.sweep.arrange import arrangement_of
-from dask_io.planning.sweep.ends import FORBIDDEN, best_ends
+from dask_io.planning.sweep.ends import best_ends, terms_of
 from dask_io.planning.sweep.families import finest_kept
+from dask_io.planning.sweep.graph import FORBIDDEN
 from dask_io.planning.sweep.structures import arrangements, structures
 
 if TYPE_CHECKING:
@@ -74,7 +76,8 @@ def _candidates(
     tried = set()
     for arrangement in arrangements(space, structure):
         for outer in arrangement.axes[: arrangement.axes.index(inner)]:
-            yield arrangement, outer
+            if arrangement.by_axis[outer].n_cells <= _MOST_SLABS:
+                yield arrangement, outer
         if finest is None:
             continue
         choices = {**arrangement.by_axis, inner: finest}
@@ -85,7 +88,12 @@ def _candidates(
                 continue
             tried.add(key)
             for ends in space.one_way[outer]:
-                found = arrangement_of(order, [{**choices, outer: ends}[axis] for axis in order])
+                within = [{**choices, outer: ends}[axis] for axis in order]
+                # At least one cell is held, which rules out most ends quickly.
+                cell = prod(choice.longest for choice in within)
+                if ends.n_cells > _MOST_SLABS or cell > budget:
+                    continue
+                found = arrangement_of(order, within)
                 if found.held <= budget:
                     yield found, outer
 
@@ -103,8 +111,7 @@ def _cut_by_slab(
         shape = _shape_within(space, outer, cells)
         prices = space.prices(inner, within, shape)
         ends = best_ends(
-            [within[axis] for axis in arrangement.axes],
-            place,
+            terms_of([within[axis] for axis in arrangement.axes], place),
             space.pair_of(inner, choices[inner]),
             prices=prices._replace(first_write=FORBIDDEN, next_write=FORBIDDEN),
             budget=budget,
@@ -131,10 +138,8 @@ def _cut_by_slab(
 def _kinds_of_slabs(pair: AxisPair, choice: Choice) -> tuple[tuple[Choice, list[AxisStep]], ...]:
     """Group slabs by the lengths that they add, complete and find carried, most carried first.
 
-    Each kind is returned as a choice of its own. The result is empty if there are too many slabs.
+    Each kind is returned as a choice of its own.
     """
-    if choice.n_cells > _MOST_SLABS:
-        return ()
     plan = AxisPlan(pair.target, choice.reads)
 
     def key(cell: AxisStep) -> tuple[int, int, int]:

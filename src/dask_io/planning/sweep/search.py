@@ -14,7 +14,8 @@ from dask_io.planning.plan import Plan
 from dask_io.planning.reads import Hold
 from dask_io.planning.reread import box_plan
 from dask_io.planning.sweep.by_slab import search_by_slab
-from dask_io.planning.sweep.ends import FORBIDDEN, CutPrices, best_ends, fewest_seeks
+from dask_io.planning.sweep.ends import best_ends, fewest_seeks, terms_of
+from dask_io.planning.sweep.graph import FORBIDDEN, CutPrices
 from dask_io.planning.sweep.streams import as_stream, streamed_space
 from dask_io.planning.sweep.structures import Space, arrangements, space_between, structures
 
@@ -111,7 +112,12 @@ def _settled(space: Space, arrangement: Arrangement) -> Arrangement:
         before = arrangement
         for place, axis in enumerate(arrangement.axes):
             pair = space.pair_of(axis, arrangement.choices[place])
-            choice = best_ends(arrangement.choices, place, pair, prices=_NO_CUTS)
+            choice = best_ends(
+                terms_of(arrangement.choices, place),
+                pair,
+                prices=_NO_CUTS,
+                budget=arrangement.held,
+            )
             if choice is None or choice.cuts != arrangement.choices[place].cuts:
                 continue
             other = arrangement.with_choice(place, choice)
@@ -156,10 +162,11 @@ def _within(
     place = arrangement.axes.index(axis)
     pair = space.pair_of(axis, arrangement.choices[place])
     prices = space.prices(axis, arrangement.by_axis)
-    least = fewest_seeks(arrangement.choices, place, pair, prices=prices, budget=budget)
+    terms = terms_of(arrangement.choices, place)
+    least = fewest_seeks(terms, pair, prices=prices, budget=budget)
     if least is None or (room is not None and least > room):
         return
-    choice = best_ends(arrangement.choices, place, pair, prices=prices, budget=budget)
+    choice = best_ends(terms, pair, prices=prices, budget=budget)
     if choice is not None and space.allows(axis, choice):
         yield arrangement.with_choice(place, choice)
     elif pair.is_long:
@@ -173,8 +180,7 @@ def _with_fewest_steps(space: Space, arrangement: Arrangement) -> Arrangement:
     """Join reads along each axis where this needs no additional seeks or memory."""
     for place, axis in enumerate(arrangement.axes):
         choice = best_ends(
-            arrangement.choices,
-            place,
+            terms_of(arrangement.choices, place),
             space.pair_of(axis, arrangement.choices[place]),
             prices=space.prices(axis, arrangement.by_axis),
             budget=arrangement.held,

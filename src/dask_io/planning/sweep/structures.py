@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 
 from dask_io.planning.cost import CutCounts, count_openings, count_runs
 from dask_io.planning.sweep.arrange import Arrangement, Table, arrange, arrangement_of
-from dask_io.planning.sweep.choices import Choice, in_blocks, read_elements
-from dask_io.planning.sweep.ends import FORBIDDEN, CutPrices
+from dask_io.planning.sweep.choices import Choice, in_blocks
 from dask_io.planning.sweep.families import cut_choices, flushed_choices, whole_choices
+from dask_io.planning.sweep.graph import FORBIDDEN, CutPrices
 from dask_io.planning.sweep.segments import AxisPair
 
 if TYPE_CHECKING:
@@ -113,6 +113,11 @@ class Space:
             )
             for axis, pair in enumerate(self.pairs)
         }
+
+    @cached_property
+    def flushed(self) -> Mapping[int, tuple[Choice, ...]]:
+        """For each axis, read ends that carry nothing; those at every element are last."""
+        return {axis: flushed_choices(pair) for axis, pair in enumerate(self.pairs)}
 
     @cached_property
     def ways(self) -> Table:
@@ -242,7 +247,7 @@ def _structures(space: Space) -> Iterator[tuple[int, tuple[tuple[int, Choice], .
             slower, faster = layout[:place], layout[place + 1 :]
             for choices in _slower_cuts(space, slower):
                 yield layout[place], tuple(zip(slower, choices, strict=True))
-            elements = [(each, read_elements(space.pairs[each])) for each in slower]
+            elements = [(each, space.flushed[each][-1]) for each in slower]
             for other in faster:
                 yield from (
                     (layout[place], (*elements, (other, choice))) for choice in space.cut[other]
@@ -251,7 +256,7 @@ def _structures(space: Space) -> Iterator[tuple[int, tuple[tuple[int, Choice], .
 
 def _slower_cuts(space: Space, axes: Sequence[int]) -> Iterator[tuple[Choice, ...]]:
     """Yield cuts for all slower axes: at blocks, or at every element."""
-    families = [flushed_choices(space.pairs[axis]) for axis in axes]
+    families = [space.flushed[axis] for axis in axes]
     yield from product(*families) if len(axes) < _MANY_AXES - 1 else zip(*families, strict=True)
 
 
@@ -263,11 +268,11 @@ def arrangements(space: Space, structure: Structure) -> tuple[Arrangement, ...]:
     element.
     """
     if not structure.fixed:
-        found = _arranged(space, structure, flushed_choices(space.pairs[structure.axis]))
+        found = _arranged(space, structure, space.flushed[structure.axis])
         return _distinct(structure.axis, [*space.ways[space.all_axes][:_ARRANGEMENTS], *found])
     if space.n_axes < _MANY_AXES:
         finest = max(space.whole[structure.axis], key=lambda choice: choice.n_cells)
-        stand_ins = (finest, read_elements(space.pairs[structure.axis]))
+        stand_ins = (finest, space.flushed[structure.axis][-1])
         return _distinct(structure.axis, _arranged(space, structure, stand_ins))
     return _distinct(structure.axis, _adapted(space, structure))
 

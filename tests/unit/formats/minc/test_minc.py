@@ -287,7 +287,7 @@ def test_metadata_is_plain(tmp_path: Path) -> None:
     source = REAL_FILES / "minc2_1_scale.mnc"
     dask_io.resplit(source, tmp_path / "b", chunks=8, format="minc", **OPTIONS)
 
-    kept = dask_io.open(tmp_path / "b").source.metadata["minc"]
+    kept = dask_io.open(tmp_path / "b").source.metadata["headers"]["minc"]
 
     assert json.loads(json.dumps(kept)) == kept
     assert kept["attributes"]["info/patient"]["full_name"] == "mnc2nii tiny.mnc tiny.nii"

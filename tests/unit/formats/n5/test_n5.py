@@ -165,6 +165,14 @@ def test_groups_are_listed(tmp_path: Path) -> None:
     assert dask_io.open(tmp_path / "c/em/s0").shape == ARRAY.shape
 
 
+def test_a_path_in_a_container_is_a_dataset(tmp_path: Path) -> None:
+    """A directory in a container becomes a dataset, not a directory of block files."""
+    dask_io.resplit(save(tmp_path), tmp_path / "b.n5/em/s0", chunks=3)
+
+    assert attributes(tmp_path / "b.n5") == {"n5": "4.0.0"}
+    assert dask_io.open(f"{tmp_path}/b.n5::/em/s0").source.format == "n5"
+
+
 def test_targets_do_not_harm_neighbours(tmp_path: Path) -> None:
     """Other data is never overwritten, and datasets are not nested."""
     source, place = save(tmp_path), tmp_path / "b.n5"

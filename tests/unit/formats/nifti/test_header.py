@@ -373,14 +373,14 @@ def test_other_things_kept_under_its_key_are_refused() -> None:
     block = Header((2,), np.dtype("u1"), Layout.f(1))
     for said in ("x", {}, {"header": "AAAA", "extensions": []}, {"header": "*", "extensions": []}):
         with pytest.raises(ValueError, match="cannot store metadata that is not a NIfTI header"):
-            make_header(replace(block, metadata={"nifti": said}))
+            make_header(replace(block, metadata={"headers": {"nifti": said}}))
     with pytest.raises(ValueError, match="not a NIfTI header"):
         Kept(bytes(348))
     header = b64encode(nib.Nifti1Header().binaryblock).decode()
     for code in (99999999999, -(2**31) - 1, float("inf"), float("nan"), "x", None):
         kept = {"header": header, "extensions": [[code, ""]]}
         with pytest.raises(ValueError, match="not a NIfTI header"):
-            make_header(replace(block, metadata={"nifti": kept}))
+            make_header(replace(block, metadata={"headers": {"nifti": kept}}))
 
 
 def test_a_file_is_recognised_by_its_content(tmp_path: Path) -> None:

@@ -88,7 +88,7 @@ def test_numbers_that_are_no_scaling() -> None:
         header["scl_slope"], header["scl_inter"] = slope, inter
         content = header.binaryblock + bytes(4)
         found = parse_header(lambda n_bytes, content=content: content[:n_bytes])  # type: ignore[misc]
-        assert list(found.metadata) == ["nifti"]
+        assert list(found.metadata) == ["headers"]
     flat = Scaling((0.0, 1.0), np.asarray(3.0), np.asarray(3.0))
     steep = Scaling((0.0, 1.0), np.asarray(0.0), np.asarray(1e300))
     for scaling in (flat, steep):

@@ -1,0 +1,156 @@
+"""The shape, the axes, the space and other metadata of an image, from a file open in tifffile."""
+
+from __future__ import annotations
+
+import json
+from math import prod
+from typing import TYPE_CHECKING, Any
+from xml.etree import ElementTree as ET
+
+from dask_io.formats.tiff.decoding import NAMES
+from dask_io.formats.tiff.space import imagej_steps, make_space, ome_steps, resolution_steps
+from dask_io.stores.own_attribute import KEY, read_own
+from dask_io.stores.space import Space
+from dask_io.stores.spec import SPACE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+NAMESPACE = "dask-io"
+"""Namespace of the annotation in OME-XML that holds what OME-XML has no field for."""
+_SCALAR = 2
+_MOST_SHOWN = 10
+
+
+class OnePage:
+    """A page that is an image by itself, without building the series of the file."""
+
+    kind, name, levels = "page", "", ()
+
+    def __init__(self, page: Any, file: Any) -> None:
+        self.keyframe, self.parent = page, file
+        self.shape, self.axes = tuple(page.shape), page.axes
+
+    def __len__(self) -> int:
+        return 1
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter([self.keyframe])
+
+    @property
+    def dataoffset(self) -> int | None:
+        """Where its elements begin, if they are in one piece."""
+        page = self.keyframe
+        return page.dataoffsets[0] if page.is_final and len(page.dataoffsets) else None
+
+
+def describe(
+    file: Any,
+    series: Any,
+    own: Mapping[str, Any],
+    axes: str,
+    *,
+    place: tuple[int, int],
+    shape: tuple[int, ...],
+) -> tuple[Space, dict[str, Any]]:
+    """Return the space of an image, and its other metadata."""
+    page, (number, level) = series.keyframe, place
+    metadata: dict[str, Any] = {"kind": series.kind or "generic"}
+    name = NAMES[int(page.compression)]
+    metadata["codecs"] = [] if name == "none" else [{"id": name}]
+    if not isinstance(series, OnePage):
+        words = [_words(one, n) for n, one in enumerate(file.series)]
+        if len(words) > 1 or len(file.series[0].levels) > 1:
+            metadata["series"] = words
+            metadata["note"] = f"images in the file: {'; '.join(words[:_MOST_SHOWN])}"
+    if SPACE in own:
+        return own[SPACE], {**metadata, **{k: v for k, v in own.items() if k != SPACE}}
+    steps = _steps(file, series, page, number)
+    if level:
+        base = file.series[number]
+        lengths = dict(zip(base.axes, base.shape, strict=True))
+        here = dict(zip(axes, shape, strict=True))
+        steps = {
+            code: (step * lengths.get(code, 1) / here.get(code, 1), unit)
+            for code, (step, unit) in steps.items()
+        }
+    return make_space(axes, steps) if axes else Space.unknown(len(shape)), metadata
+
+
+def _steps(file: Any, series: Any, page: Any, number: int) -> dict[str, tuple[float, str | None]]:
+    resolution = _resolution(page)
+    if series.kind == "ome":
+        images = _ome_pixels(file.ome_metadata)
+        return ome_steps(images[number]) if number < len(images) else {}
+    if series.kind == "imagej":
+        return imagej_steps(file.imagej_metadata or {}, resolution)
+    unit = page.tags.valueof(296, 2)
+    return resolution_steps(resolution, int(unit) if isinstance(unit, int) else 1)
+
+
+def _words(series: Any, number: int) -> str:
+    """Return a short description of a series."""
+    shape = " x ".join(map(str, series.shape))
+    levels = len(series.levels)
+    more = f", {levels} levels" if levels > 1 else ""
+    name = f" {series.name}" if series.name and series.name.isprintable() else ""
+    return f"/{number}{name[:60]}: {series.axes} {shape} {series.dtype}{more}"
+
+
+def _resolution(page: Any) -> tuple[float, float] | None:
+    """Return the elements per unit along x and y; None if the tags are missing or invalid."""
+    found = []
+    for tag in (282, 283):
+        value = page.tags.valueof(tag)
+        if not (isinstance(value, tuple) and len(value) == _SCALAR and value[0] and value[1]):
+            return None
+        found.append(value[0] / value[1])
+    return found[0], found[1]
+
+
+def _ome_pixels(text: str | None) -> list[Mapping[str, str]]:
+    root = ET.fromstring(text) if text else None  # noqa: S314 - within limits, in a subprocess
+    if root is None:
+        return []
+    pixels = (one for one in root.iter() if one.tag.endswith("}Pixels") or one.tag == "Pixels")
+    return [one.attrib for one in pixels]
+
+
+def own_metadata(file: Any, series: Any, page: Any) -> dict[str, Any]:
+    """Return what Dask IO stored for itself: the exact shape, the space, and foreign headers."""
+    text: Any = None
+    if series.kind == "ome" and series is file.series[0]:
+        root = ET.fromstring(file.ome_metadata)  # noqa: S314 - within limits, in a subprocess
+        notes = (one for one in root.iter() if one.attrib.get("Namespace") == NAMESPACE)
+        note = next(notes, None)
+        text = None if note is None else "".join(note.itertext())
+    elif series.kind == "shaped":
+        text = page.description
+    try:
+        found = json.loads(text) if text else None
+    except (ValueError, RecursionError):
+        return {}
+    if not isinstance(found, dict):
+        return {}
+    shape = found.get("shape")
+    if not (isinstance(shape, list) and all(type(n) is int and n > 0 for n in shape) and shape):
+        return {}
+    if prod(shape) != prod(series.shape):
+        return {}
+    own = read_own(found.get(KEY), len(shape)) if KEY in found else None
+    return {**(own or {}), "shape": tuple(shape)}
+
+
+def shape_of(series: Any, own: dict[str, Any]) -> tuple[tuple[int, ...], str]:
+    """Return shape and axes of an image; the axes are empty if they are unknown."""
+    shape, axes = tuple(map(int, series.shape)), str(series.axes)
+    exact = own.pop("shape", shape)
+    if exact == shape:
+        return shape, axes
+    rest, codes = list(zip(axes, shape, strict=True)), ""
+    for length in exact:
+        if rest and rest[0][1] == length:
+            codes += rest.pop(0)[0]
+        else:
+            codes += "Q"
+    return exact, "" if rest else codes

@@ -1,0 +1,174 @@
+"""A folder of TIFF slices becomes a sharded OME-Zarr image in a hundredth of its size, and back."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import tifffile
+import zarr
+
+import dask_io
+from dask_io.errors import DataError
+from tests.commands import fail, invoke, run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+SHAPE = (128, 256, 512)
+BUDGET = np.prod(SHAPE) // 100
+# Ends the process, as a cluster or an operator does, as soon as a quarter has been written.
+KILLED = """
+import os, signal, sys, dask_io
+def watch(progress):
+    if progress.n_bytes_written > progress.n_bytes / 4:
+        os.kill(os.getpid(), signal.SIGKILL)
+dask_io.resplit(
+    sys.argv[1], sys.argv[2], chunks=16, shards=32, memory=int(sys.argv[3]),
+    spacing="5,0.5,0.5", unit="micrometer", on_progress=watch,
+)
+"""
+
+
+def save(folder: Path, array: NDArray[Any], first: int = 1, **options: Any) -> Path:
+    """Save the slices of a volume as a microscope does."""
+    folder.mkdir()
+    for number, picture in enumerate(array, first):
+        tifffile.imwrite(folder / f"slice_{number}.tif", picture, **options)
+    return folder
+
+
+def volume(*shape: int, dtype: str = "u1") -> NDArray[Any]:
+    """Return random values."""
+    return np.random.default_rng(0).integers(0, 250, shape).astype(dtype)
+
+
+def test_slices_become_a_sharded_image_in_a_hundredth_of_their_size(tmp_path: Path) -> None:
+    """The run is killed, resumed within the same budget, and equals what tifffile reads."""
+    folder, target = save(tmp_path / "scan", volume(*SHAPE)), tmp_path / "scan.ome.zarr"
+    killed = subprocess.run(
+        [sys.executable, "-c", KILLED, folder / "*.tif", target, str(BUDGET)],
+        capture_output=True,
+        check=False,
+        text=True,
+    )
+    assert killed.returncode == -9, killed.stderr
+    assert "unfinished" in fail("info", target / "0", code=1)
+
+    done = json.loads(run("resume", target, "--memory", BUDGET, "--verify", "--json"))
+
+    result = done["result"]
+    n_shards = 4 * 8 * 16
+    assert result["verified"] is True
+    assert 0 < result["blocks_skipped"] < n_shards
+    assert done["plan"]["memory"]["peak"] <= BUDGET
+    names = sorted(folder.glob("*.tif"), key=lambda path: int(path.stem.removeprefix("slice_")))
+    found: Any = zarr.open_array(target / "0", mode="r")
+    assert (found.chunks, found.shards) == ((16,) * 3, (32,) * 3)
+    np.testing.assert_array_equal(found[...], tifffile.imread(names))
+    image = zarr.open_group(target, mode="r").attrs["ome"]
+    assert isinstance(image, dict)
+    (level,) = image["multiscales"][0]["datasets"]
+    assert level["coordinateTransformations"][0]["scale"] == [5.0, 0.5, 0.5]
+
+
+def test_a_budget_below_a_shard_is_refused_with_the_least_one(tmp_path: Path) -> None:
+    """A shard is written whole; the least budget is told, and is enough."""
+    folder, target = save(tmp_path / "scan", volume(8, 64, 64)), tmp_path / "a.ome.zarr"
+    command = ("resplit", folder, target, "--chunks", 4, "--shards", "8,32,32")
+    line = fail(*command, "--memory", 1000, code=2)
+    least = line.rpartition("--memory ")[2]
+    run(*command, "--memory", least)
+    np.testing.assert_array_equal(dask_io.open(f"{target}::/0"), volume(8, 64, 64))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"compression": "zlib", "rowsperstrip": 7},
+        {"compression": "lzw", "tile": (16, 16)},
+        {"rowsperstrip": 8},
+        {"byteorder": ">", "bigtiff": True},
+    ],
+    ids=["zlib", "tiles", "strips", "big"],
+)
+def test_slices_of_any_kind_are_a_volume(options: dict[str, Any], tmp_path: Path) -> None:
+    """Compressed or not, in strips or tiles; the way back gives slices for every reader."""
+    array = volume(11, 40, 50, dtype="u2")
+    folder = save(tmp_path / "scan", array, first=8, **options)
+    for place in (folder, folder / "slice_*.tif", folder / "slice_{0:from8}.tif"):
+        np.testing.assert_array_equal(dask_io.open(place), array)
+    dask_io.resplit(folder, tmp_path / "a.zarr", chunks=(4, 16, 16), memory="8MiB", codec="none")
+    run("resplit", tmp_path / "a.zarr", tmp_path / "out" / "z_{0:03d}.tif", "--memory", "1MiB")
+    names = sorted((tmp_path / "out").glob("*.tif"))
+    assert names[0].name == "z_000.tif"
+    np.testing.assert_array_equal(tifffile.imread(names), array)
+    assert tifffile.imread(names[0]).shape == (40, 50)
+    np.testing.assert_array_equal(dask_io.open(tmp_path / "out"), array)
+    assert dask_io.verify(tmp_path / "out")
+
+
+def test_colours_and_the_resolution_are_kept(tmp_path: Path) -> None:
+    """Coloured slices have a last axis, and the steps of a slice are those of the volume."""
+    folder = tmp_path / "scan"
+    folder.mkdir()
+    for number in range(3):
+        picture = volume(20, 30, 3) + np.uint8(number)
+        options: dict[str, Any] = {"resolution": (2e4, 1e4), "resolutionunit": "CENTIMETER"}
+        tifffile.imwrite(folder / f"{number}.tif", picture, photometric="rgb", **options)
+    found = dask_io.info(folder)
+    assert found.shape == (3, 20, 30, 3)
+    space = found.metadata["space"]
+    assert [axis.name for axis in space.axes][:3] == ["z", "y", "x"]
+    assert space.affine.steps[1:3] == pytest.approx((1e-4, 5e-5))
+    assert found.pattern == "{0:slice}.tif"
+
+
+def test_slices_that_do_not_fit_are_listed(tmp_path: Path) -> None:
+    """Most slices decide what is right, wherever an odd one is; gaps and links are reported."""
+    folder = save(tmp_path / "scan", volume(40, 20, 30), first=1)
+    tifffile.imwrite(folder / "slice_1.tif", volume(20, 31))
+    tifffile.imwrite(folder / "slice_20.tif", volume(20, 30).astype("f4"))
+    tifffile.imwrite(folder / "slice_21.tif", volume(2, 20, 30))
+    (folder / "slice_22.tif").write_bytes(b"II*\0")
+    (folder / "slice_23.tif").unlink()
+    (folder / "slice_24.tif").unlink()
+    (folder / "slice_24.tif").symlink_to(folder / "nowhere.tif")
+    (folder / "slice_25.tif").unlink()
+    (folder / "slice_25.tif").mkdir()
+    line = fail("info", folder, code=1)
+    for found in (
+        "slice_1.tif has shape 1 x 20 x 31, expected 1 x 20 x 30",
+        "slice_20.tif has dtype float32, expected uint8",
+        "slice_21.tif has 3 axes, expected 2",
+        "slice_22.tif is not a TIFF file",
+        "slice 23 is missing: there is no slice_23.tif",
+        "slice_24.tif is not a file",
+        "slice_25.tif is not a file",
+    ):
+        assert found in line
+
+
+def test_a_slice_that_changes_after_it_was_checked_is_refused(tmp_path: Path) -> None:
+    """A run does not put a slice of another size into the array."""
+    folder = save(tmp_path / "scan", volume(4, 20, 30))
+    array = dask_io.open(folder)
+    tifffile.imwrite(folder / "slice_3.tif", volume(20, 31))
+    with pytest.raises(DataError, match="has shape 1 x 20 x 31, expected 1 x 20 x 30"):
+        np.asarray(array)
+
+
+def test_what_was_inferred_is_shown(tmp_path: Path) -> None:
+    """By info, by the plan, and in the first line of a run."""
+    folder = save(tmp_path / "scan", volume(4, 20, 30), first=7)
+    said = "slice_{0:slice:from7}.tif (slice numbers from 7 along axis 0)"
+    assert "slice_{0:slice:from7}.tif" in run("info", folder)
+    assert said in run("plan", folder, "--chunks", 2)
+    done = invoke("resplit", folder, tmp_path / "out.zarr", "--chunks", 2)
+    assert said in done.stderr.splitlines()[0]
