@@ -60,5 +60,5 @@ def check(target: Path) -> None:
     """Check that a target is complete and correct, and nothing is left next to its blocks."""
     assert np.array_equal(dask_io.open(target)[:, :, :], ARRAY)
     assert dask_io.verify(target)
-    left = [path.name for path in target.rglob(".*") if path.name not in {".dask-io", ".zattrs"}]
+    left = [path.name for path in target.glob(".*") if path.name not in {".dask-io", ".zattrs"}]
     assert left == [], "temporary files are left"
