@@ -99,19 +99,21 @@ class _Kind(NamedTuple):
     grid: Grid
     dtype: np.dtype[Any]
     layout: Layout
+    in_file: Grid
 
     @classmethod
     def of(cls, source: SliceFile) -> _Kind:
-        return cls(source.grid, source.dtype, source.layout)
+        return cls(source.grid, source.dtype, source.layout, source.file.grid)
 
     def problem_with(self, other: _Kind) -> str:
         """Return how another slice differs; empty if it does not."""
         if other.grid.shape != self.grid.shape:
-            return f"has shape {_times(other.grid.shape)}, expected {_times(self.grid.shape)}"
+            found, expected = _times(other.in_file.shape), _times(self.in_file.shape)
+            return f"has shape {found}, expected {expected}"
         if other.dtype != self.dtype:
             return f"has dtype {other.dtype}, expected {self.dtype}"
         if other.grid != self.grid:
-            return f"is stored in blocks of {other.grid}, expected {self.grid}"
+            return f"is stored in blocks of {other.in_file}, expected {self.in_file}"
         if other.layout != self.layout:
             return f"has order {other.layout.name}, expected {self.layout.name}"
         return ""
