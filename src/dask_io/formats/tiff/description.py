@@ -15,7 +15,7 @@ import numpy as np
 from xxhash import xxh3_128_digest
 
 from dask_io.formats.tiff.series_metadata import NAMESPACE
-from dask_io.formats.tiff.space import codes_of
+from dask_io.formats.tiff.space import codes_of, rounded
 from dask_io.stores.own_attribute import KEY, own_value
 from dask_io.stores.space import AxisType
 from dask_io.stores.spec import SPACE
@@ -156,7 +156,7 @@ def _sizes(space: Space | None, codes: str) -> dict[str, Any]:
         if code not in "XYZT" or not step:
             continue
         if axis.unit in _UNITS:
-            found |= {key: step, f"{key}Unit": _UNITS[axis.unit]}
+            found |= {key: rounded(step), f"{key}Unit": _UNITS[axis.unit]}
         elif axis.unit is None and code != "T":
-            found |= {key: step, f"{key}Unit": "pixel"}
+            found |= {key: rounded(step), f"{key}Unit": "pixel"}
     return found

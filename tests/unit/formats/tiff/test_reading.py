@@ -120,13 +120,17 @@ def test_axes_and_spacing_of_imagej(tmp_path: Path) -> None:
 
 
 def test_resolution_of_a_plain_file(tmp_path: Path) -> None:
-    """The resolution tags give steps if they have a unit."""
+    """The resolution tags give steps in micrometres if they have a unit."""
     path = tmp_path / "x.tif"
-    options: dict[str, Any] = {"resolution": (100, 50), "metadata": None}
+    options: dict[str, Any] = {"resolution": (20000, 1e4 / 0.325), "metadata": None}
     tifffile.imwrite(path, PAGES[0], resolutionunit="CENTIMETER", **options)
     space = check(path).metadata["space"]
-    assert space.affine.steps == (0.02, 0.01)
-    assert space.axes[0].unit == "centimeter"
+    assert space.affine.steps == (0.325, 0.5)
+    assert {axis.unit for axis in space.axes} == {"micrometer"}
+    dask_io.resplit(path, tmp_path / "x.ome.tif", chunks=-1)
+    assert b'PhysicalSizeY="0.325"' in (tmp_path / "x.ome.tif").read_bytes()
+    tifffile.imwrite(path, PAGES[0], resolution=(254, 254), resolutionunit="INCH", metadata=None)
+    assert check(path).metadata["space"].affine.steps == (100, 100)
     tifffile.imwrite(path, PAGES[0], resolutionunit="NONE", **options)
     assert check(path).metadata["space"].affine is None
 
