@@ -14,7 +14,7 @@ from uuid import UUID
 import numpy as np
 from xxhash import xxh3_128_digest
 
-from dask_io.formats.tiff.series_metadata import NAMESPACE
+from dask_io.formats.tiff.ome_contents import NAMESPACE
 from dask_io.formats.tiff.space import codes_of, rounded
 from dask_io.stores.own_attribute import KEY, own_value
 from dask_io.stores.space import AxisType
