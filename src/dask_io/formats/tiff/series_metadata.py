@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from math import prod
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree as ET
 
@@ -14,7 +13,7 @@ from dask_io.stores.space import Space
 from dask_io.stores.spec import SPACE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
 NAMESPACE = "dask-io"
 """Namespace of the annotation in OME-XML that holds what OME-XML has no field for."""
@@ -135,10 +134,24 @@ def own_metadata(file: Any, series: Any, page: Any) -> dict[str, Any]:
     shape = found.get("shape")
     if not (isinstance(shape, list) and all(type(n) is int and n > 0 for n in shape) and shape):
         return {}
-    if prod(shape) != prod(series.shape):
+    # Programs such as tiffcp and tiffcrop copy the description, even if they rotate or reorder the
+    # elements. The shape of the pages counts.
+    if not is_alike(shape, series.shape):
         return {}
-    own = read_own(found.get(KEY), len(shape)) if KEY in found else None
+    is_in_planes = page.shaped[0] > 1
+    own = read_own(found.get(KEY), len(shape)) if KEY in found and not is_in_planes else None
     return {**(own or {}), "shape": tuple(shape)}
+
+
+def is_alike(shape: Sequence[int], other: Sequence[int]) -> bool:
+    """Tell whether two shapes are the same, apart from axes of length 1.
+
+    Examples
+    --------
+    >>> is_alike((1, 5, 7), (5, 7, 1)), is_alike((5, 7), (7, 5))
+    (True, False)
+    """
+    return [n for n in shape if n != 1] == [n for n in other if n != 1]
 
 
 def shape_of(series: Any, own: dict[str, Any]) -> tuple[tuple[int, ...], str]:
