@@ -79,7 +79,7 @@ def describe(
 def _steps(file: Any, series: Any, page: Any, number: int) -> dict[str, tuple[float, str | None]]:
     resolution = _resolution(page)
     if series.kind == "ome":
-        images = _ome_pixels(file.ome_metadata)
+        images = ome_pixels(file.ome_metadata)
         return ome_steps(images[number]) if number < len(images) else {}
     if series.kind == "imagej":
         return imagej_steps(file.imagej_metadata or {}, resolution)
@@ -107,7 +107,8 @@ def _resolution(page: Any) -> tuple[float, float] | None:
     return found[0], found[1]
 
 
-def _ome_pixels(text: str | None) -> list[Mapping[str, str]]:
+def ome_pixels(text: str | None) -> list[Mapping[str, str]]:
+    """Return the attributes of the ``Pixels`` elements of OME-XML."""
     root = ET.fromstring(text) if text else None  # noqa: S314 - within limits, in a subprocess
     if root is None:
         return []
