@@ -10,12 +10,14 @@ import zlib
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+import imagecodecs
 import numpy as np
 import pytest
 import tifffile
 
 import dask_io
 from dask_io.errors import DataError
+from dask_io.formats.tiff.decoding import TiffCodec
 from dask_io.formats.tiff.reading import read_with_tifffile
 
 if TYPE_CHECKING:
@@ -164,6 +166,21 @@ def test_a_tile_that_is_far_too_long(tmp_path: Path) -> None:
     path = make(tmp_path / "x.tif", tags(**changes), bytes(2**20))
     with pytest.raises(DataError, match="1048576 bytes for 100 bytes"):
         dask_io.open(path)
+
+
+@pytest.mark.parametrize("codec", ["j2k", "jp2"])
+def test_a_jpeg_2000_image_of_another_size(codec: str) -> None:
+    """An image larger than its tile is refused from its header; the rest is never decoded."""
+    image = np.zeros((64, 48, 3), "u1")
+    packed = bytes(imagecodecs.jpeg2k_encode(image, codecformat=codec, level=0))
+    at = packed.index(b"\xff\x4f\xff\x51") + 8
+    huge = packed[:at] + struct.pack(">II", 2**20, 2**20) + packed[at + 8 :]
+    tile = TiffCodec("jpeg2000", (1, 64, 48, 3), image.dtype, 8, len(packed))
+    out = np.empty(image.nbytes, np.uint8)
+    tile.decode(np.frombuffer(packed, np.uint8), out)
+    assert not out.any()
+    with pytest.raises(ValueError, match=r"shape \(1048576, 1048576, 3\), expected \(64, 48, 3\)"):
+        tile.decode(np.frombuffer(huge, np.uint8), out)
 
 
 BOMB = "".join(
