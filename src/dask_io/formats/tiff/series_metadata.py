@@ -64,16 +64,18 @@ def describe(
             metadata["note"] = f"images in the file: {'; '.join(words[:_MOST_SHOWN])}"
     if SPACE in own:
         return own[SPACE], {**metadata, **{k: v for k, v in own.items() if k != SPACE}}
-    steps = _steps(file, series, page, number)
+    steps, origin = _steps(file, series, page, number), {}
     if level:
         base = file.series[number]
         lengths = dict(zip(base.axes, base.shape, strict=True))
         here = dict(zip(axes, shape, strict=True))
-        steps = {
-            code: (step * lengths.get(code, 1) / here.get(code, 1), unit)
-            for code, (step, unit) in steps.items()
-        }
-    return make_space(axes, steps) if axes else Space.unknown(len(shape)), metadata
+        factors = {code: lengths.get(code, 1) / here.get(code, 1) for code in steps}
+        # The centre of an element is that of the finer elements it was made from.
+        origin = {code: step * (factors[code] - 1) / 2 for code, (step, _) in steps.items()}
+        steps = {code: (step * factors[code], unit) for code, (step, unit) in steps.items()}
+    if not axes:
+        return Space.unknown(len(shape)), metadata
+    return make_space(axes, steps, origin), metadata
 
 
 def _steps(file: Any, series: Any, page: Any, number: int) -> dict[str, tuple[float, str | None]]:

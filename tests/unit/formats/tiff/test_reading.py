@@ -145,6 +145,7 @@ def test_images_and_levels_have_numbers(tmp_path: Path) -> None:
     check(path, page)
     level = check(path, page[::2, ::2], "::/0/1")
     assert level.metadata["space"].affine.steps == (2.0, 2.0)
+    assert level.metadata["space"].affine.origin == (0.5, 0.5)
     assert "2 levels" in level.metadata["note"]
     check(path, COLOURS[..., 0], "::/1")
     check(path, COLOURS[..., 0], "::/other")
