@@ -6,6 +6,7 @@ by the decoder, so that a small file cannot become a huge tile.
 
 from __future__ import annotations
 
+import struct
 from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -77,6 +78,9 @@ _FLOATING = frozenset({3, 34894, 34895})
 _REVERSED = 2
 _WORKSPACE = 2**20
 _ALPHA = 4
+# Markers and boxes of JPEG 2000.
+_CODESTREAM, _BOXES = b"\xff\x4f\xff\x51", b"\0\0\0\x0cjP  "
+_WIDE, _LEAST_BOX = 1, 8
 
 
 @dataclass(frozen=True)
@@ -195,6 +199,11 @@ class TiffCodec:
         if name == "webp":
             has_alpha = shape[2:] == (_ALPHA,) or None
             return imagecodecs.webp_decode(data, hasalpha=has_alpha, out=room)
+        if name == "jpeg2000":
+            # Its decoder allocates the whole image before anything can be compared.
+            found, expected = _jpeg2000_shape(data), (*shape, 1)[:3]
+            if found != expected:
+                raise ValueError(f"it has shape {found}, expected {expected}")
         return _OF_IMAGES[name](data, out=room)
 
     def _decode_bytes(self, data: NDArray[np.uint8], out: NDArray[np.uint8], rows: int) -> None:
@@ -251,3 +260,33 @@ class TiffCodec:
 def _check_size(n_found: int, n_bytes: int) -> None:
     if n_found < n_bytes:
         raise ValueError(f"it has {n_found} bytes, expected {n_bytes}")
+
+
+def _jpeg2000_shape(data: bytes) -> tuple[int, int, int]:
+    """Return rows, columns and samples of a JPEG 2000 codestream, or of the one in a JP2 file."""
+    start = _find_codestream(data) if data.startswith(_BOXES) else 0
+    if data[start : start + len(_CODESTREAM)] != _CODESTREAM:
+        raise ValueError("it is not a JPEG 2000 image")
+    # After the markers: length, capabilities, size, offset, size and offset of tiles, samples.
+    *_, right, bottom, left, top, _, _, _, _, samples = struct.unpack_from(
+        ">HH8IH", data, start + len(_CODESTREAM)
+    )
+    return bottom - top, right - left, samples
+
+
+def _find_codestream(data: bytes) -> int:
+    """Return where the codestream of a JP2 file begins."""
+    at = 0
+    while at < len(data):
+        size, kind = struct.unpack_from(">I4s", data, at)
+        head = _LEAST_BOX
+        if size == _WIDE:
+            (size,), head = struct.unpack_from(">Q", data, at + head), 2 * head
+        if kind == b"jp2c":
+            return at + head
+        if size < head:
+            break
+        if kind == b"jp2h" and b"pclr" in data[at : at + size]:
+            raise ValueError("it has a palette, which is not supported")
+        at += size
+    raise ValueError("it has no JPEG 2000 codestream")

@@ -21,6 +21,7 @@ import tifffile
 
 from dask_io.errors import DaskIOError, DataError, StorageError, UsageError, list_names
 from dask_io.formats.isolation import WORKER, Limits
+from dask_io.formats.tiff.completeness import find_missing
 from dask_io.formats.tiff.decoding import NAMES, PREDICTORS, TiffCodec
 from dask_io.formats.tiff.image import Image
 from dask_io.formats.tiff.series_metadata import OnePage, describe, own_metadata, shape_of
@@ -166,6 +167,8 @@ class _Reader:
         number, level, series = self._find(inside)
         page = series.keyframe
         self._check(page)
+        if (problem := find_missing(self.file, series, self.size)) is not None:
+            _refuse(problem)
         own = own_metadata(self.file, series, page) if level == 0 else {}
         shape, axes = shape_of(series, own)
         dtype = np.dtype(page.dtype).newbyteorder(self.file.byteorder)
@@ -253,8 +256,6 @@ class _Reader:
         counts = np.zeros((n_pages, per_page), np.uint64)
         numbers = np.zeros(n_pages if len(files) > 1 else 0, np.uint32)
         for number, one in enumerate(series):
-            if one is None:
-                continue
             here, sizes = one.dataoffsets, one.databytecounts
             if len(here) < per_page or len(sizes) < per_page:
                 _refuse(f"has {len(here)} tiles or strips in a page, expected {per_page}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from math import prod
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree as ET
 
@@ -15,7 +14,7 @@ from dask_io.stores.space import Space
 from dask_io.stores.spec import SPACE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
 _SCALAR = 2
 # What tifffile and Dask IO write in the description of a plain file.
@@ -68,22 +67,24 @@ def describe(
     metadata |= _beyond_array(file, series, page, place)
     if SPACE in own:
         return own[SPACE], {**metadata, **{k: v for k, v in own.items() if k != SPACE}}
-    steps = _steps(file, series, page, number)
+    steps, origin = _steps(file, series, page, number), {}
     if level:
         base = file.series[number]
         lengths = dict(zip(base.axes, base.shape, strict=True))
         here = dict(zip(axes, shape, strict=True))
-        steps = {
-            code: (step * lengths.get(code, 1) / here.get(code, 1), unit)
-            for code, (step, unit) in steps.items()
-        }
-    return make_space(axes, steps) if axes else Space.unknown(len(shape)), metadata
+        factors = {code: lengths.get(code, 1) / here.get(code, 1) for code in steps}
+        # The centre of an element is that of the finer elements it was made from.
+        origin = {code: step * (factors[code] - 1) / 2 for code, (step, _) in steps.items()}
+        steps = {code: (step * factors[code], unit) for code, (step, unit) in steps.items()}
+    if not axes:
+        return Space.unknown(len(shape)), metadata
+    return make_space(axes, steps, origin), metadata
 
 
 def _steps(file: Any, series: Any, page: Any, number: int) -> dict[str, tuple[float, str | None]]:
     resolution = _resolution(page)
     if series.kind == "ome":
-        images = _ome_pixels(file.ome_metadata)
+        images = ome_pixels(file.ome_metadata)
         return ome_steps(images[number]) if number < len(images) else {}
     if series.kind == "imagej":
         return imagej_steps(file.imagej_metadata or {}, resolution)
@@ -142,7 +143,8 @@ def _resolution(page: Any) -> tuple[float, float] | None:
     return found[0], found[1]
 
 
-def _ome_pixels(text: str | None) -> list[Mapping[str, str]]:
+def ome_pixels(text: str | None) -> list[Mapping[str, str]]:
+    """Return the attributes of the ``Pixels`` elements of OME-XML."""
     root = ET.fromstring(text) if text else None  # noqa: S314 - within limits, in a subprocess
     if root is None:
         return []
@@ -169,10 +171,24 @@ def own_metadata(file: Any, series: Any, page: Any) -> dict[str, Any]:
     shape = found.get("shape")
     if not (isinstance(shape, list) and all(type(n) is int and n > 0 for n in shape) and shape):
         return {}
-    if prod(shape) != prod(series.shape):
+    # Programs such as tiffcp and tiffcrop copy the description, even if they rotate or reorder the
+    # elements. The shape of the pages counts.
+    if not is_alike(shape, series.shape):
         return {}
-    own = read_own(found.get(KEY), len(shape)) if KEY in found else None
+    is_in_planes = page.shaped[0] > 1
+    own = read_own(found.get(KEY), len(shape)) if KEY in found and not is_in_planes else None
     return {**(own or {}), "shape": tuple(shape)}
+
+
+def is_alike(shape: Sequence[int], other: Sequence[int]) -> bool:
+    """Tell whether two shapes are the same, apart from axes of length 1.
+
+    Examples
+    --------
+    >>> is_alike((1, 5, 7), (5, 7, 1)), is_alike((5, 7), (7, 5))
+    (True, False)
+    """
+    return [n for n in shape if n != 1] == [n for n in other if n != 1]
 
 
 def shape_of(series: Any, own: dict[str, Any]) -> tuple[tuple[int, ...], str]:

@@ -51,8 +51,13 @@ def axis_of(code: str, unit: str | None = None) -> SpaceAxis:
     return SpaceAxis(name, word, _TYPES.get(name or ""))
 
 
-def make_space(axes: str, steps: Mapping[str, tuple[float, str | None]]) -> Space:
-    """Return the space of an image from the step and unit along some of its axes."""
+def make_space(
+    axes: str, steps: Mapping[str, tuple[float, str | None]], origin: Mapping[str, float]
+) -> Space:
+    """Return the space of an image from the step and unit along some of its axes.
+
+    The first element lies at `origin`, which is 0 for axes that are not in it.
+    """
     known = {
         code: (step, unit) for code, (step, unit) in steps.items() if isfinite(step) and step > 0
     }
@@ -60,7 +65,8 @@ def make_space(axes: str, steps: Mapping[str, tuple[float, str | None]]) -> Spac
     if not known.keys() & set(axes):
         return Space(described)
     lengths = [known.get(code, (1.0, None))[0] for code in axes]
-    return Space(described, Affine.scaled(lengths, [0.0] * len(axes)))
+    starts = [origin.get(code, 0.0) if code in known else 0.0 for code in axes]
+    return Space(described, Affine.scaled(lengths, starts))
 
 
 def ome_steps(pixels: Mapping[str, str]) -> dict[str, tuple[float, str | None]]:

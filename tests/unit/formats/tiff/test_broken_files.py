@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import json
+import logging
 import os
 import struct
 import zlib
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import imagecodecs
 import numpy as np
 import pytest
 import tifffile
 
 import dask_io
 from dask_io.errors import DataError
+from dask_io.formats.tiff.decoding import TiffCodec
+from dask_io.formats.tiff.reading import read_with_tifffile
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -65,19 +70,16 @@ def test_the_page_is_valid_unchanged(tmp_path: Path) -> None:
         ({"bits": (LONG, 1, 77)}, "77 bits"),
         ({"rows": (LONG, 1, 1), "length": (LONG, 1, 2**26)}, "truncated"),
         ({"rows": (LONG, 1, 1), "compression": (LONG, 1, 5)}, "strips in a page, expected 10"),
-        ({"description": (2, 2**40, 8)}, ""),
+        ({"description": (2, 2**40, 8)}, "truncated"),
     ],
 )
 def test_impossible_tags(
     tmp_path: Path, changes: dict[str, tuple[int, int, int]], problem: str
 ) -> None:
-    """Sizes and offsets that cannot be true are refused, or read without harm."""
+    """Sizes and offsets that cannot be true are refused."""
     path = make(tmp_path / "x.tif", tags(**changes))
-    if problem:
-        with pytest.raises(DataError, match=problem):
-            dask_io.open(path)[...]
-    else:
-        assert dask_io.open(path)[...].shape == (10, 10)
+    with pytest.raises(DataError, match=problem):
+        dask_io.open(path)[...]
 
 
 def test_counts_of_a_sparse_file(tmp_path: Path) -> None:
@@ -113,6 +115,41 @@ def test_truncated_files(tmp_path: Path, n_bytes: int) -> None:
         dask_io.open(path)
 
 
+@pytest.mark.parametrize(
+    "options", [{"imagej": True}, {"ome": True}, {"metadata": None}, {}], ids=str
+)
+def test_truncated_files_of_several_pages(
+    tmp_path: Path, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file that lacks some of its pages is refused, even if tifffile logs nothing."""
+    path = tmp_path / "x.tif"
+    monkeypatch.setattr(logging.getLogger("tifffile"), "disabled", True)
+    tifffile.imwrite(path, np.zeros((8, 64, 64), "u2"), photometric="minisblack", **options)
+    content = path.read_bytes()
+    for share in (0.5, 0.9, 0.99):
+        path.write_bytes(content[: int(share * len(content))])
+        with pytest.raises((DataError, ValueError), match="truncated"):
+            read_with_tifffile(path, "")
+
+
+@pytest.mark.parametrize(
+    ("text", "compression"),
+    [
+        ("ImageJ=1\nimages=8\nslices=8\n", None),
+        (json.dumps({"shape": [8, 10, 10]}), None),
+        (json.dumps({"shape": [8, 10, 10]}), "zlib"),
+    ],
+    ids=["imagej", "shaped", "shaped-zlib"],
+)
+def test_fewer_pages_than_described(tmp_path: Path, text: str, compression: str | None) -> None:
+    """A file with fewer pages than its description states is refused."""
+    path = tmp_path / "x.tif"
+    options: dict[str, Any] = {"compression": compression, "metadata": None}
+    tifffile.imwrite(path, np.zeros((10, 10), "u1"), description=text, **options)
+    with pytest.raises(DataError, match="truncated"):
+        dask_io.open(path)
+
+
 @pytest.mark.parametrize(("n_bytes", "problem"), [(101, "decoded"), (99, "decoded")])
 def test_a_tile_of_another_size(tmp_path: Path, n_bytes: int, problem: str) -> None:
     """A tile that decodes to more or less than its elements is refused."""
@@ -129,6 +166,21 @@ def test_a_tile_that_is_far_too_long(tmp_path: Path) -> None:
     path = make(tmp_path / "x.tif", tags(**changes), bytes(2**20))
     with pytest.raises(DataError, match="1048576 bytes for 100 bytes"):
         dask_io.open(path)
+
+
+@pytest.mark.parametrize("codec", ["j2k", "jp2"])
+def test_a_jpeg_2000_image_of_another_size(codec: str) -> None:
+    """An image larger than its tile is refused from its header; the rest is never decoded."""
+    image = np.zeros((64, 48, 3), "u1")
+    packed = bytes(imagecodecs.jpeg2k_encode(image, codecformat=codec, level=0))
+    at = packed.index(b"\xff\x4f\xff\x51") + 8
+    huge = packed[:at] + struct.pack(">II", 2**20, 2**20) + packed[at + 8 :]
+    tile = TiffCodec("jpeg2000", (1, 64, 48, 3), image.dtype, 8, len(packed))
+    out = np.empty(image.nbytes, np.uint8)
+    tile.decode(np.frombuffer(packed, np.uint8), out)
+    assert not out.any()
+    with pytest.raises(ValueError, match=r"shape \(1048576, 1048576, 3\), expected \(64, 48, 3\)"):
+        tile.decode(np.frombuffer(huge, np.uint8), out)
 
 
 BOMB = "".join(

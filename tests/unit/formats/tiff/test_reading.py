@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,7 +13,9 @@ import dask_io
 from dask_io.errors import DataError, UsageError
 from dask_io.formats.tiff.reading import read_image, read_with_tifffile
 from dask_io.formats.tiff.small_files import is_small_file
-from dask_io.stores.space import AxisType
+from dask_io.stores.own_attribute import KEY, own_value
+from dask_io.stores.space import AxisType, Space, SpaceAxis
+from dask_io.stores.spec import SPACE
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -146,12 +149,31 @@ def test_images_and_levels_have_numbers(tmp_path: Path) -> None:
     check(path, page)
     level = check(path, page[::2, ::2], "::/0/1")
     assert level.metadata["space"].affine.steps == (2.0, 2.0)
+    assert level.metadata["space"].affine.origin == (0.5, 0.5)
     assert "2 levels" in level.metadata["note"]
     check(path, COLOURS[..., 0], "::/1")
     check(path, COLOURS[..., 0], "::/other")
     for inside in ("::/2", "::/0/2", "::/0/0/0", "::/none"):
         with pytest.raises(UsageError, match=r"::/0, .*::/0/1, .*::/1"):
             dask_io.open(f"{path}{inside}")
+
+
+def test_a_description_of_another_shape_is_ignored(tmp_path: Path) -> None:
+    """The pages count if a program has copied the description but changed the elements."""
+    path, square = tmp_path / "x.tif", np.arange(27, dtype="u1").reshape(3, 3, 3)
+    space = Space(tuple(SpaceAxis(name) for name in "yxs"))
+    own = own_value({SPACE: space})
+    for array, shape, names in (
+        (np.moveaxis(COLOURS, -1, 0), COLOURS.shape, ("s", "y", "x")),
+        (PAGES[0], PAGES[0].T.shape, ("y", "x")),
+        (square, square.shape, ("s", "y", "x")),
+    ):
+        text = json.dumps({"shape": shape, KEY: own})
+        options: dict[str, Any] = {"photometric": "rgb", "planarconfig": "separate"}
+        options = options if array.ndim == 3 else {}
+        tifffile.imwrite(path, array.copy(), description=text, metadata=None, **options)
+        source = check(path, array)
+        assert source.metadata["dimension_names"] == names
 
 
 def test_missing_tiles_are_zeros(tmp_path: Path) -> None:
@@ -199,7 +221,7 @@ def test_an_image_in_several_files(tmp_path: Path) -> None:
     source = check(tmp_path / "a.ome.tif", array)
     assert source.grid.longest == (1, 37, 45)
     (tmp_path / "b.ome.tif").unlink()
-    with pytest.raises(DataError, match=r"failed to read 'b\.ome\.tif'"):
+    with pytest.raises(DataError, match=r"refers to b\.ome\.tif, which does not exist"):
         dask_io.open(tmp_path / "a.ome.tif")
     (tmp_path / "sub").mkdir()
     _write_ome(tmp_path, ["a.ome.tif", "sub/b.ome.tif"], array)
