@@ -103,7 +103,12 @@ def test_slices_of_any_kind_are_a_volume(options: dict[str, Any], tmp_path: Path
     """Compressed or not, in strips or tiles; the way back gives slices for every reader."""
     array = volume(11, 40, 50, dtype="u2")
     folder = save(tmp_path / "scan", array, first=8, **options)
-    for place in (folder, folder / "slice_*.tif", folder / "slice_{0:from8}.tif"):
+    for place in (
+        folder,
+        folder / "slice_*.tif",
+        folder / "slice_{0:from8}.tif",
+        folder / "slice_{0}.tif",
+    ):
         np.testing.assert_array_equal(dask_io.open(place), array)
     dask_io.resplit(folder, tmp_path / "a.zarr", chunks=(4, 16, 16), memory="8MiB", codec="none")
     run("resplit", tmp_path / "a.zarr", tmp_path / "out" / "z_{0:03d}.tif", "--memory", "1MiB")
@@ -113,6 +118,23 @@ def test_slices_of_any_kind_are_a_volume(options: dict[str, Any], tmp_path: Path
     assert tifffile.imread(names[0]).shape == (40, 50)
     np.testing.assert_array_equal(dask_io.open(tmp_path / "out"), array)
     assert dask_io.verify(tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    ("compression", "target", "codec", "lost"),
+    [("zlib", "a.zarr", "gzip", []), ("lzw", "a.ome.zarr", "zstd", ["codec"])],
+)
+def test_zarr_3_gets_codecs_that_every_reader_has(
+    compression: str, target: str, codec: str, lost: list[str], tmp_path: Path
+) -> None:
+    """Deflate becomes gzip, and a codec that Zarr lacks becomes zstd, which is reported."""
+    folder = save(tmp_path / "scan", volume(3, 40, 50, dtype="u2"), compression=compression)
+    result: Any = dask_io.resplit(folder, tmp_path / target, chunks=(3, 16, 16))
+    array = tmp_path / target / ("0" if lost else "")
+    document = json.loads((array / "zarr.json").read_text())
+    assert [each["name"] for each in document["codecs"]] == ["bytes", codec]
+    assert [word for word in result.not_kept if word == "codec"] == lost
+    np.testing.assert_array_equal(zarr.open_array(array, mode="r")[...], dask_io.open(folder))
 
 
 def test_colours_and_the_resolution_are_kept(tmp_path: Path) -> None:

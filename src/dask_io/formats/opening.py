@@ -44,7 +44,7 @@ from dask_io.stores.user_description import Description, parse_dtype
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from numpy.typing import DTypeLike
 
@@ -145,8 +145,17 @@ def _open(
             return _open_manifest(place.parent, chosen.name, given)
         files = scan(place.parent)
         names = pattern_of(place, _count_axes(place.parent, files, chosen, names, given))
+        if names.only_slices and ":from" not in place.name:
+            names = _with_first_number(names, files)
         return _open_blocks(place.parent, files, chosen, names, given)
     return _open_by_name(place, format, given)
+
+
+def _with_first_number(names: BlockNames, files: Iterable[str]) -> BlockNames:
+    """Count slices from the lowest number that their files have, as for a directory."""
+    (axis,) = names.slice_axes
+    found = [numbers[axis] for name in files if (numbers := names.parse(name)) is not None]
+    return names.counted_from(min(found)) if any(found) and min(found) else names
 
 
 def _open_by_name(

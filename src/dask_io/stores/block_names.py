@@ -174,6 +174,12 @@ class BlockNames:
         """Return the number in the name of a slice, if files are only numbered along one axis."""
         return index + self._fields[0].first
 
+    def counted_from(self, first: int) -> BlockNames:
+        """Return the same names with another first number, for slices along one axis."""
+        field = self._fields[0]
+        rest = self.pattern.removeprefix(field.text)
+        return BlockNames(field._replace(first=first).text + rest, self.n_axes)
+
     @property
     def meaning(self) -> str:
         """What each number means, in the order of the name."""

@@ -29,6 +29,11 @@ LEVEL = "0"
 _ZARR_3 = 3
 # Names of axes by their number. Four could be time or channel.
 _INFERRED = {2: "yx", 3: "zyx", 5: "tczyx"}
+_DIRECTIONS = {
+    **dict.fromkeys(("right", "left"), "x"),
+    **dict.fromkeys(("anterior", "posterior"), "y"),
+    **dict.fromkeys(("superior", "inferior"), "z"),
+}
 _FEWEST_AXES, _MOST_AXES = 2, 5
 _TYPES = tuple(AxisType)
 _RANKS = {AxisType.TIME: 0, AxisType.CHANNEL: 1, AxisType.SPACE: 2}
@@ -112,7 +117,7 @@ def make_image(space: Space) -> Image:
     >>> [axis.name for axis in image.axes], image.scale
     (['z', 'y', 'x'], (1.0, 1.0, 1.0))
     """
-    axes = _complete(space.axes)
+    axes = _complete(space)
     _check_axes(axes)
     if space.affine is None:
         return Image(axes, (1.0,) * len(axes), (0.0,) * len(axes))
@@ -132,11 +137,12 @@ def _along(column: Sequence[float], origin: Sequence[float]) -> float:
     return sum(step * at for step, at in used) / length if length else 0.0
 
 
-def _complete(axes: tuple[SpaceAxis, ...]) -> tuple[SpaceAxis, ...]:
+def _complete(space: Space) -> tuple[SpaceAxis, ...]:
     """Return axes that all have a name and a type."""
+    axes = space.axes
     names = [axis.name for axis in axes]
     if not any(names) and len(axes) in _INFERRED:
-        names = list(_INFERRED[len(axes)])
+        names = list(_names_by_direction(space.affine) or _INFERRED[len(axes)])
     if None in names or "" in names:
         known = ",".join(name or "?" for name in names)
         raise UsageError(
@@ -147,6 +153,22 @@ def _complete(axes: tuple[SpaceAxis, ...]) -> tuple[SpaceAxis, ...]:
         SpaceAxis(name, axis.unit and unit_word(axis.unit), axis.type or type_of(str(name)))
         for name, axis in zip(names, axes, strict=True)
     )
+
+
+def _names_by_direction(affine: Affine | None) -> list[str | None] | None:
+    """Return the name of the coordinate that changes most along each axis.
+
+    None if coordinates are unnamed, or two axes would have the same name.
+    """
+    if affine is None or not affine.coordinates:
+        return None
+    names: list[str | None] = []
+    for column in zip(*affine.matrix, strict=True):
+        sizes = [abs(step) for step in column]
+        row = sizes.index(max(sizes))
+        is_clear = sizes.count(sizes[row]) == 1
+        names.append(_DIRECTIONS.get(affine.coordinates[row]) if is_clear else None)
+    return None if None in names or len(set(names)) < len(names) else names
 
 
 def _example(n_axes: int) -> str:
@@ -168,7 +190,11 @@ def _check_axes(axes: tuple[SpaceAxis, ...]) -> None:
     elif max(count[AxisType.TIME], count[AxisType.CHANNEL]) > 1:
         problem = "at most one axis is time, and one is channel"
     elif ranks != sorted(ranks):
-        problem = "time comes first, then channel, then space"
+        # The names are probably right. Other names would only mislabel the axes.
+        raise UsageError(
+            f"in OME-Zarr time comes first, then channel, then space, but the axes are {listed}; "
+            "Dask IO does not re-order axes, so write a plain Zarr array, as in image.zarr"
+        )
     else:
         return
     raise UsageError(

@@ -197,6 +197,10 @@ def test_the_only_level() -> None:
         ("tc", "2 or 3 axes are of type space, but the axes are t"),
         ("zyxw", r"2 or 3 axes are of type space.*--axes c,z,y,x"),
         ("xyzt", "time comes first, then channel, then space"),
+        (
+            "tzcyx",
+            r"Dask IO does not re-order axes, so write a plain Zarr array",
+        ),
         ("yy", "the names of axes differ"),
         ("?yx", r"needs a name for every axis, but the axes are \?,y,x"),
         ("????", "as in --axes c,z,y,x"),
@@ -208,3 +212,22 @@ def test_axes_that_ome_zarr_does_not_allow(names: str, problem: str) -> None:
 
     with pytest.raises(UsageError, match=problem):
         make_image(Space(axes))
+
+
+@pytest.mark.parametrize(
+    ("matrix", "names"),
+    [
+        (((2.0, 0.0, 0.1), (0.0, -2.0, 0.0), (0.0, 0.0, 3.0)), "xyz"),
+        (((0.0, 0.0, 2.0), (0.0, -2.0, 0.0), (3.0, 0.0, 0.0)), "zyx"),
+        (((1.0, 1.0, 0.0), (1.0, -1.0, 0.0), (0.0, 0.0, 3.0)), "zyx"),
+    ],
+    ids=["straight", "reversed", "ambiguous"],
+)
+def test_names_follow_from_the_directions_in_the_world(
+    matrix: tuple[tuple[float, ...], ...], names: str
+) -> None:
+    """Unnamed axes are called after the coordinate that changes most, else by position."""
+    affine = Affine(matrix, (0.0, 0.0, 0.0), ("left", "posterior", "superior"))
+    image = make_image(Space((SpaceAxis(),) * 3, affine))
+
+    assert "".join(str(axis.name) for axis in image.axes) == names
