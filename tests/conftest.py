@@ -23,7 +23,7 @@ ON_CI = os.environ.get("CI") == "true"
 # Examples differ widely in size, so a deadline per example would only measure the machine.
 settings.register_profile("default", deadline=None, max_examples=40)
 settings.register_profile(
-    "ci", deadline=None, max_examples=30, derandomize=True, print_blob=True, database=None
+    "ci", deadline=None, max_examples=20, derandomize=True, print_blob=True, database=None
 )
 settings.register_profile("thorough", deadline=None, max_examples=5000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if ON_CI else "default"))

@@ -29,6 +29,7 @@ from dask_io.engine.verify import Verification
 from dask_io.errors import DataError, UsageError
 from dask_io.formats.creating import names_one_file
 from dask_io.formats.opening import open_source
+from dask_io.formats.places import has_field
 from dask_io.formats.several_targets import region_places
 from dask_io.geometry import Grid, Layout, Region
 from dask_io.geometry.chunks import normalize_chunks
@@ -477,7 +478,7 @@ def resplit(
     source: Place,
     target: str | PathLike[str] | Sequence[str | PathLike[str]],
     *,
-    chunks: Chunks | Sequence[Chunks],
+    chunks: Chunks | Sequence[Chunks] = None,
     compute: bool = True,
     verify: bool = False,
     on_progress: Callable[[Progress], None] | None = None,
@@ -497,7 +498,8 @@ def resplit(
         Where the blocks go. A list of targets is written from one read.
     chunks
         The target's blocks, as in Dask: integers, ``-1``, ``"auto"``, tuples, or a dict by axis.
-        For a list of targets, a list with the chunks of each.
+        For a list of targets, a list with the chunks of each. Leave it out if the target is a
+        pattern of slices, such as ``"z_{0:04}.tif"``, which implies the chunks.
     compute
         Run now; if False, return a Dask `Delayed` that runs later.
     verify
@@ -522,10 +524,12 @@ def resplit(
     """
     job: AnyJob
     _refuse_both(client, processes, part)
+    is_one = isinstance(target, str) or not isinstance(target, Sequence)
+    if chunks is None and is_one and not has_field(place := fspath(cast("str", target))):
+        raise UsageError(f"chunks are missing for {place}; give chunks, such as -1 for one block")
     if client is not None:
         request = Request("resplit", source, target, chunks)
         return _run_on_cluster(client, request, compute, verify, on_progress, options)
-    is_one = isinstance(target, str) or not isinstance(target, Sequence)
     if processes is not None or part is not None:
         if not is_one:
             raise UsageError("several targets cannot be written in parts; write them one by one")
@@ -643,7 +647,7 @@ def split(
     source: Place,
     target: str | PathLike[str],
     *,
-    chunks: Chunks,
+    chunks: Chunks = None,
     compute: bool = True,
     verify: bool = False,
     on_progress: Callable[[Progress], None] | None = None,

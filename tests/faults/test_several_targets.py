@@ -202,7 +202,14 @@ def enumerate_faults(folder: Path, case: Case, *, thorough: bool) -> dict[str, i
     return dict(survived)
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(case, marks=pytest.mark.slow if case.name in {"folders", "sweeps"} else ())
+        for case in CASES
+    ],
+    ids=lambda case: case.name,
+)
 def test_a_fault_at_every_call(
     folder: Path, case: Case, record_property: Callable[[str, object], None]
 ) -> None:

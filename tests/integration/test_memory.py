@@ -153,19 +153,26 @@ def run(source: Path, target: Path, case: Case, **how: Any) -> subprocess.Comple
     return done
 
 
-@pytest.mark.parametrize("workers", [1, 12])
+HELD: list[tuple[Case, str | None]] = [
+    (TINY, None),
+    (SMALL, "pieces"),
+    (SMALL, "blocks"),
+    (MEDIUM, "pieces"),
+    (LARGE, "pieces"),
+    (LARGE, "blocks"),
+    (MERGE, None),
+]
+
+
+# One number of workers each with every run, the other one on demand.
 @pytest.mark.parametrize(
-    ("case", "hold"),
+    ("case", "hold", "workers"),
     [
-        (TINY, None),
-        (SMALL, "pieces"),
-        (SMALL, "blocks"),
-        (MEDIUM, "pieces"),
-        (LARGE, "pieces"),
-        (LARGE, "blocks"),
-        (MERGE, None),
+        pytest.param(*held, workers, marks=pytest.mark.slow if (n + workers) % 2 else ())
+        for n, held in enumerate(HELD)
+        for workers in (1, 12)
     ],
-    ids=lambda value: value if isinstance(value, str | None) else f"{value[1]} of {value[0]}",
+    ids=lambda value: f"{value[1]} of {value[0]}" if isinstance(value, tuple) else str(value),
 )
 def test_resident_growth_stays_within_the_budget(
     source_of: Callable[[str], Path], target: Path, case: Case, hold: str | None, workers: int

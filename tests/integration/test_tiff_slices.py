@@ -14,6 +14,7 @@ import zarr
 
 import dask_io
 from dask_io.errors import DataError
+from dask_io.report.text import info_text
 from tests.commands import fail, invoke, run
 
 if TYPE_CHECKING:
@@ -126,8 +127,16 @@ def test_colours_and_the_resolution_are_kept(tmp_path: Path) -> None:
     assert found.shape == (3, 20, 30, 3)
     space = found.metadata["space"]
     assert [axis.name for axis in space.axes][:3] == ["z", "y", "x"]
-    assert space.affine.steps[1:3] == pytest.approx((1e-4, 5e-5))
+    assert space.affine.steps[1:3] == (1, 0.5)
     assert found.pattern == "{0:slice}.tif"
+
+
+def test_codecs_of_slices_that_differ_are_all_shown(tmp_path: Path) -> None:
+    """The first slice does not stand for the others."""
+    folder = save(tmp_path / "scan", volume(3, 20, 30))
+    tifffile.imwrite(folder / "slice_2.tif", volume(3, 20, 30)[1], compression="zlib")
+    assert "none and zlib" in info_text(dask_io.info(folder))
+    np.testing.assert_array_equal(dask_io.open(folder), volume(3, 20, 30))
 
 
 def test_slices_that_do_not_fit_are_listed(tmp_path: Path) -> None:
@@ -144,7 +153,7 @@ def test_slices_that_do_not_fit_are_listed(tmp_path: Path) -> None:
     (folder / "slice_25.tif").mkdir()
     line = fail("info", folder, code=1)
     for found in (
-        "slice_1.tif has shape 1 x 20 x 31, expected 1 x 20 x 30",
+        "slice_1.tif has shape 20 x 31, expected 20 x 30",
         "slice_20.tif has dtype float32, expected uint8",
         "slice_21.tif has 3 axes, expected 2",
         "slice_22.tif is not a TIFF file",
@@ -160,7 +169,7 @@ def test_a_slice_that_changes_after_it_was_checked_is_refused(tmp_path: Path) ->
     folder = save(tmp_path / "scan", volume(4, 20, 30))
     array = dask_io.open(folder)
     tifffile.imwrite(folder / "slice_3.tif", volume(20, 31))
-    with pytest.raises(DataError, match="has shape 1 x 20 x 31, expected 1 x 20 x 30"):
+    with pytest.raises(DataError, match="has shape 20 x 31, expected 20 x 30"):
         np.asarray(array)
 
 

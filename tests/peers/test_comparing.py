@@ -4,6 +4,8 @@ from dataclasses import replace
 from pathlib import Path
 from textwrap import dedent
 
+import pytest
+
 from tests.peers.comparing import Comparison, Part, Run, compare, run_part
 
 SUITE = """
@@ -39,6 +41,8 @@ SUITE = """
 """
 
 
+# `make test` itself runs suites both ways.
+@pytest.mark.slow
 def test_a_suite_is_run_both_ways(tmp_path: Path) -> None:
     """Outcomes of all phases are there, and graphs are counted where Dask IO is enabled."""
     (tmp_path / "test_suite.py").write_text(dedent(SUITE))

@@ -372,6 +372,13 @@ def test_the_verbs(one_file: Path) -> None:
     np.testing.assert_array_equal(np.load(folder / "merged.npy"), ARRAY)
 
 
+@pytest.mark.parametrize("options", [{}, {"processes": 1}, {"client": "tcp://localhost:1"}])
+def test_chunks_may_only_be_omitted_for_slices(options: dict[str, Any], one_file: Path) -> None:
+    """Only a pattern of slices implies its chunks; any other target needs them."""
+    with pytest.raises(UsageError, match=r"chunks are missing for .*b\.npy; give chunks"):
+        dask_io.resplit(one_file, one_file.parent / "b.npy", **options)
+
+
 def test_split_takes_one_file(one_file: Path) -> None:
     """A source of several blocks is not split, and the verb that would do is named."""
     run(dask_io.split, one_file, one_file.parent / "blocks", chunks=4)

@@ -274,16 +274,24 @@ def chunks_for(dst: str, given: dict[str, Any]) -> Chunks:
 
     Raises
     ------
-    click.MissingParameter
+    click.UsageError
         If they are not given, and the target is not a pattern.
     """
     if given["chunks"] is not None:
         return parse_chunks(given["chunks"])
     from dask_io.formats.places import has_field  # noqa: PLC0415  # only when it is used
 
-    if not has_field(dst):
-        raise click.MissingParameter(param_hint="'--chunks'", param_type="option")
-    return None
+    if has_field(dst):
+        return None
+    from dask_io.formats.creating import names_one_file  # noqa: PLC0415  # only when it is used
+    from dask_io.formats.registry import row_of  # noqa: PLC0415  # only when it is used
+
+    row = row_of(dst)
+    if row is not None and row.blocks and names_one_file(dst, given.get("format")):
+        raise click.UsageError(
+            f"missing option '--chunks': {dst} is one file; add --chunks -1, or use dask-io merge"
+        )
+    raise click.MissingParameter(param_hint="'--chunks'", param_type="option")
 
 
 def parse_chunks(text: str) -> Chunks:

@@ -26,7 +26,7 @@ from dask_io.storage.medium import Durability
 from dask_io.storage.os_errors import storage_errors
 from dask_io.stores.block_files import Blocks
 from dask_io.stores.block_names import BlockNames, OneName
-from dask_io.stores.container import NewArray, TargetOptions
+from dask_io.stores.container import NO_CODEC, NewArray, TargetOptions
 from dask_io.stores.dtypes import check_dtype
 from dask_io.stores.kept_headers import HEADERS, headers_in
 from dask_io.stores.slices import check_slices, format_of_files, slices_by_names
@@ -108,6 +108,7 @@ def make_target(
     refuse_inside(root, inside)
     chosen, names, folder = _choose_names(place, format or "", like, grid, is_folder=is_folder)
     if chosen.prepare is None:
+        _refuse_codec(chosen, options)
         options.refuse(chosen.name)
     problem = check_dtype(dtype)
     if problem:
@@ -129,6 +130,16 @@ def make_target(
     if chosen.prepare is None:
         blocks = _with_stored_space(blocks, header)
     return make_blocks(blocks, overwrite=overwrite, durability=durability, reserve=reserve)
+
+
+def _refuse_codec(chosen: Format, options: TargetOptions) -> None:
+    """Refuse to compress block files, in a format that can compress one file."""
+    if options.codec in {None, NO_CODEC} or not find_row(chosen.name).container:
+        return
+    raise UsageError(
+        f"codec {options.codec}: slices and block files of {chosen.name} are not compressed; leave "
+        f"--codec out, or give one file, such as volume{chosen.suffixes[0]}"
+    )
 
 
 def _choose_names(

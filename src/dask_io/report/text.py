@@ -10,7 +10,7 @@ from dask_io.planning.describe import table
 from dask_io.report.jsonable import DamagedArray, Repaired, compression_ratio
 from dask_io.report.space import space_rows
 from dask_io.stores.space import Space
-from dask_io.stores.spec import SPACE
+from dask_io.stores.spec import CODECS_OF_FILES, SPACE
 from dask_io.units import format_bytes
 
 if TYPE_CHECKING:
@@ -176,7 +176,9 @@ def _naming_rows(info: Described) -> Iterator[tuple[str, str]]:
 def _metadata_rows(metadata: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield a short form of a container's other metadata."""
     if "codecs" in metadata:
-        yield "codec", printable(" + ".join(map(_codec, metadata["codecs"])) or "none")
+        several = metadata.get(CODECS_OF_FILES) or [metadata["codecs"]]
+        words = sorted(" + ".join(map(_codec, codecs)) or "none" for codecs in several)
+        yield "codec", printable(" and ".join(words))
     if metadata.get("shards"):
         yield "shards", _by(metadata["shards"])
     if metadata.get("fill_value") is not None:

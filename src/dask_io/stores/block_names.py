@@ -210,10 +210,11 @@ class BlockNames:
 
 
 def _check_file_name(rest: str, fields: Sequence[_Field]) -> None:
-    literals = "".join(each.literal for each in fields) + rest
-    if "/" in literals or "\\" in literals or ".." in literals:
+    # Numbers separate the literals, so that scan.{0}.tif does not contain two dots in a row.
+    literals = [*(each.literal for each in fields), rest]
+    if any(part in literal for literal in literals for part in ("/", "\\", "..")):
         raise ValueError("it is not a plain file name: it holds a path separator or '..'")
-    if not literals.isprintable():
+    if not "".join(literals).isprintable():
         raise ValueError("it holds control characters")
     if fields[0].literal.startswith("."):
         raise ValueError("it starts with a dot, as only hidden files do")

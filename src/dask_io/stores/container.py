@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from dask_io.stores.store import Readback, Source, Target
 
 INSIDE = "::"
+NO_CODEC = "none"
+"""The codec that users give for blocks that are not compressed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +60,8 @@ class TargetOptions:
     def refuse(self, format: str) -> None:  # noqa: A002 - the word that users know
         """Refuse every option, for a format that supports none of them.
 
+        Codec ``none`` is accepted, because such a format does not compress.
+
         Raises
         ------
         UsageError
@@ -65,6 +69,8 @@ class TargetOptions:
         """
         for field in fields(self):
             value = getattr(self, field.name)
+            if field.name == "codec" and value == NO_CODEC:
+                continue
             if value is not None and value is not False:
                 word = field.name.replace("_", "-")
                 raise UsageError(f"format {format} has no {word}; leave it out")

@@ -22,6 +22,19 @@ _USUAL, _VOLUME = "tczyx", "zyx"
 _LETTER_BEFORE = re.compile(r"(?:.*[\W_])?([tczyx])[\W_]*", re.IGNORECASE | re.DOTALL)
 _LETTER_AFTER = re.compile(r"[\W_]*([tczyx])(?:[\W_].*)?", re.IGNORECASE | re.DOTALL)
 
+# Words before a number that never numbers blocks along y and x, and the axis they stand for.
+_WORDS = {
+    **dict.fromkeys(("t", "tp", "time", "timepoint", "frame"), "t"),
+    **dict.fromkeys(("c", "ch", "chan", "channel"), "c"),
+    **dict.fromkeys(("z", "slice", "plane"), "z"),
+    **dict.fromkeys(("s", "pos", "position", "page"), ""),
+}
+_WORD_BEFORE = re.compile(
+    rf"(?:.*[\W_]|.*[a-z](?=[A-Z]))?((?i:{'|'.join(_WORDS)}))[\W_]*", re.DOTALL
+)
+# In r0_c1, the letter c stands for a column.
+_ROW_BEFORE = re.compile(r"(?:.*[\W_])?r(?:ow)?[\W_]*", re.IGNORECASE | re.DOTALL)
+
 
 def guess_names(
     place: str,
@@ -34,9 +47,10 @@ def guess_names(
     """Infer the one pattern that all names follow.
 
     Numbers count blocks, from 0 or from 1. They are offsets if the second smallest one is the
-    length of the first block. If files are 2-D and their names have a single number, it counts the
-    slices of a volume, from any first number. The same holds for pictures with a last axis of 3 or
-    4 colours. Other gaps mean that blocks are missing.
+    length of the first block. If files are 2-D and a single number varies, it counts the slices of
+    a volume, from any first number. Numbers after a word such as z, t or channel count slices too,
+    so there can be several. The same holds for pictures with a last axis of 3 or 4 colours. Other
+    gaps mean that blocks are missing.
 
     Numbers belong to axes in the order of the name. Letters next to them, as in ``x0_y3``, must
     not contradict that: arrays usually have their axes in the order t, c, z, y, x.
@@ -68,6 +82,9 @@ def guess_names(
     >>> names = ["slice_01.npy", "slice_02.npy"]
     >>> guess_names(".", names, suffix=".npy", first_shape=(5, 4)).pattern
     'slice_{0:slice:from1:02}.npy'
+    >>> names = [f"t{t}_z{z}.npy" for t in range(2) for z in range(3)]
+    >>> guess_names(".", names, suffix=".npy", first_shape=(5, 4)).pattern
+    't{0:slice}_z{1:slice}.npy'
     """
     n_axes = len(first_shape)
     seen = _see(place, names, suffix, n_axes)
@@ -76,17 +93,27 @@ def guess_names(
         # A single slice.
         varying = [0]
     is_picture = n_axes == len(_VOLUME) - is_of_file or (is_of_file and is_coloured(first_shape))
+    if is_picture and is_of_file and seen.are_named_slices(n_axes, chosen):
+        return seen.write_slices(n_axes)
     may_be_slices = len(varying) == 1 and is_picture
     constants = {min(seen.values[group]) for group in chosen or () if group not in varying}
-    if may_be_slices and (chosen is None or (is_of_file and constants - {0})):
-        seen.refuse_steps(varying[0])
+    in_order = {group: axis for axis, group in enumerate(chosen or ())}
+    # A number that is always 0 may be part of the name of 2-D files.
+    may_be_name = (
+        constants == {0}
+        and n_axes == 2  # noqa: PLR2004 - y and x
+        and not seen.are_blocks(in_order, first_shape)
+    )
+    if may_be_slices and (chosen is None or (is_of_file and (constants - {0} or may_be_name))):
+        if not may_be_name:
+            seen.refuse_steps(varying[0])
         slices = seen.write({varying[0]: 0}, kind="slice", n_axes=n_axes + is_of_file)
         # Blocks count from 1 along all axes or none, and z numbers the slices of a volume.
-        if constants == {1} and min(seen.values[varying[0]]) == 1 and not seen.is_z(varying[0]):
-            blocks = seen.write({group: axis for axis, group in enumerate(chosen or ())})
+        from_1 = constants == {1} and min(seen.values[varying[0]]) == 1
+        if (may_be_name or from_1) and not seen.is_z(varying[0]):
             raise seen.undecided(
                 "could be those of slices of a volume, or of 2-D blocks",
-                {"for slices": slices, "for blocks": blocks},
+                {"for slices": slices, "for blocks": seen.write(in_order)},
             )
         seen.refuse_letters({varying[0]: 0}, seen.slice_by_letter(varying[0]), kind="slice")
         return slices
@@ -96,7 +123,6 @@ def guess_names(
             f"the file names hold {len(seen.values)} numbers, which do not match the axes {fields}"
         )
         raise DataError(place, [found], _name_it(place, n_axes, suffix))
-    in_order = {group: axis for axis, group in enumerate(chosen)}
     by_letter = seen.by_letter(in_order)
     is_offset = any(seen.are_offsets(axes, first_shape) for axes in (in_order, by_letter))
     kind = "offset" if is_offset else ""
@@ -170,7 +196,7 @@ class _Seen:
         for group, literal in enumerate(self.literals):
             pattern += literal.replace("{", "{{").replace("}", "}}")
             if group in axes:
-                number = self._first(axes, kind)
+                number = self._first([group] if kind == "slice" else axes, kind)
                 first = f"from{number}" if number else ""
                 width = _padded_width(self.texts[group])
                 spec = [kind, first, f"0{width}" if width else ""]
@@ -202,6 +228,72 @@ class _Seen:
             values[0] == 0 and (len(values) == 1 or values[1] == first_shape[axis])
             for axis, values in found.items()
         )
+
+    def _words(self, groups: Collection[int]) -> dict[int, str]:
+        """Return the axis of numbers after words such as z, t or channel, empty if unknown."""
+        has_rows = any(map(_ROW_BEFORE.fullmatch, self.literals))
+        matches = {group: _WORD_BEFORE.fullmatch(self.literals[group]) for group in groups}
+        words = {group: match[1].lower() for group, match in matches.items() if match is not None}
+        return {group: _WORDS[w] for group, w in words.items() if not (has_rows and w == "c")}
+
+    def are_named_slices(self, n_axes: int, chosen: Collection[int] | None) -> bool:
+        """Tell whether words before the numbers show that files are slices, not blocks.
+
+        Raises
+        ------
+        DataError
+            If only some of the numbers can count blocks.
+        """
+        varying = self.varying
+        others = [group for group in varying if group not in self._words(varying)]
+        constant = [group for group in chosen or () if group not in varying]
+        # Blocks of a volume may look like pictures with colours.
+        is_flat = n_axes == 2  # noqa: PLR2004 - y and x
+        is_named = len(self._words(constant)) == len(constant) or (is_flat and not others)
+        if not varying or not is_named or (chosen and not is_flat and len(varying) == n_axes):
+            return False
+        if len(others) < len(varying):
+            if len(others) <= 1 and not self._letters(others):
+                return True
+            slices = {group: axis for axis, group in enumerate(varying)}
+            shown = {"for slices": self.write(slices, kind="slice", n_axes=n_axes + len(varying))}
+            raise self.undecided("number both slices and blocks", shown)
+        return len(varying) == 1 and bool(constant) and not self._letters(varying)
+
+    def write_slices(self, n_axes: int) -> BlockNames:
+        """Return the pattern in which all numbers that vary count slices.
+
+        Raises
+        ------
+        DataError
+            If words contradict the order of the numbers, or numbers have steps above 1.
+        """
+        varying = self.varying
+        for group in varying:
+            self.refuse_steps(group)
+        n_all = n_axes + len(varying)
+        in_order = {group: axis for axis, group in enumerate(varying)}
+        known = {group: axis for group, axis in self._words(varying).items() if axis}
+        usual = sorted(known, key=lambda group: _USUAL.index(known[group]))
+        by_word = {**in_order, **dict(zip(usual, map(in_order.get, known), strict=True))}
+        found = self.write(in_order, kind="slice", n_axes=n_all)
+        if len(set(known.values())) < len(known) or by_word == in_order:
+            return found
+        order = ", ".join(known[group] for group in usual)
+        raise self.undecided(
+            f"count along {', '.join(known.values())}, but arrays usually have their axes in the "
+            f"order {order}",
+            {
+                "for axes in the order of the name": found,
+                f"for axes in the order {order}": self.write(by_word, kind="slice", n_axes=n_all),
+            },
+        )
+
+    def are_blocks(self, axes: Mapping[int, int], first_shape: Sequence[int]) -> bool:
+        """Tell whether numbers are offsets, have the letter y or x, or are in default names."""
+        is_default = self.literals == ("b_", *"_" * (len(first_shape) - 1), "")
+        has_letters = not {"y", "x"}.isdisjoint(self._letters(axes).values())
+        return is_default or has_letters or self.are_offsets(axes, first_shape)
 
     def _letters(self, groups: Collection[int]) -> dict[int, str]:
         """Return the letters next to the numbers, empty if a letter repeats."""

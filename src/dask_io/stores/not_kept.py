@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dask_io.codecs.zarr3 import in_zarr3, is_replaced
 from dask_io.stores.cf_attributes import (
     BOOL_ATTRIBUTE,
     FILL_VALUE,
@@ -36,12 +37,15 @@ _LISTED_NAMES = {
     "names_of_values": "names_of_values",
     "extra_fields": "extra_fields",
     "user_block": "user_block",
+    "channel_names": "channel_names",
+    "levels_of_image": "levels",
+    "texts_of_file": "description",
     "extended_header": "extended_header",
     STORED_INTEGERS: "stored_integers",
     DIFFERING: "metadata_of_some_files",
     SCALED_FLOATS: SCALING,
 }
-_OLD_ZARR = 2
+_OLD_ZARR, _NEW_ZARR = 2, 3
 
 
 def not_kept(source: Source, target: Target, *, gives_space: bool = False) -> tuple[str, ...]:
@@ -82,7 +86,22 @@ def not_kept(source: Source, target: Target, *, gives_space: bool = False) -> tu
         lost.append("names_of_types")
     if source.dtype.kind == "b" and _stores_integers_for_bool(target):
         lost.append("booleans")
+    if _loses_codec(source, target):
+        lost.append("codec")
     return tuple(dict.fromkeys(lost))
+
+
+def _loses_codec(source: Source, target: Target) -> bool:
+    """Tell whether Zarr 3 lacks the source's codec, so that the target has a default instead."""
+    codecs, dtype = source.metadata.get("codecs", ()), source.dtype
+    versions = [store.metadata.get("zarr_format") for store in (source, target)]
+    if versions[0] == _NEW_ZARR or versions[1] != _NEW_ZARR or not is_replaced(codecs, dtype):
+        return False
+    chosen, found = in_zarr3(codecs, dtype), target.metadata.get("codecs", ())
+    # A codec that the user gave usually differs from the default.
+    return len(chosen) == len(found) and all(
+        a.items() <= b.items() for a, b in zip(chosen, found, strict=True)
+    )
 
 
 def _lost_attributes(

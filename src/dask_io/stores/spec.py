@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from dask_io.geometry import Layout, Region
     from dask_io.stores.shards import ShardIndex
 
+CODECS_OF_FILES = "codecs_of_files"
+"""Key of the metadata for the codecs of files that are not all encoded alike."""
 SPACE = "space"
 """Key of the space in the metadata of a store."""
 

@@ -32,6 +32,7 @@ from dask_io.stores.mosaic import FILES, Mosaic, agree, first_missing, open_mosa
 from dask_io.stores.not_kept import DIFFERING
 from dask_io.stores.scaling import RealValues
 from dask_io.stores.slice_file import SliceFile, open_slice
+from dask_io.stores.spec import CODECS_OF_FILES
 from dask_io.stores.store import Access, SourceDefaults
 
 if TYPE_CHECKING:
@@ -99,19 +100,21 @@ class _Kind(NamedTuple):
     grid: Grid
     dtype: np.dtype[Any]
     layout: Layout
+    in_file: Grid
 
     @classmethod
     def of(cls, source: SliceFile) -> _Kind:
-        return cls(source.grid, source.dtype, source.layout)
+        return cls(source.grid, source.dtype, source.layout, source.file.grid)
 
     def problem_with(self, other: _Kind) -> str:
         """Return how another slice differs; empty if it does not."""
         if other.grid.shape != self.grid.shape:
-            return f"has shape {_times(other.grid.shape)}, expected {_times(self.grid.shape)}"
+            found, expected = _times(other.in_file.shape), _times(self.in_file.shape)
+            return f"has shape {found}, expected {expected}"
         if other.dtype != self.dtype:
             return f"has dtype {other.dtype}, expected {self.dtype}"
         if other.grid != self.grid:
-            return f"is stored in blocks of {other.grid}, expected {self.grid}"
+            return f"is stored in blocks of {other.in_file}, expected {self.in_file}"
         if other.layout != self.layout:
             return f"has order {other.layout.name}, expected {self.layout.name}"
         return ""
@@ -211,6 +214,7 @@ def _see_all(
     kinds: dict[_Kind, list[str]] = {}
     needs, metadata = _Needs(Access.ADDRESSABLE, 0, 0, 0), dict[str, Any]()
     differing: dict[str, None] = {}
+    codecs: list[Any] = []
     first: Mapping[str, Any] | None = None
     slices.see_first(next(iter(wanted)))
     with ThreadPoolExecutor(_AT_ONCE) as pool:
@@ -223,6 +227,8 @@ def _see_all(
             elif found.metadata is not first and found.metadata != metadata:
                 metadata, others = agree([metadata, found.metadata])
                 differing.update(dict.fromkeys(others))
+            if "codecs" in found.metadata and found.metadata["codecs"] not in codecs:
+                codecs.append(found.metadata["codecs"])
             kinds.setdefault(found.kind, []).append(name)
             absent = None if None in {found.n_absent, needs.n_absent} else found.n_absent
             needs = _Needs(
@@ -236,6 +242,9 @@ def _see_all(
         for name in odd if usual is not None and kind != usual else ():
             assert usual is not None, "there is a usual kind"
             problems.add(name, usual.problem_with(kind))
+    if len(codecs) > 1:
+        # Plans count on compressed blocks, even if the first slice is not compressed.
+        metadata |= {"codecs": next(filter(None, codecs)), CODECS_OF_FILES: tuple(codecs)}
     if differing:
         metadata[DIFFERING] = tuple(differing)
     return _AllSeen([] if usual is None else [usual], needs, metadata)

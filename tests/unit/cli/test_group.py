@@ -64,6 +64,7 @@ def test_debug_shows_the_traceback_too(error: BaseException) -> None:
         (["--bogus"], "no such option"),
         (["bogus"], "no such command 'bogus'"),
         (["resplit", "a", "b"], "missing option '--chunks'"),
+        (["resplit", "a", "b.nrrd"], "b.nrrd is one file; add --chunks -1, or use dask-io merge"),
         (["resplit", "a"], "missing argument 'DST'"),
         (["resplit", "a", "b", "--chunks", "1", "--workers", "x"], "'--workers'"),
         (["resplit", "a", "b", "--chunks", "1", "--order", "x"], "'--order'"),

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import imagecodecs
 import numpy as np
 import pytest
+import tifffile
 
 import dask_io
 from dask_io.errors import DataError, UsageError
@@ -114,3 +115,21 @@ def test_slices_that_are_not_pictures_are_listed(tmp_path: Path) -> None:
         "s04.png",
         "s03.png",
     ]
+
+
+@pytest.mark.parametrize("target", ["out/z_{0:03}.tif", "volume.tif", "volume.ome.tif"])
+def test_colours_become_samples_of_tiff(target: str, tmp_path: Path) -> None:
+    """Other readers see one RGB page per picture, in slices and in one file."""
+    array = GREY[:2, :, :48].reshape(2, 40, 16, 3).astype("u1")
+    folder = save(tmp_path / "s", np.ascontiguousarray(array))
+    dask_io.resplit(folder, tmp_path / target, chunks=(1, -1, -1, -1))
+    first = tmp_path / target.format(0)
+    with tifffile.TiffFile(first) as file:
+        page = file.pages[0]
+        assert isinstance(page, tifffile.TiffPage)
+        assert (page.shape, page.photometric) == ((40, 16, 3), tifffile.PHOTOMETRIC.RGB)
+    expected = array[0] if "{" in target else array
+    np.testing.assert_array_equal(tifffile.imread(first), expected)
+    written = first.parent if "{" in target else first
+    np.testing.assert_array_equal(dask_io.open(written), array)
+    assert dask_io.info(written).metadata["dimension_names"] == ("z", "y", "x", "c")

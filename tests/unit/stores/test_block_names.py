@@ -168,3 +168,11 @@ def test_one_name_has_one_block() -> None:
 def test_control_characters_are_shown_escaped() -> None:
     """No name can send commands to a terminal, and unprintable bytes survive as text."""
     assert printable("a\x1b]0;b\a\n\u202e\udcff é") == r"a\x1b]0;b\x07\n\u202e\udcff é"
+
+
+def test_dots_around_a_number_are_allowed() -> None:
+    """A number between two dots is a plain file name, but two dots in a row are refused."""
+    names = BlockNames("scan.{0:04}.tif")
+    assert names.parse(names.name_of((7,), (0,))) == (7,)
+    with pytest.raises(ValueError, match=r"'\.\.'"):
+        BlockNames("scan..{0}.tif")

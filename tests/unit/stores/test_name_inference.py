@@ -44,7 +44,9 @@ def test_constant_numbers_are_no_axes() -> None:
     """Digits that never change are part of the name, unless they are needed as axes."""
     names = [f"sub07_2_{i}_{j}.npy" for i in range(2) for j in range(2)]
     assert guess(names, (1, 1)) == "sub07_2_{0}_{1}.npy"
-    assert guess(["sub07_0_0.npy", "sub07_1_0.npy"], (1, 1)) == "sub07_{0}_{1}.npy"
+    assert guess(["b_0_0.npy", "b_1_0.npy"], (1, 1)) == "b_{0}_{1}.npy"
+    with pytest.raises(DataError, match=r"'dir/sub07_\{0:slice\}_0.npy' for slices"):
+        guess(["sub07_0_0.npy", "sub07_1_0.npy"], (1, 1))
     assert guess(["7_0.npy"], (1, 1)) == "{0}_{1}.npy"
     assert guess([f"{{x}}{i}.npy" for i in range(2)], (1,)) == "{{x}}{0}.npy"
 
@@ -102,6 +104,26 @@ def test_slices_are_recognised(name: str, pattern: str) -> None:
     assert guess([f"{name.format(n)}.npy" for n in range(1, 4)], (4, 5)) == from_1
 
 
+@pytest.mark.parametrize(
+    ("name", "n_first", "pattern"),
+    [
+        ("t0_z{1:03}", 1, "t0_z{0:slice:03}"),
+        ("t{0}_z{1}", 2, "t{0:slice}_z{1:slice}"),
+        ("c{0}_z{1}", 2, "c{0:slice}_z{1:slice}"),
+        ("img_Time{0}_z{1}", 2, "img_Time{0:slice}_z{1:slice}"),
+        ("T{0}Z{1}C", 2, "T{0:slice}Z{1:slice}C"),
+        ("img_{1:03}_ch00", 1, "img_{0:slice:03}_ch00"),
+        ("img_{1:03}_ch{0:02}", 2, "img_{0:slice:03}_ch{1:slice:02}"),
+        ("Pos0_{1:03}", 1, "Pos0_{0:slice:03}"),
+        ("y{1}_x0", 1, "y{0}_x{1}"),
+    ],
+)
+def test_words_before_numbers_mean_slices(name: str, n_first: int, pattern: str) -> None:
+    """Numbers after z, t, channel or similar words never number blocks along y and x."""
+    names = [f"{name.format(i, j)}.npy" for i in range(n_first) for j in range(4)]
+    assert guess(names, (9, 11)) == f"{pattern}.npy"
+
+
 def test_slices_of_raw_files_are_recognised() -> None:
     """Raw files could hold blocks that are one slice: they need no number per axis."""
     names = [f"s{n}.raw" for n in range(3)]
@@ -123,7 +145,7 @@ def test_slices_or_blocks_is_asked() -> None:
         ("x{}_y{}_z{}", (5, 5, 5), "x{0}_y{1}_z{2}", "x{2}_y{1}_z{0}"),
         ("0_X={}Y={}", (5, 5, 5), "{0}_X={1}Y={2}", "{0}_X={2}Y={1}"),
         ("{}x_{}y", (5, 5), "{0}x_{1}y", "{1}x_{0}y"),
-        ("vol2 z-{} t-{}", (5, 5), "vol2 z-{0} t-{1}", "vol2 z-{1} t-{0}"),
+        ("vol2 z-{} t-{}", (5, 5), "vol2 z-{0:slice} t-{1:slice}", "vol2 z-{1:slice} t-{0:slice}"),
         ("x_{}", (5, 5), "x_{0:slice}", "x_{2:slice}"),
         ("y_{}", (5, 5), "y_{0:slice}", "y_{1:slice}"),
     ],
@@ -153,7 +175,6 @@ def test_offsets_by_letter_are_offered() -> None:
     "name",
     [
         "z{}_y{}_x{}",
-        "T{}Z{}C",
         "t{}_c{}_z{}",
         "i{}_j{}_k{}",
         "max{}_army{}",

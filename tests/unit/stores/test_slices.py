@@ -203,11 +203,11 @@ def test_a_short_pattern_writes_slices(tmp_path: Path) -> None:
     for wrong in ((2, -1, -1), (1, 4, -1)):
         with pytest.raises(UsageError, match="use chunks of 1,-1,-1"):
             dask_io.split(tmp_path / "volume.npy", target, chunks=wrong)
-    dask_io.split(tmp_path / "volume.npy", target, chunks=None)
+    dask_io.split(tmp_path / "volume.npy", target)
     np.testing.assert_array_equal(np.load(tmp_path / "out" / "z_0005.npy"), VOLUME[5])
     for place in (target, tmp_path / "out"):
         np.testing.assert_array_equal(dask_io.open(place), VOLUME)
-    dask_io.resplit(target, tmp_path / "x" / "x{2}.npy", chunks=None)
+    dask_io.resplit(target, tmp_path / "x" / "x{2}.npy")
     np.testing.assert_array_equal(np.load(tmp_path / "x" / "x19.npy"), VOLUME[:, :, 19])
 
 

@@ -25,6 +25,7 @@ from dask_io.formats.nifti.header import (
 )
 from dask_io.formats.nifti.scaling import keep_scaling
 from dask_io.stores.block_format import Format, Header
+from dask_io.stores.container import NO_CODEC
 from dask_io.stores.gzip_files import LEVEL
 from dask_io.stores.gzip_targets import gzip_variant
 from dask_io.stores.kept_headers import HEADERS, headers_in
@@ -47,7 +48,7 @@ def prepare(spec: ArraySpec, options: TargetOptions, *, has_manifest: bool) -> A
     UsageError
         If an option is not supported.
     """
-    if options.codec is not None:
+    if options.codec not in {None, NO_CODEC}:
         raise UsageError(
             f"codec {options.codec}: .nii files are not compressed; leave --codec out, or give a "
             "target that ends in .nii.gz"

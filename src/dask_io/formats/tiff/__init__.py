@@ -77,7 +77,7 @@ class TiffFormat:
         try:
             space, inferred = _space_for(file, wanted)
             codecs = parse_tiff_codec(wanted.options.codec)
-            n_samples_axes = int(has_samples(space, wanted.grid.shape))
+            n_samples_axes = int(has_samples(space, wanted.grid.shape, wanted.dtype))
             tile = tile_for(
                 wanted.grid,
                 is_compressed=bool(codecs),
@@ -152,7 +152,7 @@ def _space_for(path: Path, wanted: NewArray) -> tuple[Space | None, str]:
     if BLOCKS.of_file(path.name) is not OME:
         return space, ""
     n_axes = len(wanted.grid.shape)
-    codes, is_inferred = ome_axes(space, n_axes)
+    codes, is_inferred = ome_axes(space, wanted.grid.shape, wanted.dtype)
     if not is_inferred:
         return space, ""
     known = (space or Space.unknown(n_axes)).axes

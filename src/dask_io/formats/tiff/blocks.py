@@ -66,7 +66,7 @@ def pages_of(block: Header, describe: Any, *, is_big: bool = False, **options: A
     shape, space = block.shape, block.space
     if not shape or not prod(shape):
         raise ValueError("has no images without elements")
-    samples_last = has_samples(space, shape)
+    samples_last = has_samples(space, shape, block.dtype)
     text = describe(shape, block.dtype, {**block.metadata, SPACE: space})
     last = len(shape) - 1 - samples_last
     resolution = resolution_of(space, (last, last - 1)) if last > 0 else None

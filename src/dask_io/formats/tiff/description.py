@@ -11,22 +11,24 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
+import numpy as np
 from xxhash import xxh3_128_digest
 
-from dask_io.formats.tiff.series_metadata import NAMESPACE
-from dask_io.formats.tiff.space import codes_of
+from dask_io.formats.tiff.ome_contents import NAMESPACE
+from dask_io.formats.tiff.space import codes_of, rounded
 from dask_io.stores.own_attribute import KEY, own_value
+from dask_io.stores.space import AxisType
 from dask_io.stores.spec import SPACE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    import numpy as np
-
     from dask_io.stores.space import Space
 
 _INFERRED = {2: "YX", 3: "ZYX", 4: "CZYX", 5: "TCZYX"}
 _SAMPLES, _MOST_SAMPLES = "S", 2**16 - 1
+# Channels that are stored as colours: red, green and blue, perhaps with transparency.
+_COLOURS, _COLOUR_DTYPES = {3, 4}, {np.dtype("u1"), np.dtype("u2")}
 # OME's symbols for units, by the words of Dask IO.
 _UNITS = {
     "meter": "m",
@@ -47,11 +49,25 @@ _UNITS = {
 }
 
 
-def has_samples(space: Space | None, shape: tuple[int, ...]) -> bool:
-    """Tell whether the last axis holds the samples of an element, such as its colours."""
+def has_samples(space: Space | None, shape: tuple[int, ...], dtype: np.dtype[Any]) -> bool:
+    """Tell whether the last axis holds the samples of an element, such as its colours.
+
+    It does if it is called so, or if it is an axis of channels that can be red, green and blue.
+    """
     if space is None or len(shape) <= 2 or shape[-1] > _MOST_SAMPLES:  # noqa: PLR2004 - rows and columns
         return False
-    return codes_of(space, len(shape)).endswith(_SAMPLES)
+    if codes_of(space, len(shape)).endswith(_SAMPLES):
+        return True
+    is_channel = space.axes[-1].type == AxisType.CHANNEL
+    return is_channel and shape[-1] in _COLOURS and dtype.newbyteorder("=") in _COLOUR_DTYPES
+
+
+def _codes(shape: tuple[int, ...], dtype: np.dtype[Any], space: Space | None) -> str:
+    """Return the letters of the axes; channels that are stored as samples have the letter S."""
+    codes = codes_of(space, len(shape))
+    if codes and _SAMPLES not in codes and has_samples(space, shape, dtype):
+        return codes[:-1] + _SAMPLES
+    return codes
 
 
 def _own_json(shape: tuple[int, ...], metadata: Mapping[str, Any]) -> dict[str, Any]:
@@ -63,14 +79,13 @@ def describe_plain(
     shape: tuple[int, ...], dtype: np.dtype[Any], metadata: Mapping[str, Any]
 ) -> bytes:
     """Return JSON with the shape of an array, as tifffile reads it."""
-    del dtype
     found = _own_json(shape, metadata)
-    if codes := codes_of(metadata.get(SPACE), len(shape)):
+    if codes := _codes(shape, dtype, metadata.get(SPACE)):
         found["axes"] = codes
     return json.dumps(found).encode("ascii") + b"\0"
 
 
-def ome_axes(space: Space | None, n_axes: int) -> tuple[str, bool]:
+def ome_axes(space: Space | None, shape: tuple[int, ...], dtype: np.dtype[Any]) -> tuple[str, bool]:
     """Return the letters of the axes of an OME image, and whether they were inferred.
 
     Raises
@@ -78,8 +93,9 @@ def ome_axes(space: Space | None, n_axes: int) -> tuple[str, bool]:
     ValueError
         If OME-TIFF does not allow such axes; the message completes "the format ...".
     """
+    n_axes = len(shape)
     names = [axis.name for axis in space.axes] if space is not None else [None] * n_axes
-    codes, usual = codes_of(space, n_axes), _INFERRED.get(n_axes, "")
+    codes, usual = _codes(shape, dtype, space), _INFERRED.get(n_axes, "")
     is_inferred = not codes and None in names
     if is_inferred and all(
         name is None or name.upper() == code for name, code in zip(names, usual, strict=False)
@@ -109,7 +125,7 @@ def describe_ome(
     from tifffile.tifffile import OmeXmlError  # noqa: PLC0415
 
     space = metadata.get(SPACE)
-    codes, _ = ome_axes(space, len(shape))
+    codes, _ = ome_axes(space, shape, dtype)
     own = json.dumps(_own_json(shape, metadata))
     samples = shape[-1] if codes.endswith(_SAMPLES) else 1
     rows, columns = shape[-3:-1] if codes.endswith(_SAMPLES) else shape[-2:]
@@ -140,7 +156,7 @@ def _sizes(space: Space | None, codes: str) -> dict[str, Any]:
         if code not in "XYZT" or not step:
             continue
         if axis.unit in _UNITS:
-            found |= {key: step, f"{key}Unit": _UNITS[axis.unit]}
+            found |= {key: rounded(step), f"{key}Unit": _UNITS[axis.unit]}
         elif axis.unit is None and code != "T":
-            found |= {key: step, f"{key}Unit": "pixel"}
+            found |= {key: rounded(step), f"{key}Unit": "pixel"}
     return found

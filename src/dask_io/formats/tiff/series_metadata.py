@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree as ET
 
 from dask_io.formats.tiff.decoding import NAMES
+from dask_io.formats.tiff.ome_contents import NAMESPACE, has_more_in_ome, ome_channel_names
 from dask_io.formats.tiff.space import imagej_steps, make_space, ome_steps, resolution_steps
 from dask_io.stores.own_attribute import KEY, read_own
 from dask_io.stores.space import Space
@@ -15,9 +16,10 @@ from dask_io.stores.spec import SPACE
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-NAMESPACE = "dask-io"
-"""Namespace of the annotation in OME-XML that holds what OME-XML has no field for."""
 _SCALAR = 2
+# What tifffile and Dask IO write in the description of a plain file.
+_SHAPED_KEYS = frozenset(("shape", "axes", "truncate", KEY))
+_IMAGEJ_EXTRAS = frozenset(("Info", "Labels", "ROI", "Overlays"))
 _MOST_SHOWN = 10
 
 
@@ -62,6 +64,7 @@ def describe(
         if len(words) > 1 or len(file.series[0].levels) > 1:
             metadata["series"] = words
             metadata["note"] = f"images in the file: {'; '.join(words[:_MOST_SHOWN])}"
+    metadata |= _beyond_array(file, series, page, place)
     if SPACE in own:
         return own[SPACE], {**metadata, **{k: v for k, v in own.items() if k != SPACE}}
     steps, origin = _steps(file, series, page, number), {}
@@ -87,6 +90,37 @@ def _steps(file: Any, series: Any, page: Any, number: int) -> dict[str, tuple[fl
         return imagej_steps(file.imagej_metadata or {}, resolution)
     unit = page.tags.valueof(296, 2)
     return resolution_steps(resolution, int(unit) if isinstance(unit, int) else 1)
+
+
+def _beyond_array(file: Any, series: Any, page: Any, place: tuple[int, int]) -> dict[str, Any]:
+    """Return what else describes the image: lists of names, of which targets may keep some."""
+    number, level = place
+    found: dict[str, Any] = {}
+    if level == 0 and len(series.levels) > 1:
+        found["levels_of_image"] = tuple(map(str, range(1, len(series.levels))))
+    if series.kind == "ome":
+        root = ET.fromstring(file.ome_metadata)  # noqa: S314 - within limits, in a subprocess
+        if names := ome_channel_names(root, number):
+            found["channel_names"] = names
+        has_more = has_more_in_ome(root, number)
+    elif series.kind == "imagej":
+        has_more = not _IMAGEJ_EXTRAS.isdisjoint(file.imagej_metadata or {})
+    else:
+        has_more = _is_free_text(page.description)
+    if has_more:
+        found["texts_of_file"] = ("description",)
+    return found
+
+
+def _is_free_text(description: str) -> bool:
+    """Tell whether a description has more than the shape and the axes, as tifffile writes them."""
+    if not description.strip():
+        return False
+    try:
+        found = json.loads(description)
+    except (ValueError, RecursionError):
+        return True
+    return not (isinstance(found, dict) and found.keys() <= _SHAPED_KEYS)
 
 
 def _words(series: Any, number: int) -> str:

@@ -33,7 +33,8 @@ _WORDS = {
 }
 # Axes without a meaning of their own.
 _NAMELESS = "IQ"
-_RESOLUTION_UNITS = {2: "inch", 3: "centimeter"}
+# Micrometres in the units of resolution: inches and centimetres.
+_RESOLUTION_UNITS = {2: 25400, 3: 10000}
 _MOST = 2**32 - 1
 
 
@@ -98,7 +99,7 @@ def imagej_steps(
         return _time_step(metadata)
     for code, density in zip("XY", resolution or (), strict=False):
         if density > 0:
-            found[code] = (1 / density, unit)
+            found[code] = (rounded(1 / density), unit)
     if (step := _number(metadata.get("spacing"))) is not None:
         found["Z"] = (step, unit)
     return {**found, **_time_step(metadata)}
@@ -109,15 +110,32 @@ def _time_step(metadata: Mapping[str, Any]) -> dict[str, tuple[float, str | None
     return {} if step is None else {"T": (step, "s")}
 
 
+def rounded(step: float) -> float:
+    """Return a step with 15 digits, which removes the rounding error of a calculation.
+
+    Examples
+    --------
+    >>> rounded(0.32499999999999996)
+    0.325
+    """
+    return float(f"{step:.15g}")
+
+
 def resolution_steps(
     resolution: tuple[float, float] | None, unit: int
 ) -> dict[str, tuple[float, str | None]]:
-    """Return the steps that the resolution tags give; none if they have no unit."""
+    """Return the steps that the resolution tags give, in micrometres; none without a unit.
+
+    Examples
+    --------
+    >>> resolution_steps((20000.0, 400000 / 13), 3)
+    {'X': (0.5, 'micrometer'), 'Y': (0.325, 'micrometer')}
+    """
     if resolution is None or unit not in _RESOLUTION_UNITS:
         return {}
-    word = _RESOLUTION_UNITS[unit]
+    length = _RESOLUTION_UNITS[unit]
     return {
-        code: (1 / density, word)
+        code: (rounded(length / density), "micrometer")
         for code, density in zip("XY", resolution, strict=True)
         if density > 0
     }

@@ -11,6 +11,7 @@ import numcodecs  # type: ignore[import-untyped]
 from dask_io.codecs.chain import Chain
 from dask_io.codecs.parsing import parse_codec
 from dask_io.codecs.registry import CODECS, filter_of, is_lossless
+from dask_io.codecs.zarr3 import in_zarr3, is_foreign
 from dask_io.errors import UsageError
 from dask_io.formats.zarr.documents import add_fields, make_array_documents
 from dask_io.formats.zarr.metadata import nothing_of, understand
@@ -48,7 +49,7 @@ def describe_new(wanted: NewArray) -> dict[str, bytes]:
         raise UsageError(f"a target cannot hold {problem}")
     chunks = _chunks(wanted)
     try:
-        codecs = _codecs(wanted)
+        codecs = _codecs(wanted, version)
     except ValueError as error:
         raise UsageError(f"the source {error}; choose a codec, such as zstd:3") from error
     description: dict[str, Any] = {
@@ -119,18 +120,23 @@ def choose_codecs(text: str) -> list[Config]:
         raise UsageError(f"codec {error}") from error
 
 
-def _codecs(wanted: NewArray) -> list[Config]:
-    """Return the codecs that the user gave, else those of the source."""
+def _codecs(wanted: NewArray, version: int) -> list[Config]:
+    """Return the codecs that the user gave, else those of the source.
+
+    A new array of Zarr 3 only gets codecs that Zarr 3 specifies, unless the source has Zarr 3 too.
+    """
     if wanted.options.codec is not None:
         return choose_codecs(wanted.options.codec)
     kept: Sequence[Config] = wanted.metadata.get("codecs", ())
+    is_converted = version == _NEWEST != wanted.metadata.get("zarr_format")
     for config in kept:
-        if not is_lossless(config, wanted.dtype):
+        is_decoded = is_converted and is_foreign(config, wanted.dtype)
+        if not is_decoded and not is_lossless(config, wanted.dtype):
             raise UsageError(
                 f"the source's codec {config['id']} would change values if they were encoded "
                 "again, or Zarr has no equivalent; choose a codec, such as zstd:3 or none"
             )
-    return _fitting(kept, wanted)
+    return _fitting(in_zarr3(kept, wanted.dtype) if is_converted else kept, wanted)
 
 
 def _fitting(codecs: Sequence[Config], wanted: NewArray) -> list[Config]:

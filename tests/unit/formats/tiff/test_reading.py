@@ -135,13 +135,17 @@ def test_axes_and_spacing_of_imagej(tmp_path: Path) -> None:
 
 
 def test_resolution_of_a_plain_file(tmp_path: Path) -> None:
-    """The resolution tags give steps if they have a unit."""
+    """The resolution tags give steps in micrometres if they have a unit."""
     path = tmp_path / "x.tif"
-    options: dict[str, Any] = {"resolution": (100, 50), "metadata": None}
+    options: dict[str, Any] = {"resolution": (20000, 1e4 / 0.325), "metadata": None}
     tifffile.imwrite(path, PAGES[0], resolutionunit="CENTIMETER", **options)
     space = check(path).metadata["space"]
-    assert space.affine.steps == (0.02, 0.01)
-    assert space.axes[0].unit == "centimeter"
+    assert space.affine.steps == (0.325, 0.5)
+    assert {axis.unit for axis in space.axes} == {"micrometer"}
+    dask_io.resplit(path, tmp_path / "x.ome.tif", chunks=-1)
+    assert b'PhysicalSizeY="0.325"' in (tmp_path / "x.ome.tif").read_bytes()
+    tifffile.imwrite(path, PAGES[0], resolution=(254, 254), resolutionunit="INCH", metadata=None)
+    assert check(path).metadata["space"].affine.steps == (100, 100)
     tifffile.imwrite(path, PAGES[0], resolutionunit="NONE", **options)
     assert check(path).metadata["space"].affine is None
 
@@ -258,3 +262,25 @@ def test_a_file_larger_than_4_gib(tmp_path: Path) -> None:
     del values
     assert dask_io.open(path)[4, 29999, -6:].tolist() == [0, 7, 7, 7, 7, 7]
     path.unlink()
+
+
+def test_what_a_target_does_not_keep_is_reported(tmp_path: Path) -> None:
+    """Names of channels, the levels of a pyramid, and free text are reported if they are lost."""
+    array, path = np.zeros((2, 32, 48), "u1"), tmp_path / "x.ome.tif"
+    names = {"axes": "CYX", "Channel": {"Name": ["DAPI", "GFP"]}}
+    with tifffile.TiffWriter(path) as file:
+        file.write(array, subifds=1, metadata=names)
+        file.write(array[:, ::2, ::2], subfiletype=1)
+    result = dask_io.resplit(path, tmp_path / "a.tif", chunks=-1)
+    assert set(result.not_kept) == {"channel_names", "levels"}
+    names |= {"Description": "Slide 7"}
+    tifffile.imwrite(path, array, metadata=names)
+    result = dask_io.resplit(path, tmp_path / "b.tif", chunks=-1)
+    assert set(result.not_kept) == {"channel_names", "description"}
+    tifffile.imwrite(path.with_name("y.tif"), array[0], description="Slide 7", metadata=None)
+    result = dask_io.resplit(path.with_name("y.tif"), tmp_path / "c.tif", chunks=-1)
+    assert result.not_kept == ("description",)
+    result = dask_io.resplit(tmp_path / "c.tif", tmp_path / "d.ome.tif", chunks=-1)
+    assert result.not_kept == ()
+    result = dask_io.resplit(tmp_path / "d.ome.tif", tmp_path / "e.tif", chunks=-1)
+    assert result.not_kept == ()

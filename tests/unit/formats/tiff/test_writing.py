@@ -241,3 +241,17 @@ def test_killed_tiles_are_resumed(source: Path) -> None:
         else:
             dask_io.resplit(source, path, **options)
         assert path.read_bytes() == whole.read_bytes()
+
+
+@pytest.mark.parametrize("target", ["out/z_{0:02}.tif", "out.tif", "out.npy", "out.nii", "out.raw"])
+def test_no_codec_is_always_accepted(source: Path, target: str) -> None:
+    """Formats that do not compress accept codec none."""
+    place, chunks = source.parent / target, (1 if "{" in target else -1, -1, -1)
+    result = dask_io.resplit(source, place, chunks=chunks, codec="none")
+    assert result.blocks_written == (5 if "{" in target else 1)
+
+
+def test_slices_are_not_compressed(source: Path) -> None:
+    """The message says which targets can be compressed."""
+    with pytest.raises(UsageError, match=r"codec zlib: slices and block files .* one file"):
+        dask_io.resplit(source, source.parent / "z_{0}.tif", chunks=(1, -1, -1), codec="zlib")

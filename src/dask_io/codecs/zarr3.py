@@ -1,0 +1,66 @@
+"""Replacing codecs that the specification of Zarr 3 lacks, so that all its readers can decode."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dask_io.codecs.codec import Compressor, Config, DType, Filter
+from dask_io.codecs.registry import CODECS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+_DEFAULT: Config = {"id": "zstd", "level": 0}
+"""The default compressor of zarr-python."""
+
+
+def is_foreign(config: Config, dtype: DType) -> bool:
+    """Tell whether only the source's format has a codec, such as LZW or JPEG of TIFF.
+
+    PackBits of TIFF is a compressor for any dtype; PackBits of numcodecs packs booleans.
+    """
+    name = config["id"]
+    return name not in CODECS or (name == "packbits" and dtype.kind != "b")
+
+
+def in_zarr3(codecs: Sequence[Config], dtype: DType) -> list[Config]:
+    """Return the codecs of a source as codecs that Zarr 3 specifies.
+
+    zlib becomes gzip of the same level, which has the same compressor. Any other compressor
+    becomes zstd, and any other checksum crc32c. Other filters are left out.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> in_zarr3([{"id": "shuffle", "elementsize": 2}, {"id": "zlib", "level": 4}], np.dtype("u2"))
+    [{'id': 'gzip', 'level': 4}]
+    >>> in_zarr3([{"id": "lzw"}], np.dtype("u2"))
+    [{'id': 'zstd', 'level': 0}]
+    """
+    replaced = (_replace(config, dtype) for config in codecs)
+    return [config for config in replaced if config is not None]
+
+
+def is_replaced(codecs: Iterable[Config], dtype: DType) -> bool:
+    """Tell whether Zarr 3 lacks a codec of a source, and an equivalent of it."""
+    return any((_replace(each, dtype) or _DEFAULT)["id"] != _same(each) for each in codecs)
+
+
+def _same(config: Config) -> str:
+    return "gzip" if config["id"] == "zlib" else str(config["id"])
+
+
+def _replace(config: Config, dtype: DType) -> Config | None:
+    if is_foreign(config, dtype):
+        return _DEFAULT
+    codec = CODECS[config["id"]]
+    parameters = {key: value for key, value in config.items() if key != "id"}
+    if codec.zarr3 and codec.zarr3.write(parameters, dtype.itemsize) is not None:
+        return config
+    match codec.coding:
+        case Filter(is_checksum=True):
+            return {"id": "crc32c"}
+        case Compressor():
+            return {**config, "id": "gzip"} if codec.name == "zlib" else _DEFAULT
+        case _:
+            return None
