@@ -92,7 +92,7 @@ def _missing_pages(file: Any, series: Any) -> str | None:
         # All images may follow the first page, without pages of their own.
         n_pages = max(n_pages * planes, prod(series.shape) // (rows * columns))
     elif series.kind == "shaped":
-        shape = (file.shaped_metadata or ({},))[0].get("shape", ())
+        shape = file.shaped_metadata[0]["shape"] if file.shaped_metadata else ()
         in_page = [n for n in page.shape if n != 1]
         described = [n for n in shape if n != 1]
         leading, rest = described[: -len(in_page) or None], described[-len(in_page) :]
@@ -113,4 +113,5 @@ def _planes_of(pixels: Mapping[str, str]) -> int:
 
 def _count(value: object) -> int:
     """Return a positive number; 1 if it is missing or invalid."""
-    return int(value) if str(value).isdecimal() else 1  # type: ignore[call-overload,no-any-return]
+    text = str(value)
+    return int(text) if text.isdecimal() else 1

@@ -395,11 +395,12 @@ def _fit(shape: Sequence[int], page: Sequence[int]) -> list[int | None]:
 
     Examples
     --------
-    >>> _fit((4, 5, 7), (1, 1, 5, 7, 1)), _fit((7,), (1, 1, 1, 7, 1))
-    ([None, 2, 3], [3])
+    >>> _fit((4, 5, 7), (1, 1, 5, 7, 1)), _fit((7,), (1, 1, 1, 7, 1)), _fit((5, 1), (1, 1, 5, 1, 1))
+    ([None, 2, 3], [3], [2, 3])
     """
     found: list[int | None] = [None] * len(shape)
-    at = len(page) - 1
+    # A single sample needs no axis. An axis of length 1 is then a row or a column.
+    at = len(page) - (2 if page[-1] == 1 else 1)
     for axis in reversed(range(len(shape))):
         while at >= 0 and page[at] == 1 and shape[axis] != 1:
             at -= 1

@@ -85,6 +85,18 @@ def test_samples_in_planes_and_packed_bits(tmp_path: Path) -> None:
         check(path)
 
 
+@pytest.mark.parametrize("shape", [(5, 1), (1, 5), (1, 1), (3, 5, 1), (5, 7, 1), (5, 1, 1)])
+@pytest.mark.parametrize("compression", [None, "zlib"])
+def test_tiles_of_narrow_images(
+    tmp_path: Path, shape: tuple[int, ...], compression: str | None
+) -> None:
+    """Tiles may be larger than an image with one row or column."""
+    path, array = tmp_path / "x.tif", np.arange(np.prod(shape), dtype="u2").reshape(shape)
+    options: dict[str, Any] = {"photometric": "minisblack", "compression": compression}
+    tifffile.imwrite(path, array, tile=(16, 16), **options)
+    check(path, array)
+
+
 def test_contiguous_pages_are_one_block(tmp_path: Path) -> None:
     """Pages and strips that follow each other are read as one block, in one seek."""
     path = tmp_path / "x.tif"
