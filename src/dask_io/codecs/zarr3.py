@@ -27,18 +27,35 @@ def in_zarr3(codecs: Sequence[Config], dtype: DType) -> list[Config]:
     """Return the codecs of a source as codecs that Zarr 3 specifies.
 
     zlib becomes gzip of the same level, which has the same compressor. Any other compressor
-    becomes zstd, and any other checksum crc32c. Other filters are left out.
+    becomes zstd, and any other checksum crc32c. With shuffled bytes, both become Blosc, which
+    shuffles too. Other filters are left out.
 
     Examples
     --------
     >>> import numpy as np
     >>> in_zarr3([{"id": "shuffle", "elementsize": 2}, {"id": "zlib", "level": 4}], np.dtype("u2"))
-    [{'id': 'gzip', 'level': 4}]
+    [{'id': 'blosc', 'cname': 'zlib', 'clevel': 4, 'shuffle': 1}]
     >>> in_zarr3([{"id": "lzw"}], np.dtype("u2"))
     [{'id': 'zstd', 'level': 0}]
     """
-    replaced = (_replace(config, dtype) for config in codecs)
-    return [config for config in replaced if config is not None]
+    replaced = [found for config in codecs if (found := _replace(config, dtype)) is not None]
+    is_shuffled = any(config["id"] == "shuffle" for config in codecs)
+    return [_shuffled(config) for config in replaced] if is_shuffled else replaced
+
+
+def _shuffled(config: Config) -> Config:
+    """Return a compressor that shuffles bytes first; unchanged if it is not one of these two."""
+    level = config.get("level")
+    if config["id"] == "gzip":
+        return _blosc("zlib", 1 if level is None else level)
+    if config["id"] == "zstd":
+        # Level n of Blosc is level 2n - 1 of zstd, whose default is 3.
+        return _blosc("zstd", (max(1, level or 3) + 1) // 2)
+    return config
+
+
+def _blosc(compressor: str, level: int) -> Config:
+    return {"id": "blosc", "cname": compressor, "clevel": min(9, level), "shuffle": 1}
 
 
 def is_replaced(codecs: Iterable[Config], dtype: DType) -> bool:
