@@ -225,3 +225,22 @@ def test_an_interrupt_ends_all_processes(tmp_path: Path) -> None:
         job.run(on_progress=interrupt)
     dask_io.resume(tmp_path / "out", memory=MEMORY)
     check(tmp_path, "out")
+
+
+def test_leftovers_of_late_attempts_are_removed(tmp_path: Path) -> None:
+    """An attempt that was killed after the target was complete leaves nothing for long."""
+    job = plan(tmp_path, "out")
+    record = job.begin()
+    for number in range(1, COUNT + 1):
+        run(job, record, number)
+    job.finish()
+    parts = tmp_path / "out" / ".dask-io" / "parts"
+    for resumes in (False, True):
+        left = parts / ".00001-of-00006.0123456789ab.01234567.part"
+        left.mkdir(parents=True)
+        (left / "lock").touch()
+        if resumes:
+            dask_io.resume(tmp_path / "out", memory=MEMORY)
+        else:
+            job.finish()
+        check(tmp_path, "out")

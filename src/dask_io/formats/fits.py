@@ -1,8 +1,9 @@
 """FITS images: cards of 80 characters, then the elements in C order, big-endian, filled with zeros.
 
 The axes are those of astropy: NAXISn comes first. Stored values are moved as they are: BZERO and
-BSCALE stay in the header. The image is that of the first header, or of the first extension if the
-first header has none. Any number of blocks may be read or written at once.
+BSCALE stay in the header, and describe the scaling to other formats. The image is that of the first
+header, or of the first extension if the first header has none. Any number of blocks may be read or
+written at once.
 """
 
 from __future__ import annotations
@@ -24,6 +25,13 @@ from dask_io.stores.header_parsing import (
     read_until,
 )
 from dask_io.stores.kept_headers import header_in, with_header
+from dask_io.stores.scaling import (
+    SCALED_FLOATS,
+    SCALING,
+    describe_linear,
+    linear,
+    scaling_in,
+)
 from dask_io.stores.space import AxisType, Space, SpaceAxis
 
 if TYPE_CHECKING:
@@ -73,7 +81,8 @@ def parse_header(peek: Peek) -> Header:
     dtype = np.dtype(f">{code}")
     check_shape(shape, dtype)
     kept = [card for card in cards if card and not _OWN.match(card)]
-    space, metadata = _space(values, n_axes), with_header("fits", kept)
+    space = _space(values, n_axes)
+    metadata = {**with_header("fits", kept), **describe_linear(*_slope_and_zero(values), dtype)}
     return Header(shape, dtype, Layout.c(n_axes), offset, space, metadata)
 
 
@@ -116,6 +125,27 @@ def _number(values: Mapping[str, str], key: str, default: float) -> float:
         return float(values.get(key, str(default)).replace("D", "E"))
     except ValueError as error:
         raise ValueError(f"has a header whose {key} is not a number") from error
+
+
+def _slope_and_zero(values: Mapping[str, str]) -> tuple[float, float]:
+    """Return BSCALE and BZERO, or 1 and 0 if they are not finite."""
+    slope, zero = _number(values, "BSCALE", 1), _number(values, "BZERO", 0)
+    return (slope, zero) if np.isfinite((slope, zero)).all() else (1.0, 0.0)
+
+
+def _keep_scaling(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the scaling of a source if the cards that are written again have it."""
+    cards = header_in(metadata, "fits")
+    if not isinstance(cards, list):
+        return {}
+    slope, zero = _slope_and_zero(_values([card for card in cards if _is_card(card)]))
+    scaling = scaling_in(metadata)
+    if scaling is not None:
+        own = linear(slope, zero, scaling.valid)
+        is_same = own is not None and own.is_same(scaling)
+        return {SCALING: metadata[SCALING]} if is_same else {}
+    is_same = metadata.get(SCALED_FLOATS) == [slope, zero]
+    return {SCALED_FLOATS: [slope, zero]} if is_same else {}
 
 
 class _Wcs:
@@ -287,6 +317,7 @@ _PLAIN = Format(
     order="C",
     byte_order=">",
     trailer=_trailer,
+    keep=_keep_scaling,
 )
 # It is not known which FITS libraries read several gzip members, so none are written.
 _GZIP = replace(

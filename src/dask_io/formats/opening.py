@@ -135,7 +135,8 @@ def _open(
     if place.is_dir():
         return _open_directory(place, format, given)
     if has_field(str(place)) and not is_taken(place):
-        chosen = choose_format(place, format)
+        lower = row_of(place.name.lower()) if row_of(place.name) is None else None
+        chosen = choose_format(place, format or (lower.name if lower is not None else None))
         if chosen.names_data and chosen.is_detached:
             headers = filter(pattern_of(place).parse, sorted(scan(place.parent)))
             chosen = with_data_suffix(place.parent, headers, chosen)
@@ -262,7 +263,7 @@ def _open_directory(
     for name in sorted(name for name, size in files.items() if size != NOT_A_FILE):
         pattern = _DIGITS.sub("0", name)
         if pattern not in by_pattern:
-            by_pattern[pattern] = row_of(name)
+            by_pattern[pattern] = row_of(name) or row_of(name.lower())
         found = by_pattern[pattern]
         if format is not None and name.endswith(find_row(format).shared):
             found = find_row(format)
@@ -322,7 +323,7 @@ def _open_wildcard(
 def _choose_variant(folder: Location, name: str, files: list[str]) -> tuple[Format, list[str]]:
     """Return the format of all block files in a directory, and those of them that have data."""
     whole = find_row(name).load_blocks()
-    variants = {file: whole.of_file(file) for file in files}
+    variants = {file: whole.of_file(file.lower()) for file in files}
     kinds = list({id(variant): variant for variant in variants.values()}.values())
     if len(kinds) > 1:
         found = " and ".join(sorted(f"{kind.suffixes[0]} files" for kind in kinds))
@@ -358,8 +359,10 @@ def _without_data_files(by_format: dict[str, list[str]]) -> dict[str, list[str]]
 def _guess_names(
     folder: Location, block_names: list[str], chosen: Format, given: Description
 ) -> BlockNames:
-    suffixes = {suffix for suffix in chosen.suffixes if block_names[0].endswith(suffix)}
-    suffix = max(suffixes, key=len)
+    # Some programs write suffixes in upper case.
+    first = block_names[0]
+    n_characters = max(len(each) for each in chosen.suffixes if first.lower().endswith(each))
+    suffix = first[len(first) - n_characters :]
     if chosen.has_space:
         by_position = names_by_position(
             block_names, suffix, lambda name: _good_header(folder, name, chosen)

@@ -22,6 +22,7 @@ from dask_io.jobs.record import JobRecord, find_members, refuse_changed
 from dask_io.jobs.verify import advising_repair
 from dask_io.journal.journal import is_sealed, refuse_locked
 from dask_io.journal.ledger import Ledger
+from dask_io.journal.part_journals import remove_ended_parts
 from dask_io.storage.location import locate
 
 if TYPE_CHECKING:
@@ -110,6 +111,7 @@ def _plan_resume(
     """Plan how to complete one target, which is locked until the job has run."""
     removes = settings.consume
     if is_sealed(journal):
+        remove_ended_parts(journal)
         # Its blocks may have been removed since.
         with advising_repair(place):
             n_blocks = reopen_source(record.target, at=place).grid.n_blocks

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import re
 import secrets
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -188,6 +189,22 @@ def remove_parts(journal: Location) -> None:
     place = journal / PARTS
     if isinstance(place, Path) and place.is_dir():
         medium_of(place).remove_tree(place)
+
+
+def remove_ended_parts(journal: Location) -> None:
+    """Remove what attempts have left that began late, while the target was being completed.
+
+    Attempts that are still running stay. So do those in an object store, which has no folders.
+    """
+    place = journal / PARTS
+    if not isinstance(place, Path) or not place.is_dir():
+        return
+    for folder in sorted(place.iterdir()):
+        # A process that is building or writing the journal holds its lock.
+        with suppress(OSError, LockedError):
+            refuse_locked(folder)
+            medium_of(place).remove_tree(folder)
+    medium_of(place).remove_if_empty(place)
 
 
 def job_id_in(journal: Location) -> str:

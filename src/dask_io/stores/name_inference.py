@@ -275,7 +275,7 @@ class _Seen:
         in_order = {group: axis for axis, group in enumerate(varying)}
         known = {group: axis for group, axis in self._words(varying).items() if axis}
         usual = sorted(known, key=lambda group: _USUAL.index(known[group]))
-        by_word = {**in_order, **dict(zip(usual, map(in_order.get, known), strict=True))}
+        by_word = {**in_order, **dict(zip(usual, (in_order[g] for g in known), strict=True))}
         found = self.write(in_order, kind="slice", n_axes=n_all)
         if len(set(known.values())) < len(known) or by_word == in_order:
             return found

@@ -251,3 +251,17 @@ def test_cards_survive_other_formats(tmp_path: Path) -> None:
     manifest.write_text(json.dumps(said))
     dask_io.merge(tmp_path / "b", tmp_path / "c.fits", workers=1)
     assert b"OBJECT  = 'M31     '" in (tmp_path / "c.fits").read_bytes()
+
+
+def test_the_scaling_reaches_other_formats(tmp_path: Path) -> None:
+    """NIfTI gets the real values of BZERO, FITS keeps the card, and others report the loss."""
+    source = save(tmp_path / "u.fits", unit(image_cards("BZERO   =                32768")))
+    results = {
+        name: dask_io.resplit(source, tmp_path / name, chunks=-1, device="ssd")
+        for name in ("u.nii", "again.fits", "u.zarr", "u.npy")
+    }
+    lost = {name: "scaling" in result.not_kept for name, result in results.items()}
+    assert lost == {"u.nii": False, "again.fits": False, "u.zarr": True, "u.npy": True}
+    header = (tmp_path / "u.nii").read_bytes()
+    order = "<" if header[:2] == b"\x5c\x01" else ">"
+    assert np.frombuffer(header, f"{order}f4", 2, 112).tolist() == [1.0, 32768.0]

@@ -384,3 +384,14 @@ def test_links_from_a_source_into_its_target_are_refused(tmp_path: Path, linked:
         check_places(source, target_at(kept))
     (tmp_path / "other").mkdir()
     check_places(source, target_at(tmp_path / "other"))
+
+
+def test_suffixes_in_upper_case_are_read(tmp_path: Path) -> None:
+    """A folder of files such as Z0.NPY is opened as one of Z0.npy."""
+    for number in range(3):
+        with (tmp_path / f"Z{number}.NPY").open("wb") as file:
+            np.save(file, np.full((4, 5), number))
+    for place in (tmp_path, tmp_path / "Z{0:slice}.NPY"):
+        found = dask_io.open(place)
+        assert found.shape == (3, 4, 5)
+        assert found[2, :, :].max() == 2
