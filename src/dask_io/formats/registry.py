@@ -292,7 +292,7 @@ _ROWS = (
     ),
     Row(
         "tiff",
-        (".tif", ".tiff", ".ome.tif", ".ome.tiff", ".btf"),
+        (".tif", ".tiff", ".btf"),
         blocks="dask_io.formats.tiff.blocks:FORMAT",
         container="dask_io.formats.tiff:FORMAT",
         # Classic and BigTIFF, in either byte order.

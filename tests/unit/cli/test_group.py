@@ -128,6 +128,7 @@ def test_help_shows_the_verbs_in_the_order_of_use() -> None:
         "merge",
         "extract",
         "resume",
+        "finish",
         "verify",
         "repair",
         "demo",
