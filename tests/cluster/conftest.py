@@ -1,4 +1,4 @@
-"""A cluster that all tests share: it takes seconds to start."""
+"""A cluster that the tests of a module share: it takes seconds to start."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ distributed: Any = import_module("distributed")
 ARRAY: NDArray[np.int32] = np.random.default_rng(0).integers(0, 2**31, (96, 80, 40), dtype="<i4")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def processes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Processes]:
     """A scheduler and two workers with one thread each.
 
