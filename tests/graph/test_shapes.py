@@ -74,10 +74,11 @@ def test_by_threads(
     assert_same(shape, inputs, tmp_path, caplog)
 
 
-# What Dask does alone on a cluster is tried by threads with every run, here on demand.
+# All programs are tried by threads with every run. Here, those that Dask runs alone, and every
+# second one of the others, are tried on demand.
 ON_A_CLUSTER = [
-    pytest.param(shape, marks=pytest.mark.slow if shape.reason else ())
-    for shape in SHAPES
+    pytest.param(shape, marks=pytest.mark.slow if shape.reason or number % 2 else ())
+    for number, shape in enumerate(SHAPES)
     if not shape.threads_only
 ]
 

@@ -302,8 +302,16 @@ def test_other_codecs_are_refused(configs: list[dict[str, Any]], says: str) -> N
         Chain(configs, NUMBER, 400)
 
 
-@pytest.mark.parametrize("compressor", COMPRESSORS, ids=str)
-@pytest.mark.parametrize("filters", [[], *([each] for each in FILTERS)], ids=str)
+# Each compressor and each filter with every run, all combinations on demand.
+@pytest.mark.parametrize(
+    ("compressor", "filters"),
+    [
+        pytest.param(compressor, filters, marks=pytest.mark.slow if n and m and n != m else ())
+        for n, compressor in enumerate(COMPRESSORS)
+        for m, filters in enumerate([[], *([each] for each in FILTERS)])
+    ],
+    ids=str,
+)
 def test_no_more_memory_is_taken_than_said(
     compressor: dict[str, Any], filters: list[dict[str, Any]]
 ) -> None:
